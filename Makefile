@@ -1,0 +1,80 @@
+# `make help` lists the targets. Each sets up what it needs: .venv, then the core.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/python
+
+# `pip --no-build-isolation` needs these before it can look at the project itself.
+BUILD_REQUIRES := pip setuptools pybind11 pyarrow
+CCACHE := $(if $(findstring ccache,$(CXX)),,$(shell command -v ccache))
+COMPILERS := CC="$(CCACHE) $(CC)" CXX="$(CCACHE) $(CXX)"
+TEST_CPP := $(MAKE) --no-print-directory -f tests/cpp/Makefile PYTHON=$(RUN)
+CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv build test test-unit test-cpp lint format bench asan tsan clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+venv: $(VENV)/.installed ## make .venv with everything at the pinned versions
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Expected Python 3.11 or newer, got %s: name another, such as PYTHON=python3.12" % sys.version.split()[0])'
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo 'Expected the venv module (on Debian and Ubuntu: apt-get install python3-venv)' >&2; exit 1; }
+	$(RUN) -m pip install --quiet -c constraints.txt $(BUILD_REQUIRES)
+	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[bench,lint,test]'
+	@touch $@
+
+build: venv ## compile the core in place (quick when nothing changed)
+	@$(COMPILERS) $(RUN) setup.py --quiet build_ext --inplace
+
+test: build ## everything: C++ tests, then Python tests
+	@if $(TEST_CPP) has-gtest >/dev/null 2>&1; then $(TEST_CPP) check; \
+	elif [ "$$CI" = true ]; then $(TEST_CPP) has-gtest; \
+	else echo 'C++ tests are left out: GoogleTest is not installed (apt-get install libgtest-dev)'; fi
+	$(RUN) -m pytest
+
+test-unit: build ## the quick Python tests
+	$(RUN) -m pytest tests/unit
+
+test-cpp: venv ## tests of the C++ core, without Python
+	@$(TEST_CPP) check
+
+lint: build ## style and types, Python and C++
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	@if ls tests/typing/*.py >/dev/null 2>&1; then $(BIN)/pyright --pythonpath $(RUN); fi
+	$(BIN)/stubtest fastload._core
+	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+	@$(TEST_CPP) tidy CLANG_TIDY=$(BIN)/clang-tidy
+
+format: venv ## rewrite the sources in the project's style
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+bench: build ## measure fastload and its peers on a sample
+	$(BIN)/fastload-bench
+
+# The sanitized core has to be found before the one in src/. Arrow's own allocators would
+# hide overruns. Leaks are not looked for: Python and torch keep memory until exit.
+asan: build ## ASan and UBSan over the C++ tests and tests/unit
+	@$(TEST_CPP) check SANITIZE=address,undefined
+	FASTLOAD_SANITIZE=address,undefined $(COMPILERS) \
+	    $(RUN) setup.py --quiet build --build-lib build/asan
+	PYTHONPATH=$(CURDIR)/build/asan ARROW_DEFAULT_MEMORY_POOL=system PYTHONMALLOC=malloc \
+	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	    LD_PRELOAD="$(foreach l,libasan.so libubsan.so libstdc++.so.6,$(shell $(CXX) -print-file-name=$(l)))" \
+	    $(RUN) -m pytest tests/unit
+
+tsan: venv ## TSan over the C++ tests
+	@$(TEST_CPP) check SANITIZE=thread
+
+clean: ## remove what was built, but for .venv
+	rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f src/fastload/_build_info.py src/fastload/_core*.so

@@ -1,0 +1,15 @@
+// One function for each noun of the native surface; module.cc calls them all.
+#pragma once
+
+#include "pybind11/pybind11.h"
+
+namespace fastload {
+
+void RegisterColumns(pybind11::module_& m);
+void RegisterFooter(pybind11::module_& m);
+void RegisterPipeline(pybind11::module_& m);
+void RegisterReadPlan(pybind11::module_& m);
+void RegisterRoof(pybind11::module_& m);
+void RegisterScan(pybind11::module_& m);
+
+}  // namespace fastload

@@ -1,0 +1,69 @@
+#include "bindings/errors.h"
+
+#include <string>
+
+#include "pybind11/pybind11.h"
+
+namespace fastload {
+
+namespace py = pybind11;
+
+namespace {
+
+[[noreturn]] void RaiseOurs(const char* class_name, const std::string& message) {
+  // Imported when needed: the package is still being imported when the core is.
+  const py::object type = py::module_::import("fastload.errors").attr(class_name);
+  py::set_error(type, message.c_str());
+  throw py::error_already_set();
+}
+
+[[noreturn]] void RaiseBuiltin(PyObject* type, const std::string& message) {
+  py::set_error(type, message.c_str());
+  throw py::error_already_set();
+}
+
+[[noreturn]] void RaiseKind(ErrorKind kind, const std::string& message) {
+  switch (kind) {
+    case ErrorKind::kCorruptFile:
+      RaiseOurs("CorruptFileError", message);
+    case ErrorKind::kNullValue:
+      RaiseOurs("NullValueError", message);
+    case ErrorKind::kUnsupported:
+      RaiseOurs("UnsupportedTypeError", message);
+    case ErrorKind::kSourceChanged:
+      RaiseOurs("SourceChangedError", message);
+    case ErrorKind::kStorage:
+      RaiseOurs("StorageError", message);
+    case ErrorKind::kValue:
+      RaiseBuiltin(PyExc_ValueError, message);
+    case ErrorKind::kClosed:
+      RaiseBuiltin(PyExc_RuntimeError, message);
+  }
+  RaiseBuiltin(PyExc_RuntimeError, message);
+}
+
+}  // namespace
+
+void RaiseIfError(const Status& status) {
+  if (status.ok()) return;
+  const std::string& message = status.message();
+  if (const auto kind = KindOf(status)) RaiseKind(*kind, message);
+  switch (status.code()) {
+    case arrow::StatusCode::OutOfMemory:
+      RaiseBuiltin(PyExc_MemoryError, message);
+    case arrow::StatusCode::IOError:
+      RaiseOurs("StorageError", message);
+    case arrow::StatusCode::NotImplemented:
+      RaiseOurs("UnsupportedTypeError", message);
+    case arrow::StatusCode::Invalid:
+      RaiseBuiltin(PyExc_ValueError, message);
+    case arrow::StatusCode::TypeError:
+      RaiseBuiltin(PyExc_TypeError, message);
+    case arrow::StatusCode::IndexError:
+      RaiseBuiltin(PyExc_IndexError, message);
+    default:
+      RaiseBuiltin(PyExc_RuntimeError, status.ToString());
+  }
+}
+
+}  // namespace fastload

@@ -1,0 +1,25 @@
+// Files as Python names them: (path, modification time, footer).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "fastload/file.h"
+#include "fastload/footer.h"
+
+namespace fastload {
+
+using FileTuple = std::tuple<std::string, int64_t, std::shared_ptr<Footer>>;
+
+inline std::vector<FileSpec> FileSpecs(const std::vector<FileTuple>& files) {
+  std::vector<FileSpec> specs;
+  for (const auto& [path, mtime_ns, footer] : files) {
+    specs.push_back({path, footer->file_bytes(), mtime_ns, footer->metadata()});
+  }
+  return specs;
+}
+
+}  // namespace fastload

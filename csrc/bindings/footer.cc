@@ -1,0 +1,129 @@
+#include "fastload/footer.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "arrow/c/bridge.h"
+#include "bindings/bindings.h"
+#include "bindings/errors.h"
+#include "pybind11/stl.h"
+
+namespace fastload {
+
+namespace py = pybind11;
+
+namespace {
+
+constexpr const char kSchemaCapsule[] = "arrow_schema";
+
+// As the Arrow PyCapsule interface asks: whoever imports the schema marks it released.
+void DeleteSchema(PyObject* capsule) {
+  auto* schema = static_cast<ArrowSchema*>(PyCapsule_GetPointer(capsule, kSchemaCapsule));
+  if (schema == nullptr) {
+    PyErr_Clear();
+    return;
+  }
+  if (schema->release != nullptr) schema->release(schema);
+  delete schema;
+}
+
+py::object ExportLeafSchema(const Footer& footer) {
+  auto schema = std::make_unique<ArrowSchema>();
+  RaiseIfError(arrow::ExportSchema(*footer.leaf_schema(), schema.get()));
+  PyObject* capsule = PyCapsule_New(schema.get(), kSchemaCapsule, &DeleteSchema);
+  if (capsule == nullptr) {
+    schema->release(schema.get());
+    throw py::error_already_set();
+  }
+  schema.release();  // the capsule's now
+  return py::reinterpret_steal<py::object>(capsule);
+}
+
+std::shared_ptr<Footer> MakeFooter(const py::bytes& tail, int64_t file_bytes,
+                                   std::string file) {
+  // Bytes objects don't change, and the caller's reference keeps this one alive.
+  const std::string_view view = tail;
+  Result<std::shared_ptr<Footer>> footer = [&] {
+    const py::gil_scoped_release release;
+    return Footer::Make(view, file_bytes, std::move(file));
+  }();
+  return ValueOrRaise(std::move(footer));
+}
+
+LeafChunks ReadLeafChunks(const Footer& footer, int32_t leaf) {
+  Result<LeafChunks> chunks = [&] {
+    const py::gil_scoped_release release;
+    return footer.ReadLeafChunks(leaf);
+  }();
+  return ValueOrRaise(std::move(chunks));
+}
+
+}  // namespace
+
+void RegisterFooter(py::module_& m) {
+  py::class_<Leaf>(m, "Leaf", "One leaf column of a Parquet schema.")
+      .def_property_readonly(
+          "path", [](const Leaf& leaf) { return py::tuple(py::cast(leaf.path)); },
+          "Names from the root, a tuple of str.")
+      .def_readonly("physical_type", &Leaf::physical_type,
+                    "As the format names it, such as INT64.")
+      .def_readonly("logical_type", &Leaf::logical_type,
+                    "As Arrow prints it, such as String; None where there is none.")
+      .def_readonly("max_definition_level", &Leaf::max_definition_level,
+                    "0: no nulls are possible.")
+      .def_readonly("max_repetition_level", &Leaf::max_repetition_level,
+                    "0: flat, one value or null a row.");
+
+  py::class_<LeafChunks>(m, "LeafChunks",
+                         "What a footer says of one leaf column, by row group index.")
+      .def_readonly("compressed_bytes", &LeafChunks::compressed_bytes,
+                    "Bytes in the file.")
+      .def_readonly("uncompressed_bytes", &LeafChunks::uncompressed_bytes,
+                    "Bytes of the decompressed pages, headers included.")
+      .def_readonly("value_bytes", &LeafChunks::value_bytes,
+                    "Bytes of all byte-array values; -1 = unknown.")
+      .def_readonly("null_count", &LeafChunks::null_count,
+                    "Nulls, at any level; -1 = unknown.");
+
+  py::class_<Footer, std::shared_ptr<Footer>>(
+      m, "Footer",
+      "The footer of one Parquet file, parsed from the end of the file. Immutable.\n\n"
+      "Raises CorruptFileError or UnsupportedTypeError, naming the file, the row group\n"
+      "and the column where known.")
+      .def(py::init(&MakeFooter), py::arg("tail"), py::arg("file_bytes"), py::arg("file"))
+      .def_static(
+          "tail_bytes",
+          [](const py::bytes& tail, int64_t file_bytes, const std::string& file) {
+            return ValueOrRaise(Footer::TailBytes(tail, file_bytes, file));
+          },
+          py::arg("tail"), py::arg("file_bytes"), py::arg("file"),
+          "Bytes at the end of the file that hold the footer, trailer included, as the\n"
+          "last 8 bytes (or more) of the file tell.")
+      .def_property_readonly("file", &Footer::file, "Name of the file in errors.")
+      .def_property_readonly("file_bytes", &Footer::file_bytes, "Size of the file.")
+      .def_property_readonly("num_rows", &Footer::num_rows, "Rows of all row groups.")
+      .def_property_readonly("row_group_rows", &Footer::row_group_rows,
+                             "Rows of each row group.")
+      .def_property_readonly("leaves", &Footer::leaves,
+                             "Leaf columns in the order of the format.")
+      .def("same_schema", &Footer::SameSchema, py::arg("other"),
+           "Whether the leaves and their Arrow types are the same, whatever the rows.")
+      .def("leaf_chunks", &ReadLeafChunks, py::arg("leaf"),
+           "Sizes and null counts of one leaf column, by its index in `leaves`.")
+      .def("__arrow_c_schema__", &ExportLeafSchema,
+           "Arrow PyCapsule of a schema with one field for each leaf, named by its "
+           "dotted\n"
+           "path, of the type that Arrow reads.")
+      .def(py::pickle(
+          [](const Footer& footer) {
+            const std::string tail = ValueOrRaise(footer.Serialize());
+            return py::make_tuple(py::bytes(tail), footer.file_bytes(), footer.file());
+          },
+          [](const py::tuple& state) {
+            return MakeFooter(state[0].cast<py::bytes>(), state[1].cast<int64_t>(),
+                              state[2].cast<std::string>());
+          }));
+}
+
+}  // namespace fastload

@@ -1,0 +1,31 @@
+// Native objects with threads and locks, in a process that may be forked.
+#pragma once
+
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+namespace fastload {
+
+// Owns an object of the process that made it. A child of fork() has a copy whose threads
+// are gone and whose locks may be held for ever: there the copy is left alone and leaks.
+template <typename T>
+class ForkGuard {
+ public:
+  explicit ForkGuard(std::shared_ptr<T> object) : object_(std::move(object)) {}
+  ~ForkGuard() {
+    if (!mine()) new std::shared_ptr<T>(std::move(object_));
+  }
+  ForkGuard(const ForkGuard&) = delete;
+  ForkGuard& operator=(const ForkGuard&) = delete;
+
+  bool mine() const { return getpid() == owner_; }
+  T* operator->() const { return object_.get(); }
+
+ private:
+  std::shared_ptr<T> object_;
+  const pid_t owner_ = getpid();
+};
+
+}  // namespace fastload

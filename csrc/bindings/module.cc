@@ -1,0 +1,11 @@
+#include "bindings/bindings.h"
+
+PYBIND11_MODULE(_core, m) {
+  m.doc() = "The compiled core of fastload: reads, decodes and collates Parquet.";
+  fastload::RegisterFooter(m);
+  fastload::RegisterColumns(m);
+  fastload::RegisterReadPlan(m);
+  fastload::RegisterScan(m);
+  fastload::RegisterPipeline(m);
+  fastload::RegisterRoof(m);
+}

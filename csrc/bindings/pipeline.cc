@@ -1,0 +1,110 @@
+#include "fastload/pipeline.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bindings/bindings.h"
+#include "bindings/errors.h"
+#include "bindings/files.h"
+#include "bindings/fork_guard.h"
+#include "bindings/scan.h"
+#include "pybind11/stl.h"
+
+namespace fastload {
+
+namespace py = pybind11;
+
+namespace {
+
+class PyPipeline {
+ public:
+  explicit PyPipeline(std::shared_ptr<Pipeline> pipeline)
+      : pipeline_(std::move(pipeline)) {}
+
+  std::unique_ptr<PyScan> Start(const ReadPlan& plan, const ScanOptions& options) {
+    Result<std::shared_ptr<Scan>> scan = [&] {
+      const py::gil_scoped_release release;
+      return pipeline_->Start(plan, options);
+    }();
+    return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)));
+  }
+
+  void Close() {
+    if (pipeline_.mine()) pipeline_->Close();
+  }
+
+  py::dict Counts() const {
+    const Counters& c = pipeline_->counters();
+    const BlockPool::Stats batches = pipeline_->batch_memory();
+    const BlockPool::Stats fetches = pipeline_->fetch_memory();
+    py::dict counts;
+    counts["read_requests"] = c.read_requests.load();
+    counts["read_bytes"] = c.read_bytes.load();
+    counts["read_ns"] = c.read_ns.load();
+    counts["decoded_values"] = c.decoded_values.load();
+    counts["decode_ns"] = c.decode_ns.load();
+    counts["batches"] = c.batches.load();
+    counts["rows"] = c.rows.load();
+    counts["batch_bytes"] = c.batch_bytes.load();
+    counts["wait_ns"] = c.wait_ns.load();
+    counts["merged_batches"] = c.merged_batches.load();
+    counts["batch_memory_used"] = batches.used_bytes;
+    counts["batch_memory_cached"] = batches.cached_bytes;
+    counts["batch_memory_mapped_total"] = batches.mapped_total;
+    counts["fetch_memory_used"] = fetches.used_bytes;
+    counts["fetch_memory_cached"] = fetches.cached_bytes;
+    counts["fetch_memory_mapped_total"] = fetches.mapped_total;
+    return counts;
+  }
+
+  int64_t lent_bytes() const { return pipeline_->batch_memory().lent_bytes; }
+
+ private:
+  ForkGuard<Pipeline> pipeline_;
+};
+
+std::unique_ptr<PyPipeline> MakePipeline(const std::vector<FileTuple>& files,
+                                         std::vector<ColumnSpec> columns,
+                                         const std::vector<OutputSpec>& outputs,
+                                         int32_t threads, int32_t io_threads,
+                                         int64_t batch_memory_bytes,
+                                         int64_t fetch_memory_bytes) {
+  return std::make_unique<PyPipeline>(std::make_shared<Pipeline>(
+      FileSpecs(files), std::move(columns), outputs,
+      PipelineOptions{.threads = threads,
+                      .io_threads = io_threads,
+                      .batch_memory_bytes = batch_memory_bytes,
+                      .fetch_memory_bytes = fetch_memory_bytes}));
+}
+
+}  // namespace
+
+void RegisterPipeline(py::module_& m) {
+  py::class_<PyPipeline>(m, "Pipeline", py::release_gil_before_calling_cpp_dtor(),
+                         "Owner of the threads and the memory of one dataset.")
+      .def(py::init(&MakePipeline), py::kw_only(), py::arg("files"), py::arg("columns"),
+           py::arg("outputs"), py::arg("threads"), py::arg("io_threads"),
+           py::arg("batch_memory_bytes"), py::arg("fetch_memory_bytes"))
+      .def(
+          "start",
+          [](PyPipeline& self, const ReadPlan& plan, int32_t open_windows,
+             int64_t fetch_bytes, int64_t segment_bytes) {
+            return self.Start(plan, {.open_windows = open_windows,
+                                     .fetch_bytes = fetch_bytes,
+                                     .segment_bytes = segment_bytes});
+          },
+          // A scan works on the threads and files of its pipeline.
+          py::keep_alive<0, 1>(), py::arg("plan"), py::kw_only(), py::arg("open_windows"),
+          py::arg("fetch_bytes"), py::arg("segment_bytes"),
+          "Begins a pass. Raises RuntimeError once closed.")
+      // Joins threads.
+      .def("close", &PyPipeline::Close, py::call_guard<py::gil_scoped_release>(),
+           "Ends all passes and threads; batches stay valid. Idempotent.")
+      .def("counts", &PyPipeline::Counts,
+           "What the stages have done so far: requests, bytes, values, nanoseconds.")
+      .def_property_readonly("lent_bytes", &PyPipeline::lent_bytes,
+                             "Bytes of batch memory that the consumer holds.");
+}
+
+}  // namespace fastload

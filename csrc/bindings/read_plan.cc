@@ -1,0 +1,79 @@
+#include "fastload/read_plan.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/bindings.h"
+#include "fastload/permutation.h"
+#include "pybind11/numpy.h"
+
+namespace fastload {
+
+namespace py = pybind11;
+
+namespace {
+
+template <typename T>
+using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+template <typename T>
+void ExpectColumns(const Array<T>& array, py::ssize_t columns, const char* name) {
+  if (array.ndim() != 2 || array.shape(1) != columns) {
+    throw py::value_error("Expected `" + std::string(name) + "` of " +
+                          std::to_string(columns) + " columns");
+  }
+}
+
+std::unique_ptr<ReadPlan> MakeReadPlan(int64_t batch_rows, int64_t rows, int64_t padding,
+                                       bool shuffled, const Array<int64_t>& pieces,
+                                       const Array<int64_t>& takes,
+                                       const Array<int64_t>& windows,
+                                       const Array<uint64_t>& keys) {
+  ExpectColumns(pieces, 4, "pieces");
+  ExpectColumns(takes, 2, "takes");
+  ExpectColumns(windows, 2, "windows");
+  auto plan = std::make_unique<ReadPlan>();
+  plan->batch_rows = batch_rows;
+  plan->rows = rows;
+  plan->padding = padding;
+  plan->shuffled = shuffled;
+  const auto piece = pieces.unchecked<2>();
+  for (py::ssize_t i = 0; i < piece.shape(0); ++i) {
+    plan->pieces.push_back({piece(i, 0), piece(i, 1), piece(i, 2), piece(i, 3)});
+  }
+  const auto take = takes.unchecked<2>();
+  for (py::ssize_t i = 0; i < take.shape(0); ++i) {
+    plan->takes.push_back({take(i, 0), take(i, 1)});
+  }
+  const auto window = windows.unchecked<2>();
+  for (py::ssize_t i = 0; i < window.shape(0); ++i) {
+    plan->first_piece.push_back(window(i, 0));
+    plan->first_take.push_back(window(i, 1));
+  }
+  plan->keys.assign(keys.data(), keys.data() + keys.size());
+  return plan;
+}
+
+py::array_t<uint32_t> PermutationArray(uint64_t key, uint32_t rows) {
+  std::vector<uint32_t> out;
+  Permutation(key, rows, &out);
+  return py::array_t<uint32_t>(static_cast<py::ssize_t>(out.size()), out.data());
+}
+
+}  // namespace
+
+void RegisterReadPlan(py::module_& m) {
+  py::class_<ReadPlan>(m, "ReadPlan", "What one pass reads: fastload.plan.ReadPlan.")
+      .def(py::init(&MakeReadPlan), py::kw_only(), py::arg("batch_rows"), py::arg("rows"),
+           py::arg("padding"), py::arg("shuffled"), py::arg("pieces"), py::arg("takes"),
+           py::arg("windows"), py::arg("keys"))
+      .def_readonly("rows", &ReadPlan::rows, "Rows delivered, repeats included.");
+  m.def("permutation", &PermutationArray, py::arg("key"), py::arg("rows"),
+        "The permutation of 0 .. rows-1 that `key` names, uint32; as\n"
+        "fastload.plan.permutation.");
+}
+
+}  // namespace fastload

@@ -1,0 +1,39 @@
+#include "fastload/roof.h"
+
+#include <vector>
+
+#include "bindings/bindings.h"
+#include "bindings/errors.h"
+#include "bindings/files.h"
+#include "pybind11/stl.h"
+
+namespace fastload {
+
+namespace py = pybind11;
+
+void RegisterRoof(py::module_& m) {
+  py::class_<RoofTimes>(m, "RoofTimes", "What reading, decompressing and a copy cost.")
+      .def_readonly("pages_s", &RoofTimes::pages_s,
+                    "Seconds to read and decompress the pages.")
+      .def_readonly("memcpy_s", &RoofTimes::memcpy_s, "Seconds to copy the output once.")
+      .def_readonly("pages", &RoofTimes::pages, "Data and dictionary pages read.")
+      .def_readonly("read_bytes", &RoofTimes::read_bytes, "Bytes read from the files.");
+  m.def(
+      "measure_roof",
+      [](const std::vector<FileTuple>& files,
+         const std::vector<std::vector<int32_t>>& leaves, int64_t output_bytes,
+         int32_t threads) {
+        const auto specs = FileSpecs(files);
+        Result<RoofTimes> times = [&] {
+          const py::gil_scoped_release release;
+          return MeasureRoof(specs, leaves, output_bytes, threads);
+        }();
+        return ValueOrRaise(std::move(times));
+      },
+      py::kw_only(), py::arg("files"), py::arg("leaves"), py::arg("output_bytes"),
+      py::arg("threads"),
+      "Times libparquet's PageReader over the column chunks `leaves[file]`, and one copy\n"
+      "of `output_bytes` bytes, on `threads` threads.");
+}
+
+}  // namespace fastload

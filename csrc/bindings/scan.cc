@@ -1,0 +1,72 @@
+#include "bindings/scan.h"
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bindings/bindings.h"
+#include "bindings/errors.h"
+#include "pybind11/stl.h"
+
+namespace fastload {
+
+namespace py = pybind11;
+
+std::unique_ptr<LentBatch> PyScan::Next() {
+  if (!scan_.mine()) {
+    throw std::runtime_error("Expected a pass of this process, got one from before fork");
+  }
+  // Ctrl-C is looked at this often.
+  constexpr std::chrono::milliseconds kSlice{50};
+  while (true) {
+    bool done = false;
+    Result<std::optional<Batch>> batch = [&] {
+      // Nothing of Python is touched while waiting.
+      const py::gil_scoped_release release;
+      return scan_->Next(kSlice, &done);
+    }();
+    std::optional<Batch> ready = ValueOrRaise(std::move(batch));
+    if (ready) return std::make_unique<LentBatch>(LentBatch{std::move(*ready)});
+    if (done) return nullptr;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
+void PyScan::Close() {
+  if (scan_.mine()) scan_->Close();
+}
+
+void RegisterScan(py::module_& m) {
+  py::class_<LentBatch>(m, "LentBatch", py::buffer_protocol(),
+                        "One batch in memory of the core: a writable buffer of bytes.")
+      .def_buffer([](LentBatch& lent) {
+        return py::buffer_info(lent.batch.block->data(),
+                               static_cast<py::ssize_t>(lent.batch.areas.bytes));
+      })
+      .def_property_readonly(
+          "rows", [](const LentBatch& lent) { return lent.batch.areas.rows; },
+          "Rows of the batch.")
+      .def_property_readonly(
+          "areas",
+          [](const LentBatch& lent) {
+            const auto& numbers = lent.batch.areas.numbers;
+            py::tuple areas(numbers.size());
+            for (size_t i = 0; i < numbers.size(); ++i) {
+              areas[i] = py::int_(numbers[i]);
+            }
+            return areas;
+          },
+          "Where the outputs lie: fastload.assemble.Assembler reads it.");
+
+  py::class_<PyScan>(m, "Scan", py::release_gil_before_calling_cpp_dtor(),
+                     "One pass over a dataset.")
+      .def("next", &PyScan::Next,
+           "The next batch in plan order, or None at the end of the pass. Waits without\n"
+           "the GIL; Ctrl-C interrupts it. Raises what went wrong, with its place.")
+      // Frees windows that were not handed out: no need to hold up Python for that.
+      .def("close", &PyScan::Close, py::call_guard<py::gil_scoped_release>(),
+           "Abandons the pass. Idempotent.");
+}
+
+}  // namespace fastload

@@ -1,0 +1,35 @@
+// Scan and the batches it lends, as Python sees them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bindings/fork_guard.h"
+#include "fastload/scan.h"
+#include "pybind11/pybind11.h"
+
+namespace fastload {
+
+// A batch lent to Python; its memory goes back when the last view of it dies.
+struct LentBatch {
+  Batch batch;
+};
+
+class PyScan {
+ public:
+  explicit PyScan(std::shared_ptr<Scan> scan) : scan_(std::move(scan)) {}
+  ~PyScan() { Close(); }
+  PyScan(const PyScan&) = delete;
+  PyScan& operator=(const PyScan&) = delete;
+
+  // The next batch, or nullptr at the end. Called with the GIL, which it releases while it
+  // waits.
+  std::unique_ptr<LentBatch> Next();
+  void Close();
+
+ private:
+  ForkGuard<Scan> scan_;
+};
+
+}  // namespace fastload

@@ -1,0 +1,94 @@
+#include <cstring>
+#include <utility>
+
+#include "fastload/bytes_values.h"
+#include "fastload/chunk_reader.h"
+#include "fastload/page_cursor.h"
+
+namespace fastload {
+
+namespace {
+
+class FlatBytesReader : public BytesReader {
+ public:
+  FlatBytesReader(ChunkInput input, const ColumnSpec* spec)
+      : spec_(spec), values_(input.descr), cursor_(std::move(input), &values_) {}
+
+  Status Skip(int64_t rows) override {
+    return CatchParquet([&] { return cursor_.Skip(rows); });
+  }
+
+  Status Read(int64_t rows, ByteView* views, uint8_t* valid,
+              BytesValues::Owners* owners) override {
+    return CatchParquet([&] { return ReadRows(rows, views, valid, owners); });
+  }
+
+  int64_t page() const override { return cursor_.page(); }
+
+ private:
+  Status ReadRows(int64_t rows, ByteView* views, uint8_t* valid,
+                  BytesValues::Owners* owners) {
+    values_.Rewind();
+    while (rows > 0) {
+      ARROW_ASSIGN_OR_RAISE(const DefinitionLevels::Span span, cursor_.Next(rows));
+      if (span.non_null > 0) {
+        ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, views, owners));
+      }
+      if (span.non_null < span.rows) ARROW_RETURN_NOT_OK(Spread(span, views));
+      if (valid != nullptr) {
+        const auto size = static_cast<size_t>(span.rows);
+        if (span.valid != nullptr) {
+          std::memcpy(valid, span.valid, size);
+        } else {
+          std::memset(valid, span.non_null != 0, size);
+        }
+        valid += span.rows;
+      }
+      views += span.rows;
+      rows -= span.rows;
+    }
+    return Status::OK();
+  }
+
+  // Moves the span's values, dense at the front of `views`, to their rows. From the back
+  // a value never moves over one that has still to move.
+  Status Spread(const DefinitionLevels::Span& span, ByteView* views) const {
+    if (!spec_->fill.has_value()) {
+      return MakeError(ErrorKind::kNullValue,
+                       "Expected no null, got one (write fill= or valid=True for this "
+                       "column)");
+    }
+    const ByteView fill{reinterpret_cast<const uint8_t*>(spec_->fill->data()),
+                        static_cast<int64_t>(spec_->fill->size())};
+    int64_t next = span.non_null;
+    for (int64_t row = span.rows - 1; row >= 0; --row) {
+      const bool present = span.valid != nullptr && span.valid[row] != 0;
+      views[row] = present ? views[--next] : fill;
+    }
+    return Status::OK();
+  }
+
+  const ColumnSpec* spec_;
+  BytesValues values_;
+  PageCursor cursor_;  // holds a pointer to values_
+};
+
+}  // namespace
+
+Result<std::unique_ptr<BytesReader>> BytesReader::Make(ChunkInput input,
+                                                       const ColumnSpec* spec) {
+  const parquet::Type::type physical = input.descr->physical_type();
+  const bool only_nulls = input.descr->logical_type()->is_null();
+  if (physical != parquet::Type::BYTE_ARRAY &&
+      physical != parquet::Type::FIXED_LEN_BYTE_ARRAY && !only_nulls) {
+    return MakeError(ErrorKind::kUnsupported, "Expected a column of bytes, got " +
+                                                  parquet::TypeToString(physical));
+  }
+  if (input.descr->max_repetition_level() != 0) {
+    return MakeError(ErrorKind::kUnsupported,
+                     "Expected a flat column, got a repeated one");
+  }
+  return std::make_unique<FlatBytesReader>(std::move(input), spec);
+}
+
+}  // namespace fastload

@@ -1,0 +1,69 @@
+#include "fastload/chunk_open.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "parquet/metadata.h"
+#include "parquet/properties.h"
+
+namespace fastload {
+
+Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf) {
+  ByteRange range;
+  ARROW_RETURN_NOT_OK(CatchParquet([&] {
+    const auto group = file.metadata->RowGroup(row_group);
+    const auto chunk = group->ColumnChunk(leaf);
+    range.offset = chunk->data_page_offset();
+    if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) {
+      range.offset = std::min(range.offset, chunk->dictionary_page_offset());
+    }
+    range.bytes = chunk->total_compressed_size();
+    if (range.offset < 0 || range.bytes < 0 || range.bytes > file.bytes - range.offset) {
+      return MakeError(ErrorKind::kCorruptFile,
+                       "Expected a column chunk inside the file's " +
+                           std::to_string(file.bytes) + " bytes, got " +
+                           std::to_string(range.bytes) + " bytes at offset " +
+                           std::to_string(range.offset));
+    }
+    // Writers before that fix left the dictionary page's header out of the size
+    // (PARQUET-816); 100 bytes is what Arrow allows for it.
+    if (file.metadata->writer_version().VersionLt(
+            parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION())) {
+      range.bytes +=
+          std::min<int64_t>(100, file.bytes - (range.offset + range.bytes));
+    }
+    return Status::OK();
+  }));
+  return range;
+}
+
+Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
+                             std::shared_ptr<arrow::io::InputStream> stream) {
+  ChunkInput input;
+  ARROW_RETURN_NOT_OK(CatchParquet([&] {
+    const auto group = file.metadata->RowGroup(row_group);
+    const auto chunk = group->ColumnChunk(leaf);
+    // Writers before that fix marked compressed V2 pages as not compressed.
+    const bool always_compressed = file.metadata->writer_version().VersionLt(
+        parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
+    input.descr = file.metadata->schema()->Column(leaf);
+    input.rows = group->num_rows();
+    input.pages = parquet::PageReader::Open(
+        std::move(stream), chunk->num_values(), chunk->compression(),
+        parquet::default_reader_properties(), *input.descr, always_compressed);
+    return Status::OK();
+  }));
+  return input;
+}
+
+std::vector<int64_t> RowGroupStarts(const parquet::FileMetaData& metadata) {
+  std::vector<int64_t> starts;
+  int64_t row = 0;
+  for (int i = 0; i < metadata.num_row_groups(); ++i) {
+    starts.push_back(row);
+    row += metadata.RowGroup(i)->num_rows();
+  }
+  return starts;
+}
+
+}  // namespace fastload

@@ -1,0 +1,30 @@
+// Column chunks of a file: where their bytes lie, and their pages.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "arrow/io/interfaces.h"
+#include "fastload/chunk_reader.h"
+#include "fastload/file.h"
+#include "fastload/status.h"
+
+namespace fastload {
+
+struct ByteRange {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// The bytes of a column chunk, dictionary page included.
+Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf);
+
+// Pages and description of a column chunk whose bytes come from `stream`.
+Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
+                             std::shared_ptr<arrow::io::InputStream> stream);
+
+// First row, in its file, of each row group.
+std::vector<int64_t> RowGroupStarts(const parquet::FileMetaData& metadata);
+
+}  // namespace fastload

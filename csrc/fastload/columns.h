@@ -1,0 +1,86 @@
+// What the caller wants of the columns: the contract between Python and the core.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fastload {
+
+// Element types of tensors, named as torch names them.
+enum class DType : uint8_t {
+  kBool,
+  kUInt8,
+  kInt8,
+  kUInt16,
+  kInt16,
+  kUInt32,
+  kInt32,
+  kUInt64,
+  kInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+};
+
+// Bytes of one element.
+constexpr int ItemSize(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kUInt8:
+    case DType::kInt8:
+      return 1;
+    case DType::kUInt16:
+    case DType::kInt16:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return 2;
+    case DType::kUInt32:
+    case DType::kInt32:
+    case DType::kFloat32:
+      return 4;
+    case DType::kUInt64:
+    case DType::kInt64:
+    case DType::kFloat64:
+      return 8;
+  }
+  return 0;
+}
+
+// How one leaf column of the files is read.
+struct ColumnSpec {
+  std::string name;             // dotted path, for errors
+  std::vector<int32_t> leaves;  // leaf column index in each file, by file index
+  // Element type written. For byte columns (strings, binary) kUInt8, with `bytes` set.
+  DType dtype = DType::kInt64;
+  bool bytes = false;  // variable-length bytes; else a fixed-width value
+  // The element's bytes (ItemSize(dtype) of them, native order) to write for a null;
+  // for byte columns the whole value. nullopt: a null is an ErrorKind::kNullValue.
+  std::optional<std::string> fill;
+  // The caller asked for another type than the stored one: a value that does not fit
+  // is an ErrorKind::kValue. When false, stored integers are truncated as Arrow does.
+  bool cast = false;
+  int64_t multiplier = 1;  // 86'400'000 where stored days are wanted as milliseconds
+  bool unscaled = false;   // decimals: the unscaled integer instead of the float
+};
+
+// One tensor (or ragged tensor) of the batch.
+enum class OutputKind : uint8_t {
+  kColumn,    // (B,) of one fixed-width column
+  kStack,     // (B, F) row-major, of F fixed-width columns of one dtype
+  kBytes,     // values uint8 + offsets int64 (B + 1) of one byte column
+  kValid,     // (B,) bool: the column's value is not null
+  kFile,      // (B,) int32: index of the file
+  kRow,       // (B,) int64: row in the file
+  kRealRow,   // (B,) bool: false for rows repeated to fill a batch
+};
+
+struct OutputSpec {
+  OutputKind kind = OutputKind::kColumn;
+  std::vector<int32_t> columns;  // indices of ColumnSpecs; empty for kFile, kRow, kRealRow
+};
+
+}  // namespace fastload

@@ -1,0 +1,14 @@
+#include "fastload/dataset.h"
+
+#include "fastload/chunk_open.h"
+
+namespace fastload {
+
+int64_t Dataset::FirstRow(int32_t file, int32_t row_group) {
+  std::lock_guard lock(mutex_);
+  auto [found, inserted] = row_group_starts_.try_emplace(file);
+  if (inserted) found->second = RowGroupStarts(*files.spec(file).metadata);
+  return found->second[static_cast<size_t>(row_group)];
+}
+
+}  // namespace fastload

@@ -1,0 +1,41 @@
+// What stays the same from pass to pass: files, columns and the layout of batches.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "fastload/columns.h"
+#include "fastload/counters.h"
+#include "fastload/executor.h"
+#include "fastload/file.h"
+#include "fastload/layout.h"
+#include "fastload/memory.h"
+#include "fastload/unit.h"
+
+namespace fastload {
+
+struct Dataset {
+  Dataset(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
+          const std::vector<OutputSpec>& outputs)
+      : files(std::move(files)),
+        columns(std::move(columns)),
+        layout(this->columns, outputs),
+        units(MakeUnits(this->columns, outputs, layout)) {}
+
+  FileTable files;
+  const std::vector<ColumnSpec> columns;
+  const Layout layout;
+  const std::vector<Unit> units;
+  Counters counters;
+
+  // First row, in its file, of a row group.
+  int64_t FirstRow(int32_t file, int32_t row_group);
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<int32_t, std::vector<int64_t>> row_group_starts_;
+};
+
+}  // namespace fastload

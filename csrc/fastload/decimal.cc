@@ -1,0 +1,95 @@
+#include "fastload/decimal.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace fastload {
+
+namespace {
+
+constexpr int kExactPowers = 23;  // 10^22 is the largest power of ten a double holds
+constexpr std::array<double, kExactPowers> kPowersOfTen = {
+    1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+}  // namespace
+
+UnscaledInteger::UnscaledInteger(int64_t value) : negative_(value < 0) {
+  limbs_[0] =
+      negative_ ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
+}
+
+UnscaledInteger UnscaledInteger::FromBigEndian(const uint8_t* data, int size) {
+  UnscaledInteger integer;
+  integer.negative_ = (data[0] & 0x80) != 0;
+  std::array<uint8_t, kMaxDecimalBytes> bytes;
+  bytes.fill(integer.negative_ ? 0xFF : 0);
+  for (int i = 0; i < size; ++i) bytes[i] = data[size - 1 - i];
+  std::memcpy(integer.limbs_, bytes.data(), bytes.size());
+  if (integer.negative_) {
+    bool carry = true;
+    for (uint64_t& limb : integer.limbs_) {
+      limb = ~limb + (carry ? 1 : 0);
+      carry = carry && limb == 0;
+    }
+  }
+  return integer;
+}
+
+std::optional<int64_t> UnscaledInteger::ToInt64() const {
+  for (int i = 1; i < kLimbs; ++i) {
+    if (limbs_[i] != 0) return std::nullopt;
+  }
+  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (limbs_[0] > kMost + (negative_ ? 1 : 0)) return std::nullopt;
+  return static_cast<int64_t>(negative_ ? ~limbs_[0] + 1 : limbs_[0]);
+}
+
+double UnscaledInteger::ToDouble(int scale) const {
+  bool small = limbs_[0] >> 53 == 0 && scale >= 0 && scale < kExactPowers;
+  for (int i = 1; i < kLimbs; ++i) small = small && limbs_[i] == 0;
+  if (!small) return ToDoubleByText(scale);
+  // Both operands are exact, so the one rounding of the division is the right one.
+  const double magnitude = static_cast<double>(limbs_[0]) / kPowersOfTen[scale];
+  return negative_ ? -magnitude : magnitude;
+}
+
+double UnscaledInteger::ToDoubleByText(int scale) const {
+  // Nine digits at a time, from the least significant end.
+  constexpr uint64_t kChunk = 1'000'000'000;
+  constexpr int kChunkDigits = 9;
+  std::array<uint32_t, 2 * kLimbs> words;
+  std::memcpy(words.data(), limbs_, sizeof(limbs_));
+  std::array<char, 128> text;
+  char* const end = text.data() + text.size() - 16;  // room for the exponent
+  char* begin = end;
+  int top = static_cast<int>(words.size());
+  while (true) {
+    while (top > 0 && words[top - 1] == 0) --top;
+    if (top == 0) break;
+    uint64_t rest = 0;
+    for (int i = top - 1; i >= 0; --i) {
+      const uint64_t part = rest << 32 | words[i];
+      words[i] = static_cast<uint32_t>(part / kChunk);
+      rest = part % kChunk;
+    }
+    for (int i = 0; i < kChunkDigits; ++i) {
+      *--begin = static_cast<char>('0' + rest % 10);
+      rest /= 10;
+    }
+  }
+  if (begin == end) *--begin = '0';
+  *end = 'e';
+  const auto written = std::to_chars(end + 1, text.data() + text.size(), -scale);
+  double magnitude = 0;
+  const auto parsed = std::from_chars(begin, written.ptr, magnitude);
+  if (parsed.ec == std::errc::result_out_of_range) {
+    magnitude = scale > 0 ? 0 : std::numeric_limits<double>::infinity();
+  }
+  return negative_ ? -magnitude : magnitude;
+}
+
+}  // namespace fastload

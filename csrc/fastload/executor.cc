@@ -1,0 +1,155 @@
+#include "fastload/executor.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <utility>
+
+namespace fastload {
+
+uint8_t* Scratch::Get(int slot, int64_t bytes) {
+  if (bytes > bytes_[slot]) {
+    data_[slot].reset();
+    bytes_[slot] = 0;
+    const int64_t rounded = RoundUp(bytes, kAlignment);
+    data_[slot].reset(static_cast<uint8_t*>(
+        std::aligned_alloc(kAlignment, static_cast<size_t>(rounded))));
+    if (data_[slot]) bytes_[slot] = rounded;
+  }
+  return data_[slot].get();
+}
+
+namespace {
+
+struct Entry {
+  int64_t priority;
+  int64_t number;
+  Executor::Task task;
+};
+
+struct Later {
+  bool operator()(const Entry& a, const Entry& b) const {
+    return std::pair(a.priority, a.number) > std::pair(b.priority, b.number);
+  }
+};
+
+class Queue {
+ public:
+  void Push(int64_t priority, Executor::Task task) {
+    queue_.push(Entry{priority, next_number_++, std::move(task)});
+  }
+  bool empty() const { return queue_.empty(); }
+  Executor::Task Pop() {
+    // top() is const only to protect the order, which the pop below ends anyway.
+    Executor::Task task = std::move(const_cast<Entry&>(queue_.top()).task);
+    queue_.pop();
+    return task;
+  }
+
+ private:
+  std::priority_queue<Entry, std::vector<Entry>, Later> queue_;
+  int64_t next_number_ = 0;
+};
+
+class ThreadPool final : public Executor {
+ public:
+  ThreadPool(const std::string& name, int threads) {
+    // Signals are the main thread's: Python's handlers run there.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this] { Run(); });
+      pthread_setname_np(threads_.back().native_handle(), name.substr(0, 15).c_str());
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  ~ThreadPool() override { Close(); }
+
+  void Submit(int64_t priority, Task task) override {
+    {
+      std::lock_guard lock(mutex_);
+      queue_.Push(priority, std::move(task));
+    }
+    wake_.notify_one();
+  }
+
+  bool RunOne() override { return false; }
+
+  void Close() override {
+    {
+      std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+
+ private:
+  void Run() {
+    Scratch scratch;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [this] { return closed_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      {
+        Task task = queue_.Pop();
+        lock.unlock();
+        task(scratch);
+      }
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  Queue queue_;
+  bool closed_ = false;
+  std::vector<std::thread> threads_;
+};
+
+class InlineExecutor final : public Executor {
+ public:
+  void Submit(int64_t priority, Task task) override {
+    std::lock_guard lock(mutex_);
+    queue_.Push(priority, std::move(task));
+  }
+
+  bool RunOne() override {
+    Task task;
+    {
+      std::lock_guard lock(mutex_);
+      if (queue_.empty()) return false;
+      task = queue_.Pop();
+    }
+    task(scratch_);
+    return true;
+  }
+
+  void Close() override {
+    while (RunOne()) {
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  Queue queue_;
+  Scratch scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> MakeThreadPool(const std::string& name, int threads) {
+  return std::make_unique<ThreadPool>(name, threads);
+}
+
+std::unique_ptr<Executor> MakeInlineExecutor() {
+  return std::make_unique<InlineExecutor>();
+}
+
+}  // namespace fastload

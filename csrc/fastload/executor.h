@@ -1,0 +1,54 @@
+// Where tasks run: a pool of threads, or the thread that waits.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fastload/memory.h"
+
+namespace fastload {
+
+// Working memory of one thread; grows to what its tasks need and stays.
+class Scratch {
+ public:
+  static constexpr int kSlots = 2;
+
+  // At least `bytes` bytes aligned to kAlignment, unspecified content; what an earlier
+  // call for the same slot gave may be gone. nullptr when memory has run out.
+  uint8_t* Get(int slot, int64_t bytes);
+
+ private:
+  struct Free {
+    void operator()(uint8_t* data) const { std::free(data); }
+  };
+  std::unique_ptr<uint8_t, Free> data_[kSlots];
+  int64_t bytes_[kSlots] = {};
+};
+
+// Runs tasks, the lowest priority number first, then in the order they came.
+class Executor {
+ public:
+  using Task = std::function<void(Scratch&)>;
+
+  virtual ~Executor() = default;
+  virtual void Submit(int64_t priority, Task task) = 0;
+  // Runs one waiting task on the calling thread, where tasks have no thread of their own;
+  // false when there is none, or when threads run them.
+  virtual bool RunOne() = 0;
+  // Runs what is queued to its end, then stops. Idempotent. Nothing is submitted after it.
+  virtual void Close() = 0;
+};
+
+// Threads are named `name` and started by the constructor.
+std::unique_ptr<Executor> MakeThreadPool(const std::string& name, int threads);
+std::unique_ptr<Executor> MakeInlineExecutor();
+
+}  // namespace fastload

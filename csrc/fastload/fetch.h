@@ -1,0 +1,90 @@
+// Bytes of column chunks: read on the I/O executor, consumed as a stream.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "arrow/io/interfaces.h"
+#include "fastload/counters.h"
+#include "fastload/executor.h"
+#include "fastload/file.h"
+#include "fastload/memory.h"
+#include "fastload/status.h"
+
+namespace fastload {
+
+// What reading needs; borrowed, and outlives every stream made with it.
+struct FetchContext {
+  Executor* io = nullptr;
+  BlockPool* pool = nullptr;
+  FileTable* files = nullptr;
+  Counters* counters = nullptr;
+};
+
+// The bytes [offset, offset + bytes) of a file in segments, of which at most two are in
+// memory: the one being read and the one after it. One consumer; reads come from the I/O
+// executor.
+class ChunkStream final : public arrow::io::InputStream {
+ public:
+  // `cancelled`, once true, makes reads that have not begun fail at once.
+  ChunkStream(const FetchContext& context, int32_t file, int64_t offset, int64_t bytes,
+              int64_t segment_bytes, int64_t priority,
+              std::shared_ptr<const std::atomic<bool>> cancelled);
+  ~ChunkStream() override;
+
+  // Asks for the first segment. `ready` is called once, on an I/O thread, when it is
+  // there or has failed; what it failed with comes from the first read.
+  void Start(std::function<void()> ready);
+
+  // Most bytes of it in memory at once.
+  int64_t MemoryBytes() const;
+
+  arrow::Status Close() override { return arrow::Status::OK(); }
+  bool closed() const override { return false; }
+  bool supports_zero_copy() const override { return true; }
+  arrow::Result<int64_t> Tell() const override { return position_; }
+  arrow::Result<int64_t> Read(int64_t bytes, void* out) override;
+  arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t bytes) override;
+  // Fewer bytes than asked for only at the end of the chunk.
+  arrow::Result<std::string_view> Peek(int64_t bytes) override;
+
+ private:
+  struct Segment {
+    bool requested = false;
+    bool done = false;
+    Status status;
+    std::shared_ptr<Block> block;
+  };
+
+  int64_t SegmentStart(size_t i) const;
+  int64_t SegmentBytes(size_t i) const;
+  void Request(size_t i, std::function<void()> ready);
+  void Fill(size_t i);
+  // Waits for the segment, and asks for the one after it.
+  Result<std::shared_ptr<Block>> Wait(size_t i);
+  size_t SegmentAt(int64_t position) const;
+  void Release(size_t end);
+
+  const FetchContext context_;
+  const int32_t file_;
+  const int64_t offset_;
+  const int64_t bytes_;
+  const int64_t segment_bytes_;
+  const int64_t priority_;
+  const std::shared_ptr<const std::atomic<bool>> cancelled_;
+
+  int64_t position_ = 0;
+  std::vector<uint8_t> peeked_;
+
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<Segment> segments_;
+};
+
+}  // namespace fastload

@@ -1,0 +1,65 @@
+// Local files, opened when first needed and kept open.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fastload/status.h"
+#include "parquet/metadata.h"
+
+namespace fastload {
+
+// A file as it was when its footer was read.
+struct FileSpec {
+  std::string path;
+  int64_t bytes = 0;
+  int64_t mtime_ns = 0;
+  std::shared_ptr<parquet::FileMetaData> metadata;
+};
+
+class LocalFile {
+ public:
+  // A file whose size or modification time is not the planned one is an
+  // ErrorKind::kSourceChanged.
+  static Result<std::shared_ptr<LocalFile>> Open(const FileSpec& spec);
+  ~LocalFile();
+  LocalFile(const LocalFile&) = delete;
+  LocalFile& operator=(const LocalFile&) = delete;
+
+  // Reads exactly [offset, offset + bytes). Thread-safe.
+  Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const;
+
+ private:
+  LocalFile(int fd, const std::string& path) : fd_(fd), path_(path) {}
+  int fd_;
+  std::string path_;
+};
+
+// The files of a dataset. Thread-safe.
+class FileTable {
+ public:
+  explicit FileTable(std::vector<FileSpec> files) : files_(std::move(files)) {}
+
+  const FileSpec& spec(int32_t file) const { return files_[static_cast<size_t>(file)]; }
+  int32_t size() const { return static_cast<int32_t>(files_.size()); }
+
+  Result<std::shared_ptr<LocalFile>> Open(int32_t file);
+  void CloseAll();
+
+ private:
+  // More are never needed at once (two windows of small files), and it stays far below
+  // the usual limit of 1,024 descriptors.
+  static constexpr size_t kMaxOpen = 64;
+
+  const std::vector<FileSpec> files_;
+  std::mutex mutex_;
+  std::list<std::pair<int32_t, std::shared_ptr<LocalFile>>> open_;  // newest first
+  std::unordered_map<int32_t, decltype(open_)::iterator> by_index_;
+};
+
+}  // namespace fastload

@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "fastload/chunk_reader.h"
+#include "fastload/fixed_values.h"
+#include "fastload/page_cursor.h"
+
+namespace fastload {
+
+namespace {
+
+constexpr int64_t kBlockRows = DefinitionLevels::kBlockRows;
+
+// Where the rows of one call go.
+struct Destination {
+  uint8_t* out;
+  int64_t stride;
+};
+
+template <typename T>
+void StoreStrided(const T* items, int64_t rows, Destination to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(to.out + i * to.stride, items + i, sizeof(T));
+  }
+}
+
+// Puts the items, which are as many as `valid` has ones, where the ones are. Reads one
+// item past the last.
+template <typename T>
+void Spread(const T* items, const uint8_t* valid, int64_t rows, T fill, Destination to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const T item = valid[i] != 0 ? *items : fill;
+    std::memcpy(to.out + i * to.stride, &item, sizeof(T));
+    items += valid[i];
+  }
+}
+
+template <typename T>
+void Fill(T fill, int64_t rows, Destination to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(to.out + i * to.stride, &fill, sizeof(T));
+  }
+}
+
+// Calls fn with an unsigned integer of `item_size` bytes.
+template <typename Fn>
+void WithItem(int item_size, Fn&& fn) {
+  switch (item_size) {
+    case 1:
+      return fn(uint8_t{});
+    case 2:
+      return fn(uint16_t{});
+    case 4:
+      return fn(uint32_t{});
+    default:
+      return fn(uint64_t{});
+  }
+}
+
+class FlatFixedReader : public FixedReader {
+ public:
+  FlatFixedReader(ChunkInput input, const ColumnSpec* spec, Converter converter)
+      : spec_(spec),
+        values_(input.descr, converter),
+        cursor_(std::move(input), &values_) {}
+
+  Status Skip(int64_t rows) override {
+    return CatchParquet([&] { return cursor_.Skip(rows); });
+  }
+
+  Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
+    return CatchParquet([&] { return ReadRows(rows, {out, stride}, valid); });
+  }
+
+  int64_t page() const override { return cursor_.page(); }
+
+ private:
+  Status ReadRows(int64_t rows, Destination to, uint8_t* valid) {
+    while (rows > 0) {
+      ARROW_ASSIGN_OR_RAISE(const DefinitionLevels::Span span, cursor_.Next(rows));
+      if (span.non_null == span.rows) {
+        ARROW_RETURN_NOT_OK(ReadDense(span.rows, to));
+      } else {
+        ARROW_RETURN_NOT_OK(ReadNullable(span, to));
+      }
+      if (valid != nullptr) {
+        const auto size = static_cast<size_t>(span.rows);
+        if (span.valid != nullptr) {
+          std::memcpy(valid, span.valid, size);
+        } else {
+          std::memset(valid, span.non_null != 0, size);
+        }
+        valid += span.rows;
+      }
+      to.out += span.rows * to.stride;
+      rows -= span.rows;
+    }
+    return Status::OK();
+  }
+
+  Status ReadDense(int64_t rows, Destination to) {
+    const int item_size = values_.item_size();
+    if (to.stride == item_size) return values_.Decode(rows, to.out);
+    while (rows > 0) {
+      const int64_t count = std::min(rows, kBlockRows);
+      ARROW_RETURN_NOT_OK(values_.Decode(count, items()));
+      WithItem(item_size, [&]<typename T>(T) {
+        StoreStrided(reinterpret_cast<const T*>(items()), count, to);
+      });
+      to.out += count * to.stride;
+      rows -= count;
+    }
+    return Status::OK();
+  }
+
+  Status ReadNullable(const DefinitionLevels::Span& span, Destination to) {
+    if (!spec_->fill.has_value()) {
+      return MakeError(ErrorKind::kNullValue,
+                       "Expected no null, got one (write fill= or valid=True for this "
+                       "column)");
+    }
+    if (span.non_null > 0) ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, items()));
+    WithItem(values_.item_size(), [&]<typename T>(T fill) {
+      std::memcpy(&fill, spec_->fill->data(), sizeof(T));
+      if (span.non_null == 0) {
+        Fill(fill, span.rows, to);
+      } else {
+        Spread(reinterpret_cast<const T*>(items()), span.valid, span.rows, fill, to);
+      }
+    });
+    return Status::OK();
+  }
+
+  uint8_t* items() { return reinterpret_cast<uint8_t*>(block_.data()); }
+
+  const ColumnSpec* spec_;
+  FixedValues values_;
+  PageCursor cursor_;  // holds a pointer to values_
+  // Elements on their way to strided rows or to rows among nulls.
+  std::array<uint64_t, kBlockRows + 1> block_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<FixedReader>> FixedReader::Make(ChunkInput input,
+                                                       const ColumnSpec* spec) {
+  ARROW_ASSIGN_OR_RAISE(const Converter converter, Converter::Make(*input.descr, *spec));
+  if (input.descr->max_repetition_level() != 0) {
+    return MakeError(ErrorKind::kUnsupported,
+                     "Expected a flat column, got a repeated one");
+  }
+  if (spec->fill.has_value() &&
+      static_cast<int>(spec->fill->size()) != ItemSize(spec->dtype)) {
+    return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",
+                           spec->fill->size());
+  }
+  return std::make_unique<FlatFixedReader>(std::move(input), spec, converter);
+}
+
+}  // namespace fastload

@@ -1,0 +1,287 @@
+#include "fastload/fixed_values.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "fastload/plain_bytes.h"
+
+namespace fastload {
+
+namespace {
+
+using parquet::Encoding;
+
+template <typename Type>
+int DecodeTyped(parquet::Decoder* decoder, int64_t n, uint8_t* raw) {
+  auto* const typed = dynamic_cast<parquet::TypedDecoder<Type>*>(decoder);
+  return typed->Decode(reinterpret_cast<typename Type::c_type*>(raw),
+                       static_cast<int>(n));
+}
+
+}  // namespace
+
+FixedValues::FixedValues(const parquet::ColumnDescriptor* descr, Converter converter)
+    : descr_(descr),
+      converter_(converter),
+      scratch_(static_cast<size_t>(kBlockValues * converter_.raw_width())) {}
+
+Status FixedValues::CheckLeft(int64_t n, int64_t left) const {
+  if (n <= left) return Status::OK();
+  return MakeError(ErrorKind::kCorruptFile, "Expected " + std::to_string(n) +
+                                                " more values in the page, got " +
+                                                std::to_string(left));
+}
+
+Status FixedValues::SetDictionary(const parquet::DictionaryPage& page) {
+  if (page.encoding() != Encoding::PLAIN &&
+      page.encoding() != Encoding::PLAIN_DICTIONARY) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected a dictionary page encoded PLAIN, got " +
+                         parquet::EncodingToString(page.encoding()));
+  }
+  const parquet::Type::type physical = descr_->physical_type();
+  if (physical == parquet::Type::BOOLEAN) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected no dictionary of booleans, got one");
+  }
+  const int64_t entries = page.num_values();
+  const int64_t raw_width = converter_.raw_width();
+  const uint8_t* raw = page.data();
+  std::vector<uint8_t> views;
+  if (physical == parquet::Type::BYTE_ARRAY) {
+    // An entry takes at least the four bytes of its length.
+    ARROW_RETURN_NOT_OK(CheckLeft(entries, page.size() / 4));
+    dictionary_page_.assign(page.data(), page.data() + page.size());
+    const uint8_t* pos = dictionary_page_.data();
+    views.resize(static_cast<size_t>(entries * raw_width));
+    ARROW_RETURN_NOT_OK(
+        NextPlainBytes(entries, &pos, pos + page.size(),
+                       reinterpret_cast<parquet::ByteArray*>(views.data())));
+    raw = views.data();
+  } else {
+    ARROW_RETURN_NOT_OK(CheckLeft(entries, page.size() / raw_width));
+  }
+  dictionary_size_ = entries;
+  dictionary_.resize(static_cast<size_t>(entries * converter_.item_size()));
+  const Status converted = converter_.Convert(raw, entries, dictionary_.data());
+  dictionary_is_raw_ = KindOf(converted) == ErrorKind::kValue;
+  if (dictionary_is_raw_) {
+    dictionary_.assign(raw, raw + entries * raw_width);
+    return Status::OK();
+  }
+  return converted;
+}
+
+Status FixedValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_t size,
+                            int64_t max_values) {
+  pos_ = data;
+  end_ = data + size;
+  bit_ = 0;
+  const parquet::Type::type physical = descr_->physical_type();
+  switch (encoding) {
+    case Encoding::PLAIN:
+      source_ = physical == parquet::Type::BOOLEAN      ? Source::kPlainBits
+                : physical == parquet::Type::BYTE_ARRAY ? Source::kPlainBytes
+                                                        : Source::kPlain;
+      return Status::OK();
+    case Encoding::PLAIN_DICTIONARY:
+    case Encoding::RLE_DICTIONARY:
+      return SetDictionaryIndices(data, size);
+    case Encoding::RLE:
+      if (physical == parquet::Type::BOOLEAN) return SetHybridBits(data, size);
+      [[fallthrough]];
+    default:
+      return SetArrowDecoder(encoding, data, size, max_values);
+  }
+}
+
+Status FixedValues::SetDictionaryIndices(const uint8_t* data, int64_t size) {
+  source_ = Source::kDictionary;
+  if (dictionary_size_ < 0) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected a dictionary page before dictionary indices, got none");
+  }
+  return ResetIndices(data, size, &hybrid_);
+}
+
+Status FixedValues::SetHybridBits(const uint8_t* data, int64_t size) {
+  source_ = Source::kHybridBits;
+  constexpr int64_t kPrefix = 4;
+  uint32_t length = 0;
+  if (size >= kPrefix) std::memcpy(&length, data, kPrefix);
+  // A page of nulls may have no bytes at all.
+  if (size != 0 && (size < kPrefix || length > size - kPrefix)) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected booleans of at most " + std::to_string(size - kPrefix) +
+                         " bytes, got " + std::to_string(length));
+  }
+  hybrid_.Reset(size == 0 ? data : data + kPrefix, length, /*bit_width=*/1);
+  return Status::OK();
+}
+
+Status FixedValues::SetArrowDecoder(Encoding::type encoding, const uint8_t* data,
+                                    int64_t size, int64_t max_values) {
+  source_ = Source::kArrow;
+  if (arrow_ == nullptr || arrow_encoding_ != encoding) {
+    arrow_ = parquet::MakeDecoder(descr_->physical_type(), encoding, descr_);
+    arrow_encoding_ = encoding;
+  }
+  arrow_->SetData(static_cast<int>(max_values), data, static_cast<int>(size));
+  return Status::OK();
+}
+
+Status FixedValues::Skip(int64_t values) {
+  switch (source_) {
+    case Source::kPlain: {
+      const int64_t width = converter_.raw_width();
+      ARROW_RETURN_NOT_OK(CheckLeft(values, (end_ - pos_) / width));
+      pos_ += values * width;
+      return Status::OK();
+    }
+    case Source::kPlainBits:
+      ARROW_RETURN_NOT_OK(CheckLeft(values, (end_ - pos_) * 8 - bit_));
+      bit_ += values;
+      return Status::OK();
+    case Source::kPlainBytes:
+      return SkipPlainBytes(values, &pos_, end_);
+    case Source::kHybridBits:
+    case Source::kDictionary:
+      return hybrid_.Skip(values);
+    case Source::kArrow:
+      while (values > 0) {
+        const int64_t count = std::min(values, kBlockValues);
+        ARROW_RETURN_NOT_OK(DecodeWithArrow(count, scratch_.data()));
+        values -= count;
+      }
+      return Status::OK();
+  }
+  return Status::OK();
+}
+
+Status FixedValues::Decode(int64_t n, uint8_t* out) {
+  if (source_ == Source::kPlain) {
+    const int64_t width = converter_.raw_width();
+    ARROW_RETURN_NOT_OK(CheckLeft(n, (end_ - pos_) / width));
+    ARROW_RETURN_NOT_OK(converter_.Convert(pos_, n, out));
+    pos_ += n * width;
+    return Status::OK();
+  }
+  if (source_ == Source::kDictionary && !dictionary_is_raw_) return LookUp(n, out);
+  while (n > 0) {
+    const int64_t count = std::min(n, kBlockValues);
+    ARROW_RETURN_NOT_OK(DecodeRaw(count, scratch_.data()));
+    ARROW_RETURN_NOT_OK(converter_.Convert(scratch_.data(), count, out));
+    out += count * converter_.item_size();
+    n -= count;
+  }
+  return Status::OK();
+}
+
+Status FixedValues::LookUp(int64_t n, uint8_t* out) {
+  const uint8_t* entries = dictionary_.data();
+  const auto look_up = [&]<typename T>(T* elements) {
+    return hybrid_.Lookup(reinterpret_cast<const T*>(entries), dictionary_size_, n,
+                          elements);
+  };
+  switch (converter_.item_size()) {
+    case 1:
+      return look_up(out);
+    case 2:
+      return look_up(reinterpret_cast<uint16_t*>(out));
+    case 4:
+      return look_up(reinterpret_cast<uint32_t*>(out));
+    default:
+      return look_up(reinterpret_cast<uint64_t*>(out));
+  }
+}
+
+Status FixedValues::DecodeRaw(int64_t n, uint8_t* raw) {
+  switch (source_) {
+    case Source::kPlain:
+      break;
+    case Source::kPlainBits:
+      return DecodePlainBits(n, raw);
+    case Source::kPlainBytes:
+      return DecodePlainBytes(n, raw);
+    case Source::kHybridBits:
+      return hybrid_.DecodeBits(n, raw);
+    case Source::kDictionary: {
+      indices_.resize(kBlockValues);
+      ARROW_RETURN_NOT_OK(hybrid_.Decode(n, indices_.data()));
+      const uint32_t largest = MaxOf(indices_.data(), n);
+      if (largest >= dictionary_size_) return BadIndex(largest, dictionary_size_);
+      const auto width = static_cast<size_t>(converter_.raw_width());
+      for (int64_t i = 0; i < n; ++i) {
+        std::memcpy(raw + i * width, dictionary_.data() + indices_[i] * width, width);
+      }
+      return Status::OK();
+    }
+    case Source::kArrow:
+      return DecodeWithArrow(n, raw);
+  }
+  return Status::UnknownError("raw values of a PLAIN page need no decoding");
+}
+
+Status FixedValues::DecodePlainBits(int64_t n, uint8_t* raw) {
+  ARROW_RETURN_NOT_OK(CheckLeft(n, (end_ - pos_) * 8 - bit_));
+  while (n > 0) {
+    const int64_t offset = bit_ % 8;
+    const uint8_t* in = pos_ + bit_ / 8;
+    int64_t count = n / 8 * 8;
+    if (offset == 0 && count > 0) {
+      UnpackBits(in, count / 8, raw);
+    } else {
+      uint8_t values[8];
+      UnpackBits(in, 1, values);
+      count = std::min(n, 8 - offset);
+      std::copy_n(values + offset, count, raw);
+    }
+    bit_ += count;
+    raw += count;
+    n -= count;
+  }
+  return Status::OK();
+}
+
+Status FixedValues::DecodePlainBytes(int64_t n, uint8_t* raw) {
+  return NextPlainBytes(n, &pos_, end_, reinterpret_cast<parquet::ByteArray*>(raw));
+}
+
+Status FixedValues::DecodeWithArrow(int64_t n, uint8_t* raw) {
+  int got = 0;
+  switch (descr_->physical_type()) {
+    case parquet::Type::INT32:
+      got = DecodeTyped<parquet::Int32Type>(arrow_.get(), n, raw);
+      break;
+    case parquet::Type::INT64:
+      got = DecodeTyped<parquet::Int64Type>(arrow_.get(), n, raw);
+      break;
+    case parquet::Type::FLOAT:
+      got = DecodeTyped<parquet::FloatType>(arrow_.get(), n, raw);
+      break;
+    case parquet::Type::DOUBLE:
+      got = DecodeTyped<parquet::DoubleType>(arrow_.get(), n, raw);
+      break;
+    case parquet::Type::BYTE_ARRAY:
+      got = DecodeTyped<parquet::ByteArrayType>(arrow_.get(), n, raw);
+      break;
+    case parquet::Type::FIXED_LEN_BYTE_ARRAY: {
+      std::vector<parquet::FixedLenByteArray> views(static_cast<size_t>(n));
+      got = DecodeTyped<parquet::FLBAType>(arrow_.get(), n,
+                                           reinterpret_cast<uint8_t*>(views.data()));
+      const auto width = static_cast<size_t>(converter_.raw_width());
+      for (int i = 0; i < got; ++i) std::memcpy(raw + i * width, views[i].ptr, width);
+      break;
+    }
+    default:
+      return MakeError(ErrorKind::kCorruptFile,
+                       "Expected an encoding of " +
+                           parquet::TypeToString(descr_->physical_type()) + ", got " +
+                           parquet::EncodingToString(arrow_encoding_));
+  }
+  return CheckLeft(n, got);
+}
+
+}  // namespace fastload

@@ -1,0 +1,77 @@
+// Values of fixed width of the pages of one column chunk, converted to elements.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fastload/convert.h"
+#include "fastload/hybrid.h"
+#include "fastload/page_cursor.h"
+#include "parquet/encoding.h"
+
+namespace fastload {
+
+class FixedValues : public PageValues {
+ public:
+  // `descr` is borrowed.
+  FixedValues(const parquet::ColumnDescriptor* descr, Converter converter);
+
+  Status SetDictionary(const parquet::DictionaryPage& page) override;
+  Status SetPage(parquet::Encoding::type encoding, const uint8_t* data, int64_t size,
+                 int64_t max_values) override;
+  Status Skip(int64_t values) override;
+
+  // Writes n elements to `out`, without gaps.
+  Status Decode(int64_t n, uint8_t* out);
+
+  int item_size() const { return converter_.item_size(); }
+
+ private:
+  enum class Source : uint8_t {
+    kPlain,       // raw values as they are
+    kPlainBits,   // BOOLEAN
+    kPlainBytes,  // BYTE_ARRAY
+    kHybridBits,  // BOOLEAN, encoded RLE
+    kDictionary,
+    kArrow,  // a decoder of Arrow
+  };
+
+  // Values decoded at once when they go through scratch.
+  static constexpr int64_t kBlockValues = 1024;
+
+  Status SetDictionaryIndices(const uint8_t* data, int64_t size);
+  Status SetHybridBits(const uint8_t* data, int64_t size);
+  Status SetArrowDecoder(parquet::Encoding::type encoding, const uint8_t* data,
+                         int64_t size, int64_t max_values);
+  Status LookUp(int64_t n, uint8_t* out);
+  // n raw values, at most kBlockValues, of a source other than kPlain.
+  Status DecodeRaw(int64_t n, uint8_t* raw);
+  Status DecodePlainBits(int64_t n, uint8_t* raw);
+  Status DecodePlainBytes(int64_t n, uint8_t* raw);
+  Status DecodeWithArrow(int64_t n, uint8_t* raw);
+  Status CheckLeft(int64_t n, int64_t left) const;
+
+  const parquet::ColumnDescriptor* descr_;
+  Converter converter_;
+  Source source_ = Source::kPlain;
+
+  const uint8_t* pos_ = nullptr;  // kPlain, kPlainBits, kPlainBytes
+  const uint8_t* end_ = nullptr;
+  int64_t bit_ = 0;  // kPlainBits: bits already taken since pos_
+  HybridDecoder hybrid_;
+  std::unique_ptr<parquet::Decoder> arrow_;
+  parquet::Encoding::type arrow_encoding_ = parquet::Encoding::UNKNOWN;
+
+  // Elements, unless an entry does not fit the dtype: then raw values, so that only rows
+  // that use this entry fail.
+  std::vector<uint8_t> dictionary_;
+  std::vector<uint8_t> dictionary_page_;  // what raw BYTE_ARRAY entries point to
+  int64_t dictionary_size_ = -1;          // entries; -1 before the dictionary page
+  bool dictionary_is_raw_ = false;
+
+  std::vector<uint8_t> scratch_;  // kBlockValues raw values
+  std::vector<uint32_t> indices_;
+};
+
+}  // namespace fastload

@@ -1,0 +1,265 @@
+#include "fastload/footer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "arrow/type.h"
+#include "arrow/util/key_value_metadata.h"
+#include "parquet/arrow/schema.h"
+#include "parquet/properties.h"
+#include "parquet/schema.h"
+#include "parquet/size_statistics.h"
+#include "parquet/statistics.h"
+
+namespace fastload {
+
+namespace {
+
+constexpr std::string_view kMagic = "PAR1";
+constexpr std::string_view kEncryptedMagic = "PARE";
+constexpr int64_t kMagicBytes = 4;
+
+// The length is little-endian whatever the machine.
+int64_t FooterLength(std::string_view trailer) {
+  int64_t length = 0;
+  for (int i = 3; i >= 0; --i) {
+    length = (length << 8) | static_cast<uint8_t>(trailer[static_cast<size_t>(i)]);
+  }
+  return length;
+}
+
+Place PlaceIn(const std::string& file, int32_t row_group = -1, std::string column = "") {
+  return Place{file, row_group, std::move(column), -1};
+}
+
+std::string_view Trailer(std::string_view tail) {
+  return tail.substr(tail.size() - static_cast<size_t>(Footer::kTrailerBytes));
+}
+
+Status CheckChunk(const parquet::ColumnChunkMetaData& chunk, int64_t file_bytes) {
+  if (!chunk.file_path().empty()) {
+    return MakeError(
+        ErrorKind::kUnsupported,
+        "Expected column chunks in the file itself, got one in another file, `" +
+            chunk.file_path() + "`");
+  }
+  int64_t start = chunk.data_page_offset();
+  // Some writers leave 0 where there is no dictionary page.
+  if (chunk.has_dictionary_page() && chunk.dictionary_page_offset() > 0) {
+    start = std::min(start, chunk.dictionary_page_offset());
+  }
+  const int64_t length = chunk.total_compressed_size();
+  if (start < 0 || length < 0 || start > file_bytes || length > file_bytes - start) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected a column chunk inside the " + std::to_string(file_bytes) +
+                         " bytes of the file, got " + std::to_string(length) +
+                         " bytes from offset " + std::to_string(start));
+  }
+  return Status::OK();
+}
+
+Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& type,
+              LeafChunks* chunks) {
+  chunks->compressed_bytes.push_back(chunk.total_compressed_size());
+  chunks->uncompressed_bytes.push_back(chunk.total_uncompressed_size());
+  const auto sizes = chunk.size_statistics();
+  const bool sized =
+      sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value();
+  chunks->value_bytes.push_back(sized ? *sizes->unencoded_byte_array_data_bytes : -1);
+  const auto statistics = chunk.encoded_statistics();
+  if (type.id() == arrow::Type::NA) {
+    // Such columns have no usable statistics, and need none.
+    chunks->null_count.push_back(chunk.num_values());
+  } else if (statistics != nullptr && statistics->has_null_count) {
+    chunks->null_count.push_back(statistics->null_count);
+  } else {
+    chunks->null_count.push_back(-1);
+  }
+  return Status::OK();
+}
+
+// Runs `read`, and says what Arrow makes of bad bytes in our words. Arrow's own status
+// says whether they are corrupt or only unsupported.
+template <typename Fn>
+Status ReadPart(std::string_view part, Fn&& read) {
+  Status status = CatchParquet(std::forward<Fn>(read));
+  if (status.ok() || status.IsOutOfMemory()) return status;
+  const ErrorKind kind =
+      status.IsNotImplemented() ? ErrorKind::kUnsupported : ErrorKind::kCorruptFile;
+  return MakeError(kind, "Expected a readable Parquet " + std::string(part) +
+                             ", got: " + status.message());
+}
+
+}  // namespace
+
+Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
+                                  const std::string& file) {
+  const Place place = PlaceIn(file);
+  if (file_bytes < kMagicBytes + kTrailerBytes) {
+    return At(MakeError(ErrorKind::kCorruptFile,
+                        "Not a Parquet file: expected at least 12 bytes, got " +
+                            std::to_string(file_bytes)),
+              place);
+  }
+  if (static_cast<int64_t>(tail.size()) < kTrailerBytes) {
+    return Status::Invalid("the trailer of a Parquet file has 8 bytes, got ",
+                           tail.size());
+  }
+  const std::string_view trailer = Trailer(tail);
+  const std::string_view magic = trailer.substr(kMagicBytes);
+  if (magic == kEncryptedMagic) {
+    return At(
+        MakeError(ErrorKind::kUnsupported,
+                  "Expected a plain footer, got an encrypted one; fastload reads no "
+                  "encrypted Parquet"),
+        place);
+  }
+  if (magic != kMagic) {
+    return At(MakeError(ErrorKind::kCorruptFile,
+                        "Not a Parquet file: expected it to end in PAR1, got other bytes "
+                        "(it may be truncated)"),
+              place);
+  }
+  const int64_t length = FooterLength(trailer);
+  if (length > file_bytes - kMagicBytes - kTrailerBytes) {
+    return At(MakeError(ErrorKind::kCorruptFile, "Expected a footer inside the " +
+                                                     std::to_string(file_bytes) +
+                                                     " bytes of the file, got one of " +
+                                                     std::to_string(length) + " bytes"),
+              place);
+  }
+  return length + kTrailerBytes;
+}
+
+Result<std::shared_ptr<Footer>> Footer::Make(std::string_view tail, int64_t file_bytes,
+                                             std::string file) {
+  ARROW_ASSIGN_OR_RAISE(const int64_t needed, TailBytes(tail, file_bytes, file));
+  if (static_cast<int64_t>(tail.size()) < needed) {
+    return Status::Invalid("the footer takes the last ", needed, " bytes, got ",
+                           tail.size());
+  }
+  const std::string_view thrift =
+      tail.substr(tail.size() - static_cast<size_t>(needed),
+                  static_cast<size_t>(needed - kTrailerBytes));
+  std::shared_ptr<Footer> footer(new Footer());
+  footer->file_bytes_ = file_bytes;
+  footer->file_ = std::move(file);
+  ARROW_RETURN_NOT_OK(At(footer->Parse(thrift), PlaceIn(footer->file_)));
+  return footer;
+}
+
+Status Footer::Parse(std::string_view thrift) {
+  ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
+    metadata_ =
+        parquet::FileMetaData::Make(thrift.data(), static_cast<int64_t>(thrift.size()));
+    return Status::OK();
+  }));
+  // Asked first: libparquet ends the process when the metadata of an encrypted column is
+  // touched without its key.
+  if (metadata_->is_encryption_algorithm_set()) {
+    return MakeError(ErrorKind::kUnsupported,
+                     "Expected plain columns, got encrypted ones; fastload reads no "
+                     "encrypted Parquet");
+  }
+  ARROW_RETURN_NOT_OK(ReadPart("schema", [&] { return ReadLeaves(); }));
+  return ReadRowGroups();
+}
+
+Status Footer::ReadLeaves() {
+  const parquet::SchemaDescriptor* schema = metadata_->schema();
+  parquet::arrow::SchemaManifest manifest;
+  ARROW_RETURN_NOT_OK(
+      parquet::arrow::SchemaManifest::Make(schema, metadata_->key_value_metadata(),
+                                           parquet::ArrowReaderProperties(), &manifest));
+  arrow::FieldVector fields;
+  leaves_.reserve(static_cast<size_t>(schema->num_columns()));
+  for (int i = 0; i < schema->num_columns(); ++i) {
+    const parquet::ColumnDescriptor* descr = schema->Column(i);
+    const parquet::arrow::SchemaField* field = nullptr;
+    ARROW_RETURN_NOT_OK(manifest.GetColumnField(i, &field));
+    const auto& logical = descr->logical_type();
+    leaves_.push_back(Leaf{
+        .path = descr->path()->ToDotVector(),
+        .physical_type = parquet::TypeToString(descr->physical_type()),
+        .logical_type = logical == nullptr ? "None" : logical->ToString(),
+        .max_definition_level = descr->max_definition_level(),
+        .max_repetition_level = descr->max_repetition_level(),
+    });
+    // What is definite is the type; names and metadata of nested fields are not needed.
+    fields.push_back(arrow::field(descr->path()->ToDotString(), field->field->type(),
+                                  /*nullable=*/true, field->field->metadata()));
+  }
+  leaf_schema_ = arrow::schema(std::move(fields));
+  return Status::OK();
+}
+
+Status Footer::ReadRowGroups() {
+  const int row_groups = metadata_->num_row_groups();
+  row_group_rows_.reserve(static_cast<size_t>(row_groups));
+  for (int g = 0; g < row_groups; ++g) {
+    const Place place = PlaceIn(file_, g);
+    std::unique_ptr<parquet::RowGroupMetaData> row_group;
+    ARROW_RETURN_NOT_OK(At(ReadPart("footer",
+                                    [&]() -> Status {
+                                      row_group = metadata_->RowGroup(g);
+                                      return Status::OK();
+                                    }),
+                           place));
+    const int64_t rows = row_group->num_rows();
+    if (rows < 0) {
+      return At(
+          MakeError(ErrorKind::kCorruptFile,
+                    "Expected a row count of 0 or more, got " + std::to_string(rows)),
+          place);
+    }
+    if (__builtin_add_overflow(num_rows_, rows, &num_rows_)) {
+      return At(MakeError(ErrorKind::kCorruptFile,
+                          "Expected row counts whose sum fits int64, got more"),
+                place);
+    }
+    row_group_rows_.push_back(rows);
+  }
+  return Status::OK();
+}
+
+bool Footer::SameSchema(const Footer& other) const {
+  return leaves_ == other.leaves_ &&
+         leaf_schema_->Equals(*other.leaf_schema_, /*check_metadata=*/false);
+}
+
+Result<LeafChunks> Footer::ReadLeafChunks(int32_t leaf) const {
+  if (leaf < 0 || leaf >= metadata_->num_columns()) {
+    return Status::IndexError("leaf ", leaf, " of ", metadata_->num_columns());
+  }
+  const arrow::Field& field = *leaf_schema_->field(leaf);
+  LeafChunks chunks;
+  for (int g = 0; g < metadata_->num_row_groups(); ++g) {
+    std::unique_ptr<parquet::ColumnChunkMetaData> chunk;
+    Status status = ReadPart("footer", [&]() -> Status {
+      chunk = metadata_->RowGroup(g)->ColumnChunk(leaf);
+      return Status::OK();
+    });
+    if (status.ok()) status = CheckChunk(*chunk, file_bytes_);
+    if (status.ok()) {
+      status = ReadPart("footer", [&] { return Append(*chunk, *field.type(), &chunks); });
+    }
+    ARROW_RETURN_NOT_OK(At(status, PlaceIn(file_, g, field.name())));
+  }
+  return chunks;
+}
+
+Result<std::string> Footer::Serialize() const {
+  std::string tail;
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    tail = metadata_->SerializeToString();
+    return Status::OK();
+  }));
+  const auto length = static_cast<uint32_t>(tail.size());
+  for (int shift = 0; shift < 32; shift += 8) {
+    tail.push_back(static_cast<char>((length >> shift) & 0xFFU));
+  }
+  tail.append(kMagic);
+  return tail;
+}
+
+}  // namespace fastload

@@ -1,0 +1,92 @@
+// The footer of one Parquet file: row groups, leaf columns and their Arrow types.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arrow/type_fwd.h"
+#include "fastload/status.h"
+#include "parquet/metadata.h"
+
+namespace fastload {
+
+// One leaf column of the schema, in the order of the format (depth first).
+struct Leaf {
+  std::vector<std::string> path;  // from the root, e.g. {"a", "b"}
+  std::string physical_type;      // as the format names it, e.g. "INT64"
+  std::string logical_type;       // e.g. "String"; "None" where there is none
+  int16_t max_definition_level = 0;
+  int16_t max_repetition_level = 0;  // 0: flat, one value or null a row
+
+  bool operator==(const Leaf&) const = default;
+};
+
+// What the footer says of one leaf column in each row group, by row group index.
+struct LeafChunks {
+  std::vector<int64_t> compressed_bytes;
+  std::vector<int64_t> uncompressed_bytes;  // pages, headers included
+  std::vector<int64_t> value_bytes;  // bytes of all byte-array values; -1 = unknown
+  std::vector<int64_t> null_count;   // -1 = unknown
+};
+
+// Immutable once made, so it may be read from any thread.
+class Footer {
+ public:
+  // Bytes of the trailer: the length of the footer, then the magic.
+  static constexpr int64_t kTrailerBytes = 8;
+
+  // How many bytes at the end of a file of `file_bytes` bytes hold its footer, trailer
+  // included. `tail` is the end of the file, at least its trailer; `file` is its name in
+  // errors.
+  static Result<int64_t> TailBytes(std::string_view tail, int64_t file_bytes,
+                                   const std::string& file);
+
+  // Parses the footer out of `tail`, the last TailBytes() bytes of the file or more.
+  static Result<std::shared_ptr<Footer>> Make(std::string_view tail, int64_t file_bytes,
+                                              std::string file);
+
+  // Rows of all row groups. The count in the footer itself is ignored, as Arrow does:
+  // some writers leave it at 0.
+  int64_t num_rows() const { return num_rows_; }
+  const std::vector<int64_t>& row_group_rows() const { return row_group_rows_; }
+  const std::vector<Leaf>& leaves() const { return leaves_; }
+  int64_t file_bytes() const { return file_bytes_; }
+  const std::string& file() const { return file_; }
+
+  // One field for each leaf, named by its dotted path, of the type that Arrow reads: what
+  // the writer's own Arrow schema says is applied. Types are those of the leaves, without
+  // the lists and structs around them.
+  const std::shared_ptr<arrow::Schema>& leaf_schema() const { return leaf_schema_; }
+
+  // Whether the leaves and their Arrow types are the same, whatever the rows.
+  bool SameSchema(const Footer& other) const;
+
+  // `leaf` is an index into leaves(). A chunk that does not lie in the file is an
+  // ErrorKind::kCorruptFile; asked here, so that damage elsewhere does no harm.
+  Result<LeafChunks> ReadLeafChunks(int32_t leaf) const;
+
+  const std::shared_ptr<parquet::FileMetaData>& metadata() const { return metadata_; }
+
+  // The footer as the end of a file, for Make().
+  Result<std::string> Serialize() const;
+
+ private:
+  Footer() = default;
+
+  Status Parse(std::string_view thrift);
+  Status ReadLeaves();
+  Status ReadRowGroups();
+
+  std::string file_;
+  int64_t file_bytes_ = 0;
+  int64_t num_rows_ = 0;
+  std::vector<int64_t> row_group_rows_;
+  std::vector<Leaf> leaves_;
+  std::shared_ptr<arrow::Schema> leaf_schema_;
+  std::shared_ptr<parquet::FileMetaData> metadata_;
+};
+
+}  // namespace fastload

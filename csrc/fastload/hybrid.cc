@@ -1,0 +1,167 @@
+#include "fastload/hybrid.h"
+
+#include <cstring>
+
+namespace fastload {
+
+void HybridDecoder::Reset(const uint8_t* data, int64_t size, int bit_width) {
+  pos_ = data;
+  end_ = data + size;
+  bit_width_ = bit_width;
+  run_left_ = 0;
+}
+
+Status HybridDecoder::Truncated() const {
+  return MakeError(ErrorKind::kCorruptFile,
+                   "Expected another run of levels or dictionary indices, got the end "
+                   "of the page");
+}
+
+Status BadIndex(uint32_t index, int64_t size) {
+  return MakeError(ErrorKind::kCorruptFile, "Expected a dictionary index below " +
+                                                std::to_string(size) + ", got " +
+                                                std::to_string(index));
+}
+
+Status HybridDecoder::NextRun() {
+  while (run_left_ == 0) {
+    // The header is an unsigned LEB128 number of at most 32 bits.
+    uint64_t header = 0;
+    int shift = 0;
+    uint8_t byte = 0;
+    do {
+      if (pos_ == end_) return Truncated();
+      byte = *pos_++;
+      header |= static_cast<uint64_t>(byte & 0x7F) << shift;
+      shift += 7;
+    } while ((byte & 0x80) != 0 && shift < 35);
+    if ((byte & 0x80) != 0 || header > UINT32_MAX) {
+      return MakeError(ErrorKind::kCorruptFile,
+                       "Expected a run length of at most 32 bits, got a longer one");
+    }
+    repeated_ = (header & 1) == 0;
+    if (repeated_) {
+      const int bytes = (bit_width_ + 7) / 8;
+      if (end_ - pos_ < bytes) return Truncated();
+      value_ = 0;
+      std::memcpy(&value_, pos_, static_cast<size_t>(bytes));
+      pos_ += bytes;
+      run_left_ = static_cast<int64_t>(header >> 1);
+      continue;
+    }
+    const auto groups = static_cast<int64_t>(header >> 1);
+    // Some writers cut the last run off after the last value that counts.
+    const int64_t bytes = std::min<int64_t>(groups * bit_width_, end_ - pos_);
+    packed_ = pos_;
+    packed_index_ = 0;
+    pos_ += bytes;
+    packed_end_ = pos_;
+    run_left_ = groups * 8;
+    if (bit_width_ > 0) run_left_ = std::min(run_left_, bytes * 8 / bit_width_);
+  }
+  return Status::OK();
+}
+
+Result<HybridDecoder::Run> HybridDecoder::Peek() {
+  if (run_left_ == 0) {
+    if (pos_ == end_) return Run{};
+    ARROW_RETURN_NOT_OK(NextRun());
+  }
+  return Run{repeated_, value_, run_left_};
+}
+
+Status HybridDecoder::Skip(int64_t n) {
+  while (n > 0) {
+    if (run_left_ == 0) ARROW_RETURN_NOT_OK(NextRun());
+    const int64_t count = std::min(n, run_left_);
+    Consume(count);
+    n -= count;
+  }
+  return Status::OK();
+}
+
+Status HybridDecoder::Decode(int64_t n, uint32_t* out) {
+  while (n > 0) {
+    if (run_left_ == 0) ARROW_RETURN_NOT_OK(NextRun());
+    const int64_t count = std::min(n, run_left_);
+    if (repeated_) {
+      std::fill_n(out, count, value_);
+      Consume(count);
+    } else {
+      Unpack(count, out);
+    }
+    out += count;
+    n -= count;
+  }
+  return Status::OK();
+}
+
+Status HybridDecoder::DecodeBits(int64_t n, uint8_t* out) {
+  while (n > 0) {
+    if (run_left_ == 0) ARROW_RETURN_NOT_OK(NextRun());
+    const int64_t count = std::min(n, run_left_);
+    if (repeated_) {
+      std::memset(out, value_ != 0, static_cast<size_t>(count));
+      Consume(count);
+    } else {
+      UnpackBytes(count, out);
+    }
+    out += count;
+    n -= count;
+  }
+  return Status::OK();
+}
+
+void HybridDecoder::Unpack(int64_t n, uint32_t* out) {
+  while (n > 0) {
+    const int64_t group = packed_index_ / 8;
+    const int64_t offset = packed_index_ % 8;
+    const uint8_t* in = packed_ + group * bit_width_;
+    if (offset == 0 && n >= 8) {
+      int64_t groups = n / 8;
+      if (bit_width_ > 0) {
+        groups = std::min(groups, (end_ - in - kUnpackSlack) / bit_width_);
+      }
+      if (groups > 0) {
+        UnpackGroups(in, groups, bit_width_, out);
+        Consume(groups * 8);
+        out += groups * 8;
+        n -= groups * 8;
+        continue;
+      }
+    }
+    // A part of a group, or one so near to the end of the page that the kernel would
+    // read past it.
+    std::array<uint8_t, 32 + kUnpackSlack> padded{};
+    std::array<uint32_t, 8> values;
+    const int64_t bytes = std::min<int64_t>(bit_width_, packed_end_ - in);
+    if (bytes > 0) std::memcpy(padded.data(), in, static_cast<size_t>(bytes));
+    UnpackGroups(padded.data(), 1, bit_width_, values.data());
+    const int64_t count = std::min(n, 8 - offset);
+    std::copy_n(values.data() + offset, count, out);
+    Consume(count);
+    out += count;
+    n -= count;
+  }
+}
+
+void HybridDecoder::UnpackBytes(int64_t n, uint8_t* out) {
+  while (n > 0) {
+    const int64_t offset = packed_index_ % 8;
+    const uint8_t* in = packed_ + packed_index_ / 8;
+    int64_t count = n / 8 * 8;
+    if (offset == 0 && count > 0) {
+      UnpackBits(in, count / 8, out);
+    } else {
+      std::array<uint8_t, 8> values;
+      UnpackBits(in, 1, values.data());
+      count = std::min(n, 8 - offset);
+      std::copy_n(values.data() + offset, count, out);
+    }
+    Consume(count);
+    out += count;
+    n -= count;
+  }
+}
+
+}  // namespace fastload

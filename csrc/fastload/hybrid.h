@@ -1,0 +1,94 @@
+// Decoder of Parquet's RLE / bit-packed hybrid: levels, dictionary indices, booleans.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "fastload/bit_unpack.h"
+#include "fastload/status.h"
+
+namespace fastload {
+
+// Borrows its bytes, and never reads outside them. An error leaves the decoder unusable
+// until the next Reset.
+class HybridDecoder {
+ public:
+  // Values unpacked at once; they stay in the L1 cache until looked up.
+  static constexpr int64_t kBlockValues = 512;
+
+  // `bit_width` is 0 to 32.
+  void Reset(const uint8_t* data, int64_t size, int bit_width);
+
+  // What comes next: `length` equal values, or, when `repeated` is false, `length`
+  // bit-packed ones. Length 0 means that the data are at their end.
+  struct Run {
+    bool repeated = false;
+    uint32_t value = 0;
+    int64_t length = 0;
+  };
+  Result<Run> Peek();
+
+  Status Skip(int64_t n);
+  Status Decode(int64_t n, uint32_t* out);
+
+  // Decodes n values of bit width 1 to bytes, 0 or 1.
+  Status DecodeBits(int64_t n, uint8_t* out);
+
+  // out[i] = dictionary[value i]; a value of `size` or more is an
+  // ErrorKind::kCorruptFile.
+  template <typename T>
+  Status Lookup(const T* dictionary, int64_t size, int64_t n, T* out);
+
+ private:
+  Status NextRun();
+  Status Truncated() const;
+  // Takes n values of the current bit-packed run.
+  void Unpack(int64_t n, uint32_t* out);
+  // The same, for bit width 1.
+  void UnpackBytes(int64_t n, uint8_t* out);
+  void Consume(int64_t n) {
+    run_left_ -= n;
+    if (!repeated_) packed_index_ += n;
+  }
+
+  const uint8_t* pos_ = nullptr;  // the next run header
+  const uint8_t* end_ = nullptr;
+  const uint8_t* packed_ = nullptr;  // the current bit-packed run
+  const uint8_t* packed_end_ = nullptr;
+  int64_t packed_index_ = 0;  // values of it already taken
+  int64_t run_left_ = 0;
+  uint32_t value_ = 0;
+  int bit_width_ = 0;
+  bool repeated_ = false;
+  std::array<uint32_t, kBlockValues> block_;
+};
+
+Status BadIndex(uint32_t index, int64_t size);
+
+template <typename T>
+Status HybridDecoder::Lookup(const T* dictionary, int64_t size, int64_t n, T* out) {
+  while (n > 0) {
+    if (run_left_ == 0) ARROW_RETURN_NOT_OK(NextRun());
+    if (repeated_) {
+      const int64_t count = std::min(n, run_left_);
+      if (value_ >= size) return BadIndex(value_, size);
+      std::fill_n(out, count, dictionary[value_]);
+      Consume(count);
+      out += count;
+      n -= count;
+      continue;
+    }
+    const int64_t count = std::min({n, run_left_, kBlockValues});
+    Unpack(count, block_.data());
+    const uint32_t largest = MaxOf(block_.data(), count);
+    if (largest >= size) return BadIndex(largest, size);
+    for (int64_t i = 0; i < count; ++i) out[i] = dictionary[block_[i]];
+    out += count;
+    n -= count;
+  }
+  return Status::OK();
+}
+
+}  // namespace fastload

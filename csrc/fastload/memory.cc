@@ -1,0 +1,157 @@
+#include "fastload/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <utility>
+
+namespace fastload {
+namespace {
+
+// From here on a block is a mapping of its own, so that freeing it gives the memory back
+// to the system at once; below, the heap is cheaper and spares mappings.
+constexpr int64_t kMapBytes = int64_t{1} << 20;
+
+class PrivateMemory final : public MemorySource {
+ public:
+  uint8_t* Map(int64_t bytes) override {
+    if (bytes < kMapBytes) {
+      return static_cast<uint8_t*>(
+          std::aligned_alloc(kAlignment, static_cast<size_t>(bytes)));
+    }
+    void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return data == MAP_FAILED ? nullptr : static_cast<uint8_t*>(data);
+  }
+
+  void Unmap(uint8_t* data, int64_t bytes) override {
+    if (bytes < kMapBytes) {
+      std::free(data);
+    } else {
+      munmap(data, static_cast<size_t>(bytes));
+    }
+  }
+};
+
+// Rounds up to one of eight steps between two powers of two: at most 12.5 % is unused,
+// and batches whose sizes differ a little share a class.
+int64_t SizeClass(int64_t bytes) {
+  constexpr int64_t kSmallest = 4096;
+  if (bytes <= kSmallest) return kSmallest;
+  const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes)));
+  return RoundUp(bytes, std::max<int64_t>(power / 8, kAlignment));
+}
+
+}  // namespace
+
+std::unique_ptr<MemorySource> MakePrivateMemory() {
+  return std::make_unique<PrivateMemory>();
+}
+
+struct BlockPool::State {
+  State(std::unique_ptr<MemorySource> source, int64_t limit_bytes)
+      : source(std::move(source)), limit_bytes(limit_bytes) {}
+
+  ~State() {
+    for (auto& [capacity, blocks] : free) {
+      for (uint8_t* data : blocks) source->Unmap(data, capacity);
+    }
+  }
+
+  // Unmaps cached blocks, the largest first, until `bytes` more fit the limit.
+  void MakeRoom(int64_t bytes) {
+    while (stats.used_bytes + stats.cached_bytes + bytes > limit_bytes && !free.empty()) {
+      auto last = std::prev(free.end());
+      source->Unmap(last->second.back(), last->first);
+      stats.cached_bytes -= last->first;
+      last->second.pop_back();
+      if (last->second.empty()) free.erase(last);
+    }
+  }
+
+  const std::unique_ptr<MemorySource> source;
+  const int64_t limit_bytes;
+  // A child of fork() inherits blocks, and perhaps a locked mutex: it leaves them alone.
+  const pid_t owner = getpid();
+  mutable std::mutex mutex;
+  std::map<int64_t, std::vector<uint8_t*>> free;  // by capacity
+  Stats stats;
+};
+
+BlockPool::BlockPool(std::unique_ptr<MemorySource> source, int64_t limit_bytes)
+    : state_(std::make_shared<State>(std::move(source), limit_bytes)) {}
+
+Result<std::shared_ptr<Block>> BlockPool::Allocate(int64_t bytes) {
+  const int64_t capacity = SizeClass(bytes);
+  uint8_t* data = nullptr;
+  {
+    std::lock_guard lock(state_->mutex);
+    auto found = state_->free.find(capacity);
+    if (found != state_->free.end()) {
+      data = found->second.back();
+      found->second.pop_back();
+      if (found->second.empty()) state_->free.erase(found);
+      state_->stats.cached_bytes -= capacity;
+    } else {
+      state_->MakeRoom(capacity);
+      data = state_->source->Map(capacity);
+      if (data == nullptr) {
+        return Status::OutOfMemory("Expected ", capacity, " bytes for a batch, got none");
+      }
+      ++state_->stats.mapped_total;
+    }
+    state_->stats.used_bytes += capacity;
+  }
+  return std::make_shared<Block>(state_, data, bytes, capacity);
+}
+
+BlockPool::Stats BlockPool::stats() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->stats;
+}
+
+Block::Block(std::shared_ptr<BlockPool::State> state, uint8_t* data, int64_t size,
+             int64_t capacity)
+    : state_(std::move(state)), data_(data), size_(size), capacity_(capacity) {}
+
+Block::~Block() {
+  if (getpid() != state_->owner) return;
+  std::lock_guard lock(state_->mutex);
+  state_->stats.used_bytes -= capacity_;
+  if (lent_) state_->stats.lent_bytes -= capacity_;
+  const BlockPool::Stats& stats = state_->stats;
+  if (stats.used_bytes + stats.cached_bytes + capacity_ > state_->limit_bytes) {
+    state_->source->Unmap(data_, capacity_);
+    return;
+  }
+  state_->free[capacity_].push_back(data_);
+  state_->stats.cached_bytes += capacity_;
+}
+
+void Block::MarkLent() {
+  std::lock_guard lock(state_->mutex);
+  if (!std::exchange(lent_, true)) state_->stats.lent_bytes += capacity_;
+}
+
+namespace {
+
+class BlockBuffer final : public arrow::Buffer {
+ public:
+  BlockBuffer(std::shared_ptr<Block> block, int64_t offset, int64_t size)
+      : arrow::Buffer(block->data() + offset, size), block_(std::move(block)) {}
+
+ private:
+  std::shared_ptr<Block> block_;
+};
+
+}  // namespace
+
+std::shared_ptr<arrow::Buffer> BlockSlice(std::shared_ptr<Block> block, int64_t offset,
+                                          int64_t size) {
+  return std::make_shared<BlockBuffer>(std::move(block), offset, size);
+}
+
+}  // namespace fastload

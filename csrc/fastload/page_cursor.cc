@@ -1,0 +1,108 @@
+#include "fastload/page_cursor.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace fastload {
+
+PageCursor::PageCursor(ChunkInput input, PageValues* values)
+    : pages_(std::move(input.pages)),
+      values_(values),
+      levels_(input.descr->max_definition_level()),
+      rows_total_(input.rows) {
+  pages_->set_data_page_filter([this](const parquet::DataPageStats& stats) {
+    ++page_;
+    // In a flat column every value, null or not, is a row.
+    if (stats.num_values > skip_) return false;
+    skip_ -= stats.num_values;
+    return true;
+  });
+}
+
+Status PageCursor::NextPage() {
+  while (true) {
+    current_ = pages_->NextPage();
+    if (current_ == nullptr) {
+      return MakeError(ErrorKind::kCorruptFile,
+                       "Expected " + std::to_string(skip_ + rows_total_) +
+                           " more rows, got the end of the column chunk");
+    }
+    if (current_->type() == parquet::PageType::DICTIONARY_PAGE) {
+      if (has_dictionary_) {
+        return MakeError(ErrorKind::kCorruptFile,
+                         "Expected one dictionary page, got another");
+      }
+      has_dictionary_ = true;
+      ARROW_RETURN_NOT_OK(
+          values_->SetDictionary(static_cast<const parquet::DictionaryPage&>(*current_)));
+      continue;
+    }
+    if (current_->type() != parquet::PageType::DATA_PAGE &&
+        current_->type() != parquet::PageType::DATA_PAGE_V2) {
+      continue;
+    }
+    const auto& page = static_cast<const parquet::DataPage&>(*current_);
+    rows_left_ = page.num_values();
+    ARROW_ASSIGN_OR_RAISE(const int64_t offset, levels_.SetPage(page));
+    if (offset > page.size()) {
+      return MakeError(ErrorKind::kCorruptFile,
+                       "Expected levels of at most " + std::to_string(page.size()) +
+                           " bytes, got " + std::to_string(offset));
+    }
+    ARROW_RETURN_NOT_OK(values_->SetPage(page.encoding(), page.data() + offset,
+                                         page.size() - offset, rows_left_));
+    if (rows_left_ > 0) return Status::OK();
+  }
+}
+
+Status PageCursor::SkipInPage(int64_t rows) {
+  while (rows > 0) {
+    ARROW_ASSIGN_OR_RAISE(const auto span, levels_.Next(rows));
+    if (span.non_null > 0) ARROW_RETURN_NOT_OK(values_->Skip(span.non_null));
+    rows_left_ -= span.rows;
+    rows -= span.rows;
+  }
+  return Status::OK();
+}
+
+Status PageCursor::Skip(int64_t rows) {
+  if (rows > rows_total_) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected at least " + std::to_string(rows) + " more rows, got " +
+                         std::to_string(rows_total_));
+  }
+  rows_total_ -= rows;
+  if (skip_ == 0) {
+    const int64_t here = std::min(rows, rows_left_);
+    // A page that will not be read again needs no decoding of what is left of it.
+    if (here < rows_left_) {
+      ARROW_RETURN_NOT_OK(SkipInPage(here));
+    } else {
+      rows_left_ = 0;
+    }
+    rows -= here;
+  }
+  skip_ += rows;
+  return Status::OK();
+}
+
+Result<DefinitionLevels::Span> PageCursor::Next(int64_t max_rows) {
+  if (max_rows > rows_total_) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected at least " + std::to_string(max_rows) +
+                         " more rows, got " + std::to_string(rows_total_));
+  }
+  while (rows_left_ == 0 || skip_ > 0) {
+    if (rows_left_ == 0) ARROW_RETURN_NOT_OK(NextPage());
+    const int64_t here = std::min(skip_, rows_left_);
+    skip_ -= here;
+    ARROW_RETURN_NOT_OK(SkipInPage(here));
+  }
+  ARROW_ASSIGN_OR_RAISE(const auto span, levels_.Next(std::min(max_rows, rows_left_)));
+  rows_left_ -= span.rows;
+  rows_total_ -= span.rows;
+  return span;
+}
+
+}  // namespace fastload

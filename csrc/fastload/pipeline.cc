@@ -1,0 +1,94 @@
+#include "fastload/pipeline.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace fastload {
+namespace {
+
+std::unique_ptr<Executor> MakeExecutor(const std::string& name, int32_t threads) {
+  return threads > 0 ? MakeThreadPool(name, threads) : MakeInlineExecutor();
+}
+
+Status Check(const ReadPlan& plan, const Dataset& dataset) {
+  const auto windows = static_cast<size_t>(plan.windows());
+  const bool sizes = plan.batch_rows > 0 && plan.first_piece.size() == windows + 1 &&
+                     plan.first_take.size() == windows + 1 &&
+                     plan.first_piece.back() == static_cast<int64_t>(plan.pieces.size()) &&
+                     plan.first_take.back() == static_cast<int64_t>(plan.takes.size());
+  if (!sizes) return Status::Invalid("Expected a read plan, got arrays that disagree");
+  int64_t rows = 0;
+  for (size_t w = 0; w < windows; ++w) {
+    int64_t window_rows = 0;
+    for (int64_t p = plan.first_piece[w]; p < plan.first_piece[w + 1]; ++p) {
+      const Piece& piece = plan.pieces[static_cast<size_t>(p)];
+      if (piece.file < 0 || piece.file >= dataset.files.size() || piece.row_group < 0 ||
+          piece.start < 0 || piece.stop <= piece.start) {
+        return Status::Invalid("Expected rows of a file's row group, got piece ", p);
+      }
+      window_rows += piece.stop - piece.start;
+    }
+    if (window_rows > std::numeric_limits<uint32_t>::max()) {
+      return Status::Invalid("Expected a window of fewer than 2**32 rows, got ",
+                             window_rows);
+    }
+    for (int64_t t = plan.first_take[w]; t < plan.first_take[w + 1]; ++t) {
+      const Take& take = plan.takes[static_cast<size_t>(t)];
+      const bool identity = take.start == 0 && take.stop == window_rows;
+      if (take.start < 0 || take.stop <= take.start || take.stop > window_rows ||
+          (!plan.shuffled && !identity)) {
+        return Status::Invalid("Expected positions of a window, got take ", t);
+      }
+      rows += take.stop - take.start;
+    }
+  }
+  if (rows != plan.rows) {
+    return Status::Invalid("Expected takes of ", plan.rows, " rows, got ", rows);
+  }
+  return Status::OK();
+}
+
+}  // namespace
+
+Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
+                   const std::vector<OutputSpec>& outputs, PipelineOptions options)
+    : dataset_(std::move(files), std::move(columns), outputs),
+      batches_(MakePrivateMemory(), options.batch_memory_bytes),
+      fetches_(MakePrivateMemory(), options.fetch_memory_bytes),
+      io_(MakeExecutor("fastload-io", options.io_threads)),
+      cpu_(MakeExecutor("fastload-cpu", options.threads)) {}
+
+Pipeline::~Pipeline() { Close(); }
+
+Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& options) {
+  ARROW_RETURN_NOT_OK(Check(plan, dataset_));
+  std::lock_guard lock(mutex_);
+  if (closed_) return MakeError(ErrorKind::kClosed, "The dataset was closed");
+  std::erase_if(scans_, [](const std::weak_ptr<Scan>& scan) { return scan.expired(); });
+  auto scan = std::make_shared<Scan>(
+      &dataset_, cpu_.get(),
+      FetchContext{io_.get(), &fetches_, &dataset_.files, &dataset_.counters}, &batches_,
+      std::move(plan), options);
+  scans_.push_back(scan);
+  scan->Start();
+  return scan;
+}
+
+void Pipeline::Close() {
+  std::vector<std::weak_ptr<Scan>> scans;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    scans.swap(scans_);
+  }
+  for (const auto& weak : scans) {
+    if (auto scan = weak.lock()) scan->Close();
+  }
+  // Cancelled work still queued runs to nothing. I/O first: a CPU task may wait for it.
+  io_->Close();
+  cpu_->Close();
+  dataset_.files.CloseAll();
+}
+
+}  // namespace fastload

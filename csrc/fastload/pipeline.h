@@ -1,0 +1,55 @@
+// The owner of threads and memory: lives as long as a dataset, and runs its passes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "fastload/dataset.h"
+#include "fastload/executor.h"
+#include "fastload/memory.h"
+#include "fastload/read_plan.h"
+#include "fastload/scan.h"
+#include "fastload/status.h"
+
+namespace fastload {
+
+struct PipelineOptions {
+  int32_t threads = 1;     // of the CPU pool; 0: work is done by whoever waits in Next()
+  int32_t io_threads = 1;  // of the I/O pool; 0 likewise
+  // Memory of past batches, and of past reads, is kept up to these totals.
+  int64_t batch_memory_bytes = 0;
+  int64_t fetch_memory_bytes = 0;
+};
+
+class Pipeline {
+ public:
+  Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
+           const std::vector<OutputSpec>& outputs, PipelineOptions options);
+  ~Pipeline();
+
+  // Begins a pass. Scans may outlive the pipeline, closed. An error once it is closed.
+  Result<std::shared_ptr<Scan>> Start(ReadPlan plan, const ScanOptions& options);
+
+  // Ends all passes, joins the threads and closes the files. Batches handed out stay
+  // valid. Idempotent.
+  void Close();
+
+  const Counters& counters() const { return dataset_.counters; }
+  BlockPool::Stats batch_memory() const { return batches_.stats(); }
+  BlockPool::Stats fetch_memory() const { return fetches_.stats(); }
+
+ private:
+  Dataset dataset_;
+  BlockPool batches_;
+  BlockPool fetches_;
+  std::unique_ptr<Executor> io_;
+  std::unique_ptr<Executor> cpu_;
+
+  std::mutex mutex_;
+  bool closed_ = false;
+  std::vector<std::weak_ptr<Scan>> scans_;
+};
+
+}  // namespace fastload

@@ -1,0 +1,42 @@
+// BYTE_ARRAY values in PLAIN, and the dictionary indices that stand for values.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "fastload/hybrid.h"
+#include "fastload/status.h"
+#include "parquet/types.h"
+
+namespace fastload {
+
+// A length or a value that goes beyond the `left` bytes of its page.
+Status BeyondPage(int64_t left, int64_t needed);
+
+// Calls take(i, data, length) for n BYTE_ARRAYs from *pos on, and moves *pos behind them.
+template <typename Take>
+Status WalkPlainBytes(int64_t n, const uint8_t** pos, const uint8_t* end, Take&& take) {
+  constexpr int64_t kPrefix = 4;
+  const uint8_t* at = *pos;
+  for (int64_t i = 0; i < n; ++i) {
+    if (end - at < kPrefix) return BeyondPage(end - at, kPrefix);
+    uint32_t length;
+    std::memcpy(&length, at, kPrefix);
+    at += kPrefix;
+    if (length > end - at) return BeyondPage(end - at, length);
+    take(i, at, length);
+    at += length;
+  }
+  *pos = at;
+  return Status::OK();
+}
+
+Status NextPlainBytes(int64_t n, const uint8_t** pos, const uint8_t* end,
+                      parquet::ByteArray* out);
+
+Status SkipPlainBytes(int64_t n, const uint8_t** pos, const uint8_t* end);
+
+// Sets `indices` to the dictionary indices of a page, which a byte of bit width precedes.
+Status ResetIndices(const uint8_t* data, int64_t size, HybridDecoder* indices);
+
+}  // namespace fastload

@@ -1,0 +1,25 @@
+// The roof of a pass: what reading, decompressing and one copy of the output cost.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fastload/file.h"
+#include "fastload/status.h"
+
+namespace fastload {
+
+struct RoofTimes {
+  double pages_s = 0;   // column chunks read, and libparquet's PageReader run over them
+  double memcpy_s = 0;  // `output_bytes` bytes copied between buffers larger than caches
+  int64_t pages = 0;
+  int64_t read_bytes = 0;
+};
+
+// `leaves[file]` are the leaf columns needed. The work is shared by `threads` threads, a
+// column chunk at a time.
+Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
+                              const std::vector<std::vector<int32_t>>& leaves,
+                              int64_t output_bytes, int32_t threads);
+
+}  // namespace fastload

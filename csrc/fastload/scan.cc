@@ -1,0 +1,412 @@
+#include "fastload/scan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fastload/chunk_open.h"
+#include "fastload/permutation.h"
+
+namespace fastload {
+
+Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
+           ReadPlan plan, ScanOptions options)
+    : dataset_(dataset),
+      cpu_(cpu),
+      fetch_(fetch),
+      batch_pool_(batch_pool),
+      plan_(std::move(plan)),
+      options_(options),
+      batches_((plan_.rows + plan_.batch_rows - 1) / plan_.batch_rows),
+      failed_window_(plan_.windows()) {
+  int64_t rows = 0;
+  for (int64_t w = 0; w < plan_.windows(); ++w) {
+    first_output_.push_back(rows);
+    for (auto t = plan_.first_take[static_cast<size_t>(w)];
+         t < plan_.first_take[static_cast<size_t>(w) + 1]; ++t) {
+      const Take& take = plan_.takes[static_cast<size_t>(t)];
+      rows += take.stop - take.start;
+    }
+  }
+  first_output_.push_back(rows);
+  for (const Unit& unit : dataset_->units) cursors_.emplace_back(unit.columns.size());
+  carried_bytes_.resize(dataset_->units.size());
+}
+
+void Scan::Start() {
+  std::lock_guard lock(mutex_);
+  OpenWindowsLocked();
+}
+
+int64_t Scan::BatchRows(int64_t batch) const {
+  return std::min(plan_.batch_rows, plan_.rows - batch * plan_.batch_rows);
+}
+
+int64_t Scan::LastWindow(int64_t batch) const {
+  const int64_t last = batch * plan_.batch_rows + BatchRows(batch) - 1;
+  const auto above = std::upper_bound(first_output_.begin(), first_output_.end(), last);
+  return above - first_output_.begin() - 1;
+}
+
+int64_t Scan::Priority(const Window& window, int32_t unit) const {
+  return window.index * (static_cast<int64_t>(dataset_->units.size()) + 1) + unit + 1;
+}
+
+// Opening -----------------------------------------------------------------------------
+
+void Scan::OpenWindowsLocked() {
+  if (preparing_ || *cancelled_ || next_window_ >= failed_window_) return;
+  if (static_cast<int64_t>(open_.size()) >= options_.open_windows) return;
+  // One at a time, so that bytes are asked for in plan order.
+  preparing_ = true;
+  const int64_t index = next_window_++;
+  auto window = std::make_shared<Window>();
+  window->index = index;
+  open_[index] = window;
+  cpu_->Submit(Priority(*window, -1), [self = shared_from_this(), window](Scratch&) {
+    if (!*self->cancelled_) self->Prepare(window);
+  });
+}
+
+void Scan::Prepare(const std::shared_ptr<Window>& window) {
+  Window& w = *window;
+  const auto i = static_cast<size_t>(w.index);
+  const auto all = std::span(plan_.pieces);
+  const auto first = static_cast<size_t>(plan_.first_piece[i]);
+  const auto end = static_cast<size_t>(plan_.first_piece[i + 1]);
+  w.pieces = all.subspan(first, end - first);
+  const auto goes_on = [&](size_t piece) {
+    if (piece == 0 || piece >= all.size()) return false;
+    const Piece& before = all[piece - 1];
+    const Piece& now = all[piece];
+    return before.file == now.file && before.row_group == now.row_group &&
+           now.start >= before.stop;
+  };
+  for (size_t p = first; p < end; ++p) {
+    w.fresh.push_back(!goes_on(p));
+    w.rows += all[p].stop - all[p].start;
+  }
+  w.continued = goes_on(end);
+  w.output_rows = first_output_[i + 1] - first_output_[i];
+  if (plan_.shuffled) ComputeOrder(&w);
+  CutParts(&w);
+  w.units = std::vector<WindowUnit>(dataset_->units.size());
+  w.unfilled = static_cast<int32_t>(w.units.size());
+  w.unplaced = 1 + static_cast<int32_t>(std::count_if(
+                       dataset_->units.begin(), dataset_->units.end(),
+                       [](const Unit& u) { return u.kind == Unit::Kind::kBytes; }));
+  w.undelivered = static_cast<int32_t>(
+      std::count_if(w.parts.begin(), w.parts.end(), [](const Part& p) { return p.whole; }));
+  Status status;
+  for (size_t u = 0; u < w.units.size() && status.ok(); ++u) {
+    status = MakeStreams(&w, static_cast<int32_t>(u));
+  }
+  {
+    std::lock_guard lock(mutex_);
+    preparing_ = false;
+    w.prepared = true;
+    if (!status.ok()) return FailLocked(w.index, status);
+    const auto before = open_.find(w.index - 1);
+    for (size_t u = 0; u < w.units.size(); ++u) {
+      WindowUnit& unit = w.units[u];
+      // Held here until the requests are queued.
+      unit.blockers = 1;
+      if (dataset_->units[u].kind != Unit::Kind::kBytes) unit.blockers += 1;  // placed
+      if (dataset_->units[u].columns.empty()) continue;
+      if (!w.fresh.empty() && !w.fresh[0] && before != open_.end() &&
+          !before->second->units[u].decoded) {
+        unit.blockers += 1;
+      }
+      if (!unit.streams.empty()) {
+        unit.blockers += 1;
+        requests_.push_back({window, static_cast<int32_t>(u)});
+      }
+    }
+    AdmitLocked();
+    for (size_t u = 0; u < w.units.size(); ++u) {
+      UnblockLocked(window, static_cast<int32_t>(u));
+    }
+    OpenWindowsLocked();
+  }
+  CountDown(window);
+}
+
+void Scan::ComputeOrder(Window* window) {
+  std::vector<uint32_t> permutation;
+  {
+    std::lock_guard lock(mutex_);
+    if (!spare_orders_.empty()) {
+      permutation = std::move(spare_orders_.back());
+      spare_orders_.pop_back();
+    }
+  }
+  const auto i = static_cast<size_t>(window->index);
+  Permutation(plan_.keys[i], static_cast<uint32_t>(window->rows), &permutation);
+  const std::span<const Take> takes(plan_.takes.data() + plan_.first_take[i],
+                                    plan_.takes.data() + plan_.first_take[i + 1]);
+  if (takes.size() == 1 && window->output_rows == window->rows) {
+    window->order = std::move(permutation);
+    return;
+  }
+  for (const Take& take : takes) {
+    window->order.insert(window->order.end(), permutation.begin() + take.start,
+                         permutation.begin() + take.stop);
+  }
+}
+
+void Scan::CutParts(Window* window) const {
+  const int64_t begin = first_output_[static_cast<size_t>(window->index)];
+  const int64_t end = begin + window->output_rows;
+  const int64_t real = plan_.rows - plan_.padding;
+  for (int64_t at = begin; at < end;) {
+    Part part;
+    part.batch = at / plan_.batch_rows;
+    part.first = at - begin;
+    part.offset = at - part.batch * plan_.batch_rows;
+    part.rows = std::min(end - at, BatchRows(part.batch) - part.offset);
+    part.real_rows = std::clamp<int64_t>(real - at, 0, part.rows);
+    part.whole = part.rows == BatchRows(part.batch);
+    at += part.rows;
+    window->parts.push_back(std::move(part));
+  }
+}
+
+Status Scan::MakeStreams(Window* window, int32_t unit) {
+  WindowUnit& state = window->units[static_cast<size_t>(unit)];
+  for (int32_t column : dataset_->units[static_cast<size_t>(unit)].columns) {
+    const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(column)];
+    for (size_t p = 0; p < window->pieces.size(); ++p) {
+      if (!window->fresh[p]) continue;
+      const auto file = static_cast<int32_t>(window->pieces[p].file);
+      const auto row_group = static_cast<int32_t>(window->pieces[p].row_group);
+      const FileSpec& file_spec = dataset_->files.spec(file);
+      auto range =
+          ChunkRange(file_spec, row_group, spec.leaves[static_cast<size_t>(file)]);
+      if (!range.ok()) {
+        return At(range.status(), Place{.file = file_spec.path,
+                                        .row_group = row_group,
+                                        .column = spec.name});
+      }
+      state.streams.push_back(std::make_shared<ChunkStream>(
+          fetch_, file, range->offset, range->bytes, options_.segment_bytes,
+          Priority(*window, unit), cancelled_));
+      state.fetch_bytes += state.streams.back()->MemoryBytes();
+    }
+  }
+  return Status::OK();
+}
+
+// Fetching ----------------------------------------------------------------------------
+
+void Scan::AdmitLocked() {
+  while (!requests_.empty() && !*cancelled_) {
+    const auto [window, unit] = requests_.front();
+    WindowUnit& state = window->units[static_cast<size_t>(unit)];
+    // One unit always, so that a column chunk larger than the budget is read all the same.
+    if (admitted_ > 0 && fetched_bytes_ + state.fetch_bytes > options_.fetch_bytes) return;
+    requests_.pop_front();
+    fetched_bytes_ += state.fetch_bytes;
+    ++admitted_;
+    auto left = std::make_shared<std::atomic<size_t>>(state.streams.size());
+    for (const auto& stream : state.streams) {
+      stream->Start([self = shared_from_this(), window, unit, left] {
+        if (--*left > 0) return;
+        std::lock_guard lock(self->mutex_);
+        self->UnblockLocked(window, unit);
+      });
+    }
+  }
+}
+
+void Scan::DecodedLocked(const std::shared_ptr<Window>& window, int32_t unit) {
+  WindowUnit& state = window->units[static_cast<size_t>(unit)];
+  int64_t& carried = carried_bytes_[static_cast<size_t>(unit)];
+  state.decoded = true;
+  if (!state.streams.empty()) --admitted_;
+  fetched_bytes_ += state.carried_bytes - carried - state.fetch_bytes;
+  carried = state.carried_bytes;
+  AdmitLocked();
+  const auto after = open_.find(window->index + 1);
+  if (window->continued && after != open_.end() && after->second->prepared) {
+    UnblockLocked(after->second, unit);
+  }
+}
+
+// Decoding ----------------------------------------------------------------------------
+
+void Scan::UnblockLocked(const std::shared_ptr<Window>& window, int32_t unit) {
+  if (--window->units[static_cast<size_t>(unit)].blockers > 0) return;
+  const bool bytes =
+      dataset_->units[static_cast<size_t>(unit)].kind == Unit::Kind::kBytes;
+  SubmitLocked(window, unit, bytes ? Step::kStage : Step::kFill);
+}
+
+void Scan::SubmitLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step) {
+  if (*cancelled_) return;
+  cpu_->Submit(Priority(*window, unit),
+               [self = shared_from_this(), window, unit, step](Scratch& scratch) {
+                 if (self->Wanted(*window)) self->Run(window, unit, step, scratch);
+               });
+}
+
+bool Scan::Wanted(const Window& window) {
+  std::lock_guard lock(mutex_);
+  return !*cancelled_ && window.index < failed_window_;
+}
+
+void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
+               Scratch& scratch) {
+  auto& cursors = cursors_[static_cast<size_t>(unit)];
+  WindowTask task(dataset_, window.get(), unit, &cursors, &scratch);
+  const Status status = step == Step::kStage ? task.Stage() : task.Fill();
+  {
+    std::lock_guard lock(mutex_);
+    if (!status.ok()) return FailLocked(window->index, status);
+    const Unit::Kind kind = dataset_->units[static_cast<size_t>(unit)].kind;
+    if (step == Step::kStage || kind == Unit::Kind::kFixed) DecodedLocked(window, unit);
+    if (step == Step::kFill && --window->unfilled == 0) FilledLocked(window);
+  }
+  if (step == Step::kStage) CountDown(window);
+}
+
+void Scan::CountDown(const std::shared_ptr<Window>& window) {
+  {
+    std::lock_guard lock(mutex_);
+    if (--window->unplaced > 0) return;
+  }
+  const Status status = AllocateParts(window.get());
+  std::lock_guard lock(mutex_);
+  if (!status.ok()) return FailLocked(window->index, status);
+  for (size_t u = 0; u < window->units.size(); ++u) {
+    const auto unit = static_cast<int32_t>(u);
+    if (dataset_->units[u].kind == Unit::Kind::kBytes) {
+      SubmitLocked(window, unit, Step::kFill);
+    } else {
+      UnblockLocked(window, unit);
+    }
+  }
+}
+
+Status Scan::AllocateParts(Window* window) {
+  std::vector<int64_t> value_bytes(static_cast<size_t>(dataset_->layout.byte_outputs()));
+  for (size_t p = 0; p < window->parts.size(); ++p) {
+    for (size_t u = 0; u < window->units.size(); ++u) {
+      for (int32_t output : dataset_->units[u].byte_outputs) {
+        value_bytes[static_cast<size_t>(output)] = window->units[u].value_bytes[p];
+      }
+    }
+    Part& part = window->parts[p];
+    part.areas = dataset_->layout.Place(part.rows, value_bytes);
+    ARROW_ASSIGN_OR_RAISE(part.block, batch_pool_->Allocate(part.areas.bytes));
+  }
+  return Status::OK();
+}
+
+// Delivering --------------------------------------------------------------------------
+
+void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
+  for (Part& part : window->parts) {
+    Pending& pending = pending_[part.batch];
+    pending.filled_rows += part.rows;
+    if (part.whole) {
+      pending.batch = {part.batch, std::move(part.block), std::move(part.areas)};
+      pending.window = window;
+      pending.ready = true;
+      continue;
+    }
+    pending.parts.push_back(std::move(part));
+    if (pending.filled_rows < BatchRows(pending.parts.back().batch)) continue;
+    cpu_->Submit(Priority(*window, -1),
+                 [self = shared_from_this(), batch = pending.parts.back().batch](
+                     Scratch&) { self->Merge(batch); });
+  }
+  for (WindowUnit& unit : window->units) unit.staged = StagedBytes{};
+  spare_orders_.push_back(std::move(window->order));
+  if (window->undelivered == 0) CloseWindowLocked(window);
+  ready_.notify_all();
+}
+
+void Scan::CloseWindowLocked(const std::shared_ptr<Window>& window) {
+  open_.erase(window->index);
+  OpenWindowsLocked();
+}
+
+void Scan::Merge(int64_t batch) {
+  std::vector<Part> parts;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = pending_.find(batch);
+    if (*cancelled_ || found == pending_.end()) return;
+    parts = std::move(found->second.parts);
+  }
+  std::sort(parts.begin(), parts.end(),
+            [](const Part& a, const Part& b) { return a.offset < b.offset; });
+  std::vector<Layout::Source> sources;
+  for (const Part& part : parts) sources.push_back({part.block->data(), &part.areas});
+  Batch merged{.index = batch, .areas = dataset_->layout.PlaceMerged(sources)};
+  auto block = batch_pool_->Allocate(merged.areas.bytes);
+  if (block.ok()) {
+    merged.block = *block;
+    dataset_->layout.Merge(sources, merged.block->data(), merged.areas);
+    dataset_->counters.merged_batches += 1;
+  }
+  std::lock_guard lock(mutex_);
+  if (!block.ok()) return FailLocked(LastWindow(batch), block.status());
+  Pending& pending = pending_[batch];
+  pending.batch = std::move(merged);
+  pending.ready = true;
+  ready_.notify_all();
+}
+
+void Scan::FailLocked(int64_t window, const Status& status) {
+  if (window < failed_window_) {
+    failed_window_ = window;
+    failure_ = status;
+  }
+  ready_.notify_all();
+}
+
+Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool* done) {
+  Timer timer(&dataset_->counters.wait_ns);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
+    *done = next_batch_ == batches_;
+    if (*done) return std::nullopt;
+    const auto found = pending_.find(next_batch_);
+    if (found != pending_.end() && found->second.ready) break;
+    if (LastWindow(next_batch_) >= failed_window_) return failure_;
+    lock.unlock();
+    const bool ran = cpu_->RunOne() || fetch_.io->RunOne();
+    lock.lock();
+    if (ran && std::chrono::steady_clock::now() < deadline) continue;
+    if (ran || ready_.wait_until(lock, deadline) == std::cv_status::timeout) {
+      return std::nullopt;
+    }
+  }
+  auto node = pending_.extract(next_batch_++);
+  Pending& pending = node.mapped();
+  if (pending.window && --pending.window->undelivered == 0) {
+    CloseWindowLocked(pending.window);
+  }
+  Batch batch = std::move(pending.batch);
+  batch.block->MarkLent();
+  dataset_->counters.batches += 1;
+  dataset_->counters.rows += batch.areas.rows;
+  dataset_->counters.batch_bytes += batch.areas.bytes;
+  return batch;
+}
+
+void Scan::Close() {
+  std::map<int64_t, std::shared_ptr<Window>> open;
+  std::map<int64_t, Pending> pending;
+  std::deque<Request> requests;
+  std::lock_guard lock(mutex_);
+  *cancelled_ = true;
+  open.swap(open_);
+  pending.swap(pending_);
+  requests.swap(requests_);
+  ready_.notify_all();
+}
+
+}  // namespace fastload

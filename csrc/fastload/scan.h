@@ -1,0 +1,133 @@
+// One pass over a dataset: schedules its windows and delivers its batches in order.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "fastload/dataset.h"
+#include "fastload/executor.h"
+#include "fastload/fetch.h"
+#include "fastload/read_plan.h"
+#include "fastload/status.h"
+#include "fastload/window.h"
+
+namespace fastload {
+
+struct ScanOptions {
+  int32_t open_windows = 2;            // whose memory is open at a time
+  int64_t fetch_bytes = 256 << 20;     // compressed bytes in memory
+  int64_t segment_bytes = 8 << 20;     // of one read
+};
+
+// A finished batch.
+struct Batch {
+  int64_t index = 0;
+  std::shared_ptr<Block> block;
+  Layout::Areas areas;
+};
+
+// Thread-safe. Tasks hold a reference to their scan, so that an abandoned one ends by
+// itself; what it borrows (executors, pools, dataset) is the Pipeline's.
+//
+// A window goes through these stages, windows in plan order:
+//   opened    fewer than `open_windows` windows are undelivered
+//   prepared  its order is computed; its column chunks are asked for, as the byte budget
+//             allows
+//   staged    its byte columns are decoded, so that the sizes of its batches are known
+//   placed    its batches have their memory
+//   filled    every unit has written its columns
+//   delivered every batch that lies in it alone has been handed out
+class Scan : public std::enable_shared_from_this<Scan> {
+ public:
+  Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
+       ReadPlan plan, ScanOptions options);
+
+  // Begins the work. Not part of the constructor: tasks share ownership.
+  void Start();
+
+  // The next batch in plan order; nullopt when none is ready within `timeout`. `*done` is
+  // set when the pass is over. The first error of the earliest window ends the pass, after
+  // every batch before that window.
+  Result<std::optional<Batch>> Next(std::chrono::milliseconds timeout, bool* done);
+
+  // Abandons the pass: tasks that have not begun do nothing. Idempotent.
+  void Close();
+
+ private:
+  struct Pending {  // a batch that is not handed out yet
+    int64_t filled_rows = 0;
+    bool ready = false;
+    Batch batch;
+    std::shared_ptr<Window> window;  // of a batch that lies in one window alone
+    std::vector<Part> parts;         // of one that lies in several
+  };
+  struct Request {
+    std::shared_ptr<Window> window;
+    int32_t unit;
+  };
+  enum class Step : uint8_t { kStage, kFill };
+
+  // Those named Locked run with mutex_ held.
+  void OpenWindowsLocked();
+  void UnblockLocked(const std::shared_ptr<Window>& window, int32_t unit);
+  void AdmitLocked();
+  void DecodedLocked(const std::shared_ptr<Window>& window, int32_t unit);
+  void FilledLocked(const std::shared_ptr<Window>& window);
+  void CloseWindowLocked(const std::shared_ptr<Window>& window);
+  void FailLocked(int64_t window, const Status& status);
+  void SubmitLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step);
+
+  void CutParts(Window* window) const;
+  void Prepare(const std::shared_ptr<Window>& window);
+  Status MakeStreams(Window* window, int32_t unit);
+  void Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
+           Scratch& scratch);
+  // One task less before the window's batches get their memory; the last one does that.
+  void CountDown(const std::shared_ptr<Window>& window);
+  bool Wanted(const Window& window);
+  void ComputeOrder(Window* window);
+  Status AllocateParts(Window* window);
+  void Merge(int64_t batch);
+
+  int64_t BatchRows(int64_t batch) const;
+  int64_t LastWindow(int64_t batch) const;
+  int64_t Priority(const Window& window, int32_t unit) const;
+
+  Dataset* const dataset_;
+  Executor* const cpu_;
+  const FetchContext fetch_;
+  BlockPool* const batch_pool_;
+  const ReadPlan plan_;
+  const ScanOptions options_;
+  const int64_t batches_;
+  std::vector<int64_t> first_output_;  // of each window, and the total
+
+  const std::shared_ptr<std::atomic<bool>> cancelled_ =
+      std::make_shared<std::atomic<bool>>(false);
+
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  bool preparing_ = false;
+  int64_t next_window_ = 0;
+  std::map<int64_t, std::shared_ptr<Window>> open_;
+  std::deque<Request> requests_;  // units whose bytes are not asked for yet, in plan order
+  int64_t fetched_bytes_ = 0;     // bytes that admitted units and carried cursors may hold
+  int64_t admitted_ = 0;          // units admitted and not decoded yet
+  std::vector<std::vector<Cursor>> cursors_;  // by unit; used by one window at a time
+  std::vector<int64_t> carried_bytes_;        // by unit; of its cursors between windows
+  std::vector<std::vector<uint32_t>> spare_orders_;  // of delivered windows, for reuse
+  std::map<int64_t, Pending> pending_;
+  int64_t next_batch_ = 0;
+  int64_t failed_window_;  // the earliest; plan_.windows() when none has
+  Status failure_;
+};
+
+}  // namespace fastload

@@ -1,0 +1,61 @@
+// Errors of the core: arrow::Status with a kind, and a place that is added once.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "arrow/result.h"
+#include "arrow/status.h"
+#include "parquet/exception.h"
+
+namespace fastload {
+
+using arrow::Result;
+using arrow::Status;
+
+// What went wrong, in the words of the Python exception classes.
+enum class ErrorKind : uint8_t {
+  kCorruptFile,    // the bytes are not what the format asks for
+  kNullValue,      // a null where the column has no fill
+  kUnsupported,    // legal Parquet that fastload can't read
+  kSourceChanged,  // a file is no longer the one that was planned
+  kStorage,        // the operating system refused a read
+  kValue,          // a value does not fit the type asked for
+  kClosed,         // the pipeline was closed
+};
+
+// Where an error happened; -1 and "" stand for "not known".
+struct Place {
+  std::string file;
+  int32_t row_group = -1;
+  std::string column;
+  int64_t page = -1;  // data pages of the column chunk, from 0
+};
+
+Status MakeError(ErrorKind kind, std::string message);
+
+// The kind of a status made by MakeError; nullopt for any other status.
+std::optional<ErrorKind> KindOf(const Status& status);
+
+// Adds " - at part-003.parquet, row group 7, column `price`" to an error without a
+// place; an error that has one, and OK, come back as they are.
+Status At(const Status& status, const Place& place);
+
+// Runs `fn` (returning Status) and turns what libparquet throws into a Status.
+template <typename Fn>
+Status CatchParquet(Fn&& fn) {
+  try {
+    return std::forward<Fn>(fn)();
+  } catch (const parquet::ParquetStatusException& e) {
+    return e.status();
+  } catch (const std::bad_alloc&) {
+    return Status::OutOfMemory("out of memory");
+  } catch (const std::exception& e) {
+    return MakeError(ErrorKind::kCorruptFile, e.what());
+  }
+}
+
+}  // namespace fastload

@@ -1,0 +1,81 @@
+#include "fastload/unit.h"
+
+#include <algorithm>
+
+namespace fastload {
+namespace {
+
+// The unit that decodes `column` on its own; made when there is none yet.
+Unit& UnitOf(int32_t column, const std::vector<ColumnSpec>& columns,
+             std::vector<Unit>* units) {
+  for (Unit& unit : *units) {
+    if (unit.columns.size() == 1 && unit.columns[0] == column) return unit;
+  }
+  const ColumnSpec& spec = columns[static_cast<size_t>(column)];
+  units->push_back(Unit{.kind = spec.bytes ? Unit::Kind::kBytes : Unit::Kind::kFixed,
+                        .columns = {column},
+                        .width = spec.bytes ? 0 : ItemSize(spec.dtype)});
+  return units->back();
+}
+
+void AddStack(const OutputSpec& output, const std::vector<ColumnSpec>& columns,
+              Layout::Slot slot, std::vector<Unit>* units) {
+  const int item = ItemSize(columns[static_cast<size_t>(output.columns[0])].dtype);
+  const auto per_line = static_cast<size_t>(kAlignment / item);
+  for (size_t first = 0; first < output.columns.size(); first += per_line) {
+    const size_t end = std::min(first + per_line, output.columns.size());
+    Unit unit;
+    unit.columns.assign(output.columns.begin() + static_cast<int64_t>(first),
+                        output.columns.begin() + static_cast<int64_t>(end));
+    unit.width = static_cast<int64_t>(unit.columns.size()) * item;
+    slot.row_offset = static_cast<int32_t>(first) * item;
+    unit.slots.push_back(slot);
+    units->push_back(std::move(unit));
+  }
+}
+
+}  // namespace
+
+std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
+                            const std::vector<OutputSpec>& outputs,
+                            const Layout& layout) {
+  std::vector<Unit> units;
+  std::vector<Unit> stacks;
+  int32_t byte_output = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const OutputSpec& output = outputs[i];
+    const Layout::Slot& slot = layout.slot(static_cast<int32_t>(i));
+    switch (output.kind) {
+      case OutputKind::kColumn:
+        UnitOf(output.columns[0], columns, &units).slots.push_back(slot);
+        break;
+      case OutputKind::kValid:
+        UnitOf(output.columns[0], columns, &units).valid_slots.push_back(slot);
+        break;
+      case OutputKind::kStack:
+        AddStack(output, columns, slot, &stacks);
+        break;
+      case OutputKind::kBytes: {
+        Unit& unit = UnitOf(output.columns[0], columns, &units);
+        unit.slots.push_back(slot);
+        unit.byte_outputs.push_back(byte_output++);
+        break;
+      }
+      case OutputKind::kFile:
+        units.push_back(Unit{.kind = Unit::Kind::kFile, .width = 4, .slots = {slot}});
+        break;
+      case OutputKind::kRow:
+        units.push_back(Unit{.kind = Unit::Kind::kRow, .width = 8, .slots = {slot}});
+        break;
+      case OutputKind::kRealRow:
+        units.push_back(Unit{.kind = Unit::Kind::kRealRow, .width = 1, .slots = {slot}});
+        break;
+    }
+  }
+  units.insert(units.end(), stacks.begin(), stacks.end());
+  std::stable_partition(units.begin(), units.end(),
+                        [](const Unit& u) { return u.kind == Unit::Kind::kBytes; });
+  return units;
+}
+
+}  // namespace fastload

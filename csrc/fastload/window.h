@@ -1,0 +1,109 @@
+// A window in work: the rows that are decoded, and perhaps shuffled, together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fastload/chunk_reader.h"
+#include "fastload/dataset.h"
+#include "fastload/executor.h"
+#include "fastload/fetch.h"
+#include "fastload/layout.h"
+#include "fastload/memory.h"
+#include "fastload/read_plan.h"
+#include "fastload/status.h"
+
+namespace fastload {
+
+// The rows of one batch that come from one window.
+struct Part {
+  int64_t batch = 0;
+  int64_t first = 0;   // its first row among the window's output rows
+  int64_t rows = 0;
+  int64_t offset = 0;  // of its first row in the batch
+  int64_t real_rows = 0;  // the rest repeats rows to fill the batch
+  bool whole = false;  // it is all of the batch
+  std::shared_ptr<Block> block;
+  Layout::Areas areas;
+};
+
+// A reader in the middle of a column chunk, for whoever decodes the rows after.
+struct Cursor {
+  std::unique_ptr<FixedReader> fixed;
+  std::unique_ptr<BytesReader> bytes;
+  int64_t row = 0;          // next row of the row group
+  int64_t fetch_bytes = 0;  // memory that its stream may hold
+};
+
+// The views of a byte column's rows, and what keeps them alive.
+struct StagedBytes {
+  std::vector<ByteView> views;
+  std::vector<uint8_t> valid;
+  std::vector<std::shared_ptr<arrow::Buffer>> owners;
+};
+
+struct WindowUnit {
+  // For each column of the unit, for each piece that begins a column chunk.
+  std::vector<std::shared_ptr<ChunkStream>> streams;
+  std::vector<int64_t> value_bytes;  // kBytes: of each part
+  StagedBytes staged;
+  int64_t fetch_bytes = 0;
+  int64_t carried_bytes = 0;  // of the cursors left for the next window
+  int32_t blockers = 0;       // what its next task waits for
+  bool decoded = false;
+};
+
+struct Window {
+  int64_t index = 0;
+  bool prepared = false;  // what follows is set, but for what its tasks write
+  std::span<const Piece> pieces;
+  std::vector<bool> fresh;  // the piece begins a column chunk rather than going on in one
+  bool continued = false;   // the next window's first piece goes on in our last
+  int64_t rows = 0;         // of its pieces
+  int64_t output_rows = 0;
+  std::vector<uint32_t> order;  // row of each output row; empty: as they are
+  std::vector<Part> parts;
+  std::vector<WindowUnit> units;
+  int32_t unplaced = 0;     // tasks left before the parts get their memory
+  int32_t unfilled = 0;     // units left before the parts are complete
+  int32_t undelivered = 0;  // whole parts left to hand out
+};
+
+// Decoding and collating one unit of one window. Runs without any lock: what it touches
+// is its unit's alone, or complete before it begins.
+class WindowTask {
+ public:
+  // `cursors`, one a column of the unit, go from window to window.
+  WindowTask(Dataset* dataset, Window* window, int32_t unit, std::vector<Cursor>* cursors,
+             Scratch* scratch);
+
+  // kBytes: decodes the rows, and finds the bytes of each part's values.
+  Status Stage();
+  // Writes the unit's rows to all parts, which have their memory.
+  Status Fill();
+
+ private:
+  using Sink = std::function<Status(Cursor& cursor, int64_t first, int64_t rows)>;
+
+  // Hands every run of rows of the window to `sink`, with the cursor at its first row.
+  Status ForEachRun(size_t column, const Sink& sink);
+  Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
+  Status FillFixedInOrder();
+  Status FillFixedShuffled();
+  Status FillBytes();
+  Status FillProvenance();
+  void Collate(const uint8_t* rows, const uint8_t* valid);
+  Place PlaceOf(size_t column, const Piece& piece, int64_t page) const;
+
+  Dataset* dataset_;
+  Window* window_;
+  const Unit& unit_;
+  WindowUnit& state_;
+  std::vector<Cursor>* cursors_;
+  Scratch* scratch_;
+};
+
+}  // namespace fastload

@@ -1,0 +1,41 @@
+"""Loads Parquet datasets into PyTorch, decoded and collated by a C++ core."""
+
+from fastload import _native  # first: refuses a core built for another pyarrow
+from fastload.batch import Batch
+from fastload.columns import Column, Stack
+from fastload.dataset import FastParquetDataset
+from fastload.errors import (
+    CacheError,
+    ColumnNotFoundError,
+    CorruptFileError,
+    FastloadError,
+    NullValueError,
+    SchemaError,
+    SourceChangedError,
+    SourceNotFoundError,
+    StorageError,
+    UnsupportedTypeError,
+)
+from fastload.ragged import Ragged
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "CacheError",
+    "Column",
+    "ColumnNotFoundError",
+    "CorruptFileError",
+    "FastParquetDataset",
+    "FastloadError",
+    "NullValueError",
+    "Ragged",
+    "SchemaError",
+    "SourceChangedError",
+    "SourceNotFoundError",
+    "Stack",
+    "StorageError",
+    "UnsupportedTypeError",
+]
+
+del _native

@@ -1,0 +1,9 @@
+"""How fast is it here? Contenders that read the same rows, checked first and then timed.
+
+sample, survey   what is read: a click-log sample of our own, or the user's files
+peers            the contenders, one file each
+check            what rows a contender gives, against what pyarrow reads
+child, launch    each measurement in a process of its own
+session          which measurements, in which order; medians
+report           the table, the sentences under it, and the JSON
+"""

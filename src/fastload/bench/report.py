@@ -1,0 +1,203 @@
+"""What was found, for people (a table and a few sentences) and for programs (JSON)."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastload.bench.session import Findings, Mode, Result
+
+_HEAD = ("", "rows/s", "MB/s", "first batch", "peak memory", "CPU", "of the roof")
+_TITLES: dict[str, str] = {"in_order": "in order", "shuffled": "shuffled"}
+# Above this share of the cores there is little left to win by waiting less.
+_BUSY = 0.85
+
+
+def table(findings: Findings) -> str:
+    """The table: a block for each mode, a line for each contender, the fastest way first."""
+    blocks = []
+    for mode in findings.plan.modes:
+        lines = [_cells(result, findings) for result in _of(findings, mode)]
+        if lines:
+            blocks.append((_TITLES[mode], lines))
+    rows = [_HEAD, *(line for _, lines in blocks for line in lines)]
+    widths = [max(len(row[j]) for row in rows) for j in range(len(_HEAD))]
+    widths[0] = max(widths[0], *(len(title) for title, _ in blocks), 0)
+
+    def line(cells: tuple[str, ...]) -> str:
+        numbers = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
+        return "  ".join((cells[0].ljust(widths[0]), *numbers)).rstrip()
+
+    text = []
+    for title, lines in blocks:
+        text += [line((title, *_HEAD[1:])), "-" * (sum(widths) + 2 * (len(widths) - 1))]
+        text += [*map(line, lines), ""]
+    return "\n".join(text)
+
+
+def heading(findings: Findings) -> str:
+    """What was read, and where."""
+    survey, work = findings.plan.survey, findings.plan.work
+    host = _host()
+    return "\n".join(
+        [
+            (
+                f"{_source(survey.files)}: {survey.rows:,} rows, {len(survey.columns)} columns, "
+                f"{survey.row_groups} row groups, {', '.join(survey.codecs).lower()}; "
+                f"{_mb(survey.stored_bytes)} stored, {_mb(survey.decoded_bytes)} decoded"
+            ),
+            (
+                f"{host['cores']} cores ({host['cpu']}); batches of {work.batch_size:,} rows, "
+                f"{work.threads or 'all'} threads, {work.workers} workers"
+            ),
+        ]
+    )
+
+
+def remarks(findings: Findings) -> str:
+    """What the table means, and what it does not say."""
+    lines = []
+    for mode in findings.plan.modes:
+        lines += _meaning(findings, mode)
+    if findings.roof_s is not None:
+        lines.append(
+            f"The roof, {findings.roof_s:.3f} s an epoch, is what the core needs to read and "
+            "decompress the pages and to copy the decoded bytes once."
+        )
+    for name, left_mode, reason in findings.left_out:
+        where = f", {_TITLES[left_mode]}" if left_mode else ""
+        lines.append(f"Not timed: {name}{where}: {reason}.")
+    for column, reason in findings.plan.survey.left_out.items():
+        lines.append(f"Not read: column `{column}`, {reason}.")
+    lines.append(
+        "Not measured: a training step, copies to a GPU, object stores, and a cold disk (the "
+        "files were in the page cache). Peak memory has what the imports take in brackets; "
+        "pages of memory-mapped files count."
+    )
+    if findings.plan.work.workers:
+        lines.append("Workers: only the contenders that go through DataLoader have any.")
+    return "\n".join(lines)
+
+
+def to_json(findings: Findings) -> dict[str, Any]:
+    """What --json writes."""
+    survey = findings.plan.survey
+    return {
+        "fastload": _fastload_version(),
+        "host": _host(),
+        "dataset": {
+            "files": list(survey.files),
+            "columns": list(survey.columns),
+            "rows": survey.rows,
+            "row_groups": survey.row_groups,
+            "codecs": list(survey.codecs),
+            "stored_bytes": survey.stored_bytes,
+            "decoded_bytes": survey.decoded_bytes,
+            "batch_size": findings.plan.work.batch_size,
+        },
+        "roof": findings.roof_s,
+        "results": [
+            {
+                "name": result.peer.name,
+                "version": result.version,
+                "mode": result.mode,
+                "rows_per_s": survey.rows / result.epoch_s,
+                "bytes_per_s": survey.decoded_bytes / result.epoch_s,
+                "first_batch_s": result.first_batch_s,
+                "peak_rss_bytes": result.peak_rss_bytes,
+                "imports_rss_bytes": result.imports_rss_bytes,
+                "cpu_s": result.cpu_s,
+                "roof_fraction": _roof_fraction(result, findings),
+                "repeats": result.repeats,
+            }
+            for result in findings.results
+        ],
+        "left_out": [
+            {"name": name, "mode": mode or None, "reason": reason}
+            for name, mode, reason in findings.left_out
+        ],
+    }
+
+
+def _of(findings: Findings, mode: Mode) -> list[Result]:
+    of_mode = [result for result in findings.results if result.mode == mode]
+    return sorted(of_mode, key=lambda result: result.epoch_s)
+
+
+def _cells(result: Result, findings: Findings) -> tuple[str, ...]:
+    survey = findings.plan.survey
+    fraction = _roof_fraction(result, findings)
+    return (
+        result.peer.name,
+        f"{survey.rows / result.epoch_s:,.0f}",
+        f"{survey.decoded_bytes / result.epoch_s / 1e6:,.0f}",
+        f"{result.first_batch_s:.3f} s",
+        f"{_mb(result.peak_rss_bytes)} ({_mb(result.imports_rss_bytes)})",
+        f"{result.cpu_s / result.epoch_s:.2f} cores",
+        "-" if fraction is None else f"{fraction:.2f}",
+    )
+
+
+def _meaning(findings: Findings, mode: Mode) -> list[str]:
+    ranked = _of(findings, mode)
+    mine = next((result for result in ranked if result.peer.family == "fastload"), None)
+    if mine is None:
+        return []
+    text = f"fastload {_TITLES[mode]}"
+    others = [result for result in ranked if result is not mine]
+    if others:
+        text += (
+            f": {others[0].epoch_s / mine.epoch_s:.1f} times the rate of the best other "
+            f"({others[0].peer.name})"
+        )
+    cores = int(_host()["cores"])
+    threads = min(findings.plan.work.threads or cores, cores)
+    busy = mine.cpu_s / mine.epoch_s
+    limit = (
+        "the processor is the limit"
+        if busy >= _BUSY * threads
+        else "it waits for something else than the processor"
+    )
+    text += f"; {busy:.1f} of {threads} cores at work, so {limit}"
+    if mine.bottleneck:
+        text += f"; slowest stage: {mine.bottleneck}"
+    return [text + "."]
+
+
+def _roof_fraction(result: Result, findings: Findings) -> float | None:
+    return None if findings.roof_s is None else findings.roof_s / result.epoch_s
+
+
+def _source(files: tuple[str, ...]) -> str:
+    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"
+
+
+def _host() -> dict[str, Any]:
+    cpu = platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
+        cpu = names[0] if names else cpu
+    except OSError:
+        pass
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "cpu": cpu,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+    }
+
+
+def _fastload_version() -> str:
+    try:
+        return metadata.version("fastload")
+    except metadata.PackageNotFoundError:
+        return "not installed"

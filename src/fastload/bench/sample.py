@@ -1,0 +1,128 @@
+"""The embedded sample: a click log of 40 columns, made once and kept."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+# A change of anything below makes another sample, so it changes this name too.
+RECIPE = "click-log-1"
+ROW_GROUP_ROWS = 1 << 18
+ROW_GROUPS = 4
+NUMERIC = 13
+CATEGORICAL = 26
+
+# Distinct values of the categorical columns: from a flag to user ids, evenly in the logarithm.
+_CARDINALITIES = np.geomspace(3, 1_000_000, CATEGORICAL).astype(np.int64)
+_CLICK_RATE = 0.26
+_METADATA_KEY = b"fastload.sample"
+
+
+def schema() -> pa.Schema:
+    """Label int32, numeric_01.. float32, category_01.. int64; none with nulls."""
+    fields = [pa.field("label", pa.int32(), nullable=False)]
+    fields += [pa.field(f"numeric_{j:02}", pa.float32(), False) for j in range(1, NUMERIC + 1)]
+    fields += [pa.field(f"category_{j:02}", pa.int64(), False) for j in range(1, CATEGORICAL + 1)]
+    return pa.schema(fields, metadata={_METADATA_KEY: RECIPE.encode()})
+
+
+def row_group(index: int, rows: int = ROW_GROUP_ROWS) -> pa.Table:
+    """The row group of this index; the same values whenever and wherever it is made."""
+    uniform = np.random.Generator(np.random.Philox(key=[index, 0xC11C])).random
+    arrays: list[npt.NDArray[np.generic]] = [(uniform(rows) < _CLICK_RATE).astype(np.int32)]
+    arrays += [_numeric(j, uniform, rows).astype(np.float32) for j in range(NUMERIC)]
+    for j, cardinality in enumerate(_CARDINALITIES):
+        # Rank r of a Zipf law of exponent 1 is uniform in log r.
+        ranks = np.exp(uniform(rows) * np.log(cardinality + 1)).astype(np.uint64) - np.uint64(1)
+        arrays.append(_hashed_id(ranks, j))
+    return pa.table([pa.array(array) for array in arrays], schema=schema())
+
+
+def make(path: Path, row_groups: int = ROW_GROUPS, rows: int = ROW_GROUP_ROWS) -> None:
+    """Writes the sample to `path`, which appears complete or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    os.close(handle)
+    try:
+        with pq.ParquetWriter(name, schema(), compression="snappy") as writer:
+            for index in range(row_groups):
+                writer.write_table(row_group(index, rows), row_group_size=rows)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def is_intact(path: Path, row_groups: int = ROW_GROUPS, rows: int = ROW_GROUP_ROWS) -> bool:
+    """Whether `path` is a finished sample of this recipe."""
+    try:
+        metadata = pq.read_metadata(path)
+    except (OSError, pa.ArrowInvalid):
+        return False
+    recipe = (metadata.metadata or {}).get(_METADATA_KEY)
+    return recipe == RECIPE.encode() and metadata.num_rows == row_groups * rows
+
+
+def sample(directory: Path | None = None) -> Path:
+    """The sample's path; makes it first if it is not there yet.
+
+    Args:
+        directory: None = $FASTLOAD_CACHE_DIR, else the user's cache directory, else the
+            system's temporary one.
+    """
+    candidates = [directory] if directory else _directories()
+    for candidate in candidates:
+        path = candidate / f"{RECIPE}.parquet"
+        if is_intact(path):
+            return path
+        try:
+            candidate.mkdir(parents=True, exist_ok=True)
+            make(path)
+        except OSError:
+            if candidate is candidates[-1]:
+                raise
+            continue
+        return path
+    raise AssertionError("there is always a temporary directory")
+
+
+def _directories() -> list[Path]:
+    named = os.environ.get("FASTLOAD_CACHE_DIR")
+    user = os.environ.get("XDG_CACHE_HOME")
+    cache = Path(named) if named else (Path(user) if user else Path.home() / ".cache") / "fastload"
+    return [cache / "bench", Path(tempfile.gettempdir()) / f"fastload-bench-{os.getuid()}"]
+
+
+def _numeric(
+    column: int, uniform: Callable[[int], npt.NDArray[np.float64]], rows: int
+) -> npt.NDArray[np.float64]:
+    """Counts of a few values, heavy-tailed counts and amounts, in turn, as click logs have."""
+    draws = uniform(rows)
+    survival = np.maximum(1 - draws, 1e-12)
+    if column % 3 == 0:
+        # Geometric: how often a user was seen. Few distinct values.
+        return np.asarray(np.floor(-np.log(survival) * (2 + column)), np.float64)
+    if column % 3 == 1:
+        # Pareto: seconds since the last visit, whole; a long tail.
+        return np.asarray(np.floor(10 * survival ** (-1 / 1.2)) - 10, np.float64)
+    # Log-logistic: a price or a score; all values differ.
+    odds = np.maximum(draws, 1e-12) / survival
+    return np.asarray(odds**0.4 * (1 + column), np.float64)
+
+
+def _hashed_id(ranks: npt.NDArray[np.uint64], column: int) -> npt.NDArray[np.int64]:
+    """splitmix64 (Steele, Lea, Flood 2014) of rank and column: ids without any order."""
+    z = ranks + np.uint64((column + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (z ^ (z >> np.uint64(31))).view(np.int64)

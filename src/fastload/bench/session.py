@@ -1,0 +1,183 @@
+"""Which measurements, in which order, and their medians."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from fastload.bench.check import Fingerprint, fault
+from fastload.bench.child import Job, Timing
+from fastload.bench.launch import JobError, launch
+from fastload.bench.peers import REFERENCE, Peer, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fastload.bench.survey import Survey
+
+Mode: TypeAlias = Literal["in_order", "shuffled"]
+Launch: TypeAlias = "Callable[[Job], dict[str, Any]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure.
+
+    repeats: processes per contender and mode; all contenders take turns within a repeat.
+    epochs: timed in each process; None = up to three.
+    """
+
+    survey: Survey
+    peers: tuple[Peer, ...]
+    modes: tuple[Mode, ...]
+    work: Work
+    epochs: int | None = None
+    repeats: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Medians over the repeats of one contender in one mode.
+
+    epoch_s: seconds an epoch; first_batch_s, cpu_s (of one epoch) and the bytes likewise.
+    repeats: how many processes.
+    """
+
+    peer: Peer
+    version: str
+    mode: Mode
+    epoch_s: float
+    first_batch_s: float
+    cpu_s: float
+    imports_rss_bytes: int
+    peak_rss_bytes: int
+    bottleneck: str
+    repeats: int
+
+
+@dataclass(slots=True)
+class Findings:
+    """All that was measured, and what was not.
+
+    roof_s: seconds of the roof, median; None if it could not be measured.
+    left_out: (name, mode or "", reason) of contenders that were not timed.
+    """
+
+    plan: Plan
+    roof_s: float | None = None
+    results: list[Result] = field(default_factory=list)
+    left_out: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -> Findings:
+    """Checks every contender, then times those that gave the right rows.
+
+    Args:
+        plan: what to measure.
+        progress: called with what is about to be done, `steps(plan)` times at most.
+        run: does a Job.
+
+    Raises:
+        JobError: the reference itself cannot read the files.
+    """
+    findings = Findings(plan)
+    present: list[tuple[Peer, str]] = []
+    for peer in plan.peers:
+        version = peer.version()
+        if version is None:
+            advice = f"{peer.package} is not installed: pip install {peer.package}"
+            findings.left_out.append((peer.name, "", advice))
+        else:
+            present.append((peer, version))
+    checked = _checked(plan, [peer for peer, _ in present], findings, progress, run)
+    roofs: list[float] = []
+    roof_fault = ""
+    timings: dict[tuple[str, Mode], list[Timing]] = {}
+    for repeat in range(plan.repeats):
+        turn = f"repeat {repeat + 1} of {plan.repeats}"
+        if not roof_fault:
+            progress(f"{turn}: the roof")
+            try:
+                roofs.append(float(run(Job("roof", "", plan.work))["seconds"]))
+            except JobError as error:
+                roof_fault = str(error)
+        for mode, peer in list(checked):
+            progress(f"{turn}: {peer.name}, {_words(mode)}")
+            try:
+                timing = Timing(**run(Job("time", peer.name, _work(plan, mode), plan.epochs)))
+            except JobError as error:
+                findings.left_out.append((peer.name, mode, str(error)))
+                checked.remove((mode, peer))
+                timings.pop((peer.name, mode), None)
+                continue
+            timings.setdefault((peer.name, mode), []).append(timing)
+    if roofs:
+        findings.roof_s = statistics.median(roofs)
+    else:
+        findings.left_out.append(("the roof", "", roof_fault or "no repeats"))
+    versions = {peer.name: version for peer, version in present}
+    findings.results = [
+        _median(peer, versions[peer.name], mode, timings[peer.name, mode])
+        for mode, peer in checked
+        if (peer.name, mode) in timings
+    ]
+    return findings
+
+
+def steps(plan: Plan) -> int:
+    """How often `measure` reports progress if nothing is left out."""
+    contenders = len(plan.peers) * len(plan.modes)
+    return 1 + contenders + plan.repeats * (1 + contenders)
+
+
+def _checked(
+    plan: Plan,
+    peers: Sequence[Peer],
+    findings: Findings,
+    progress: Callable[[str], None],
+    run: Launch,
+) -> list[tuple[Mode, Peer]]:
+    """The contenders that gave the rows that the reference gives; the others are left out."""
+    progress("reading the rows with pyarrow, to check the others against")
+    expected = Fingerprint(**run(Job("check", REFERENCE.name, _work(plan, "in_order"))))
+    right: list[tuple[Mode, Peer]] = []
+    for mode in plan.modes:
+        for peer in peers:
+            progress(f"checking the rows of {peer.name}, {_words(mode)}")
+            try:
+                got = Fingerprint(**run(Job("check", peer.name, _work(plan, mode))))
+            except JobError as error:
+                findings.left_out.append((peer.name, mode, str(error)))
+                continue
+            # DataLoader takes its workers in turn, so with them there is no stored order.
+            ordered = mode == "in_order" and not (peer.loader and plan.work.workers)
+            wrong = fault(got, expected, shuffled=mode == "shuffled", ordered=ordered)
+            if wrong:
+                findings.left_out.append((peer.name, mode, f"refused, its rows are wrong: {wrong}"))
+            else:
+                right.append((mode, peer))
+    return right
+
+
+def _work(plan: Plan, mode: Mode) -> Work:
+    return replace(plan.work, shuffle=mode == "shuffled")
+
+
+def _words(mode: Mode) -> str:
+    return "in order" if mode == "in_order" else "shuffled"
+
+
+def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Result:
+    return Result(
+        peer=peer,
+        version=version,
+        mode=mode,
+        epoch_s=statistics.median(s for timing in timings for s in timing.epoch_s),
+        first_batch_s=statistics.median(timing.first_batch_s for timing in timings),
+        cpu_s=statistics.median(timing.cpu_s / len(timing.epoch_s) for timing in timings),
+        imports_rss_bytes=int(statistics.median(t.imports_rss_bytes for t in timings)),
+        peak_rss_bytes=int(statistics.median(t.peak_rss_bytes for t in timings)),
+        bottleneck=statistics.mode(timing.bottleneck for timing in timings),
+        repeats=len(timings),
+    )

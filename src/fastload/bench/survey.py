@@ -1,0 +1,111 @@
+"""What is there to read: files, rows, columns and bytes, from footers alone."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastload.errors import ColumnNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The rows that every contender reads.
+
+    files: in canonical order.
+    columns: output names, in file order unless they were asked for in another.
+    left_out: column -> why no contender reads it.
+    rows, row_groups: over all files.
+    decoded_bytes: of the columns as dense tensors.
+    stored_bytes: of their column chunks, compressed.
+    codecs: of those chunks, sorted.
+    """
+
+    files: tuple[str, ...]
+    columns: tuple[str, ...]
+    left_out: dict[str, str]
+    rows: int
+    row_groups: int
+    decoded_bytes: int
+    stored_bytes: int
+    codecs: tuple[str, ...]
+
+
+def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey:
+    """Reads the footers of `files`, which are taken to agree on their columns.
+
+    Args:
+        files: local paths.
+        columns: None = all that the contenders can read: numbers and bools, nulls in floats
+            only. Columns of other types are left out, and named.
+
+    Raises:
+        ColumnNotFoundError: a column that is not there.
+        ValueError: a column that was asked for is of a type left out, or nothing is left.
+    """
+    footers = [pq.ParquetFile(file) for file in files]
+    schema = footers[0].schema_arrow
+    wanted = list(schema.names) if columns is None else list(columns)
+    for name in wanted:
+        if name not in schema.names:
+            near = difflib.get_close_matches(name, schema.names) or schema.names[:3]
+            raise ColumnNotFoundError(
+                f"Expected a column of the file, such as {', '.join(near)}, "
+                f"got `{name}` - at {files[0]}"
+            )
+    left_out = {}
+    for name in wanted:
+        reason = _unfit(schema.field(name), footers)
+        if reason:
+            left_out[name] = reason
+    if columns is not None and left_out:
+        name, reason = next(iter(left_out.items()))
+        raise ValueError(f"Expected columns of numbers, got `{name}`: {reason}")
+    kept = tuple(name for name in wanted if name not in left_out)
+    if not kept:
+        raise ValueError(f"Expected a column of numbers, got none - at {files[0]}")
+    chunks = [
+        footer.metadata.row_group(group).column(j)
+        for footer in footers
+        for group in range(footer.num_row_groups)
+        for j in range(footer.metadata.num_columns)
+        if footer.metadata.schema.column(j).path in kept
+    ]
+    rows = sum(footer.metadata.num_rows for footer in footers)
+    widths = [max(schema.field(name).type.bit_width // 8, 1) for name in kept]
+    return Survey(
+        files=tuple(files),
+        columns=kept,
+        left_out=left_out,
+        rows=rows,
+        row_groups=sum(footer.num_row_groups for footer in footers),
+        decoded_bytes=rows * sum(widths),
+        stored_bytes=sum(chunk.total_compressed_size for chunk in chunks),
+        codecs=tuple(sorted({chunk.compression for chunk in chunks})),
+    )
+
+
+def _unfit(field: pa.Field, footers: Sequence[pq.ParquetFile]) -> str:
+    """Why the contenders don't all have a tensor for this column; empty if they do."""
+    kind = field.type
+    if pa.types.is_floating(kind):
+        return ""
+    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        return f"of type {kind}"
+    for footer in footers:
+        metadata = footer.metadata
+        for j in range(metadata.num_columns):
+            if metadata.schema.column(j).path != field.name:
+                continue
+            for group in range(metadata.num_row_groups):
+                statistics = metadata.row_group(group).column(j).statistics
+                if field.nullable and (statistics is None or statistics.null_count):
+                    return "may hold nulls, for which integers have no value"
+    return ""

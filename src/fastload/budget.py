@@ -1,0 +1,187 @@
+"""How memory_budget is divided: windows, fetches, and what the consumer may hold."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Budget", "available_cores", "divide_budget", "parse_bytes", "resolve_window"]
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", re.IGNORECASE)
+
+_MIB = 1 << 20
+# A window mixes well and stays in memory; more than either of these costs more than it gains.
+_WINDOW_ROWS = 2**19
+_WINDOW_BYTES = 512 * _MIB
+# Rows decoded as one piece of work without shuffle: a column of them fits the L2 cache.
+_STRIPE_ROWS = 2**15
+# One read: large enough that a request's own cost vanishes, small enough to be held twice.
+_MOST_SEGMENT_BYTES = 8 * _MIB
+_LEAST_SEGMENT_BYTES = 64 << 10
+_MOST_FETCH_BYTES = 256 * _MIB
+# A slice of a stack that one task decodes: a cache line of each row.
+_SCRATCH_ROW_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Bytes and counts that a pipeline keeps to.
+
+    stripe_rows: rows of one window without shuffle, a multiple of the batch size.
+    open_windows: windows whose memory is open at a time.
+    window_bytes: decoded bytes of all open windows.
+    fetch_bytes: compressed bytes in memory.
+    segment_bytes: of one read.
+    lend_bytes: batch memory that the consumer may hold; past it batches are copied.
+    """
+
+    stripe_rows: int
+    open_windows: int
+    window_bytes: int
+    fetch_bytes: int
+    segment_bytes: int
+    lend_bytes: int
+
+
+def parse_bytes(size: int | str, name: str = "memory_budget") -> int:
+    """Bytes of a size such as 4_000_000_000, "4GB" (10**9) or "4GiB" (2**30).
+
+    Raises:
+        TypeError, ValueError: it is no size, or not positive.
+    """
+    if isinstance(size, bool) or not isinstance(size, int | str):
+        raise TypeError(f'Expected {name} as bytes or a size like "4GB", got {size!r}')
+    if isinstance(size, int):
+        value = size
+    else:
+        match = _SIZE.fullmatch(size)
+        if match is None:
+            raise ValueError(f'Expected {name} as bytes or a size like "4GB", got {size!r}')
+        number, unit, binary = match.groups()
+        value = int(float(number) * (1024 if binary else 1000) ** _power(unit))
+    if value <= 0:
+        raise ValueError(f"Expected {name} of more than 0 bytes, got {size!r}")
+    return value
+
+
+def _power(unit: str) -> int:
+    return "KMGT".index(unit.upper()) + 1 if unit else 0
+
+
+def resolve_window(shuffle_window: int | None, row_bytes: int) -> int:
+    """Rows mixed at once: those asked for, else 2**19 or as many as decode to 512 MiB."""
+    if shuffle_window is not None:
+        return shuffle_window
+    return max(1, min(_WINDOW_ROWS, _WINDOW_BYTES // row_bytes))
+
+
+def divide_budget(
+    memory_budget: int,
+    *,
+    batch_size: int,
+    row_bytes: int,
+    staged_row_bytes: int,
+    total_rows: int,
+    shuffle_window: int | None,
+    columns: int,
+    threads: int,
+    prefetch: int,
+) -> Budget:
+    """Divides `memory_budget` bytes.
+
+    Args:
+        memory_budget: of this process.
+        batch_size: rows.
+        row_bytes: decoded bytes of a row in a batch.
+        staged_row_bytes: bytes of a row that wait beside it for their batch's size (strings).
+        total_rows: of the epoch.
+        shuffle_window: rows, None without shuffle.
+        columns: leaf columns decoded.
+        threads: of the core.
+        prefetch: batches ready ahead of the consumer.
+
+    Raises:
+        ValueError: the windows, or a few batches, alone exceed the budget; the message names
+            the bytes needed and the largest window (or batch) that fits.
+    """
+    held = row_bytes + staged_row_bytes
+    scratch = max(1, threads) * min(row_bytes, _SCRATCH_ROW_BYTES)
+    if shuffle_window is not None:
+        windows = max(1, total_rows // shuffle_window)
+        open_windows = min(2, windows)
+        rows = -(-total_rows // windows)
+        stripe_rows = batch_size
+        needed = rows * (open_windows * held + scratch) + batch_size * row_bytes
+        if needed > memory_budget:
+            fits = _largest_window(memory_budget - batch_size * row_bytes, total_rows, held, scratch)
+            raise ValueError(
+                f"Expected a memory_budget of at least {needed} bytes for {open_windows} windows "
+                f"of {rows} rows of {held} bytes, got {memory_budget}: "
+                + (
+                    f"the largest shuffle_window that fits is {fits}"
+                    if fits > 0
+                    else f"not even a batch of {batch_size} rows fits"
+                )
+            )
+    else:
+        most = max(batch_size, memory_budget // 8 // held)
+        stripe_rows = max(1, min(_STRIPE_ROWS, most) // batch_size) * batch_size
+        ahead = -(-prefetch * batch_size // stripe_rows)
+        busy = -(-2 * max(1, threads) // max(1, columns))
+        open_windows = 1 + max(2, ahead, busy)
+        while open_windows > 2 and open_windows * stripe_rows * held > memory_budget // 2:
+            open_windows -= 1
+        needed = open_windows * stripe_rows * held
+        if needed > memory_budget:
+            fits = memory_budget // (open_windows * held)
+            raise ValueError(
+                f"Expected a memory_budget of at least {needed} bytes for batches of "
+                f"{batch_size} rows of {held} bytes, {open_windows} at a time, got "
+                f"{memory_budget}: the largest batch_size that fits is {fits}"
+            )
+    left = memory_budget - needed
+    fetch_bytes = max(_LEAST_SEGMENT_BYTES, min(_MOST_FETCH_BYTES, left // 2))
+    segments = 2 * max(1, columns)
+    segment_bytes = fetch_bytes // segments
+    return Budget(
+        stripe_rows=stripe_rows,
+        open_windows=open_windows,
+        window_bytes=needed,
+        fetch_bytes=fetch_bytes,
+        segment_bytes=max(_LEAST_SEGMENT_BYTES, min(_MOST_SEGMENT_BYTES, segment_bytes)),
+        lend_bytes=max(0, left - fetch_bytes),
+    )
+
+
+def _largest_window(free_bytes: int, total_rows: int, held: int, scratch: int) -> int:
+    """The largest shuffle_window whose windows fit; 0 when none does."""
+    rows = free_bytes // (2 * held + scratch)  # of one window, two of them open
+    if rows < 1:
+        return 0
+    # Of W = total // window windows the larger have ceil(total / W) rows.
+    windows = -(-total_rows // rows)
+    return total_rows // windows
+
+
+def available_cores() -> int:
+    """Cores that this process may use: its CPU affinity and its cgroup's quota, at least 1."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, int(_cgroup_quota() or cores)))
+
+
+def _cgroup_quota() -> float | None:
+    """Cores granted by the cgroup (v2, else v1); None when there is no limit."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    except (OSError, ValueError):
+        v1 = Path("/sys/fs/cgroup/cpu")
+        try:
+            quota = (v1 / "cpu.cfs_quota_us").read_text().strip()
+            period = (v1 / "cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    if not quota.isdigit() or not int(period):
+        return None
+    return max(1.0, int(quota) / int(period))

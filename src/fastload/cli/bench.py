@@ -1,0 +1,73 @@
+"""fastload-bench: how fast fastload and others read Parquet into tensors on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from fastload.bench.launch import JobError
+from fastload.bench.run import Options, run
+from fastload.errors import FastloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Returns:
+        0, or 1 if fastload could not be timed, or 2 for a source or an option that does not do.
+    """
+    options = Options(**vars(_parser().parse_args(arguments)))
+    try:
+        return run(options)
+    except (FastloadError, JobError, ValueError, OSError) as error:
+        print(f"fastload-bench: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fastload-bench", description=__doc__)
+    add = parser.add_argument
+    add("source", nargs="?", help="file, directory or glob; without it, a click-log sample")
+    add("--columns", type=_names, metavar="C,...", help="columns to read; default: all numbers")
+    add("--batch-size", type=_positive, default=4096, metavar="N", help="rows; default 4096")
+    add(
+        "--shuffle",
+        action=argparse.BooleanOptionalAction,
+        help="measure shuffled reads only, or only reads in order; default: both",
+    )
+    add("--epochs", type=_positive, metavar="N", help="in each process; default: up to 3")
+    add("--threads", type=_positive, metavar="N", help="for every contender; default: all cores")
+    add("--workers", type=_count, default=0, metavar="N", help="DataLoader workers; default 0")
+    add(
+        "--peers",
+        type=_names,
+        default=("all",),
+        metavar="P,...",
+        help="pyarrow, polars, all or none; default all",
+    )
+    add("--json", metavar="FILE", help="write the results there, too")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"Expected a number from 0 up, got {text}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not _count(text):
+        raise argparse.ArgumentTypeError("Expected a number from 1 up, got 0")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,401 @@
+"""FastParquetDataset: Parquet files in, finished batches out."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from fastload import plan
+from fastload.batch import Batch
+from fastload.budget import Budget, available_cores, divide_budget, parse_bytes, resolve_window
+from fastload.engine import Engine
+from fastload.epochs import EpochCell
+from fastload.passes import Mark, Part, Pass, warn_of_copies
+from fastload.ranks import Rank, resolve_rank
+from fastload.schema import Field, OutputPlan, Schema, plan_columns
+from fastload.source import Source
+from fastload.state import Position, decode_state, encode_state
+from fastload.stats import Stats, stats_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from fastload.paths import PathLike
+    from fastload.schema import Columns
+
+__all__ = ["FastParquetDataset"]
+
+# With batch_size=None rows are read this many at a time.
+_ROWS_AT_ONCE = 1024
+# A byte column's row waits for the size of its batch: a pointer, a length, and the value.
+_VIEW_BYTES = 16
+
+
+class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
+    """An IterableDataset of finished batches, for `DataLoader(ds, batch_size=None)`.
+
+    Args:
+        source: a local file, directory or glob, or a list of them.
+        columns: None = all; a list of names ("a.b" for a struct's field); or a mapping from
+            output name to name, `Column` or `Stack`.
+        batch_size: rows of a batch; None yields single rows, for DataLoader to collate.
+        limit: only the first so many rows of the epoch's sequence.
+        shuffle: permute row groups over the whole dataset, then rows within windows.
+        shuffle_window: rows mixed at once; None = min(2**19, the rows that decode to 512 MiB).
+        seed: of all random choices.
+        drop_last: leave out a last batch that is short.
+        rank: this process among those that share an epoch; None = from torch.distributed, else
+            RANK and WORLD_SIZE, else 0 of 1. Resolved when first needed, then kept.
+        world_size: how many share it.
+        uneven: "wrap" (a short rank repeats its last row), "drop" (loses at most one row a
+            rank), "pad" (as wrap, and adds the bool tensor `__valid__`) or "keep" (every row
+            once; batch counts may differ).
+        threads: of the core; None = the cores this process may use, divided among the
+            DataLoader's workers; 0 = all work is done by the thread that asks for a batch.
+        memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
+            rank, divided among the DataLoader's workers.
+        prefetch: batches kept ready ahead of the consumer, at least; without shuffle.
+        provenance: adds `__file__` (int32 index into `files`) and `__row__` (int64 row in that
+            file).
+
+    Raises:
+        SourceNotFoundError, CorruptFileError, StorageError: what `source` names can't be read.
+        ColumnNotFoundError, SchemaError, UnsupportedTypeError, NullValueError: the columns are
+            not there, differ between files, are nested, or hold nulls without a fill.
+        ValueError, TypeError: a wrong argument; a memory_budget too small for the windows.
+    """
+
+    def __init__(
+        self,
+        source: PathLike | Sequence[PathLike],
+        *,
+        columns: Columns = None,
+        batch_size: int | None = 1024,
+        limit: int | None = None,
+        shuffle: bool = False,
+        shuffle_window: int | None = None,
+        seed: int = 0,
+        drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        uneven: plan.Uneven = "wrap",
+        threads: int | None = None,
+        memory_budget: int | str = "4GB",
+        prefetch: int = 4,
+        provenance: bool = False,
+    ) -> None:
+        super().__init__()
+        _check_type(
+            int,
+            {
+                "batch_size": batch_size,
+                "limit": limit,
+                "shuffle_window": shuffle_window,
+                "seed": seed,
+                "rank": rank,
+                "world_size": world_size,
+                "threads": threads,
+                "prefetch": prefetch,
+            },
+        )
+        _check_type(
+            bool, {"shuffle": shuffle, "drop_last": drop_last, "provenance": provenance}
+        )
+        for name, value, least in (
+            ("shuffle_window", shuffle_window, 1),
+            ("threads", threads, 0),
+            ("prefetch", prefetch, 0),
+        ):
+            if value is not None and value < least:
+                raise ValueError(f"Expected {name} to be at least {least}, got {value}")
+        self._batch_size = batch_size
+        self._threads = threads
+        self._memory_budget = parse_bytes(memory_budget)
+        self._prefetch = prefetch
+        self._rank_arguments = (rank, world_size)
+        self._rank: Rank | None = None
+        if rank is not None or world_size is not None:
+            self._rank = resolve_rank(rank, world_size)
+        # Checked before the files are looked at, so that a wrong argument is told at once.
+        options = plan.Options(
+            batch_size=1 if batch_size is None else batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+            uneven=uneven,
+            limit=limit,
+        )
+        self._source = Source.open(source)
+        self._projection = plan_columns(self._source, columns)
+        self._outputs = [
+            *self._projection.outputs,
+            *_extra_outputs(provenance=provenance, padded=uneven == "pad"),
+        ]
+        self._options = replace(
+            options, shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes)
+        )
+        self._row_groups = plan.RowGroups(
+            self._source.row_group_rows,
+            self._source.row_group_file,
+            self._source.row_group_index,
+        )
+        self._epochs = EpochCell()
+        self._resume: Position | None = None
+        self._resume_confirmed = False  # by set_epoch of the same epoch
+        self._closed = False
+        self._engine: Engine | None = None
+        self._pass: Pass | None = None
+        self._consuming_s = 0.0
+        self._copied_batches = 0
+        self._budget(1)
+
+    @property
+    def schema(self) -> Schema:
+        """What a batch holds, in output order: name -> Field(dtype, shape, ragged, unit, kind)."""
+        return Schema({output.name: output.field for output in self._outputs})
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files in canonical order."""
+        return tuple(file.path for file in self._source.files)
+
+    def __len__(self) -> int:
+        """Batches of this rank in this epoch, delivered and remaining; rows, if it yields rows.
+
+        The epoch is that of the pass that runs, if one does, else that of the next one.
+        """
+        running = self._pass is not None and not self._pass.finished
+        position = self._pass.start if self._pass and running else self._next_position()
+        return sum(leg.delivered for leg in position.progress) + self._batches(position)
+
+    def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
+        """Begins a pass and closes the one before; each pass is of the next epoch."""
+        if self._closed:
+            raise RuntimeError("Expected an open dataset, got one that was closed")
+        rank = self._resolved_rank()
+        rank.check_unchanged()
+        self._end_pass()
+        info = get_worker_info()
+        part = Part(rank.world) if info is None else Part(rank.world, info.num_workers, info.id)
+        engine = self._engine_of_process(part.workers)
+        start = self._next_position()
+        if self._resume is not None:
+            self._epochs.set(start.epoch)
+            self._resume = None
+        start = replace(start, epoch=self._epochs.begin())
+        read_plan = plan.read_plan(
+            self._row_groups,
+            self._options,
+            start.epoch,
+            start.progress,
+            rank.world,
+            rank.rank,
+            part.workers,
+            part.worker,
+            stripe_rows=engine.budget.stripe_rows,
+        )
+        self._pass = Pass(
+            engine, read_plan, start, part, self._count_copy, batch_rows=self._batch_rows
+        )
+        return self._pass.rows() if self._yields_rows else self._pass
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass is of this epoch.
+
+        The progress of a loaded state is kept if it is of this epoch, else dropped with a
+        warning.
+        """
+        self._epochs.set(epoch)
+        if self._resume is None:
+            return
+        if epoch == self._resume.epoch:
+            self._resume_confirmed = True
+            return
+        warnings.warn(
+            f"The loaded state is of epoch {self._resume.epoch}; set_epoch({epoch}) drops its "
+            "progress",
+            stacklevel=2,
+        )
+        self._resume = None
+
+    def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
+        """What was delivered, as plain JSON values.
+
+        Args:
+            after: up to and including this batch, whatever wraps the dataset; None = up to the
+                batch that iter() handed out last in this process.
+
+        Raises:
+            ValueError: `after` is no batch of a FastParquetDataset.
+            RuntimeError: without `after`, when worker processes iterate: only a batch tells how
+                far their consumer is.
+        """
+        if after is not None:
+            mark = getattr(after, "_position", None)
+            if not isinstance(mark, Mark):
+                raise ValueError(
+                    "Expected a batch that a FastParquetDataset yielded, got "
+                    f"{type(after).__name__} without a position"
+                )
+            position = mark.position
+        elif self._pass is not None:
+            position = self._pass.mark.position
+        elif self._epochs.begun_by_worker:
+            raise RuntimeError(
+                "Expected state_dict(after=batch), got no batch: worker processes iterate this "
+                "dataset, and only a batch tells how far their consumer is"
+            )
+        else:
+            position = self._resume or Position(self._epochs.next, ())
+        return encode_state(self._source, self._options, position)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next iter() goes on right after what `state` says was delivered, on any world.
+
+        Raises:
+            SourceChangedError: the files are not those of the state.
+            ValueError: it is no state, or an argument that decides the order has changed.
+        """
+        seed, position = decode_state(state, self._source, self._options)
+        options = replace(self._options, seed=seed)
+        # Refuses progress that this dataset can't have made.
+        plan.remaining_rows(self._source.num_rows, options, position.progress)
+        self._end_pass()
+        self._options = options
+        self._resume = position
+        self._resume_confirmed = False
+        self._epochs.set(position.epoch)
+
+    def stats(self) -> Stats:
+        """What the stages have done in this process so far."""
+        counts = self._engine.pipeline.counts() if self._engine else {}
+        running = self._pass.consuming_s if self._pass else 0.0
+        return stats_of(
+            counts,
+            copied_batches=self._copied_batches,
+            consuming_s=self._consuming_s + running,
+        )
+
+    def close(self) -> None:
+        """Ends the pass and the threads, and closes the files; batches stay valid. Idempotent."""
+        self._closed = True
+        if self._pass is not None:
+            self._pass.close()
+        if self._engine is not None:
+            self._engine.close()
+
+    def __enter__(self) -> FastParquetDataset:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._resolved_rank()
+        # Threads, memory and the running pass belong to this process.
+        return {**self.__dict__, "_engine": None, "_pass": None}
+
+    def __repr__(self) -> str:
+        files = self._source.files
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        return (
+            f"FastParquetDataset({files[0].path!r}{more}: {self._source.num_rows} rows, "
+            f"{len(self._outputs)} outputs)"
+        )
+
+    @property
+    def _yields_rows(self) -> bool:
+        return self._batch_size is None
+
+    @property
+    def _batch_rows(self) -> int:
+        return self._batch_size or _ROWS_AT_ONCE
+
+    def _resolved_rank(self) -> Rank:
+        if self._rank is None:
+            self._rank = resolve_rank(*self._rank_arguments)
+        return self._rank
+
+    def _batches(self, position: Position) -> int:
+        rank = self._resolved_rank()
+        return plan.batches(
+            self._source.num_rows, self._options, position.progress, rank.world, rank.rank
+        )
+
+    def _next_position(self) -> Position:
+        """Where the next pass begins."""
+        resume = self._resume
+        if resume is None:
+            return Position(self._epochs.next, ())
+        finished = resume.progress and not self._batches(resume)
+        if finished and not self._resume_confirmed:
+            return Position(resume.epoch + 1, ())
+        return resume
+
+    def _end_pass(self) -> None:
+        if self._pass is not None:
+            self._pass.close()
+            self._consuming_s += self._pass.consuming_s
+            self._pass = None
+
+    def _engine_of_process(self, workers: int) -> Engine:
+        if self._engine is None or not self._engine.mine:
+            threads, budget = self._budget(workers)
+            self._engine = Engine(
+                self._source, self._projection, self._outputs, threads, budget
+            )
+        return self._engine
+
+    def _budget(self, workers: int) -> tuple[int, Budget]:
+        """Threads and memory of one of `workers` processes."""
+        threads = self._threads
+        if threads is None:
+            threads = max(1, available_cores() // workers)
+        row_bytes = sum(_row_bytes(output.field) for output in self._outputs)
+        value_bytes = max(0, self._projection.row_bytes - row_bytes)
+        byte_columns = sum(output.kind == "bytes" for output in self._outputs)
+        budget = divide_budget(
+            self._memory_budget // workers,
+            batch_size=self._batch_rows,
+            row_bytes=row_bytes + value_bytes,
+            staged_row_bytes=value_bytes + byte_columns * _VIEW_BYTES,
+            total_rows=self._source.num_rows,
+            shuffle_window=self._options.shuffle_window if self._options.shuffle else None,
+            columns=len(self._projection.columns),
+            threads=threads,
+            prefetch=self._prefetch,
+        )
+        return threads, budget
+
+    def _count_copy(self) -> None:
+        self._copied_batches += 1
+        if self._copied_batches == 1:
+            warn_of_copies(self._memory_budget)
+
+
+def _row_bytes(field: Field) -> int:
+    """Bytes of one row but for the values of a Ragged."""
+    if field.ragged:
+        return 8  # of offsets
+    return field.dtype.itemsize * math.prod(field.shape)
+
+
+def _extra_outputs(*, provenance: bool, padded: bool) -> list[OutputPlan]:
+    extra = []
+    if provenance:
+        extra.append(OutputPlan("__file__", "file", (), Field(torch.int32)))
+        extra.append(OutputPlan("__row__", "row", (), Field(torch.int64)))
+    if padded:
+        extra.append(OutputPlan("__valid__", "real_row", (), Field(torch.bool)))
+    return extra
+
+
+def _check_type(kind: type, arguments: Mapping[str, object]) -> None:
+    for name, value in arguments.items():
+        if value is not None and type(value) is not kind:
+            raise TypeError(f"Expected {name} as {kind.__name__}, got {value!r}")

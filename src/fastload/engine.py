@@ -1,0 +1,114 @@
+"""One process's share of a dataset: the core's threads and memory, and what they make."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING
+
+from fastload._native import core
+from fastload.assemble import Assembler, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastload.batch import Batch
+    from fastload.budget import Budget
+    from fastload.plan import ReadPlan
+    from fastload.schema import OutputPlan, Projection
+    from fastload.source import Source
+
+__all__ = ["Engine"]
+
+# Reads of local files overlap well with a few threads; each of them sleeps in the kernel.
+_IO_THREADS = 4
+
+
+class Engine:
+    """The pipeline of one dataset in one process; threads start with it.
+
+    Args:
+        source: the files.
+        projection: the columns to decode.
+        outputs: the outputs of a batch: the projection's, and perhaps provenance.
+        threads: of the core; 0 = whoever waits for a batch does the work.
+        budget: bytes and counts to keep to.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        projection: Projection,
+        outputs: Sequence[OutputPlan],
+        threads: int,
+        budget: Budget,
+    ) -> None:
+        self.budget = budget
+        self._pid = os.getpid()
+        self._assemble = Assembler(_assembled(output) for output in outputs)
+        self.pipeline = core.Pipeline(
+            files=[(file.path, file.mtime_ns, file.footer) for file in source.files],
+            columns=[
+                core.ColumnSpec(
+                    name=column.name,
+                    leaves=list(column.leaves),
+                    dtype=column.dtype,
+                    bytes=column.bytes,
+                    fill=column.fill,
+                    cast=column.cast,
+                    multiplier=column.multiplier,
+                    unscaled=column.unscaled,
+                )
+                for column in projection.columns
+            ],
+            outputs=[core.OutputSpec(output.kind, list(output.columns)) for output in outputs],
+            threads=threads,
+            io_threads=min(_IO_THREADS, threads),
+            batch_memory_bytes=budget.window_bytes + budget.lend_bytes,
+            fetch_memory_bytes=budget.fetch_bytes,
+        )
+        # Joins the threads when the engine dies, or at exit, whichever comes first.
+        self.close = weakref.finalize(self, self.pipeline.close)
+
+    @property
+    def mine(self) -> bool:
+        """Whether this process made it; after a fork the child has to make its own."""
+        return self._pid == os.getpid()
+
+    def start(self, plan: ReadPlan, batch_rows: int) -> core.Scan:
+        """Begins a pass in batches of `batch_rows` rows."""
+        return self.pipeline.start(
+            core.ReadPlan(
+                batch_rows=batch_rows,
+                rows=plan.rows,
+                padding=plan.padding,
+                shuffled=plan.shuffled,
+                pieces=plan.pieces,
+                takes=plan.takes,
+                windows=plan.windows,
+                keys=plan.keys,
+            ),
+            open_windows=self.budget.open_windows,
+            fetch_bytes=self.budget.fetch_bytes,
+            segment_bytes=self.budget.segment_bytes,
+        )
+
+    def batch_of(self, lent: core.LentBatch, position: object) -> tuple[Batch, bool]:
+        """The tensors of a batch, and whether they are copies.
+
+        They lie in the core's memory, unless the consumer holds all that it may of that.
+        """
+        batch = self._assemble(lent, position)
+        if self.pipeline.lent_bytes <= self.budget.lend_bytes:
+            return batch, False
+        return batch.clone(), True
+
+
+def _assembled(output: OutputPlan) -> Output:
+    field = output.field
+    if output.kind == "bytes":
+        assert field.kind is not None
+        return Output(output.name, field.kind, field.dtype)
+    if output.kind == "stack":
+        return Output(output.name, "stack", field.dtype, len(output.columns))
+    return Output(output.name, "column", field.dtype)

@@ -1,0 +1,81 @@
+"""The epoch of the next pass, shared by a dataset and its copies in worker processes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from hashlib import blake2b
+
+import torch
+from torch.utils.data import get_worker_info
+
+__all__ = ["EpochCell"]
+
+_EPOCH_BITS = 24
+_MOST_EPOCHS = 1 << _EPOCH_BITS
+# The pass named by an explicit epoch rather than by a pass that has begun.
+_SET = 0
+
+
+class EpochCell:
+    """A word of shared memory: the latest pass and its epoch.
+
+    Each pass advances the epoch. All workers of a DataLoader take part in the same pass, and
+    each finds that out by itself: the pass's name is what DataLoader gives all of them alike.
+    Whoever comes first writes the next epoch, and whoever comes at the same moment writes the
+    very same word, so no lock is needed.
+    """
+
+    def __init__(self) -> None:
+        cell = torch.zeros(2, dtype=torch.int64).share_memory_()
+        self._word, self._by_worker = cell[:1], cell[1:]
+        self._passes = 0
+
+    def set(self, epoch: int) -> None:
+        """The next pass is of this epoch.
+
+        Raises:
+            TypeError, ValueError: it is no integer in [0, 2**24).
+        """
+        if isinstance(epoch, bool) or not isinstance(epoch, int):
+            raise TypeError(f"Expected an epoch as an int, got {epoch!r}")
+        if not 0 <= epoch < _MOST_EPOCHS:
+            raise ValueError(f"Expected an epoch in [0, {_MOST_EPOCHS}), got {epoch}")
+        self._word[0] = epoch
+        self._by_worker[0] = 0
+
+    @property
+    def begun_by_worker(self) -> bool:
+        """Whether the latest pass was begun by a worker process."""
+        return bool(self._by_worker[0])
+
+    @property
+    def next(self) -> int:
+        """The epoch of the next pass."""
+        word = int(self._word[0])
+        name, epoch = word >> _EPOCH_BITS, word % _MOST_EPOCHS
+        return epoch if name == _SET else (epoch + 1) % _MOST_EPOCHS
+
+    def begin(self) -> int:
+        """Begins a pass, or takes part in one that another worker began; returns its epoch."""
+        self._passes += 1
+        word = int(self._word[0])
+        name = self._pass_name()
+        if word >> _EPOCH_BITS == name:
+            return word % _MOST_EPOCHS
+        epoch = self.next
+        self._word[0] = name << _EPOCH_BITS | epoch
+        self._by_worker[0] = get_worker_info() is not None
+        return epoch
+
+    def _pass_name(self) -> int:
+        """A number in [1, 2**38) that every worker of this pass computes alike."""
+        worker = get_worker_info()
+        if worker is None:
+            source = f"{os.getpid()} {threading.get_ident()} {self._passes}"
+        else:
+            # The seed is the loader's, drawn anew each time it starts workers; workers that
+            # persist count their passes.
+            source = f"workers {worker.seed - worker.id} {self._passes}"
+        digest = blake2b(source.encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little") % (2**38 - 1) + 1

@@ -1,0 +1,95 @@
+"""A mapping of tensors as one block of bytes and a description: what a Batch pickles to.
+
+A plain pickle of a view takes its whole storage along, once for each view; and torch's
+transport between processes opens one file descriptor for each storage. One block of just the
+values avoids both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from fastload.ragged import Ragged, own_rows, ragged_of
+from fastload.views import untracked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Where torch and SIMD kernels like a tensor to begin.
+_ALIGNMENT = 64
+
+# ("tensor", dtype, shape, byte offset in the block), ("ragged", kind, values, offsets), or
+# ("other", the object itself).
+_Layout: TypeAlias = tuple[Any, ...]
+Packed: TypeAlias = tuple[torch.Tensor, dict[str, _Layout]]
+
+
+def pack(values: Mapping[str, Any]) -> Packed:
+    """Copies the tensors of `values` into one block; what is no plain CPU tensor stays apart."""
+    tensors: list[torch.Tensor] = []
+    size = 0
+
+    def lay(value: Any) -> _Layout:
+        nonlocal size
+        if type(value) is Ragged:
+            own = own_rows(value, copies=False)
+            return "ragged", own.kind, lay(own.values), lay(own.offsets)
+        if not _is_plain(value):
+            return "other", value
+        start, size = size, size + _padded(value.nbytes)
+        tensors.append(value)
+        return "tensor", value.dtype, tuple(value.shape), start
+
+    layouts = {name: lay(value) for name, value in values.items()}
+    block = torch.empty(size, dtype=torch.uint8, device="cpu")
+    start = 0
+    for tensor in tensors:
+        _view(block, tensor.dtype, tuple(tensor.shape), start).copy_(tensor)
+        start += _padded(tensor.nbytes)
+    return block, layouts
+
+
+def unpack(packed: Packed) -> dict[str, Any]:
+    """The values again; tensors are views of the block."""
+    block, layouts = packed
+
+    def take(layout: _Layout) -> Any:
+        if layout[0] == "ragged":
+            _, kind, values, offsets = layout
+            return ragged_of(take(values), take(offsets), kind)
+        if layout[0] == "tensor":
+            return _view(block, *layout[1:])
+        return layout[1]
+
+    with untracked():
+        return {name: take(layout) for name, layout in layouts.items()}
+
+
+def _is_plain(value: object) -> bool:
+    return (
+        type(value) is torch.Tensor
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+        and not value.requires_grad
+        and not value.is_quantized
+        and not value.is_conj()
+        and not value.is_neg()
+    )
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _view(
+    block: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], start: int
+) -> torch.Tensor:
+    strides = []
+    step = 1
+    for length in reversed(shape):
+        strides.append(step)
+        step *= length
+    # The block is whole multiples of the alignment, so it views as any dtype.
+    return block.view(dtype).as_strided(shape, strides[::-1], start // dtype.itemsize)

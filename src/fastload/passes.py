@@ -1,0 +1,138 @@
+"""One pass over a dataset: an iterator that knows what it has delivered."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastload.plan import advance
+from fastload.state import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fastload.batch import Batch
+    from fastload.engine import Engine
+    from fastload.plan import ReadPlan
+
+__all__ = ["Mark", "Part", "Pass"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which worker of how many delivers a pass, of how many ranks.
+
+    No worker processes count as one worker.
+    """
+
+    world: int
+    workers: int = 1
+    worker: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a batch stands: where its pass began, and the rank's batches up to it."""
+
+    start: Position
+    part: Part
+    delivered: int
+
+    @property
+    def position(self) -> Position:
+        """The position right after the batch."""
+        part = self.part
+        legs = advance(self.start.progress, part.world, part.workers, self.delivered)
+        return Position(self.start.epoch, legs)
+
+
+class Pass:
+    """An iterator of batches.
+
+    Args:
+        engine: does the work.
+        plan: what this worker delivers.
+        start: where the pass begins.
+        part: which worker this is.
+        on_copy: told of each batch that is handed out as a copy.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        plan: ReadPlan,
+        start: Position,
+        part: Part,
+        on_copy: Callable[[], None],
+        *,
+        batch_rows: int,
+    ) -> None:
+        self.start = start
+        self.finished = False
+        self.consuming_s = 0.0
+        self._part = part
+        self._engine = engine
+        self._on_copy = on_copy
+        self._taken = 0
+        self._handed_out_at: float | None = None
+        self._scan = engine.start(plan, batch_rows)
+
+    @property
+    def mark(self) -> Mark:
+        """After what was handed out last."""
+        part = self._part
+        if not self._taken:
+            return Mark(self.start, part, 0)
+        # Workers take turns, so those before this one have delivered one more.
+        return Mark(self.start, part, (self._taken - 1) * part.workers + part.worker + 1)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = self._next(1)
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows of the batches, one by one; each counts as delivered."""
+        while (batch := self._next(0)) is not None:
+            columns = [list(value) for value in batch.values()]
+            names = list(batch)
+            for row in zip(*columns, strict=True):
+                self._taken += 1
+                yield dict(zip(names, row, strict=True))
+
+    def close(self) -> None:
+        """Abandons what is left. Idempotent."""
+        self.finished = True
+        self._scan.close()
+
+    def _next(self, counts: int) -> Batch | None:
+        if self.finished:
+            return None
+        if self._handed_out_at is not None:
+            self.consuming_s += time.perf_counter() - self._handed_out_at
+        lent = self._scan.next()
+        if lent is None:
+            self.close()
+            return None
+        self._taken += counts
+        batch, copied = self._engine.batch_of(lent, self.mark)
+        if copied:
+            self._on_copy()
+        self._handed_out_at = time.perf_counter()
+        return batch
+
+
+def warn_of_copies(memory_budget: int) -> None:
+    """Says once why batches are copies from now on."""
+    warnings.warn(
+        f"Batches that are kept hold all the memory that memory_budget={memory_budget} leaves for "
+        "them; from now on batches come as copies in ordinary memory. To keep batches, or one "
+        "column of each, keep batch.clone() or column.clone(), or raise memory_budget",
+        stacklevel=4,
+    )

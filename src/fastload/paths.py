@@ -1,0 +1,147 @@
+"""Which local files a source stands for, in canonical order."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from fastload.errors import SourceNotFoundError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["PathLike", "find_files"]
+
+PathLike = str | os.PathLike[str]
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# Hadoop's and Arrow's rule: such names are markers, logs and unfinished output, not data.
+_HIDDEN = ("_", ".")
+
+
+def find_files(source: PathLike | Sequence[PathLike]) -> list[str]:
+    """The paths that a source stands for, in canonical order; at least one.
+
+    No file is opened. Raises `SourceNotFoundError` or `StorageError` naming the path;
+    `TypeError` or `ValueError` for what is no local path.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return _find(source)
+    if not isinstance(source, (list, tuple)):
+        raise TypeError(
+            "Expected source to be a path or a list of paths, "
+            f"got {type(source).__name__}: {source!r}"
+        )
+    if not source:
+        raise SourceNotFoundError("Expected at least one file, got an empty list of paths")
+    found: list[str] = []
+    for entry in source:
+        if not isinstance(entry, (str, os.PathLike)):
+            raise TypeError(
+                f"Expected each entry of source to be a path, got {type(entry).__name__}: {entry!r}"
+            )
+        found += _find(entry)
+    return found
+
+
+def _find(entry: PathLike) -> list[str]:
+    path = _local_path(entry)
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        # Only now: a file may have a name that looks like a glob.
+        if glob.has_magic(path):
+            return _find_glob(path)
+        raise SourceNotFoundError(f"Expected a file or directory, found none - at {path}") from None
+    except OSError as error:
+        raise StorageError(f"Can't look at the source: {error.strerror} - at {path}") from error
+    if stat.S_ISDIR(mode):
+        files = sorted(_walk(path))
+        if not files:
+            raise SourceNotFoundError(
+                "Expected a directory with files (names that start with _ or . don't count), "
+                f"found none - at {path}"
+            )
+        return files
+    return [path]
+
+
+def _local_path(entry: PathLike) -> str:
+    path = os.fspath(entry)
+    if not isinstance(path, str):
+        raise TypeError(f"Expected a path as str, got {type(path).__name__}: {path!r}")
+    if not path:
+        raise SourceNotFoundError("Expected a path, got an empty str")
+    if isinstance(entry, PurePath):
+        return path
+    url = _URL.match(path)
+    if url is None:
+        return path
+    scheme = url[1].lower()
+    if scheme != "file":
+        raise ValueError(
+            f"Expected a local path or file:// URL, got the scheme {scheme}:// - at {path}; "
+            "this version reads local files only"
+        )
+    parts = urlsplit(path)
+    if parts.netloc not in ("", "localhost"):
+        raise ValueError(
+            f"Expected a file:// URL without a host, such as file:///data, got `{parts.netloc}` "
+            f"- at {path}"
+        )
+    # "#" and "?" are ordinary characters of a file name; urlsplit takes them for its own.
+    return unquote(path[len("file://") + len(parts.netloc) :])
+
+
+def _find_glob(pattern: str) -> list[str]:
+    parts = PurePath(pattern).parts
+    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    # A pattern that spells out a hidden name means it.
+    hidden = tuple(
+        mark for mark in _HIDDEN if not any(part.startswith(mark) for part in parts[fixed:])
+    )
+    found: set[str] = set()
+    for match in glob.iglob(pattern, recursive=True):
+        if any(part.startswith(hidden) for part in PurePath(match).parts[fixed:] if hidden):
+            continue
+        if os.path.isdir(match):
+            found.update(_walk(match))
+        elif os.path.isfile(match):
+            found.add(match)
+    if not found:
+        raise SourceNotFoundError(f"Expected files that match the glob, found none - at {pattern}")
+    return sorted(found)
+
+
+def _walk(directory: str) -> list[str]:
+    """All regular files below a directory that are not hidden.
+
+    Links are followed, but no directory is walked twice.
+    """
+    found: list[str] = []
+    seen = {os.path.realpath(directory)}
+
+    def refuse(error: OSError) -> None:
+        raise StorageError(
+            f"Can't list the directory: {error.strerror} - at {error.filename}"
+        ) from error
+
+    for parent, directories, names in os.walk(directory, onerror=refuse, followlinks=True):
+        kept = []
+        for name in sorted(directories):
+            real = os.path.realpath(os.path.join(parent, name))
+            if name.startswith(_HIDDEN) or real in seen:
+                continue
+            seen.add(real)
+            kept.append(name)
+        directories[:] = kept
+        for name in names:
+            path = os.path.join(parent, name)
+            if not name.startswith(_HIDDEN) and os.path.isfile(path):
+                found.append(path)
+    return found

@@ -1,0 +1,94 @@
+"""What a dataset's stages have done: bytes, rows, and seconds working and waiting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Stage", "Stats", "stats_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of the pipeline.
+
+    bytes: read from files, or handed out in batches; 0 where the stage does not count them.
+    rows: handed out; for decoding, values (rows times columns).
+    working_s: seconds of all its threads.
+    """
+
+    bytes: int = 0
+    rows: int = 0
+    working_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What has been done since the dataset was made, by this process.
+
+    read: column chunks read from storage.
+    decode: pages decompressed, decoded, cast, and collated into batches.
+    deliver: batches handed to the consumer.
+    requests: reads asked of storage.
+    batches: handed out.
+    copied_batches: of those, handed out in memory of their own because the consumer held
+        more than memory_budget allows.
+    waiting_s: seconds that the consumer waited for a batch.
+    consuming_s: seconds between one batch handed out and the next one asked for.
+    memory_bytes: batch and read memory held now, in use and for reuse.
+    memory_allocations: blocks of memory ever taken from the system; in the steady state
+        this number stands still.
+    """
+
+    read: Stage
+    decode: Stage
+    deliver: Stage
+    requests: int
+    batches: int
+    copied_batches: int
+    waiting_s: float
+    consuming_s: float
+    memory_bytes: int
+    memory_allocations: int
+
+    @property
+    def bottleneck(self) -> str:
+        """What bounded the speed: "consumer", "read" or "decode"; "none" before any batch."""
+        if not self.batches:
+            return "none"
+        if self.consuming_s > self.waiting_s:
+            return "consumer"
+        return "read" if self.read.working_s > self.decode.working_s else "decode"
+
+
+def stats_of(counts: Mapping[str, int], *, copied_batches: int, consuming_s: float) -> Stats:
+    """From the core's counters, which are in bytes and nanoseconds."""
+    count = {**_NOTHING, **counts}
+    return Stats(
+        read=Stage(count["read_bytes"], 0, count["read_ns"] / 1e9),
+        decode=Stage(0, count["decoded_values"], count["decode_ns"] / 1e9),
+        deliver=Stage(count["batch_bytes"], count["rows"]),
+        requests=count["read_requests"],
+        batches=count["batches"],
+        copied_batches=copied_batches,
+        waiting_s=count["wait_ns"] / 1e9,
+        consuming_s=consuming_s,
+        memory_bytes=sum(count[f"{pool}_memory_{kind}"] for pool, kind in _POOLS),
+        memory_allocations=sum(count[f"{pool}_memory_mapped_total"] for pool in _POOL_NAMES),
+    )
+
+
+_POOL_NAMES = ("batch", "fetch")
+_POOLS = [(pool, kind) for pool in _POOL_NAMES for kind in ("used", "cached")]
+_NOTHING = dict.fromkeys(
+    [
+        *("read_requests", "read_bytes", "read_ns", "decoded_values", "decode_ns"),
+        *("batches", "rows", "batch_bytes", "wait_ns"),
+        *(f"{pool}_memory_{kind}" for pool, kind in _POOLS),
+        *(f"{pool}_memory_mapped_total" for pool in _POOL_NAMES),
+    ],
+    0,
+)

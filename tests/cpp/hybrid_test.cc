@@ -1,0 +1,141 @@
+#include "fastload/hybrid.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace fastload {
+namespace {
+
+struct Encoded {
+  std::vector<uint8_t> bytes;
+  std::vector<uint32_t> values;
+};
+
+void PutHeader(uint64_t header, std::vector<uint8_t>* bytes) {
+  while (header >= 0x80) {
+    bytes->push_back(static_cast<uint8_t>(header | 0x80));
+    header >>= 7;
+  }
+  bytes->push_back(static_cast<uint8_t>(header));
+}
+
+// Runs of both kinds, written bit by bit.
+Encoded RandomRuns(int width, std::mt19937* random) {
+  Encoded encoded;
+  const uint32_t mask = width == 0 ? 0 : 0xFFFFFFFFU >> (32 - width);
+  for (int run = 0; run < 12; ++run) {
+    if ((*random)() % 2 == 0) {
+      const uint32_t length = 1 + (*random)() % 300;
+      const uint32_t value = (*random)() & mask;
+      PutHeader(uint64_t{length} << 1, &encoded.bytes);
+      for (int i = 0; i < (width + 7) / 8; ++i) {
+        encoded.bytes.push_back(static_cast<uint8_t>(value >> (8 * i)));
+      }
+      encoded.values.insert(encoded.values.end(), length, value);
+    } else {
+      const uint32_t groups = 1 + (*random)() % 90;
+      PutHeader((uint64_t{groups} << 1) | 1, &encoded.bytes);
+      const size_t start = encoded.bytes.size();
+      encoded.bytes.resize(start + groups * width);
+      for (uint32_t i = 0; i < groups * 8; ++i) {
+        const uint32_t value = (*random)() & mask;
+        encoded.values.push_back(value);
+        for (int bit = 0; bit < width; ++bit) {
+          const size_t at = static_cast<size_t>(i) * width + bit;
+          const auto one = static_cast<uint8_t>(((value >> bit) & 1) << (at % 8));
+          encoded.bytes[start + at / 8] |= one;
+        }
+      }
+    }
+  }
+  return encoded;
+}
+
+TEST(HybridDecoder, DecodesEveryWidthInPieces) {
+  std::mt19937 random(1);
+  for (int width = 0; width <= 32; ++width) {
+    const Encoded encoded = RandomRuns(width, &random);
+    // A copy of its own, so that a read past the end is one past an allocation.
+    const std::vector<uint8_t> bytes(encoded.bytes);
+    HybridDecoder decoder;
+    decoder.Reset(bytes.data(), static_cast<int64_t>(bytes.size()), width);
+    const auto total = static_cast<int64_t>(encoded.values.size());
+    for (int64_t row = 0; row < total;) {
+      const auto n = std::min<int64_t>(total - row, 1 + random() % 400);
+      if (random() % 4 == 0) {
+        ASSERT_TRUE(decoder.Skip(n).ok());
+      } else {
+        std::vector<uint32_t> out(n);
+        ASSERT_TRUE(decoder.Decode(n, out.data()).ok());
+        for (int64_t i = 0; i < n; ++i) {
+          ASSERT_EQ(out[i], encoded.values[row + i]) << "width " << width;
+        }
+      }
+      row += n;
+    }
+    ASSERT_EQ(decoder.Peek()->length, 0);
+    uint32_t more = 0;
+    EXPECT_EQ(KindOf(decoder.Decode(1, &more)), ErrorKind::kCorruptFile);
+  }
+}
+
+TEST(HybridDecoder, LooksUpAndChecksIndices) {
+  std::mt19937 random(2);
+  for (int width = 0; width <= 12; ++width) {
+    const Encoded encoded = RandomRuns(width, &random);
+    uint32_t largest = 0;
+    for (const uint32_t value : encoded.values) largest = std::max(largest, value);
+    std::vector<uint64_t> dictionary(largest + 1);
+    for (uint32_t i = 0; i <= largest; ++i) dictionary[i] = i * 1'000'003ULL;
+    const auto total = static_cast<int64_t>(encoded.values.size());
+    std::vector<uint64_t> out(total);
+    HybridDecoder decoder;
+    const auto reset = [&] {
+      decoder.Reset(encoded.bytes.data(), static_cast<int64_t>(encoded.bytes.size()),
+                    width);
+    };
+    reset();
+    ASSERT_TRUE(decoder.Lookup(dictionary.data(), largest + 1, total, out.data()).ok());
+    for (int64_t i = 0; i < total; ++i) {
+      ASSERT_EQ(out[i], dictionary[encoded.values[i]]);
+    }
+    reset();
+    const Status status = decoder.Lookup(dictionary.data(), largest, total, out.data());
+    EXPECT_EQ(KindOf(status), ErrorKind::kCorruptFile);
+  }
+}
+
+TEST(HybridDecoder, DecodesBits) {
+  std::mt19937 random(3);
+  const Encoded encoded = RandomRuns(1, &random);
+  HybridDecoder decoder;
+  decoder.Reset(encoded.bytes.data(), static_cast<int64_t>(encoded.bytes.size()), 1);
+  const auto total = static_cast<int64_t>(encoded.values.size());
+  for (int64_t row = 0; row < total;) {
+    const auto n = std::min<int64_t>(total - row, 1 + random() % 50);
+    std::vector<uint8_t> out(n);
+    ASSERT_TRUE(decoder.DecodeBits(n, out.data()).ok());
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out[i], encoded.values[row + i]);
+    row += n;
+  }
+}
+
+TEST(HybridDecoder, RandomBytesGiveValuesOrAnError) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 5000; ++round) {
+    std::vector<uint8_t> bytes(random() % 60);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+    HybridDecoder decoder;
+    decoder.Reset(bytes.data(), static_cast<int64_t>(bytes.size()), random() % 33);
+    std::vector<uint32_t> out(1 + random() % 700);
+    const Status status = decoder.Decode(static_cast<int64_t>(out.size()), out.data());
+    if (!status.ok()) {
+      EXPECT_EQ(KindOf(status), ErrorKind::kCorruptFile);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fastload

@@ -1,0 +1,46 @@
+#include "fastload/status.h"
+
+#include <gtest/gtest.h>
+
+#include <new>
+
+namespace fastload {
+namespace {
+
+TEST(Status, HasItsKind) {
+  EXPECT_EQ(KindOf(MakeError(ErrorKind::kStorage, "no")), ErrorKind::kStorage);
+  EXPECT_EQ(KindOf(Status::OK()), std::nullopt);
+  EXPECT_EQ(KindOf(Status::Invalid("no")), std::nullopt);
+}
+
+TEST(Status, GetsOnePlace) {
+  const Place column{"part-003.parquet", 7, "price", -1};
+  const Place page{"part-003.parquet", 7, "price", 2};
+  const Status status = At(MakeError(ErrorKind::kValue, "Expected X, got Y"), column);
+  EXPECT_EQ(status.message(),
+            "Expected X, got Y - at part-003.parquet, row group 7, column `price`");
+  EXPECT_EQ(KindOf(status), ErrorKind::kValue);
+  EXPECT_EQ(At(status, page).message(), status.message());
+  EXPECT_TRUE(At(Status::OK(), page).ok());
+}
+
+TEST(Status, PlacesErrorsOfArrowOnce) {
+  const Place page{"a", -1, "", 2};
+  const Status status = At(Status::OutOfMemory("out of memory"), page);
+  EXPECT_EQ(status.message(), "out of memory - at a, page 2");
+  EXPECT_TRUE(status.IsOutOfMemory());
+  EXPECT_EQ(KindOf(status), std::nullopt);
+  EXPECT_EQ(At(status, page).message(), status.message());
+}
+
+TEST(Status, CatchesWhatIsThrown) {
+  const Status corrupt =
+      CatchParquet([]() -> Status { throw parquet::ParquetException("bad header"); });
+  EXPECT_EQ(KindOf(corrupt), ErrorKind::kCorruptFile);
+  EXPECT_EQ(corrupt.message(), "bad header");
+  const Status memory = CatchParquet([]() -> Status { throw std::bad_alloc(); });
+  EXPECT_TRUE(memory.IsOutOfMemory());
+}
+
+}  // namespace
+}  // namespace fastload

@@ -1,0 +1,155 @@
+"""Datasets, options and progress to test plans with, and the definition on plain lists."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fastload import plan
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    row_groups: plan.RowGroups
+    options: plan.Options
+    epoch: int
+    stripe_batches: int
+
+    @property
+    def rows(self):
+        return self.options.limited(self.row_groups.total_rows)
+
+    def plan(self, progress, world, rank, workers=1, worker=0, skip_batches=0):
+        return plan.read_plan(
+            self.row_groups,
+            self.options,
+            self.epoch,
+            progress,
+            world,
+            rank,
+            workers,
+            worker,
+            stripe_rows=self.stripe_batches * self.options.batch_size,
+            skip_batches=skip_batches,
+        )
+
+    def batches(self, progress, world, rank, workers=1):
+        total = self.row_groups.total_rows
+        return plan.batches(total, self.options, progress, world, rank, workers)
+
+    def sequence(self):
+        return [tuple(row) for row in plan.epoch_rows(self.row_groups, self.options, self.epoch)]
+
+
+def row_groups_of(sizes_by_file):
+    rows = [rows for sizes in sizes_by_file for rows in sizes]
+    file = [f for f, sizes in enumerate(sizes_by_file) for _ in sizes]
+    index = [i for sizes in sizes_by_file for i, _ in enumerate(sizes)]
+    return plan.RowGroups(*(np.array(a, np.int64) for a in (rows, file, index)))
+
+
+sizes = st.one_of(st.integers(0, 3), st.integers(0, 25))
+files = st.lists(st.lists(sizes, max_size=4), max_size=4)
+row_groups = st.one_of(files, files.map(lambda f: [[9, 0, 5], *f, [30]])).map(row_groups_of)
+uneven = st.sampled_from(["wrap", "drop", "pad", "keep"])
+worlds = st.integers(1, 5)
+worker_counts = st.integers(0, 4)
+shapes = st.tuples(worlds, worker_counts)
+
+
+@st.composite
+def cases(draw, **fixed):
+    drawn = {
+        "batch_size": draw(st.integers(1, 9)),
+        "shuffle": draw(st.booleans()),
+        "shuffle_window": draw(st.integers(1, 60)),
+        "seed": draw(st.integers(0, 2**64 - 1)),
+        "drop_last": draw(st.booleans()),
+        "uneven": draw(uneven),
+        "limit": draw(st.one_of(st.none(), st.integers(0, 120))),
+    }
+    options = plan.Options(**{**drawn, **fixed})
+    return Case(draw(row_groups), options, draw(st.integers(0, 3)), draw(st.integers(1, 3)))
+
+
+# World, workers, and batches to deliver, modulo how many there are and one more.
+legs = st.lists(st.tuples(worlds, worker_counts, st.integers(0, 99)), max_size=3)
+
+
+def progress_of(case, legs):
+    progress = []
+    for world, workers, delivered in legs:
+        left = case.batches(progress, world, 0, workers)
+        progress.append(plan.Leg(world, workers, delivered % (left + 1)))
+    return progress
+
+
+def batches_of(read):
+    """The batches of a plan: lists of (row, whether it is real)."""
+    real = read.rows - read.padding
+    rows = [(tuple(row), i < real) for i, row in enumerate(plan.rows_of(read))]
+    assert len(rows) == read.rows
+    batches = [rows[i : i + read.batch_rows] for i in range(0, read.rows, read.batch_rows)]
+    assert len(batches) == read.batches
+    return batches
+
+
+def in_turn(case, progress, world, rank, workers):
+    """A rank's batches in the order in which a DataLoader asks its workers for them."""
+    count = max(1, workers)
+    queues = [batches_of(case.plan(progress, world, rank, workers, w)) for w in range(count)]
+    rounds = itertools.zip_longest(*queues)
+    return [batch for batches in rounds for batch in batches if batch is not None]
+
+
+def real_rows(batches):
+    return [row for batch in batches for row, real in batch if real]
+
+
+# The definition, on plain lists of positions.
+
+
+def even_slices(things, parts):
+    base, more = divmod(len(things), parts)
+    ends = list(itertools.accumulate(base + (i < more) for i in range(parts)))
+    return [things[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def plain_outputs(case, positions, world):
+    """For each rank its batches of (position, whether it is its own), and what it leaves out."""
+    options = case.options
+    slices = even_slices(positions, world)
+    outputs = []
+    for own in slices:
+        rows = [(p, True) for p in own]
+        if options.uneven == "drop":
+            rows = rows[: len(positions) // world]
+        if options.uneven in ("wrap", "pad") and len(rows) < len(slices[0]):
+            rows.append((own[-1] if own else case.rows - 1, False))
+        if options.drop_last:
+            rows = rows[: len(rows) - len(rows) % options.batch_size]
+        batches = [
+            rows[i : i + options.batch_size] for i in range(0, len(rows), options.batch_size)
+        ]
+        outputs.append((batches, [p for p in own if (p, True) not in rows]))
+    return outputs
+
+
+def plain_remaining(case, progress):
+    positions = list(range(case.rows))
+    for (world, workers), run in itertools.groupby(
+        progress, key=lambda leg: (leg.world, max(1, leg.workers))
+    ):
+        delivered = sum(leg.delivered for leg in run)
+        outputs = plain_outputs(case, positions, world)
+        if delivered == max(len(batches) for batches, _ in outputs):
+            return []
+        left = []
+        for batches, dropped in outputs:
+            for worker, part in enumerate(even_slices(batches, workers)):
+                turns = [turn for turn in range(delivered) if turn % workers == worker]
+                left += [p for batch in part[len(turns) :] for p, own in batch if own]
+            left += dropped
+        positions = sorted(left)
+    return positions

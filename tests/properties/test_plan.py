@@ -1,0 +1,206 @@
+"""Properties of the plan: every row once, equal counts, one order, exact resumption."""
+
+import collections
+import dataclasses
+import itertools
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plan_cases import (
+    batches_of,
+    cases,
+    even_slices,
+    in_turn,
+    legs,
+    plain_outputs,
+    plain_remaining,
+    progress_of,
+    real_rows,
+    shapes,
+    worlds,
+)
+
+from fastload import plan
+
+thorough = settings(max_examples=1000, deadline=None)
+brief = settings(max_examples=300, deadline=None)
+
+
+@thorough
+@given(cases(), legs, shapes)
+def test_ranks_and_workers_deliver_what_the_definition_says(case, legs, shape):
+    world, workers = shape
+    sequence = case.sequence()
+    progress = progress_of(case, [leg for leg in legs if leg[:2] != shape])
+    positions = plain_remaining(case, progress)
+    total = case.row_groups.total_rows
+    assert plan.remaining_rows(total, case.options, progress) == len(positions)
+    for rank, (batches, _) in enumerate(plain_outputs(case, positions, world)):
+        assert case.batches(progress, world, rank, workers) == len(batches)
+        for worker, part in enumerate(even_slices(batches, max(1, workers))):
+            read = case.plan(progress, world, rank, workers, worker)
+            expected = [sequence[p] for batch in part for p, _ in batch]
+            assert [tuple(row) for row in plan.rows_of(read)] == expected
+
+
+@thorough
+@given(cases(), worlds)
+def test_ranks_end_to_end_are_the_sequence(case, world):
+    sequence = case.sequence()
+    plans = [case.plan([], world, rank) for rank in range(world)]
+    rows = [[tuple(row) for row in plan.rows_of(read)] for read in plans]
+    if case.options.uneven != "keep":
+        assert len({len(r) for r in rows}) == 1
+    own = [
+        len(sequence) // world + (rank < len(sequence) % world) for rank in range(world)
+    ]  # rows of the rank's slice
+    starts = [0, *itertools.accumulate(own)]
+    for rank, delivered in enumerate(rows):
+        kept = delivered[: own[rank]]
+        assert kept == sequence[starts[rank] :][: len(kept)]
+        lost = own[rank] - len(kept)
+        dropped = case.options.uneven == "drop" and len(sequence) % world > 0
+        unfinished = case.options.batch_size - 1 if case.options.drop_last else 0
+        assert lost <= dropped + unfinished
+        repeats = delivered[own[rank] :]
+        assert len(repeats) <= (case.options.uneven in ("wrap", "pad"))
+        if repeats:
+            assert repeats == [kept[-1] if kept else sequence[-1]]
+        assert plans[rank].padding == (len(repeats) if case.options.uneven == "pad" else 0)
+
+
+@thorough
+@given(cases(drop_last=False), legs, shapes)
+def test_every_row_once_over_all_legs(case, legs, shape):
+    world, workers = shape
+    progress = ()
+    seen = collections.Counter()
+    for leg_world, leg_workers, delivered in legs:
+        delivered %= case.batches(progress, leg_world, 0, leg_workers) + 1
+        for rank in range(leg_world):
+            batches = in_turn(case, progress, leg_world, rank, leg_workers)
+            seen.update(real_rows(batches[:delivered]))
+        progress = plan.advance(progress, leg_world, leg_workers, delivered)
+    unlost = plan.remaining_rows(case.row_groups.total_rows, case.options, progress)
+    for rank in range(world):
+        seen.update(real_rows(in_turn(case, progress, world, rank, workers)))
+    participants = sum(leg.world for leg in plan.advance(progress, world, workers, 1))
+    everything = set(case.sequence())
+    assert set(seen) <= everything
+    if case.options.uneven == "wrap":
+        assert set(seen) == everything
+        assert seen.total() <= len(everything) + participants
+    else:
+        assert all(times == 1 for times in seen.values())
+    if case.options.uneven in ("pad", "keep"):
+        assert set(seen) == everything
+    if case.options.uneven == "drop":
+        finishers = [world, *(leg.world for leg in progress)] if not unlost else [world]
+        assert len(everything) - len(seen) < max(finishers)
+
+
+@brief
+@given(cases(), shapes, st.integers(0, 99), st.integers(0, 99))
+def test_the_same_world_goes_on_as_if_never_interrupted(case, shape, first, second):
+    world, workers = shape
+    for rank in range(world):
+        whole = in_turn(case, [], world, rank, workers)
+        progress = ()
+        for delivered in (first, second):
+            left = case.batches(progress, world, 0, workers)
+            progress = plan.advance(progress, world, workers, delivered % (left + 1))
+            assert len(progress) <= 1
+        delivered = sum(leg.delivered for leg in progress)
+        assert in_turn(case, progress, world, rank, workers) == whole[delivered:]
+        assert case.batches(progress, world, rank, workers) == len(whole[delivered:])
+
+
+@brief
+@given(cases(), legs, shapes, st.integers(0, 5))
+def test_skipped_batches_are_the_workers_own_first_ones(case, legs, shape, skip):
+    world, workers = shape
+    progress = progress_of(case, legs)
+    for rank, worker in itertools.product(range(world), range(max(1, workers))):
+        whole = case.plan(progress, world, rank, workers, worker)
+        rest = case.plan(progress, world, rank, workers, worker, skip)
+        assert batches_of(rest) == batches_of(whole)[skip:]
+
+
+@brief
+@given(cases(), legs, shapes)
+def test_counts_are_equal_and_need_no_workers(case, legs, shape):
+    world, workers = shape
+    progress = progress_of(case, legs)
+    counts = [case.batches(progress, world, rank, workers) for rank in range(world)]
+    for rank in range(world):
+        assert counts[rank] == len(in_turn(case, progress, world, rank, workers))
+    if case.options.uneven != "keep":
+        assert counts == [case.batches(progress, world, rank) for rank in range(world)]
+        assert len(set(counts)) == 1
+
+
+@brief
+@given(cases(limit=None), st.integers(0, 200))
+def test_limit_is_a_prefix(case, limit):
+    limited = dataclasses.replace(case, options=dataclasses.replace(case.options, limit=limit))
+    assert limited.sequence() == case.sequence()[:limit]
+
+
+@brief
+@given(cases(limit=None, shuffle=True))
+def test_windows_are_near_equal_and_permuted_within(case):
+    stored = dataclasses.replace(
+        case, options=dataclasses.replace(case.options, uneven="keep", drop_last=False)
+    )
+    read = stored.plan([], 1, 0)
+    whole = np.diff(read.takes, axis=1).ravel()
+    assert read.rows == 0 or whole.max() - whole.min() <= 1
+    assert len(read.keys) == (max(1, case.rows // case.options.shuffle_window) if case.rows else 0)
+    assert len(set(read.keys.tolist())) == len(read.keys)
+    assert sorted(stored.sequence()) == sorted(
+        (f, g, row)
+        for rows, f, g in zip(
+            case.row_groups.rows, case.row_groups.file, case.row_groups.index, strict=True
+        )
+        for row in range(rows)
+    )
+
+
+@brief
+@given(cases(), legs, shapes)
+def test_plans_are_well_formed(case, legs, shape):
+    world, workers = shape
+    progress = progress_of(case, legs)
+    rows_in = {
+        (f, g): rows
+        for rows, f, g in zip(
+            case.row_groups.rows, case.row_groups.file, case.row_groups.index, strict=True
+        )
+    }
+    stripe_rows = case.stripe_batches * case.options.batch_size
+    for rank, worker in itertools.product(range(world), range(max(1, workers))):
+        read = case.plan(progress, world, rank, workers, worker)
+        for array, width in ((read.pieces, 4), (read.takes, 2), (read.windows, 2)):
+            assert array.dtype == np.int64
+            assert array.shape[1] == width
+            assert array.flags.c_contiguous
+        assert read.keys.dtype == np.uint64
+        assert len(read.windows) == len(read.keys) + 1
+        assert read.windows[0].tolist() == [0, 0]
+        assert read.windows[-1].tolist() == [len(read.pieces), len(read.takes)]
+        assert (np.diff(read.windows, axis=0) > 0).all()
+        for file, group, start, stop in read.pieces:
+            assert 0 <= start < stop <= rows_in[file, group]
+        assert (read.keys[1:] != read.keys[:-1]).all() or not read.shuffled
+        for v, (first, last) in enumerate(itertools.pairwise(read.windows)):
+            pieces = read.pieces[first[0] : last[0]]
+            takes = read.takes[first[1] : last[1]]
+            length = (pieces[:, 3] - pieces[:, 2]).sum()
+            assert (takes[:, 0] < takes[:, 1]).all()
+            assert takes[0, 0] >= 0
+            assert takes[-1, 1] <= length
+            if not read.shuffled:
+                full = v < len(read.keys) - 1
+                assert takes.tolist() == [[0, length]]
+                assert length == stripe_rows if full else length <= stripe_rows

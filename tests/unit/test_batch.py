@@ -1,0 +1,291 @@
+import copy
+import ctypes
+import io
+import pickle
+import weakref
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils.data import DataLoader, IterableDataset, default_convert
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from fastload.assemble import Assembler, Output
+from fastload.batch import Batch
+from fastload.ragged import Ragged
+
+POSITION = ("epoch", 3, 17)
+
+
+def make_batch(step=0):
+    base = torch.arange(8, dtype=torch.int64) + step
+    words = torch.tensor(list(b"abcdef"), dtype=torch.uint8)
+    return Batch(
+        {
+            "label": base[:4],
+            "price": base[4:].double(),
+            "flag": base[:4] % 2 == 0,
+            "word": Ragged(words, torch.tensor([0, 1, 1, 3, 6]), "str"),
+            "tags": Ragged(
+                Ragged(torch.arange(3), torch.tensor([0, 1, 3])), torch.tensor([0, 2, 2, 2, 2])
+            ),
+        },
+        (*POSITION, step),
+    )
+
+
+def assert_same(left, right):
+    assert type(left) is Batch
+    assert list(left) == list(right)
+    for name, value in right.items():
+        same = torch.equal if isinstance(value, torch.Tensor) else Ragged.__eq__
+        assert same(left[name], value), name
+    assert left._position == right._position
+
+
+def save_and_load(batch):
+    buffer = io.BytesIO()
+    torch.save(batch, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=False)
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [
+        copy.copy,
+        copy.deepcopy,
+        Batch.clone,
+        Batch.copy,
+        lambda batch: batch.to("cpu", non_blocking=True),
+        lambda batch: pickle.loads(pickle.dumps(batch)),
+        save_and_load,
+        default_convert,
+        lambda batch: pytree.tree_map(torch.clone, batch),
+    ],
+)
+def test_copies_are_equal_and_keep_their_position(duplicate):
+    batch = make_batch()
+    assert_same(duplicate(batch), batch)
+    assert_same(duplicate(Batch({}, POSITION)), Batch({}, POSITION))
+
+
+def test_clone_and_deepcopy_own_their_memory():
+    batch = make_batch()
+    for other in (batch.clone(), copy.deepcopy(batch)):
+        assert other["label"].untyped_storage().nbytes() == 32
+        other["label"].zero_()
+    assert batch["label"].tolist() == [0, 1, 2, 3]
+
+
+class Pinnable:
+    def pin_memory(self):
+        return "pinned"
+
+
+def test_pin_memory_reaches_every_value_and_keeps_the_position():
+    batch = Batch({"x": Pinnable(), "note": "kept"}, POSITION)
+    pinned = pin_memory(batch)
+    assert type(pinned) is Batch
+    assert pinned == {"x": "pinned", "note": "kept"}
+    assert pinned._position == POSITION
+
+
+def test_a_batch_pickles_its_values_only():
+    block = torch.zeros(1 << 20)
+    batch = Batch({f"c{i}": block[i : i + 10] for i in range(40)})
+    assert len(pickle.dumps(batch)) < 10_000
+    loaded = pickle.loads(pickle.dumps(batch))
+    assert all(value.data_ptr() % 64 == 0 for value in loaded.values())
+
+
+def test_what_is_no_plain_tensor_pickles_as_itself():
+    weight = torch.ones(3, requires_grad=True)
+    batch = Batch({"w": weight, "note": "text", "t": torch.arange(6).reshape(2, 3).t()}, POSITION)
+    for other in (pickle.loads(pickle.dumps(batch)), copy.deepcopy(batch)):
+        assert other["w"].requires_grad
+        assert torch.equal(other["w"], weight)
+        assert other["note"] == "text"
+        assert torch.equal(other["t"], batch["t"])
+
+
+def test_sizes_and_repr():
+    batch = make_batch()
+    assert len(batch) == 5
+    assert batch.rows == 4
+    assert Batch().rows == 0
+    assert batch.nbytes == 32 + 32 + 4 + (6 + 40) + (24 + 24 + 40)
+    assert repr(batch).splitlines()[:2] == ["Batch(4 rows", "  label: int64 (4,)"]
+    assert "ragged str" in repr(batch)
+    weakref.ref(batch)
+
+
+def test_pytrees_of_the_same_names_match_whatever_their_positions():
+    first, second = make_batch(1), make_batch(2)
+    assert pytree.tree_structure(first) == pytree.tree_structure(second)
+    both = pytree.tree_map(torch.maximum, first, second)
+    assert both._position == first._position
+    spec = pytree.tree_structure(first)
+    assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
+    paths = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(first)[0]]
+    assert paths[0] == "['label']"
+    assert paths[3] == "['word'].values"
+
+
+class Batches(IterableDataset):
+    def __iter__(self):
+        return map(make_batch, range(5))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_dataloader_that_would_batch_batches_is_refused(batch_size):
+    with pytest.raises(TypeError, match=r"write DataLoader\(ds, batch_size=None\)"):
+        next(iter(DataLoader(Batches(), batch_size=batch_size)))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("context", [None, "fork", "spawn"])
+def test_batches_come_through_dataloader(context):
+    workers = 0 if context is None else 2
+    loader = DataLoader(
+        Batches(), batch_size=None, num_workers=workers, multiprocessing_context=context
+    )
+    got = list(loader)
+    expected = [make_batch(step) for step in range(5) for _ in range(max(1, workers))]
+    assert len(got) == len(expected)
+    for left, right in zip(got, expected, strict=True):
+        assert_same(left, right)
+        tensors = [leaf for leaf in pytree.tree_leaves(left) if torch.is_tensor(leaf)]
+        blocks = {leaf.untyped_storage().data_ptr() for leaf in tensors}
+        assert len(blocks) == 1 or not workers
+
+
+class Block(ctypes.Array):
+    """A raw batch as the core lends it: a writable buffer that says where its outputs lie."""
+
+    _type_ = ctypes.c_uint8
+    _length_ = 64 * 16
+
+
+def lend(rows, areas):
+    block = Block()
+    block.rows = rows
+    block.areas = areas
+    return block
+
+
+OUTPUTS = [
+    Output("a", "column", torch.int64),
+    Output("word", "str", torch.uint8),
+    Output("b", "column", torch.float32),
+    Output("dense", "stack", torch.float32, 3),
+    Output("c", "column", torch.int64),
+    Output("c__valid", "column", torch.bool),
+    Output("key", "bytes", torch.uint8),
+]
+
+
+def fill():
+    block = lend(2, (0, 64, 128, 64, 192, 64, 256, 320, 384, 3, 448, 512, 2))
+    view = memoryview(block).cast("B")
+    areas = [
+        (0, "q", [1, 2]),
+        (64, "q", [3, 4]),
+        (128, "f", [0.5, 1.5]),
+        (192, "B", [1, 0]),
+        (256, "f", [0, 1, 2, 3, 4, 5]),
+        (320, "q", [0, 1, 3]),
+        (384, "B", list(b"xyz")),
+        (448, "q", [0, 2, 2]),
+        (512, "B", [0, 255]),
+    ]
+    for start, code, items in areas:
+        typed = view[start:].cast(code)
+        for i, item in enumerate(items):
+            typed[i] = item
+    return block
+
+
+def test_assembler_gives_each_output_its_area():
+    batch = Assembler(OUTPUTS)(fill(), POSITION)
+    assert list(batch) == [output.name for output in OUTPUTS]
+    assert {name: value.tolist() for name, value in batch.items()} == {
+        "a": [1, 2],
+        "word": ["x", "yz"],
+        "b": [0.5, 1.5],
+        "dense": [[0, 1, 2], [3, 4, 5]],
+        "c": [3, 4],
+        "c__valid": [True, False],
+        "key": [b"\x00\xff", b""],
+    }
+    assert batch._position == POSITION
+    for output in OUTPUTS:
+        value = batch[output.name]
+        assert value.dtype == output.dtype
+        assert isinstance(value, Ragged) or value.is_contiguous()
+    first = batch["a"].data_ptr()
+    assert [value.data_ptr() - first for value in (batch["b"], batch["dense"])] == [128, 256]
+
+
+def test_assembled_tensors_keep_the_block_until_the_last_dies():
+    block = fill()
+    alive = weakref.ref(block)
+    batch = Assembler(OUTPUTS)(block)
+    del block
+    column = batch["c"]
+    words = batch["word"][1:]
+    del batch
+    assert alive() is not None
+    del column
+    assert words.tolist() == ["yz"]
+    del words
+    assert alive() is None
+
+
+def test_assembled_tensors_are_of_their_own_to_autograd():
+    block = fill()
+    batch = Assembler(OUTPUTS)(block)
+    assert not any(v._is_view() for v in batch.values() if isinstance(v, torch.Tensor))
+    weight = torch.ones(2, requires_grad=True)
+    loss = (weight * batch["b"]).sum()
+    batch["a"].add_(1)
+    loss.backward()
+    assert weight.grad.tolist() == [0.5, 1.5]
+    batch["b"].mul_(weight)
+    assert not batch["dense"].requires_grad
+    batch["dense"].requires_grad_()
+    assert batch["a"].tolist() == [2, 3]
+    assert memoryview(block).cast("B").cast("q")[0] == 2
+
+
+def test_assembler_takes_empty_batches():
+    batch = Assembler(OUTPUTS)(lend(0, (0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 128, 192, 0)))
+    assert [len(value) for value in batch.values()] == [0] * len(OUTPUTS)
+    assert batch["dense"].shape == (0, 3)
+    assert batch["word"].tolist() == []
+
+    class Nothing(ctypes.Array):
+        _type_ = ctypes.c_uint8
+        _length_ = 0
+
+    nothing = Nothing()
+    nothing.rows, nothing.areas = 0, (0,) * 13
+    assert Assembler(OUTPUTS)(nothing)["key"].tolist() == []
+    assert Assembler([])(nothing) == {}
+
+
+def test_assembler_takes_a_block_of_any_length():
+    class Odd(ctypes.Array):
+        _type_ = ctypes.c_uint8
+        _length_ = 9
+
+    odd = Odd()
+    odd.rows, odd.areas = 9, (0, 64)
+    odd[8] = 7
+    assert Assembler([Output("x", "column", torch.uint8)])(odd)["x"][8] == 7
+
+
+def test_assembler_refuses_a_name_twice():
+    with pytest.raises(ValueError, match="distinct"):
+        Assembler([OUTPUTS[0], OUTPUTS[0]])

@@ -1,0 +1,314 @@
+import json
+
+import numpy as np
+import polars  # noqa: F401  two of the contenders tested here need it
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from fastload.bench import child, sample
+from fastload.bench.check import Fingerprint, fault, fingerprint
+from fastload.bench.child import Job
+from fastload.bench.launch import JobError, launch
+from fastload.bench.peers import PEERS, REFERENCE, Peer, Work
+from fastload.bench.report import heading, remarks, table, to_json
+from fastload.bench.session import Plan, measure, steps
+from fastload.bench.survey import survey
+from fastload.errors import ColumnNotFoundError
+
+OTHERS = [peer for peer in PEERS if peer.family != "fastload"]
+LOADERS = [peer for peer in OTHERS if peer.loader]
+NAMES = ("label", "flag", "price", "id")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Two files of 3 and 2 row groups whose sizes divide nothing; with floats that are null."""
+    directory = tmp_path_factory.mktemp("bench")
+    paths = []
+    for j, rows in enumerate((2500, 1700)):
+        random = np.random.default_rng(j)
+        price = pa.array(random.random(rows, np.float32), mask=random.random(rows) < 0.1)
+        columns = {
+            "label": pa.array(random.integers(0, 2, rows, np.int8)),
+            "flag": pa.array(random.random(rows) < 0.5),
+            "price": price,
+            "id": pa.array(random.integers(0, 1 << 62, rows)),
+            "word": pa.array(["x"] * rows),
+            "gap": pa.array([1, None] * (rows // 2)),
+        }
+        path = directory / f"part-{j}.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=1000)
+        paths.append(str(path))
+    return paths
+
+
+def work_of(files, **changes):
+    fields = {"columns": NAMES, "batch_size": 300, "shuffle": False, "window_rows": 1500}
+    return Work(files=tuple(files), **{**fields, **changes})
+
+
+def read(peer, work, epoch=0):
+    return fingerprint(peer.load()(work).epoch(epoch))
+
+
+def test_the_sample_is_deterministic(tmp_path):
+    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    for path in (first, second):
+        sample.make(path, row_groups=2, rows=1000)
+    assert first.read_bytes() == second.read_bytes()
+    assert sample.row_group(0, 1000) != sample.row_group(1, 1000)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
+
+
+def test_the_sample_is_shaped_like_a_click_log():
+    rows = 50_000
+    group = sample.row_group(0, rows)
+    assert len(group.column_names) == 40
+    assert 0.2 < np.mean(group["label"].to_numpy()) < 0.3
+    distinct = [len(np.unique(group[f"category_{j:02}"])) for j in (1, 13, 26)]
+    assert distinct[0] == 3
+    assert distinct == sorted(distinct)
+    assert distinct[2] > 10_000
+    for j in range(1, 14):
+        numbers = group[f"numeric_{j:02}"].to_numpy()
+        assert np.isfinite(numbers).all()
+        assert numbers.min() >= 0
+
+
+def test_the_sample_is_reused_only_if_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(sample, "ROW_GROUPS", 1)
+    monkeypatch.setattr(sample, "ROW_GROUP_ROWS", 1000)
+    monkeypatch.setattr(sample.make, "__defaults__", (1, 1000))
+    monkeypatch.setattr(sample.is_intact, "__defaults__", (1, 1000))
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path))
+    path = sample.sample()
+    assert path.parent == tmp_path / "bench"
+    written = path.stat().st_mtime_ns
+    assert sample.sample() == path
+    assert path.stat().st_mtime_ns == written
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    assert sample.sample().read_bytes() == whole
+    pq.write_table(pa.table({"x": [1]}), path)
+    assert sample.sample().read_bytes() == whole
+
+
+def test_survey_keeps_what_all_contenders_can_read(files):
+    found = survey(files)
+    assert found.columns == NAMES
+    assert found.left_out == {
+        "word": "of type string",
+        "gap": "may hold nulls, for which integers have no value",
+    }
+    assert (found.rows, found.row_groups, found.decoded_bytes) == (4200, 5, 4200 * 14)
+    assert survey(files, ["id"]).columns == ("id",)
+    with pytest.raises(ColumnNotFoundError, match="such as price"):
+        survey(files, ["prise"])
+    with pytest.raises(ValueError, match="`word`: of type string"):
+        survey(files, ["id", "word"])
+
+
+@pytest.mark.parametrize("peer", OTHERS, ids=lambda peer: peer.module)
+def test_contenders_give_the_rows_that_pyarrow_gives(peer, files):
+    expected = read(REFERENCE, work_of(files))
+    assert expected.rows == 4200
+    assert not fault(read(peer, work_of(files)), expected, shuffled=False, ordered=True)
+    work = work_of(files, shuffle=True)
+    first, second = read(peer, work), read(peer, work, epoch=1)
+    for got in (first, second):
+        assert not fault(got, expected, shuffled=True, ordered=False)
+    assert first.sequence != second.sequence
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("peer", LOADERS, ids=lambda peer: peer.module)
+def test_workers_share_the_rows(peer, files):
+    expected = read(REFERENCE, work_of(files))
+    got = read(peer, work_of(files, workers=2, shuffle=True))
+    assert not fault(got, expected, shuffled=True, ordered=False)
+
+
+GOOD = {"a": torch.arange(10), "b": torch.arange(10).float()}
+
+
+def batches(columns, size=4):
+    return [
+        {name: value[i : i + size] for name, value in columns.items()}
+        for i in range(0, len(next(iter(columns.values()))), size)
+    ]
+
+
+def changed(name, row, value):
+    column = GOOD[name].clone()
+    column[row] = value
+    return {**GOOD, name: column}
+
+
+def swapped():
+    return {**GOOD, "a": GOOD["a"][[1, 0, *range(2, 10)]]}
+
+
+ORDER = torch.tensor([3, 1, 4, 0, 5, 9, 2, 6, 8, 7])
+
+
+@pytest.mark.parametrize(
+    ("columns", "shuffled", "sentence"),
+    [
+        ({name: value[:9] for name, value in GOOD.items()}, False, "Expected 10 rows, got 9"),
+        (changed("b", 3, 3.5), False, "at column `b`"),
+        (changed("b", 3, float("nan")), True, "at column `b`"),
+        ({"a": GOOD["a"]}, False, "Expected columns ['a', 'b'], got ['a']"),
+        ({**GOOD, "a": GOOD["a"].int()}, False, "Expected int64, got int32 - at column `a`"),
+        (swapped(), False, "values in other rows"),
+        (swapped(), True, "values in other rows"),
+        ({name: value[ORDER] for name, value in GOOD.items()}, False, "in stored order"),
+        (GOOD, True, "Expected shuffled rows, got the stored order"),
+        ({name: value[[0, *range(9)]] for name, value in GOOD.items()}, True, "at column `a`"),
+    ],
+)
+def test_a_wrong_contender_is_found_out(columns, shuffled, sentence):
+    expected = fingerprint(batches(GOOD))
+    got = fingerprint(batches(columns))
+    assert sentence in fault(got, expected, shuffled=shuffled, ordered=not shuffled)
+
+
+def test_right_rows_pass_however_they_are_cut():
+    expected = fingerprint(batches(GOOD))
+    assert not fault(fingerprint(batches(GOOD)), expected, shuffled=False, ordered=True)
+    mixed = fingerprint(batches({name: value[ORDER] for name, value in GOOD.items()}))
+    assert not fault(mixed, expected, shuffled=True, ordered=False)
+    larger = fingerprint(batches(GOOD, 5))
+    assert "batches of 4 rows" in fault(larger, expected, shuffled=False, ordered=True)
+
+
+def test_nan_equals_nan_of_other_bits():
+    quiet = torch.tensor([0x7FC00000], dtype=torch.int32).view(torch.float32)
+    other = torch.tensor([0x7FC00001], dtype=torch.int32).view(torch.float32)
+    assert fingerprint([{"x": quiet}]) == fingerprint([{"x": other}])
+    assert fingerprint([{"x": quiet}]) != fingerprint([{"x": torch.zeros(1)}])
+
+
+class Laboratory:
+    """Answers for the processes that a session would start."""
+
+    def __init__(self, wrong=(), broken=(), roof=True):
+        self.wrong, self.broken, self.roof = wrong, broken, roof
+        self.jobs = []
+
+    def __call__(self, job):
+        job = Job.of_json(job.to_json())
+        self.jobs.append((job.action, job.peer, job.work.shuffle))
+        if job.peer in self.broken:
+            raise JobError("ValueError: no")
+        if job.action == "roof":
+            if not self.roof:
+                raise JobError("ModuleNotFoundError: no core")
+            return {"seconds": 0.1}
+        if job.action == "check":
+            values = torch.arange(10)
+            order = ORDER if job.work.shuffle else torch.arange(10)
+            got = fingerprint([{"id": values[order] + (job.peer in self.wrong)}])
+            return {name: getattr(got, name) for name in Fingerprint.__slots__}
+        slow = 1.0 if job.peer == "fastload" else 4.0
+        repeat = sum(job == done for done in self.jobs)
+        return {
+            "epoch_s": [slow * 0.2, slow * 0.2 + repeat],
+            "first_batch_s": 0.05,
+            "cpu_s": slow * 0.7,
+            "imports_rss_bytes": 200_000_000,
+            "peak_rss_bytes": 900_000_000,
+            "bottleneck": "decode" if job.peer == "fastload" else "",
+        }
+
+
+ABSENT = Peer("absent", "absent", "fastload-no-such-package", "polars", loader=False)
+
+
+@pytest.fixture
+def plan(files, monkeypatch):
+    monkeypatch.setattr(Peer, "version", lambda peer: None if peer is ABSENT else "1.2")
+    work = work_of(files, columns=("id",))
+    return Plan(survey(files, ["id"]), (*PEERS, ABSENT), ("in_order", "shuffled"), work)
+
+
+def test_a_session_checks_all_before_it_times_and_takes_turns(plan):
+    laboratory, said = Laboratory(), []
+    findings = measure(plan, said.append, laboratory)
+    actions = [action for action, _, _ in laboratory.jobs]
+    assert actions[:11] == ["check"] * 11
+    assert "check" not in actions[11:]
+    turn = laboratory.jobs[11:22]
+    assert turn == laboratory.jobs[22:33] == laboratory.jobs[33:]
+    assert len(said) == len(laboratory.jobs) <= steps(plan)
+    assert findings.roof_s == 0.1
+    assert len(findings.results) == 10
+    assert {result.repeats for result in findings.results} == {3}
+
+
+def test_a_wrong_contender_is_not_timed(plan):
+    laboratory = Laboratory(wrong=["pyarrow + DataLoader"], broken=["polars + DataLoader"])
+    findings = measure(plan, lambda what: None, laboratory)
+    timed = {peer for action, peer, _ in laboratory.jobs if action == "time"}
+    assert timed == {"fastload", "pyarrow, whole windows", "polars, whole windows"}
+    text = remarks(findings)
+    assert "pyarrow + DataLoader, shuffled: refused, its rows are wrong: Expected" in text
+    assert "polars + DataLoader, in order: ValueError: no." in text
+    assert "absent: fastload-no-such-package is not installed: pip install" in text
+
+
+def test_the_report_says_what_was_and_was_not_measured(plan):
+    findings = measure(plan, lambda what: None, Laboratory())
+    lines = table(findings).splitlines()
+    assert lines[0].split()[:4] == ["in", "order", "rows/s", "MB/s"]
+    assert lines[2].startswith("fastload")
+    assert lines[2].split()[-1] == "0.50"
+    assert max(map(len, lines)) <= 110
+    assert "4,200 rows" in heading(findings)
+    text = remarks(findings)
+    assert "4.0 times the rate of the best other" in text
+    assert "slowest stage: decode" in text
+    assert "Not measured: a training step" in text
+    report = json.loads(json.dumps(to_json(findings)))
+    assert report["roof"] == 0.1
+    wanted = {"name", "version", "mode", "rows_per_s", "bytes_per_s", "first_batch_s"}
+    wanted |= {"peak_rss_bytes", "cpu_s", "roof_fraction", "repeats"}
+    assert len(report["results"]) == 10
+    for result in report["results"]:
+        assert wanted <= set(result)
+    first = report["results"][0]
+    assert first["rows_per_s"] * 8 == pytest.approx(first["bytes_per_s"])
+
+
+def test_without_a_roof_the_fractions_are_left_open(plan):
+    laboratory = Laboratory(roof=False)
+    findings = measure(plan, lambda what: None, laboratory)
+    assert [action for action, _, _ in laboratory.jobs].count("roof") == 1
+    assert table(findings).splitlines()[2].split()[-1] == "-"
+    assert "Not timed: the roof: ModuleNotFoundError: no core." in remarks(findings)
+    assert to_json(findings)["results"][0]["roof_fraction"] is None
+
+
+@pytest.mark.timeout(120)
+def test_a_job_runs_in_a_process_of_its_own(files):
+    peer = next(peer for peer in OTHERS if peer.module == "pyarrow_windows")
+    timing = child.Timing(**launch(Job("time", peer.name, work_of(files, threads=1), epochs=2)))
+    assert len(timing.epoch_s) == 2
+    assert 0 < timing.first_batch_s < timing.epoch_s[0]
+    assert timing.peak_rss_bytes >= timing.imports_rss_bytes > 50_000_000
+    with pytest.raises(JobError, match="nowhere"):
+        launch(Job("check", peer.name, work_of(["nowhere.parquet"])))
+
+
+def test_the_command_refuses_what_does_not_do(capsys, tmp_path, monkeypatch):
+    from fastload.cli.bench import main
+
+    for arguments in (["--batch-size", "0"], ["--threads", "x"], ["--workers", "-1"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert "Expected a number" in capsys.readouterr().err
+    assert main(["--peers", "pandas"]) == 2
+    assert "Expected peers out of pyarrow, polars, all or none" in capsys.readouterr().err
+    assert main([str(tmp_path / "nothing.parquet")]) == 2
+    assert "nothing.parquet" in capsys.readouterr().err

@@ -1,0 +1,84 @@
+"""The core is only loaded beside the pyarrow it was built against."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+import fastload
+from fastload import _native
+
+
+def import_in(directory: Path) -> subprocess.CompletedProcess[str]:
+    """Imports the `_native` of a copy of the package in a process of its own."""
+    code = "import fastload._native as native; print(native.core.__name__)"
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of what loads the core, in an otherwise empty package."""
+    source = Path(fastload.__file__).parent
+    copy = tmp_path / "fastload"
+    copy.mkdir()
+    for path in [*source.glob("_native.py"), *source.glob("_build_info.py"), *source.glob("*.so")]:
+        shutil.copy(path, copy)
+    (copy / "__init__.py").touch()
+    return copy
+
+
+def test_core_is_loaded_beside_its_pyarrow():
+    assert _native.core.__name__ == "fastload._core"
+
+
+def test_copy_of_the_package_loads(package):
+    result = import_in(package.parent)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "fastload._core\n"
+
+
+def test_core_built_for_another_pyarrow_is_refused(package):
+    build_info = package / "_build_info.py"
+    stale = re.sub(r'(PYARROW_VERSION = ")[^"]+', r"\g<1>19.0.1", build_info.read_text())
+    build_info.write_text(stale)
+    result = import_in(package.parent)
+    assert result.returncode == 1
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith("ImportError: Expected pyarrow 19.0, which ")
+    assert f"got pyarrow {pyarrow.__version__}" in message
+    assert "pip install --no-build-isolation" in message
+    assert "make build" in message
+
+
+def test_core_that_was_never_built_says_so(package):
+    (package / "_build_info.py").unlink()
+    result = import_in(package.parent)
+    assert result.returncode == 1
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith("ImportError: Expected fastload's compiled core, found none")
+    assert "make build" in message
+
+
+@pytest.mark.parametrize(
+    ("built", "installed"),
+    [("26.0.1", "26.0.0"), ("26.0.1", "26.0.1.dev3"), ("27.1.0", "27.1.2")],
+)
+def test_patch_releases_share_their_core(built, installed):
+    _native.check_pairing(built, installed)
+
+
+@pytest.mark.parametrize("installed", ["25.0.1", "27.0.0", "26.1.0", "2.0.1"])
+def test_other_series_are_refused(installed):
+    with pytest.raises(ImportError, match=re.escape(f"got pyarrow {installed}")):
+        _native.check_pairing("26.0.1", installed)

@@ -1,0 +1,199 @@
+import collections.abc
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils.data import default_convert
+
+from fastload.ragged import Ragged
+
+
+def lists(rows, dtype=torch.int64):
+    lengths = torch.tensor([0] + [len(row) for row in rows])
+    flat = torch.tensor([item for row in rows for item in row], dtype=dtype)
+    return Ragged(flat, lengths.cumsum(0))
+
+
+def strings(rows, kind="str"):
+    encoded = [row.encode() if isinstance(row, str) else row for row in rows]
+    lengths = torch.tensor([0] + [len(row) for row in encoded])
+    return Ragged(torch.tensor(list(b"".join(encoded)), dtype=torch.uint8), lengths.cumsum(0), kind)
+
+
+def nested(rows):
+    inner = lists([row for outer in rows for row in outer])
+    return Ragged(inner, torch.tensor([0] + [len(outer) for outer in rows]).cumsum(0))
+
+
+NUMBERS = [[1, 2], [], [3], [4, 5, 6], [7]]
+WORDS = ["gold", "", "grün", "日本", "x"]
+NESTED = [[[1], [2, 3]], [], [[]], [[4, 5, 6]]]
+MAKERS = [(lists, NUMBERS), (strings, WORDS), (nested, NESTED)]
+
+
+@pytest.mark.parametrize(("make", "rows"), MAKERS)
+def test_reads_as_the_list_of_its_rows(make, rows):
+    ragged = make(rows)
+
+    def plain(item):
+        return item.tolist() if hasattr(item, "tolist") else item
+
+    assert len(ragged) == len(rows)
+    assert ragged.tolist() == rows
+    assert [plain(item) for item in ragged] == rows
+    for i in range(-len(rows), len(rows)):
+        assert plain(ragged[i]) == rows[i]
+    for i in (len(rows), -len(rows) - 1):
+        with pytest.raises(IndexError, match="Expected a row"):
+            ragged[i]
+
+
+@pytest.mark.parametrize(("make", "rows"), MAKERS)
+def test_slices_and_index_tensors_select_rows(make, rows):
+    ragged = make(rows)
+    ends = [None, *range(-len(rows) - 1, len(rows) + 2)]
+    for start in ends:
+        for stop in ends:
+            for step in (None, 2, -1, -2):
+                part = slice(start, stop, step)
+                assert ragged[part].tolist() == rows[part], part
+    tail = ragged[1:]
+    assert tail[[2, 0, -1, 2]].tolist() == [rows[1:][i] for i in (2, 0, -1, 2)]
+    mask = torch.arange(len(rows)) % 2 == 0
+    assert ragged[mask].tolist() == rows[::2]
+    assert ragged[mask.numpy()].tolist() == rows[::2]
+    assert ragged[[]].tolist() == []
+    assert ragged[torch.tensor(3)].__class__ is ragged[3].__class__
+    with pytest.raises(IndexError, match="float32"):
+        ragged[torch.tensor([0.5])]
+    with pytest.raises(TypeError):
+        ragged["name"]
+
+
+def test_a_slice_and_a_row_share_memory():
+    ragged = lists(NUMBERS)
+    part = ragged[2:4]
+    assert part.values.data_ptr() == ragged.values.data_ptr()
+    assert part.nbytes == (4 + 3) * 8
+    ragged[3].add_(10)
+    assert part.tolist() == [[3], [14, 15, 16]]
+    assert part.clone().values.data_ptr() != part.values.data_ptr()
+
+
+def test_equality_is_like_for_like():
+    assert lists(NUMBERS) == lists(NUMBERS)
+    assert lists(NUMBERS)[1:3] == lists([[], [3]])
+    assert lists(NUMBERS) != lists([*NUMBERS[:-1], [8]])
+    assert lists([[1], [2, 3]]) != lists([[1, 2], [3]])
+    assert lists(NUMBERS) != lists(NUMBERS, torch.int32)
+    assert strings(["a"]) != strings([b"a"], "bytes")
+    assert nested(NESTED) == nested(NESTED)
+    assert nested(NESTED)[1:] != nested(NESTED)
+    nan = lists([[float("nan")]], torch.float64)
+    assert nan != nan.clone()
+    assert lists(NUMBERS) != NUMBERS
+    with pytest.raises(TypeError):
+        hash(nan)
+
+
+def test_to_padded():
+    assert lists(NUMBERS).to_padded(-1).tolist() == [
+        [1, 2, -1],
+        [-1, -1, -1],
+        [3, -1, -1],
+        [4, 5, 6],
+        [7, -1, -1],
+    ]
+    assert lists(NUMBERS)[2:4].to_padded(0, length=2).tolist() == [[3, 0], [4, 5]]
+    assert nested(NESTED).to_padded(9).tolist() == [
+        [[1, 9, 9], [2, 3, 9]],
+        [[9, 9, 9], [9, 9, 9]],
+        [[9, 9, 9], [9, 9, 9]],
+        [[4, 5, 6], [9, 9, 9]],
+    ]
+    assert lists([]).to_padded().shape == (0, 0)
+    points = Ragged(torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 3]))
+    assert points.to_padded(length=1).tolist() == [[[0.0, 1.0]], [[2.0, 3.0]]]
+
+
+def test_to_nested_is_jagged_and_shares_memory():
+    ragged = lists(NUMBERS)[2:]
+    jagged = ragged.to_nested()
+    assert jagged.layout == torch.jagged
+    assert [row.tolist() for row in jagged.unbind()] == NUMBERS[2:]
+    assert jagged.values().data_ptr() == ragged.values[2:].data_ptr()
+    with pytest.raises(ValueError, match="one level of lists"):
+        nested(NESTED).to_nested()
+
+
+@pytest.mark.parametrize(("make", "rows"), MAKERS)
+@pytest.mark.parametrize("how", ["pickle", "torch", "copy", "deepcopy", "clone", "to"])
+def test_copies_are_equal(make, rows, how):
+    ragged = make(rows)[1:]
+    if how == "pickle":
+        other = pickle.loads(pickle.dumps(ragged))
+    elif how == "torch":
+        buffer = io.BytesIO()
+        torch.save(ragged, buffer)
+        buffer.seek(0)
+        other = torch.load(buffer, weights_only=False)
+    elif how == "to":
+        other = ragged.to("cpu", non_blocking=True)
+    else:
+        other = {"copy": copy.copy, "deepcopy": copy.deepcopy, "clone": Ragged.clone}[how](ragged)
+    assert type(other) is Ragged
+    assert other == ragged
+    assert other.kind == ragged.kind
+    shares = other.offsets.data_ptr() == ragged.offsets.data_ptr()
+    assert shares == (how in ("copy", "to"))
+
+
+def test_a_slice_pickles_its_own_values_only():
+    ragged = lists([[i] * 100 for i in range(1000)])
+    assert len(pickle.dumps(ragged[10:12])) < 4000
+    assert copy.deepcopy(ragged[10:12]).values.untyped_storage().nbytes() == 1600
+
+
+def test_dataloader_leaves_it_alone():
+    ragged = strings(WORDS)
+    assert not isinstance(ragged, collections.abc.Sequence)
+    assert default_convert(ragged) is ragged
+
+
+def test_is_a_pytree_node():
+    ragged = nested(NESTED)
+    doubled = pytree.tree_map(lambda t: t.clone(), ragged)
+    assert doubled == ragged
+    assert len(pytree.tree_leaves(ragged)) == 3
+    anything = pytree.tree_map(lambda t: None, strings(WORDS))
+    assert (anything.values, anything.offsets, anything.kind) == (None, None, "str")
+
+
+def test_repr_is_short():
+    assert repr(strings(WORDS)) == "Ragged(5 rows of str: 'gold', '', 'grün', ...)"
+    assert len(repr(lists([list(range(1000))] * 1000))) < 120
+    assert repr(lists([])) == "Ragged(0 rows of int64)"
+
+
+@pytest.mark.parametrize(
+    ("values", "offsets", "kind", "error", "sentence"),
+    [
+        ([1], torch.tensor([0, 1]), None, TypeError, "values as a Tensor or Ragged, got list"),
+        (torch.ones(1), [0, 1], None, TypeError, "offsets as a Tensor, got list"),
+        (torch.ones(1), torch.tensor([0, 1]).int(), None, ValueError, "got int32"),
+        (torch.ones(1), torch.tensor([]).long(), None, ValueError, "got int64 (0,)"),
+        (torch.tensor(1), torch.tensor([0, 1]), None, ValueError, "got a scalar"),
+        (torch.ones(2), torch.tensor([0, 3]), None, ValueError, "within [0, 2], got 0 to 3"),
+        (torch.ones(2), torch.tensor([0, 2, 1]), None, ValueError, "not decrease"),
+        (torch.ones(2), torch.tensor([-1, 2]), None, ValueError, "got -1 to 2"),
+        (torch.ones(1), torch.tensor([0, 1]), "str", ValueError, "uint8"),
+        (torch.ones(1), torch.tensor([0, 1]), "text", ValueError, "'text'"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(values, offsets, kind, error, sentence):
+    with pytest.raises(error) as caught:
+        Ragged(values, offsets, kind)
+    assert sentence in str(caught.value)

@@ -1,0 +1,216 @@
+"""Read plans worked out by hand, and what is refused."""
+
+import time
+
+import numpy as np
+import pytest
+
+from fastload import plan
+
+
+def row_groups(*rows, file=None, index=None):
+    file = [0] * len(rows) if file is None else file
+    index = list(range(len(rows))) if index is None else index
+    return plan.RowGroups(*(np.array(a, np.int64) for a in (rows, file, index)))
+
+
+def read(groups, options, progress=(), world=1, rank=0, workers=1, worker=0, **kwargs):
+    kwargs = {"stripe_rows": 4 * options.batch_size, "epoch": 0, **kwargs}
+    return plan.read_plan(
+        groups,
+        options,
+        progress=progress,
+        world=world,
+        rank=rank,
+        workers=workers,
+        worker=worker,
+        **kwargs,
+    )
+
+
+def test_stripes_cut_row_groups():
+    groups = row_groups(5, 0, 6, file=[0, 0, 1], index=[0, 1, 0])
+    got = read(groups, plan.Options(batch_size=2), stripe_rows=4)
+    assert got.rows == 11
+    assert got.batches == 6
+    assert got.pieces.tolist() == [[0, 0, 0, 4], [0, 0, 4, 5], [1, 0, 0, 3], [1, 0, 3, 6]]
+    assert got.takes.tolist() == [[0, 4], [0, 4], [0, 3]]
+    assert got.windows.tolist() == [[0, 0], [1, 1], [3, 2], [4, 3]]
+    assert got.keys.tolist() == [0, 0, 0]
+
+
+def test_a_repeat_without_shuffle_is_a_piece_of_its_own():
+    got = read(row_groups(3), plan.Options(batch_size=2, uneven="pad"), world=2, rank=1)
+    assert got.pieces.tolist() == [[0, 0, 2, 3], [0, 0, 2, 3]]
+    assert got.takes.tolist() == [[0, 2]]
+    assert (got.rows, got.padding) == (2, 1)
+
+
+def test_a_repeat_with_shuffle_is_a_take_of_its_own():
+    options = plan.Options(batch_size=2, shuffle=True, shuffle_window=100)
+    got = read(row_groups(3), options, world=2, rank=1)
+    assert got.pieces.tolist() == [[0, 0, 0, 3]]
+    assert got.takes.tolist() == [[2, 3], [2, 3]]
+    assert got.windows.tolist() == [[0, 0], [1, 2]]
+    assert (got.rows, got.padding) == (2, 0)
+
+
+def test_an_empty_rank_repeats_the_last_row_within_the_limit():
+    got = read(row_groups(9), plan.Options(batch_size=4, limit=2), world=3, rank=2)
+    assert got.pieces.tolist() == [[0, 0, 1, 2]]
+
+
+def test_a_window_is_read_whole_and_once_for_all_that_is_taken_of_it():
+    options = plan.Options(batch_size=1, shuffle=True, shuffle_window=8, uneven="keep")
+    # Two workers had four batches each; the first delivered two, the second one.
+    got = read(row_groups(4, 4), options, progress=[plan.Leg(1, 2, 3)])
+    assert sorted(got.pieces.tolist()) == [[0, 0, 0, 4], [0, 1, 0, 4]]
+    assert got.takes.tolist() == [[2, 4], [5, 8]]
+    assert got.keys.tolist() == [plan.stream_key(0, 0, 1, 0)]
+
+
+def test_the_worker_whose_turn_it_is_comes_first():
+    options = plan.Options(batch_size=1)
+    got = [
+        plan.rows_of(read(row_groups(6), options, [plan.Leg(1, 2, 1)], workers=2, worker=w))
+        for w in range(2)
+    ]
+    # Worker 0 had rows 0-2 and delivered row 0; worker 1, with rows 3-5, is next.
+    assert [rows[:, 2].tolist() for rows in got] == [[3, 4, 5], [1, 2]]
+
+
+def test_progress_stays_short():
+    progress = ()
+    for _ in range(100):
+        progress = plan.advance(progress, 2, 4, 3)
+    assert progress == (plan.Leg(2, 4, 300),)
+    assert plan.advance(progress, 2, 0, 0) == progress
+    assert plan.advance(progress, 2, 0, 1) == (*progress, plan.Leg(2, 1, 1))
+
+
+def test_a_finished_epoch_has_nothing_left():
+    options = plan.Options(batch_size=4, drop_last=True)
+    finished = [plan.Leg(2, 1, 1)]
+    assert plan.batches(10, options, [], world=2, rank=0) == 1
+    assert plan.remaining_rows(10, options, finished) == 0
+    assert plan.batches(10, options, finished, world=1, rank=0) == 0
+    assert plan.batches(10, options, finished, world=2, rank=1) == 0
+
+
+def test_rows_dropped_in_an_unfinished_leg_are_split_anew():
+    options = plan.Options(batch_size=3, drop_last=True)
+    assert plan.remaining_rows(14, options, [plan.Leg(2, 1, 1)]) == 8
+    assert plan.batches(14, options, [plan.Leg(2, 1, 1)], world=1, rank=0) == 2
+
+
+@pytest.mark.parametrize("uneven", ["wrap", "drop", "pad", "keep"])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("rows", [(), (0,), (0, 0)])
+def test_no_rows_are_no_batches(rows, shuffle, uneven):
+    options = plan.Options(batch_size=4, shuffle=shuffle, uneven=uneven)
+    assert plan.batches(0, options, [], world=3, rank=1) == 0
+    got = read(row_groups(*rows), options, world=3, rank=1)
+    assert (got.rows, got.batches) == (0, 0)
+    assert got.windows.tolist() == [[0, 0]]
+    assert plan.epoch_rows(row_groups(*rows), options, 0).shape == (0, 3)
+
+
+def test_orders_stay_as_they_are():
+    """A change here would change every user's order: runs could not be resumed or repeated."""
+    options = plan.Options(batch_size=4, shuffle=True, shuffle_window=6, seed=42)
+    rows = plan.epoch_rows(row_groups(3, 5, 4), options, 1)
+    assert rows[:, 1:].tolist() == [
+        [0, 2],
+        [0, 1],
+        [1, 0],
+        [0, 0],
+        [1, 2],
+        [1, 1],
+        [2, 3],
+        [2, 2],
+        [2, 1],
+        [1, 4],
+        [1, 3],
+        [2, 0],
+    ]
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    groups = row_groups(50, 50, 50)
+    orders = {
+        plan.epoch_rows(
+            groups, plan.Options(4, shuffle=True, shuffle_window=75, seed=seed), epoch
+        ).tobytes()
+        for seed in range(4)
+        for epoch in range(4)
+    }
+    assert len(orders) == 16
+
+
+def test_window_edges_are_exact_for_very_many_rows():
+    groups = row_groups(*[2**40 + 1] * 4)
+    options = plan.Options(batch_size=2**20, shuffle=True, shuffle_window=2**20 - 3)
+    total, count = groups.total_rows, groups.total_rows // options.shuffle_window
+    got = read(groups, options, world=2**20, rank=2**19 + 5)
+    lengths = [
+        (got.pieces[a:b, 3] - got.pieces[a:b, 2]).sum()
+        for a, b in zip(got.windows[:-1, 0], got.windows[1:, 0], strict=True)
+    ]
+    number = (got.rows * (2**19 + 5) * count) // total
+    assert lengths == [
+        (i + 1) * total // count - i * total // count for i in range(number, number + len(lengths))
+    ]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_million_row_groups_are_planned_at_once(shuffle):
+    count = 1_000_000
+    groups = row_groups(*[1000] * count, file=np.arange(count) // 10, index=np.arange(count) % 10)
+    options = plan.Options(batch_size=4096, shuffle=shuffle)
+    start_s = time.process_time()
+    got = read(groups, options, [plan.Leg(8, 4, 100)])
+    assert time.process_time() - start_s < 10  # seconds at worst; a loop over rows takes hours
+    assert got.rows == 1000 * count - 8 * 100 * 4096
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"batch_size": 0}, "Expected batch_size to be at least 1, got 0"),
+        ({"shuffle_window": 0}, "Expected shuffle_window to be at least 1, got 0"),
+        ({"limit": -1}, "Expected limit to be at least 0, got -1"),
+        ({"uneven": "skip"}, "Expected uneven to be one of 'wrap', .*, got 'skip'"),
+    ],
+)
+def test_wrong_options_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        plan.Options(**{"batch_size": 4, **wrong})
+
+
+@pytest.mark.parametrize("leg", [(0, 1, 0), (1, -1, 0), (1, 1, -1)])
+def test_wrong_legs_are_refused(leg):
+    with pytest.raises(ValueError, match="to be at least"):
+        plan.Leg(*leg)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"world": 2, "rank": 2}, "Expected rank to be between 0 and 1, got 2"),
+        ({"workers": 2, "worker": -1}, "Expected worker to be between 0 and 1, got -1"),
+        ({"skip_batches": -1}, "Expected skip_batches to be at least 0, got -1"),
+        ({"stripe_rows": 6}, "Expected stripe_rows to be a multiple of 4 .batch_size., got 6"),
+        ({"progress": [plan.Leg(1, 1, 4)]}, "Expected at most 3 delivered batches .*, got 4"),
+        ({"progress": [plan.Leg(2, 1, 3)]}, "Expected at most 2 delivered .* on 2 ranks"),
+    ],
+)
+def test_wrong_requests_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        read(row_groups(10), plan.Options(batch_size=4), **wrong)
+
+
+def test_wrong_row_groups_are_refused():
+    with pytest.raises(ValueError, match="equal lengths, got 2, 1 and 2"):
+        row_groups(1, 2, file=[0])
+    with pytest.raises(ValueError, match="at least 0, got -3"):
+        row_groups(1, -3)
