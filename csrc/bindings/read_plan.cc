@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
-#include "fastload/permutation.h"
+#include "fastload/shuffle.h"
 #include "pybind11/numpy.h"
 
 namespace fastload {
@@ -58,8 +58,9 @@ std::unique_ptr<ReadPlan> MakeReadPlan(int64_t batch_rows, int64_t rows, int64_t
 }
 
 py::array_t<uint32_t> PermutationArray(uint64_t key, uint32_t rows) {
-  std::vector<uint32_t> out;
-  Permutation(key, rows, &out);
+  Shuffle shuffle;
+  MakeShuffle(key, rows, &shuffle);
+  const std::vector<uint32_t> out = Permutation(shuffle);
   return py::array_t<uint32_t>(static_cast<py::ssize_t>(out.size()), out.data());
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "arrow/buffer.h"
@@ -36,6 +37,16 @@ class FixedReader {
   // item size. `valid`, unless null, receives one byte a row: 1 = not null. Fewer values
   // left than `rows` is an ErrorKind::kCorruptFile.
   virtual Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) = 0;
+
+  // The dictionary that the next row's page has codes of: elements, without gaps, good as
+  // long as the reader. Empty where the page holds values themselves.
+  virtual Result<std::span<const uint8_t>> Dictionary() = 0;
+
+  // Like Read, but writes base + the code of each row, or `null_code`, and stops early
+  // where a page holds values themselves; returns the rows read. The dictionary has at
+  // most 2**16 - base entries.
+  virtual Result<int64_t> ReadCodes(int64_t rows, uint16_t base, uint16_t null_code,
+                                    uint16_t* out, uint8_t* valid) = 0;
 
   // Index of the data page being read, for Place.
   virtual int64_t page() const = 0;

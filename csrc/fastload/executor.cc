@@ -3,21 +3,22 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
 namespace fastload {
 
-uint8_t* Scratch::Get(int slot, int64_t bytes) {
-  if (bytes > bytes_[slot]) {
-    data_[slot].reset();
-    bytes_[slot] = 0;
-    const int64_t rounded = RoundUp(bytes, kAlignment);
-    data_[slot].reset(static_cast<uint8_t*>(
+uint8_t* Scratch::Get(Use use, int64_t bytes) {
+  if (bytes > bytes_[use] || !data_[use]) {
+    data_[use].reset();
+    bytes_[use] = 0;
+    const int64_t rounded = RoundUp(std::max(bytes, kAlignment), kAlignment);
+    data_[use].reset(static_cast<uint8_t*>(
         std::aligned_alloc(kAlignment, static_cast<size_t>(rounded))));
-    if (data_[slot]) bytes_[slot] = rounded;
+    if (data_[use]) bytes_[use] = rounded;
   }
-  return data_[slot].get();
+  return data_[use].get();
 }
 
 namespace {
@@ -85,6 +86,8 @@ class ThreadPool final : public Executor {
       closed_ = true;
     }
     wake_.notify_all();
+    // Several may close at once; each returns when the threads have ended.
+    std::lock_guard lock(joining_);
     for (std::thread& thread : threads_) {
       if (thread.joinable()) thread.join();
     }
@@ -110,6 +113,7 @@ class ThreadPool final : public Executor {
   std::condition_variable wake_;
   Queue queue_;
   bool closed_ = false;
+  std::mutex joining_;
   std::vector<std::thread> threads_;
 };
 
@@ -122,12 +126,21 @@ class InlineExecutor final : public Executor {
 
   bool RunOne() override {
     Task task;
+    // Several threads may wait, and so work, at once.
+    std::unique_ptr<Scratch> scratch;
     {
       std::lock_guard lock(mutex_);
       if (queue_.empty()) return false;
       task = queue_.Pop();
+      if (!idle_.empty()) {
+        scratch = std::move(idle_.back());
+        idle_.pop_back();
+      }
     }
-    task(scratch_);
+    if (!scratch) scratch = std::make_unique<Scratch>();
+    task(*scratch);
+    std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(scratch));
     return true;
   }
 
@@ -139,7 +152,7 @@ class InlineExecutor final : public Executor {
  private:
   std::mutex mutex_;
   Queue queue_;
-  Scratch scratch_;
+  std::vector<std::unique_ptr<Scratch>> idle_;
 };
 
 }  // namespace

@@ -19,18 +19,19 @@ namespace fastload {
 // Working memory of one thread; grows to what its tasks need and stays.
 class Scratch {
  public:
-  static constexpr int kSlots = 2;
+  // What the memory is for; each use has its own.
+  enum Use : uint8_t { kRows, kBlock, kCodes, kTable, kUses };
 
   // At least `bytes` bytes aligned to kAlignment, unspecified content; what an earlier
-  // call for the same slot gave may be gone. nullptr when memory has run out.
-  uint8_t* Get(int slot, int64_t bytes);
+  // call for the same use gave may be gone. nullptr when memory has run out.
+  uint8_t* Get(Use use, int64_t bytes);
 
  private:
   struct Free {
     void operator()(uint8_t* data) const { std::free(data); }
   };
-  std::unique_ptr<uint8_t, Free> data_[kSlots];
-  int64_t bytes_[kSlots] = {};
+  std::unique_ptr<uint8_t, Free> data_[kUses];
+  int64_t bytes_[kUses] = {};
 };
 
 // Runs tasks, the lowest priority number first, then in the order they came.

@@ -77,7 +77,7 @@ void ChunkStream::Fill(size_t i) {
 
 Result<std::shared_ptr<Block>> ChunkStream::Wait(size_t i) {
   Request(i, nullptr);
-  Request(i + 1, nullptr);
+  Request(SegmentAt(position_) + 1, nullptr);
   std::unique_lock lock(mutex_);
   while (!segments_[i].done) {
     lock.unlock();
@@ -89,10 +89,11 @@ Result<std::shared_ptr<Block>> ChunkStream::Wait(size_t i) {
   return segments_[i].block;
 }
 
-void ChunkStream::Release(size_t end) {
+void ChunkStream::Release() {
+  const size_t end = position_ < bytes_ ? SegmentAt(position_) : segments_.size();
   std::vector<std::shared_ptr<Block>> dead;
   std::lock_guard lock(mutex_);
-  for (size_t i = std::min(end, segments_.size()); i > 0 && segments_[i - 1].block; --i) {
+  for (size_t i = end; i > 0 && segments_[i - 1].block; --i) {
     dead.push_back(std::move(segments_[i - 1].block));
   }
 }
@@ -109,7 +110,7 @@ arrow::Result<int64_t> ChunkStream::Read(int64_t bytes, void* out) {
                 static_cast<size_t>(n));
     copied += n;
     position_ += n;
-    Release(i);
+    Release();
   }
   return copied;
 }
@@ -122,7 +123,7 @@ arrow::Result<std::shared_ptr<arrow::Buffer>> ChunkStream::Read(int64_t bytes) {
   if (from + bytes <= SegmentBytes(i)) {
     ARROW_ASSIGN_OR_RAISE(auto block, Wait(i));
     position_ += bytes;
-    Release(i);
+    Release();
     return BlockSlice(std::move(block), from, bytes);
   }
   ARROW_ASSIGN_OR_RAISE(auto joined, context_.pool->Allocate(bytes));
@@ -140,13 +141,14 @@ arrow::Result<std::string_view> ChunkStream::Peek(int64_t bytes) {
     return std::string_view(reinterpret_cast<const char*>(block->data() + from),
                             static_cast<size_t>(bytes));
   }
-  // Few headers straddle a segment. One more segment at most is looked at: enough for the
-  // largest page header libparquet accepts, and no third one enters memory.
+  // Few headers straddle a segment, and none of usual size needs a third one.
   peeked_.assign(block->data() + from, block->data() + SegmentBytes(i));
-  ARROW_ASSIGN_OR_RAISE(auto next, Wait(i + 1));
-  const int64_t more = std::min(bytes - static_cast<int64_t>(peeked_.size()),
-                                SegmentBytes(i + 1));
-  peeked_.insert(peeked_.end(), next->data(), next->data() + more);
+  for (size_t next = i + 1; static_cast<int64_t>(peeked_.size()) < bytes; ++next) {
+    ARROW_ASSIGN_OR_RAISE(block, Wait(next));
+    const int64_t more =
+        std::min(bytes - static_cast<int64_t>(peeked_.size()), SegmentBytes(next));
+    peeked_.insert(peeked_.end(), block->data(), block->data() + more);
+  }
   return std::string_view(reinterpret_cast<const char*>(peeked_.data()), peeked_.size());
 }
 

@@ -27,8 +27,9 @@ struct FetchContext {
   Counters* counters = nullptr;
 };
 
-// The bytes [offset, offset + bytes) of a file in segments, of which at most two are in
-// memory: the one being read and the one after it. One consumer; reads come from the I/O
+// The bytes [offset, offset + bytes) of a file in segments, of which two at most are in
+// memory: the one being read and the one after it (beside those that buffers handed out
+// keep, and those that a Peek reaches into). One consumer; reads come from the I/O
 // executor.
 class ChunkStream final : public arrow::io::InputStream {
  public:
@@ -66,10 +67,11 @@ class ChunkStream final : public arrow::io::InputStream {
   int64_t SegmentBytes(size_t i) const;
   void Request(size_t i, std::function<void()> ready);
   void Fill(size_t i);
-  // Waits for the segment, and asks for the one after it.
+  // Waits for the segment, and asks for the one after that being read.
   Result<std::shared_ptr<Block>> Wait(size_t i);
   size_t SegmentAt(int64_t position) const;
-  void Release(size_t end);
+  // Lets go of the segments that have been read.
+  void Release();
 
   const FetchContext context_;
   const int32_t file_;

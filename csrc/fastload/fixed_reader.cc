@@ -75,9 +75,62 @@ class FlatFixedReader : public FixedReader {
     return CatchParquet([&] { return ReadRows(rows, {out, stride}, valid); });
   }
 
+  Result<std::span<const uint8_t>> Dictionary() override {
+    ARROW_RETURN_NOT_OK(CatchParquet([&] { return cursor_.Load(); }));
+    return values_.coded() ? values_.dictionary() : std::span<const uint8_t>();
+  }
+
+  Result<int64_t> ReadCodes(int64_t rows, uint16_t base, uint16_t null_code,
+                            uint16_t* out, uint8_t* valid) override {
+    int64_t done = 0;
+    ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+      while (done < rows) {
+        ARROW_RETURN_NOT_OK(cursor_.Load());
+        if (!values_.coded()) return Status::OK();
+        ARROW_ASSIGN_OR_RAISE(const auto span, cursor_.Next(rows - done));
+        ARROW_RETURN_NOT_OK(ReadCodeSpan(span, base, null_code, out + done));
+        if (valid != nullptr) StoreValid(span, valid + done);
+        done += span.rows;
+      }
+      return Status::OK();
+    }));
+    return done;
+  }
+
   int64_t page() const override { return cursor_.page(); }
 
  private:
+  static void StoreValid(const DefinitionLevels::Span& span, uint8_t* valid) {
+    const auto size = static_cast<size_t>(span.rows);
+    if (span.valid != nullptr) {
+      std::memcpy(valid, span.valid, size);
+    } else {
+      std::memset(valid, span.non_null != 0, size);
+    }
+  }
+
+  Status CheckFill() const {
+    if (spec_->fill.has_value()) return Status::OK();
+    return MakeError(ErrorKind::kNullValue,
+                     "Expected no null, got one (write fill= or valid=True for this "
+                     "column)");
+  }
+
+  Status ReadCodeSpan(const DefinitionLevels::Span& span, uint16_t base,
+                      uint16_t null_code, uint16_t* out) {
+    if (span.non_null == span.rows) return values_.DecodeCodes(span.rows, base, out);
+    ARROW_RETURN_NOT_OK(CheckFill());
+    const Destination to{reinterpret_cast<uint8_t*>(out), sizeof(uint16_t)};
+    if (span.non_null == 0) {
+      Fill(null_code, span.rows, to);
+      return Status::OK();
+    }
+    auto* codes = reinterpret_cast<uint16_t*>(items());
+    ARROW_RETURN_NOT_OK(values_.DecodeCodes(span.non_null, base, codes));
+    Spread(codes, span.valid, span.rows, null_code, to);
+    return Status::OK();
+  }
+
   Status ReadRows(int64_t rows, Destination to, uint8_t* valid) {
     while (rows > 0) {
       ARROW_ASSIGN_OR_RAISE(const DefinitionLevels::Span span, cursor_.Next(rows));
@@ -87,12 +140,7 @@ class FlatFixedReader : public FixedReader {
         ARROW_RETURN_NOT_OK(ReadNullable(span, to));
       }
       if (valid != nullptr) {
-        const auto size = static_cast<size_t>(span.rows);
-        if (span.valid != nullptr) {
-          std::memcpy(valid, span.valid, size);
-        } else {
-          std::memset(valid, span.non_null != 0, size);
-        }
+        StoreValid(span, valid);
         valid += span.rows;
       }
       to.out += span.rows * to.stride;
@@ -117,11 +165,7 @@ class FlatFixedReader : public FixedReader {
   }
 
   Status ReadNullable(const DefinitionLevels::Span& span, Destination to) {
-    if (!spec_->fill.has_value()) {
-      return MakeError(ErrorKind::kNullValue,
-                       "Expected no null, got one (write fill= or valid=True for this "
-                       "column)");
-    }
+    ARROW_RETURN_NOT_OK(CheckFill());
     if (span.non_null > 0) ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, items()));
     WithItem(values_.item_size(), [&]<typename T>(T fill) {
       std::memcpy(&fill, spec_->fill->data(), sizeof(T));

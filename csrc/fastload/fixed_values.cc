@@ -179,6 +179,21 @@ Status FixedValues::Decode(int64_t n, uint8_t* out) {
   return Status::OK();
 }
 
+Status FixedValues::DecodeCodes(int64_t n, uint16_t base, uint16_t* out) {
+  indices_.resize(kBlockValues);
+  while (n > 0) {
+    const int64_t count = std::min(n, kBlockValues);
+    const uint32_t* codes = indices_.data();
+    ARROW_RETURN_NOT_OK(hybrid_.Decode(count, indices_.data()));
+    const uint32_t largest = MaxOf(codes, count);
+    if (largest >= dictionary_size_) return BadIndex(largest, dictionary_size_);
+    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<uint16_t>(base + codes[i]);
+    out += count;
+    n -= count;
+  }
+  return Status::OK();
+}
+
 Status FixedValues::LookUp(int64_t n, uint8_t* out) {
   const uint8_t* entries = dictionary_.data();
   const auto look_up = [&]<typename T>(T* elements) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "fastload/convert.h"
@@ -24,6 +25,13 @@ class FixedValues : public PageValues {
 
   // Writes n elements to `out`, without gaps.
   Status Decode(int64_t n, uint8_t* out);
+
+  // Whether the page's values are codes into dictionary().
+  bool coded() const { return source_ == Source::kDictionary && !dictionary_is_raw_; }
+  // Elements without gaps.
+  std::span<const uint8_t> dictionary() const { return dictionary_; }
+  // Writes base + code of n values of a coded page.
+  Status DecodeCodes(int64_t n, uint16_t base, uint16_t* out);
 
   int item_size() const { return converter_.item_size(); }
 

@@ -1,49 +1,108 @@
 #include "fastload/gather.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace fastload {
 namespace {
 
+constexpr int64_t kCacheLine = 64;
+
 template <typename T>
-void GatherPacked(const uint8_t* rows, const uint32_t* index, int64_t count,
-                  uint8_t* out) {
+void ScatterPacked(const uint8_t* rows, const uint32_t* slots, int64_t count,
+                   uint8_t* to) {
   const T* from = reinterpret_cast<const T*>(rows);
-  T* to = reinterpret_cast<T*>(out);
-  for (int64_t i = 0; i < count; ++i) to[i] = from[index[i]];
+  T* slot = reinterpret_cast<T*>(to);
+  for (int64_t i = 0; i < count; ++i) slot[slots[i]] = from[i];
 }
 
-template <int kWidth>
-void GatherStrided(const uint8_t* rows, const uint32_t* index, int64_t count,
-                   uint8_t* out, int64_t stride) {
-  for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(out + i * stride, rows + int64_t{index[i]} * kWidth, kWidth);
+template <typename T>
+void GatherPacked(const uint8_t* bucket, const uint16_t* index, int64_t count,
+                  uint8_t* out, const uint8_t* ahead) {
+  constexpr int64_t kPerLine = kCacheLine / static_cast<int64_t>(sizeof(T));
+  const T* from = reinterpret_cast<const T*>(bucket);
+  T* to = reinterpret_cast<T*>(out);
+  int64_t i = 0;
+  for (; i + kPerLine <= count; i += kPerLine) {
+    if (ahead != nullptr) __builtin_prefetch(ahead + i * static_cast<int64_t>(sizeof(T)));
+    for (int64_t j = i; j < i + kPerLine; ++j) to[j] = from[index[j]];
   }
+  for (; i < count; ++i) to[i] = from[index[i]];
+}
+
+template <typename T>
+void GatherPackedCodes(const uint16_t* codes, const uint16_t* index, int64_t count,
+                       const uint8_t* table, uint8_t* out, const uint16_t* ahead) {
+  constexpr int64_t kPerLine = kCacheLine / static_cast<int64_t>(sizeof(uint16_t));
+  const T* elements = reinterpret_cast<const T*>(table);
+  T* to = reinterpret_cast<T*>(out);
+  int64_t i = 0;
+  for (; i + kPerLine <= count; i += kPerLine) {
+    if (ahead != nullptr) __builtin_prefetch(ahead + i);
+    for (int64_t j = i; j < i + kPerLine; ++j) to[j] = elements[codes[index[j]]];
+  }
+  for (; i < count; ++i) to[i] = elements[codes[index[i]]];
 }
 
 }  // namespace
 
-void Gather(const uint8_t* rows, int64_t width, const uint32_t* index, int64_t count,
-            uint8_t* out, int64_t stride) {
+void GatherCodes(const uint16_t* codes, const uint16_t* index, int64_t count,
+                 const uint8_t* table, int64_t width, uint8_t* out,
+                 const uint16_t* ahead) {
+  switch (width) {
+    case 1:
+      return GatherPackedCodes<uint8_t>(codes, index, count, table, out, ahead);
+    case 2:
+      return GatherPackedCodes<uint16_t>(codes, index, count, table, out, ahead);
+    case 4:
+      return GatherPackedCodes<uint32_t>(codes, index, count, table, out, ahead);
+    default:
+      return GatherPackedCodes<uint64_t>(codes, index, count, table, out, ahead);
+  }
+}
+
+void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t count,
+             uint8_t* to) {
+  switch (width) {
+    case 1:
+      return ScatterPacked<uint8_t>(rows, slots, count, to);
+    case 2:
+      return ScatterPacked<uint16_t>(rows, slots, count, to);
+    case 4:
+      return ScatterPacked<uint32_t>(rows, slots, count, to);
+    case 8:
+      return ScatterPacked<uint64_t>(rows, slots, count, to);
+    default:
+      for (int64_t i = 0; i < count; ++i) {
+        std::memcpy(to + slots[i] * width, rows + i * width, static_cast<size_t>(width));
+      }
+  }
+}
+
+void Gather(const uint8_t* bucket, int64_t width, const uint16_t* index, int64_t count,
+            uint8_t* out, int64_t stride, const uint8_t* ahead) {
   if (width == stride) {
     switch (width) {
       case 1:
-        return GatherPacked<uint8_t>(rows, index, count, out);
+        return GatherPacked<uint8_t>(bucket, index, count, out, ahead);
       case 2:
-        return GatherPacked<uint16_t>(rows, index, count, out);
+        return GatherPacked<uint16_t>(bucket, index, count, out, ahead);
       case 4:
-        return GatherPacked<uint32_t>(rows, index, count, out);
+        return GatherPacked<uint32_t>(bucket, index, count, out, ahead);
       case 8:
-        return GatherPacked<uint64_t>(rows, index, count, out);
+        return GatherPacked<uint64_t>(bucket, index, count, out, ahead);
       default:
         break;
     }
   }
-  // 64: what a full slice of a stack has; the others in full cache lines of it.
-  if (width == 64) return GatherStrided<64>(rows, index, count, out, stride);
-  if (width == 32) return GatherStrided<32>(rows, index, count, out, stride);
+  if (width == kCacheLine) {  // a full slice of a stack: one line, copied as one
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(out + i * stride, bucket + index[i] * kCacheLine, kCacheLine);
+    }
+    return;
+  }
   for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(out + i * stride, rows + index[i] * width, static_cast<size_t>(width));
+    std::memcpy(out + i * stride, bucket + index[i] * width, static_cast<size_t>(width));
   }
 }
 

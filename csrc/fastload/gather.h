@@ -1,12 +1,24 @@
-// Collation of shuffled rows: out[i] = rows[index[i]].
+// Collation of shuffled rows: dealt to slots, then gathered from a bucket of slots.
 #pragma once
 
 #include <cstdint>
 
 namespace fastload {
 
-// Copies `count` rows of `width` bytes from `rows` (packed) to out, out + stride, ...
-void Gather(const uint8_t* rows, int64_t width, const uint32_t* index, int64_t count,
-            uint8_t* out, int64_t stride);
+// Copies `count` packed rows of `width` bytes: row i to to + slots[i] * width.
+void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t count,
+             uint8_t* to);
+
+// out[i] = table[codes[index[i]]], of elements of `width` bytes (1, 2, 4 or 8) that lie
+// without gaps in `table` and `out`. `ahead` as for Gather.
+void GatherCodes(const uint16_t* codes, const uint16_t* index, int64_t count,
+                 const uint8_t* table, int64_t width, uint8_t* out,
+                 const uint16_t* ahead);
+
+// Copies `count` rows of `width` bytes from a bucket of packed rows: row index[i] to
+// out + i * stride. `ahead`, unless null, is what is gathered from next: as many of its
+// rows are brought into the cache meanwhile.
+void Gather(const uint8_t* bucket, int64_t width, const uint16_t* index, int64_t count,
+            uint8_t* out, int64_t stride, const uint8_t* ahead);
 
 }  // namespace fastload

@@ -87,18 +87,23 @@ Status PageCursor::Skip(int64_t rows) {
   return Status::OK();
 }
 
-Result<DefinitionLevels::Span> PageCursor::Next(int64_t max_rows) {
-  if (max_rows > rows_total_) {
-    return MakeError(ErrorKind::kCorruptFile,
-                     "Expected at least " + std::to_string(max_rows) +
-                         " more rows, got " + std::to_string(rows_total_));
-  }
+Status PageCursor::Load() {
   while (rows_left_ == 0 || skip_ > 0) {
     if (rows_left_ == 0) ARROW_RETURN_NOT_OK(NextPage());
     const int64_t here = std::min(skip_, rows_left_);
     skip_ -= here;
     ARROW_RETURN_NOT_OK(SkipInPage(here));
   }
+  return Status::OK();
+}
+
+Result<DefinitionLevels::Span> PageCursor::Next(int64_t max_rows) {
+  if (max_rows > rows_total_) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected at least " + std::to_string(max_rows) +
+                         " more rows, got " + std::to_string(rows_total_));
+  }
+  ARROW_RETURN_NOT_OK(Load());
   ARROW_ASSIGN_OR_RAISE(const auto span, levels_.Next(std::min(max_rows, rows_left_)));
   rows_left_ -= span.rows;
   rows_total_ -= span.rows;

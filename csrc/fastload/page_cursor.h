@@ -37,6 +37,9 @@ class PageCursor {
   // Passes over `rows` rows. Whole pages are passed over when the next rows are read.
   Status Skip(int64_t rows);
 
+  // Goes to the page of the next row; there must be one.
+  Status Load();
+
   // The next rows, at most `max_rows` (more than 0). Their values, as many as the span
   // has rows that are not null, must be taken from the PageValues before the next call.
   Result<DefinitionLevels::Span> Next(int64_t max_rows);

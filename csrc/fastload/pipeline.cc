@@ -18,19 +18,33 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
                      plan.first_piece.back() == static_cast<int64_t>(plan.pieces.size()) &&
                      plan.first_take.back() == static_cast<int64_t>(plan.takes.size());
   if (!sizes) return Status::Invalid("Expected a read plan, got arrays that disagree");
+  if (plan.first_piece[0] != 0 || plan.first_take[0] != 0) {
+    return Status::Invalid("Expected windows from the first piece on");
+  }
   int64_t rows = 0;
   for (size_t w = 0; w < windows; ++w) {
+    if (plan.first_piece[w] >= plan.first_piece[w + 1] ||
+        plan.first_take[w] >= plan.first_take[w + 1] ||
+        plan.first_piece[w + 1] > plan.first_piece.back() ||
+        plan.first_take[w + 1] > plan.first_take.back()) {
+      return Status::Invalid("Expected pieces and takes of window ", w, ", got none");
+    }
+    if (!plan.shuffled && plan.first_take[w + 1] - plan.first_take[w] > 1) {
+      return Status::Invalid("Expected one take of a window in order, got several");
+    }
     int64_t window_rows = 0;
     for (int64_t p = plan.first_piece[w]; p < plan.first_piece[w + 1]; ++p) {
       const Piece& piece = plan.pieces[static_cast<size_t>(p)];
       if (piece.file < 0 || piece.file >= dataset.files.size() || piece.row_group < 0 ||
+          piece.row_group >= dataset.files.spec(static_cast<int32_t>(piece.file))
+                                 .metadata->num_row_groups() ||
           piece.start < 0 || piece.stop <= piece.start) {
         return Status::Invalid("Expected rows of a file's row group, got piece ", p);
       }
       window_rows += piece.stop - piece.start;
     }
-    if (window_rows > std::numeric_limits<uint32_t>::max()) {
-      return Status::Invalid("Expected a window of fewer than 2**32 rows, got ",
+    if (window_rows > std::numeric_limits<int32_t>::max()) {
+      return Status::Invalid("Expected a window of fewer than 2**31 rows, got ",
                              window_rows);
     }
     for (int64_t t = plan.first_take[w]; t < plan.first_take[w + 1]; ++t) {
@@ -63,6 +77,9 @@ Pipeline::~Pipeline() { Close(); }
 
 Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& options) {
   ARROW_RETURN_NOT_OK(Check(plan, dataset_));
+  if (options.open_windows < 1 || options.segment_bytes < 1) {
+    return Status::Invalid("Expected at least one window and one byte at a time");
+  }
   std::lock_guard lock(mutex_);
   if (closed_) return MakeError(ErrorKind::kClosed, "The dataset was closed");
   std::erase_if(scans_, [](const std::weak_ptr<Scan>& scan) { return scan.expired(); });
@@ -85,9 +102,10 @@ void Pipeline::Close() {
   for (const auto& weak : scans) {
     if (auto scan = weak.lock()) scan->Close();
   }
-  // Cancelled work still queued runs to nothing. I/O first: a CPU task may wait for it.
-  io_->Close();
+  // Cancelled work still queued runs to nothing. The CPU pool first: its tasks may wait
+  // for reads, even ask for more, and a closed scan's reads give it no new tasks.
   cpu_->Close();
+  io_->Close();
   dataset_.files.CloseAll();
 }
 

@@ -29,7 +29,7 @@ struct ReadPlan {
   std::vector<Take> takes;
   // Window v owns the pieces [first_piece[v], first_piece[v + 1]), and so for takes. Its
   // rows are those of its pieces, one after the other; position p stands for row p, or,
-  // when shuffled, for row Permutation(keys[v])[p].
+  // when shuffled, for the row that MakeShuffle(keys[v]) puts there.
   std::vector<int64_t> first_piece;
   std::vector<int64_t> first_take;
   std::vector<uint64_t> keys;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "fastload/chunk_open.h"
-#include "fastload/permutation.h"
+#include "fastload/shuffle.h"
 
 namespace fastload {
 
@@ -28,8 +28,6 @@ Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch
     }
   }
   first_output_.push_back(rows);
-  for (const Unit& unit : dataset_->units) cursors_.emplace_back(unit.columns.size());
-  carried_bytes_.resize(dataset_->units.size());
 }
 
 void Scan::Start() {
@@ -87,7 +85,10 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
   }
   w.continued = goes_on(end);
   w.output_rows = first_output_[i + 1] - first_output_[i];
-  if (plan_.shuffled) ComputeOrder(&w);
+  w.takes = std::span(plan_.takes.data() + plan_.first_take[i],
+                      plan_.takes.data() + plan_.first_take[i + 1]);
+  w.shuffled = plan_.shuffled;
+  if (w.shuffled) ComputeOrder(&w);
   CutParts(&w);
   w.units = std::vector<WindowUnit>(dataset_->units.size());
   w.unfilled = static_cast<int32_t>(w.units.size());
@@ -103,19 +104,18 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
   {
     std::lock_guard lock(mutex_);
     preparing_ = false;
+    if (*cancelled_) return;
     w.prepared = true;
+    if (!w.fresh.empty() && !w.fresh[0]) w.before = last_prepared_;
+    last_prepared_ = w.continued ? window : nullptr;
     if (!status.ok()) return FailLocked(w.index, status);
-    const auto before = open_.find(w.index - 1);
     for (size_t u = 0; u < w.units.size(); ++u) {
       WindowUnit& unit = w.units[u];
       // Held here until the requests are queued.
       unit.blockers = 1;
       if (dataset_->units[u].kind != Unit::Kind::kBytes) unit.blockers += 1;  // placed
       if (dataset_->units[u].columns.empty()) continue;
-      if (!w.fresh.empty() && !w.fresh[0] && before != open_.end() &&
-          !before->second->units[u].decoded) {
-        unit.blockers += 1;
-      }
+      if (w.before && !w.before->units[u].decoded) unit.blockers += 1;
       if (!unit.streams.empty()) {
         unit.blockers += 1;
         requests_.push_back({window, static_cast<int32_t>(u)});
@@ -131,26 +131,15 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
 }
 
 void Scan::ComputeOrder(Window* window) {
-  std::vector<uint32_t> permutation;
   {
     std::lock_guard lock(mutex_);
-    if (!spare_orders_.empty()) {
-      permutation = std::move(spare_orders_.back());
-      spare_orders_.pop_back();
+    if (!spare_shuffles_.empty()) {
+      window->shuffle = std::move(spare_shuffles_.back());
+      spare_shuffles_.pop_back();
     }
   }
-  const auto i = static_cast<size_t>(window->index);
-  Permutation(plan_.keys[i], static_cast<uint32_t>(window->rows), &permutation);
-  const std::span<const Take> takes(plan_.takes.data() + plan_.first_take[i],
-                                    plan_.takes.data() + plan_.first_take[i + 1]);
-  if (takes.size() == 1 && window->output_rows == window->rows) {
-    window->order = std::move(permutation);
-    return;
-  }
-  for (const Take& take : takes) {
-    window->order.insert(window->order.end(), permutation.begin() + take.start,
-                         permutation.begin() + take.stop);
-  }
+  MakeShuffle(plan_.keys[static_cast<size_t>(window->index)],
+              static_cast<uint32_t>(window->rows), &window->shuffle);
 }
 
 void Scan::CutParts(Window* window) const {
@@ -212,18 +201,22 @@ void Scan::AdmitLocked() {
         if (--*left > 0) return;
         std::lock_guard lock(self->mutex_);
         self->UnblockLocked(window, unit);
+        self->WakeLocked();
       });
     }
+    // Where there are no threads, whoever waits in Next() reads, and decodes what is read.
+    WakeLocked();
   }
 }
 
 void Scan::DecodedLocked(const std::shared_ptr<Window>& window, int32_t unit) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
-  int64_t& carried = carried_bytes_[static_cast<size_t>(unit)];
   state.decoded = true;
   if (!state.streams.empty()) --admitted_;
-  fetched_bytes_ += state.carried_bytes - carried - state.fetch_bytes;
-  carried = state.carried_bytes;
+  fetched_bytes_ += state.carried_bytes - state.fetch_bytes;
+  if (window->before) {
+    fetched_bytes_ -= window->before->units[static_cast<size_t>(unit)].carried_bytes;
+  }
   AdmitLocked();
   const auto after = open_.find(window->index + 1);
   if (window->continued && after != open_.end() && after->second->prepared) {
@@ -255,11 +248,12 @@ bool Scan::Wanted(const Window& window) {
 
 void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
                Scratch& scratch) {
-  auto& cursors = cursors_[static_cast<size_t>(unit)];
-  WindowTask task(dataset_, window.get(), unit, &cursors, &scratch);
-  const Status status = step == Step::kStage ? task.Stage() : task.Fill();
+  WindowTask task(dataset_, window.get(), unit, &scratch);
+  const Status status =
+      CatchParquet([&] { return step == Step::kStage ? task.Stage() : task.Fill(); });
   {
     std::lock_guard lock(mutex_);
+    if (*cancelled_) return;
     if (!status.ok()) return FailLocked(window->index, status);
     const Unit::Kind kind = dataset_->units[static_cast<size_t>(unit)].kind;
     if (step == Step::kStage || kind == Unit::Kind::kFixed) DecodedLocked(window, unit);
@@ -320,9 +314,10 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
                      Scratch&) { self->Merge(batch); });
   }
   for (WindowUnit& unit : window->units) unit.staged = StagedBytes{};
-  spare_orders_.push_back(std::move(window->order));
+  window->before.reset();
+  if (plan_.shuffled) spare_shuffles_.push_back(std::move(window->shuffle));
   if (window->undelivered == 0) CloseWindowLocked(window);
-  ready_.notify_all();
+  WakeLocked();
 }
 
 void Scan::CloseWindowLocked(const std::shared_ptr<Window>& window) {
@@ -350,11 +345,12 @@ void Scan::Merge(int64_t batch) {
     dataset_->counters.merged_batches += 1;
   }
   std::lock_guard lock(mutex_);
+  if (*cancelled_) return;
   if (!block.ok()) return FailLocked(LastWindow(batch), block.status());
   Pending& pending = pending_[batch];
   pending.batch = std::move(merged);
   pending.ready = true;
-  ready_.notify_all();
+  WakeLocked();
 }
 
 void Scan::FailLocked(int64_t window, const Status& status) {
@@ -362,10 +358,17 @@ void Scan::FailLocked(int64_t window, const Status& status) {
     failed_window_ = window;
     failure_ = status;
   }
+  WakeLocked();
+}
+
+void Scan::WakeLocked() {
+  ++wakes_;
   ready_.notify_all();
 }
 
 Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool* done) {
+  // A closed scan may have outlived the dataset.
+  if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
   Timer timer(&dataset_->counters.wait_ns);
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::unique_lock lock(mutex_);
@@ -376,13 +379,13 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
     const auto found = pending_.find(next_batch_);
     if (found != pending_.end() && found->second.ready) break;
     if (LastWindow(next_batch_) >= failed_window_) return failure_;
+    const int64_t wakes = wakes_;
     lock.unlock();
     const bool ran = cpu_->RunOne() || fetch_.io->RunOne();
     lock.lock();
     if (ran && std::chrono::steady_clock::now() < deadline) continue;
-    if (ran || ready_.wait_until(lock, deadline) == std::cv_status::timeout) {
-      return std::nullopt;
-    }
+    const auto woken = [&] { return wakes_ != wakes; };
+    if (ran || !ready_.wait_until(lock, deadline, woken)) return std::nullopt;
   }
   auto node = pending_.extract(next_batch_++);
   Pending& pending = node.mapped();
@@ -406,7 +409,8 @@ void Scan::Close() {
   open.swap(open_);
   pending.swap(pending_);
   requests.swap(requests_);
-  ready_.notify_all();
+  last_prepared_.reset();
+  WakeLocked();
 }
 
 }  // namespace fastload

@@ -83,6 +83,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void FilledLocked(const std::shared_ptr<Window>& window);
   void CloseWindowLocked(const std::shared_ptr<Window>& window);
   void FailLocked(int64_t window, const Status& status);
+  void WakeLocked();
   void SubmitLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step);
 
   void CutParts(Window* window) const;
@@ -115,15 +116,15 @@ class Scan : public std::enable_shared_from_this<Scan> {
 
   std::mutex mutex_;
   std::condition_variable ready_;
+  int64_t wakes_ = 0;  // notifications of ready_ so far: none is lost between two looks
   bool preparing_ = false;
   int64_t next_window_ = 0;
   std::map<int64_t, std::shared_ptr<Window>> open_;
   std::deque<Request> requests_;  // units whose bytes are not asked for yet, in plan order
   int64_t fetched_bytes_ = 0;     // bytes that admitted units and carried cursors may hold
   int64_t admitted_ = 0;          // units admitted and not decoded yet
-  std::vector<std::vector<Cursor>> cursors_;  // by unit; used by one window at a time
-  std::vector<int64_t> carried_bytes_;        // by unit; of its cursors between windows
-  std::vector<std::vector<uint32_t>> spare_orders_;  // of delivered windows, for reuse
+  std::shared_ptr<Window> last_prepared_;     // if the next window goes on from it
+  std::vector<Shuffle> spare_shuffles_;       // of filled windows, for reuse
   std::map<int64_t, Pending> pending_;
   int64_t next_batch_ = 0;
   int64_t failed_window_;  // the earliest; plan_.windows() when none has

@@ -8,14 +8,19 @@
 #include "fastload/gather.h"
 
 namespace fastload {
+namespace {
 
-WindowTask::WindowTask(Dataset* dataset, Window* window, int32_t unit,
-                       std::vector<Cursor>* cursors, Scratch* scratch)
+// Rows decoded at once before they are dealt to their slots: in the L1 cache.
+constexpr int64_t kBlockRows = 1024;
+
+}  // namespace
+
+WindowTask::WindowTask(Dataset* dataset, Window* window, int32_t unit, Scratch* scratch)
     : dataset_(dataset),
       window_(window),
       unit_(dataset->units[static_cast<size_t>(unit)]),
       state_(window->units[static_cast<size_t>(unit)]),
-      cursors_(cursors),
+      before_(window->before ? &window->before->units[static_cast<size_t>(unit)] : nullptr),
       scratch_(scratch) {}
 
 Place WindowTask::PlaceOf(size_t column, const Piece& piece, int64_t page) const {
@@ -46,8 +51,9 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   return Status::OK();
 }
 
-Status WindowTask::ForEachRun(size_t column, const Sink& sink) {
-  Cursor& cursor = (*cursors_)[column];
+Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
+  Cursor cursor;
+  if (before_ != nullptr) cursor = std::move(before_->cursors[column]);
   const auto fresh_pieces = static_cast<size_t>(
       std::count(window_->fresh.begin(), window_->fresh.end(), true));
   size_t stream = column * fresh_pieces;
@@ -74,30 +80,81 @@ Status WindowTask::ForEachRun(size_t column, const Sink& sink) {
   dataset_->counters.decoded_values += first;
   if (window_->continued) {
     state_.carried_bytes += cursor.fetch_bytes;
-  } else {
-    cursor = Cursor{};
+    state_.cursors.push_back(std::move(cursor));
   }
   return Status::OK();
+}
+
+template <typename Fn>
+void WindowTask::ForEachRun(const Part& part, const Fn& fn) const {
+  if (!window_->shuffled) {
+    fn(Run{.first = 0, .rows = part.rows, .bucket = part.first, .within = nullptr, .ahead = 0});
+    return;
+  }
+  const Shuffle& shuffle = window_->shuffle;
+  int64_t done = 0;
+  int64_t output = 0;  // of the take's first position
+  for (const Take& take : window_->takes) {
+    const int64_t skipped = std::max<int64_t>(0, part.first + done - output);
+    output += take.stop - take.start;
+    int64_t position = take.start + skipped;
+    while (position < take.stop && done < part.rows) {
+      const auto above = std::upper_bound(shuffle.bucket_starts.begin(),
+                                          shuffle.bucket_starts.end(), position);
+      const int64_t end = std::min<int64_t>(*above, take.stop);
+      const int64_t rows = std::min(end - position, part.rows - done);
+      const int64_t b = above - shuffle.bucket_starts.begin() - 1;
+      const int64_t bucket = shuffle.SlotStart(b);
+      // The same place in the next bucket; the last one has none.
+      const int64_t next = shuffle.SlotStart(b + 1) + position - *(above - 1);
+      const bool more = next + rows <= shuffle.slot_count();
+      fn(Run{.first = done,
+             .rows = rows,
+             .bucket = bucket,
+             .within = shuffle.within.data() + position,
+             .ahead = more ? next : -1});
+      position += rows;
+      done += rows;
+    }
+  }
 }
 
 Status WindowTask::Stage() {
   Timer timer(&dataset_->counters.decode_ns);
   StagedBytes& staged = state_.staged;
-  staged.views.resize(static_cast<size_t>(window_->rows));
-  if (!unit_.valid_slots.empty()) staged.valid.resize(static_cast<size_t>(window_->rows));
-  ARROW_RETURN_NOT_OK(ForEachRun(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
-    return cursor.bytes->Read(rows, staged.views.data() + first,
-                              staged.valid.empty() ? nullptr : staged.valid.data() + first,
-                              &staged.owners);
-  }));
-  state_.value_bytes.assign(window_->parts.size(), 0);
-  for (size_t p = 0; p < window_->parts.size(); ++p) {
-    const Part& part = window_->parts[p];
-    for (int64_t i = part.first; i < part.first + part.rows; ++i) {
-      const auto row = window_->order.empty() ? static_cast<size_t>(i)
-                                              : window_->order[static_cast<size_t>(i)];
-      state_.value_bytes[p] += staged.views[row].size;
+  const bool valid = !unit_.valid_slots.empty();
+  const bool dealt = window_->shuffled && !window_->shuffle.slots.empty();
+  staged.views.resize(static_cast<size_t>(window_->slots()));
+  if (valid) staged.valid.resize(static_cast<size_t>(window_->slots()));
+  std::vector<ByteView> views(dealt ? kBlockRows : 0);
+  std::vector<uint8_t> valids(dealt && valid ? kBlockRows : 0);
+  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+    if (!dealt) {
+      return cursor.bytes->Read(rows, staged.views.data() + first,
+                                valid ? staged.valid.data() + first : nullptr,
+                                &staged.owners);
     }
+    for (int64_t end = first + rows; first < end; first += kBlockRows) {
+      const int64_t n = std::min(kBlockRows, end - first);
+      ARROW_RETURN_NOT_OK(cursor.bytes->Read(n, views.data(),
+                                             valid ? valids.data() : nullptr,
+                                             &staged.owners));
+      const uint32_t* slots = window_->shuffle.slots.data() + first;
+      for (int64_t i = 0; i < n; ++i) staged.views[slots[i]] = views[static_cast<size_t>(i)];
+      if (valid) Scatter(valids.data(), 1, slots, n, staged.valid.data());
+    }
+    return Status::OK();
+  }));
+  state_.value_bytes.clear();
+  for (const Part& part : window_->parts) {
+    int64_t bytes = 0;
+    ForEachRun(part, [&](const Run& run) {
+      const ByteView* bucket = staged.views.data() + run.bucket;
+      for (int64_t i = 0; i < run.rows; ++i) {
+        bytes += bucket[run.within == nullptr ? i : run.within[i]].size;
+      }
+    });
+    state_.value_bytes.push_back(bytes);
   }
   return Status::OK();
 }
@@ -105,10 +162,15 @@ Status WindowTask::Stage() {
 Status WindowTask::Fill() {
   Timer timer(&dataset_->counters.decode_ns);
   switch (unit_.kind) {
-    case Unit::Kind::kFixed:
-      return window_->order.empty() ? FillFixedInOrder() : FillFixedShuffled();
+    case Unit::Kind::kFixed: {
+      // One destination a value: decode to it. More (a column under two names): copy.
+      const bool direct = !window_->shuffled && unit_.slots.size() == 1 &&
+                          unit_.valid_slots.size() <= 1;
+      return direct ? FillFixedInOrder() : FillFixed();
+    }
     case Unit::Kind::kBytes:
-      return FillBytes();
+      FillBytes();
+      return Status::OK();
     case Unit::Kind::kFile:
     case Unit::Kind::kRow:
       return FillProvenance();
@@ -125,14 +187,12 @@ Status WindowTask::Fill() {
 }
 
 Status WindowTask::FillFixedInOrder() {
-  // One destination a value: decode to it. More (a column under two names): copy.
-  if (unit_.slots.size() != 1 || unit_.valid_slots.size() > 1) return FillFixedShuffled();
   const Layout::Slot& slot = unit_.slots[0];
   for (size_t c = 0; c < unit_.columns.size(); ++c) {
     const auto spec = static_cast<size_t>(unit_.columns[c]);
     const int64_t offset = static_cast<int64_t>(c) * ItemSize(dataset_->columns[spec].dtype);
     auto part = window_->parts.begin();
-    ARROW_RETURN_NOT_OK(ForEachRun(c, [&](Cursor& cursor, int64_t first, int64_t rows) {
+    ARROW_RETURN_NOT_OK(ForEachRow(c, [&](Cursor& cursor, int64_t first, int64_t rows) {
       while (rows > 0) {
         while (first >= part->first + part->rows) ++part;
         const int64_t at = first - part->first;
@@ -155,96 +215,195 @@ Status WindowTask::FillFixedInOrder() {
   return Status::OK();
 }
 
-Status WindowTask::FillFixedShuffled() {
-  uint8_t* rows = scratch_->Get(0, window_->rows * unit_.width);
-  uint8_t* valid = unit_.valid_slots.empty() ? nullptr : scratch_->Get(1, window_->rows);
-  if (rows == nullptr || (valid == nullptr && !unit_.valid_slots.empty())) {
+Status WindowTask::FillDealtColumn() {
+  const auto& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  const int64_t width = unit_.width;
+  const bool with_valid = !unit_.valid_slots.empty();
+  const uint32_t* slots = window_->shuffle.slots.data();
+  uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * (width + 1));
+  uint8_t* values = scratch_->Get(Scratch::kRows, window_->slots() * (width + 1));
+  if (block == nullptr || values == nullptr) {
     return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
                                " rows, got none");
   }
-  int64_t offset = 0;
-  for (size_t c = 0; c < unit_.columns.size(); ++c) {
-    ARROW_RETURN_NOT_OK(ForEachRun(c, [&](Cursor& cursor, int64_t first, int64_t n) {
-      return cursor.fixed->Read(n, rows + first * unit_.width + offset, unit_.width,
-                                valid == nullptr ? nullptr : valid + first);
-    }));
-    const auto spec = static_cast<size_t>(unit_.columns[c]);
-    offset += ItemSize(dataset_->columns[spec].dtype);
-  }
-  Collate(rows, valid);
+  ARROW_ASSIGN_OR_RAISE(CodeTable table,
+                        CodeTable::Make(window_->slots(), width, spec.fill, scratch_));
+  uint8_t* block_valid = with_valid ? block + kBlockRows * width : nullptr;
+  uint8_t* valid = with_valid ? values + window_->slots() * width : nullptr;
+  bool coded = true;
+  // Dictionaries are still to come: as many as this one, and of about its size.
+  const auto chunks = std::max<int64_t>(
+      1, std::count(window_->fresh.begin(), window_->fresh.end(), true));
+  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+    const int64_t end = first + rows;
+    std::optional<uint16_t> base;
+    if (coded) {
+      ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
+      const auto entries = static_cast<int64_t>(dictionary.size()) / width;
+      const bool room = first > 0 || entries * chunks < CodeTable::kMostEntries;
+      if (entries > 0 && room) base = table.Add(dictionary);
+    }
+    while (base && first < end) {
+      const int64_t n = std::min(kBlockRows, end - first);
+      auto* codes = reinterpret_cast<uint16_t*>(block);
+      ARROW_ASSIGN_OR_RAISE(const int64_t read,
+                            cursor.fixed->ReadCodes(n, *base, CodeTable::kNull, codes,
+                                                    block_valid));
+      Scatter(block, sizeof(uint16_t), slots + first, read,
+              reinterpret_cast<uint8_t*>(table.codes()));
+      if (with_valid) Scatter(block_valid, 1, slots + first, read, valid);
+      first += read;
+      if (read < n) base.reset();
+    }
+    if (coded && first < end) {
+      // The rest are values: so is, from now on, what was dealt out as codes.
+      coded = false;
+      for (int64_t row = 0; row < first; ++row) {
+        std::memcpy(values + slots[row] * width,
+                    table.table() + table.codes()[slots[row]] * width,
+                    static_cast<size_t>(width));
+      }
+    }
+    for (; first < end; first += kBlockRows) {
+      const int64_t n = std::min(kBlockRows, end - first);
+      ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, width, block_valid));
+      Scatter(block, width, slots + first, n, values);
+      if (with_valid) Scatter(block_valid, 1, slots + first, n, valid);
+    }
+    return Status::OK();
+  }));
+  Collate(values, valid, coded ? &table : nullptr);
   return Status::OK();
 }
 
-void WindowTask::Collate(const uint8_t* rows, const uint8_t* valid) {
+Status WindowTask::FillFixed() {
+  const bool dealt = window_->shuffled && !window_->shuffle.slots.empty();
+  if (dealt && unit_.columns.size() == 1) return FillDealtColumn();
+  const int64_t width = unit_.width;
+  const bool with_valid = !unit_.valid_slots.empty();
+  // By slot: the window's rows, then their validity.
+  const int64_t valid_at = RoundUp(window_->slots() * width, kAlignment);
+  uint8_t* slots = scratch_->Get(Scratch::kRows, valid_at + (with_valid ? window_->slots() : 0));
+  uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * width);
+  if (slots == nullptr || block == nullptr) {
+    return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
+                               " rows, got none");
+  }
+  uint8_t* valid = with_valid ? slots + valid_at : nullptr;
+  int64_t offset = 0;
+  for (size_t c = 0; c < unit_.columns.size(); ++c) {
+    const auto spec = static_cast<size_t>(unit_.columns[c]);
+    const int64_t item = ItemSize(dataset_->columns[spec].dtype);
+    ARROW_RETURN_NOT_OK(ForEachRow(c, [&](Cursor& cursor, int64_t first, int64_t rows) {
+      if (!dealt) {
+        return cursor.fixed->Read(rows, slots + first * width + offset, width,
+                                  with_valid ? valid + first : nullptr);
+      }
+      for (int64_t end = first + rows; first < end; first += kBlockRows) {
+        const int64_t n = std::min(kBlockRows, end - first);
+        ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, item, nullptr));
+        const uint32_t* to = window_->shuffle.slots.data() + first;
+        for (int64_t i = 0; i < n; ++i) {
+          std::memcpy(slots + to[i] * width + offset, block + i * item,
+                      static_cast<size_t>(item));
+        }
+      }
+      return Status::OK();
+    }));
+    offset += item;
+  }
+  Collate(slots, valid, nullptr);
+  return Status::OK();
+}
+
+void WindowTask::Collate(const uint8_t* slots, const uint8_t* valid, CodeTable* codes) {
   const auto copy = [this](const uint8_t* from, int64_t width, const Part& part,
                            const Layout::Slot& slot) {
     uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
-    if (!window_->order.empty()) {
-      Gather(from, width, window_->order.data() + part.first, part.rows, out, slot.stride);
-      return;
-    }
-    for (int64_t i = 0; i < part.rows; ++i) {
-      std::memcpy(out + i * slot.stride, from + (part.first + i) * width,
-                  static_cast<size_t>(width));
-    }
+    ForEachRun(part, [&](const Run& run) {
+      const uint8_t* bucket = from + run.bucket * width;
+      uint8_t* to = out + run.first * slot.stride;
+      if (run.within != nullptr) {
+        const uint8_t* ahead = run.ahead < 0 ? nullptr : from + run.ahead * width;
+        Gather(bucket, width, run.within, run.rows, to, slot.stride, ahead);
+        return;
+      }
+      for (int64_t i = 0; i < run.rows; ++i) {
+        std::memcpy(to + i * slot.stride, bucket + i * width, static_cast<size_t>(width));
+      }
+    });
+  };
+  const auto look_up = [&](const Part& part, const Layout::Slot& slot) {
+    uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
+    ForEachRun(part, [&](const Run& run) {
+      const uint16_t* ahead = run.ahead < 0 ? nullptr : codes->codes() + run.ahead;
+      GatherCodes(codes->codes() + run.bucket, run.within, run.rows, codes->table(),
+                  unit_.width, out + run.first * slot.stride, ahead);
+    });
   };
   for (const Part& part : window_->parts) {
-    for (const Layout::Slot& slot : unit_.slots) copy(rows, unit_.width, part, slot);
+    for (const Layout::Slot& slot : unit_.slots) {
+      codes == nullptr ? copy(slots, unit_.width, part, slot) : look_up(part, slot);
+    }
     for (const Layout::Slot& slot : unit_.valid_slots) copy(valid, 1, part, slot);
   }
 }
 
-Status WindowTask::FillBytes() {
+void WindowTask::FillBytes() {
   const StagedBytes& staged = state_.staged;
   for (const Part& part : window_->parts) {
     uint8_t* base = part.block->data();
-    const auto row_of = [&](int64_t i) {
-      const int64_t at = part.first + i;
-      return window_->order.empty() ? static_cast<size_t>(at)
-                                    : size_t{window_->order[static_cast<size_t>(at)]};
-    };
     for (const Layout::Slot& slot : unit_.slots) {
       const int64_t* numbers = part.areas.numbers.data() + slot.number;
       auto* offsets = reinterpret_cast<int64_t*>(base + numbers[0]);
       uint8_t* values = base + numbers[1];
       int64_t end = 0;
-      offsets[0] = 0;
-      for (int64_t i = 0; i < part.rows; ++i) {
-        const ByteView& view = staged.views[row_of(i)];
-        if (view.size > 0) {
-          std::memcpy(values + end, view.data, static_cast<size_t>(view.size));
+      *offsets++ = 0;
+      ForEachRun(part, [&](const Run& run) {
+        const ByteView* bucket = staged.views.data() + run.bucket;
+        for (int64_t i = 0; i < run.rows; ++i) {
+          const ByteView& view = bucket[run.within == nullptr ? i : run.within[i]];
+          if (view.size > 0) {
+            std::memcpy(values + end, view.data, static_cast<size_t>(view.size));
+          }
+          end += view.size;
+          *offsets++ = end;
         }
-        end += view.size;
-        offsets[i + 1] = end;
-      }
+      });
     }
     for (const Layout::Slot& slot : unit_.valid_slots) {
       uint8_t* out = Layout::Address(base, part.areas, slot);
-      for (int64_t i = 0; i < part.rows; ++i) out[i] = staged.valid[row_of(i)];
+      ForEachRun(part, [&](const Run& run) {
+        const uint8_t* bucket = staged.valid.data() + run.bucket;
+        for (int64_t i = 0; i < run.rows; ++i) {
+          *out++ = bucket[run.within == nullptr ? i : run.within[i]];
+        }
+      });
     }
   }
   state_.staged.owners.clear();
-  return Status::OK();
 }
 
 Status WindowTask::FillProvenance() {
-  uint8_t* rows = scratch_->Get(0, window_->rows * unit_.width);
-  if (rows == nullptr) return Status::OutOfMemory("No memory for the rows' numbers");
+  const int64_t width = unit_.width;
+  const bool dealt = window_->shuffled && !window_->shuffle.slots.empty();
+  uint8_t* slots = scratch_->Get(Scratch::kRows, window_->slots() * width);
+  if (slots == nullptr) return Status::OutOfMemory("No memory for the rows' numbers");
   int64_t at = 0;
   for (const Piece& piece : window_->pieces) {
-    const int64_t first = unit_.kind == Unit::Kind::kFile
-                              ? 0
-                              : dataset_->FirstRow(static_cast<int32_t>(piece.file),
-                                                   static_cast<int32_t>(piece.row_group));
+    const bool file = unit_.kind == Unit::Kind::kFile;
+    const int64_t first = file ? 0
+                               : dataset_->FirstRow(static_cast<int32_t>(piece.file),
+                                                    static_cast<int32_t>(piece.row_group));
     for (int64_t row = piece.start; row < piece.stop; ++row, ++at) {
-      if (unit_.kind == Unit::Kind::kFile) {
-        reinterpret_cast<int32_t*>(rows)[at] = static_cast<int32_t>(piece.file);
-      } else {
-        reinterpret_cast<int64_t*>(rows)[at] = first + row;
-      }
+      const int64_t slot =
+          dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
+      const int64_t value = file ? piece.file : first + row;
+      // Little-endian: the low bytes of a file's index are its int32.
+      std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
     }
   }
-  Collate(rows, nullptr);
+  Collate(slots, nullptr, nullptr);
   return Status::OK();
 }
 

@@ -14,7 +14,9 @@
 #include "fastload/layout.h"
 #include "fastload/memory.h"
 #include "fastload/read_plan.h"
+#include "fastload/shuffle.h"
 #include "fastload/status.h"
+#include "fastload/window_codes.h"
 
 namespace fastload {
 
@@ -38,7 +40,7 @@ struct Cursor {
   int64_t fetch_bytes = 0;  // memory that its stream may hold
 };
 
-// The views of a byte column's rows, and what keeps them alive.
+// The views of a byte column's rows, by slot, and what keeps them alive.
 struct StagedBytes {
   std::vector<ByteView> views;
   std::vector<uint8_t> valid;
@@ -51,7 +53,9 @@ struct WindowUnit {
   std::vector<int64_t> value_bytes;  // kBytes: of each part
   StagedBytes staged;
   int64_t fetch_bytes = 0;
-  int64_t carried_bytes = 0;  // of the cursors left for the next window
+  // Of each column, left for the next window where that goes on in the same row group.
+  std::vector<Cursor> cursors;
+  int64_t carried_bytes = 0;  // what the streams of `cursors` may hold
   int32_t blockers = 0;       // what its next task waits for
   bool decoded = false;
 };
@@ -62,9 +66,16 @@ struct Window {
   std::span<const Piece> pieces;
   std::vector<bool> fresh;  // the piece begins a column chunk rather than going on in one
   bool continued = false;   // the next window's first piece goes on in our last
+  std::shared_ptr<Window> before;  // the one whose last piece our first goes on in
   int64_t rows = 0;         // of its pieces
   int64_t output_rows = 0;
-  std::vector<uint32_t> order;  // row of each output row; empty: as they are
+  std::span<const Take> takes;
+  bool shuffled = false;
+  Shuffle shuffle;  // if shuffled
+
+  // Places that decoded rows are put in before they are collated.
+  int64_t slots() const { return shuffled ? shuffle.slot_count() : rows; }
+
   std::vector<Part> parts;
   std::vector<WindowUnit> units;
   int32_t unplaced = 0;     // tasks left before the parts get their memory
@@ -73,12 +84,11 @@ struct Window {
 };
 
 // Decoding and collating one unit of one window. Runs without any lock: what it touches
-// is its unit's alone, or complete before it begins.
+// is its unit's alone, or complete before it begins. Where the window goes on in a row
+// group, the unit's task of the window before has ended.
 class WindowTask {
  public:
-  // `cursors`, one a column of the unit, go from window to window.
-  WindowTask(Dataset* dataset, Window* window, int32_t unit, std::vector<Cursor>* cursors,
-             Scratch* scratch);
+  WindowTask(Dataset* dataset, Window* window, int32_t unit, Scratch* scratch);
 
   // kBytes: decodes the rows, and finds the bytes of each part's values.
   Status Stage();
@@ -87,22 +97,36 @@ class WindowTask {
 
  private:
   using Sink = std::function<Status(Cursor& cursor, int64_t first, int64_t rows)>;
+  // Output rows [first, first + rows) of a part take the slots bucket + within[i]; without
+  // shuffle (`within` null) the slots from `bucket` on.
+  struct Run {
+    int64_t first;
+    int64_t rows;
+    int64_t bucket;
+    const uint16_t* within;
+    int64_t ahead;  // a slot that is taken from later
+  };
 
   // Hands every run of rows of the window to `sink`, with the cursor at its first row.
-  Status ForEachRun(size_t column, const Sink& sink);
+  Status ForEachRow(size_t column, const Sink& sink);
+  template <typename Fn>
+  void ForEachRun(const Part& part, const Fn& fn) const;
   Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
   Status FillFixedInOrder();
-  Status FillFixedShuffled();
-  Status FillBytes();
+  Status FillFixed();
+  void FillBytes();
   Status FillProvenance();
-  void Collate(const uint8_t* rows, const uint8_t* valid);
+  // One column, dealt out in blocks: as dictionary codes if they all are.
+  Status FillDealtColumn();
+  // Copies every output row from its slot; the values are looked up by `codes`, if any.
+  void Collate(const uint8_t* slots, const uint8_t* valid, CodeTable* codes);
   Place PlaceOf(size_t column, const Piece& piece, int64_t page) const;
 
   Dataset* dataset_;
   Window* window_;
   const Unit& unit_;
   WindowUnit& state_;
-  std::vector<Cursor>* cursors_;
+  WindowUnit* before_;  // of the window before, where ours goes on from it
   Scratch* scratch_;
 };
 

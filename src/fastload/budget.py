@@ -16,11 +16,15 @@ _MIB = 1 << 20
 _WINDOW_ROWS = 2**19
 _WINDOW_BYTES = 512 * _MIB
 # Rows decoded as one piece of work without shuffle: a column of them fits the L2 cache.
-_STRIPE_ROWS = 2**15
+_STRIPE_ROWS = 2**16
 # One read: large enough that a request's own cost vanishes, small enough to be held twice.
 _MOST_SEGMENT_BYTES = 8 * _MIB
 _LEAST_SEGMENT_BYTES = 64 << 10
 _MOST_FETCH_BYTES = 256 * _MIB
+# A consumer that keeps nothing still holds a batch while it asks for the next; both may be
+# twice the average where strings vary.
+_LEAST_LENT_BATCHES = 4
+_LEAST_BATCH_BYTES = 4096  # the core's smallest block
 # A slice of a stack that one task decodes: a cache line of each row.
 _SCRATCH_ROW_BYTES = 64
 
@@ -115,7 +119,9 @@ def divide_budget(
         stripe_rows = batch_size
         needed = rows * (open_windows * held + scratch) + batch_size * row_bytes
         if needed > memory_budget:
-            fits = _largest_window(memory_budget - batch_size * row_bytes, total_rows, held, scratch)
+            fits = _largest_window(
+                memory_budget - batch_size * row_bytes, total_rows, held, scratch
+            )
             raise ValueError(
                 f"Expected a memory_budget of at least {needed} bytes for {open_windows} windows "
                 f"of {rows} rows of {held} bytes, got {memory_budget}: "
@@ -141,8 +147,11 @@ def divide_budget(
                 f"{batch_size} rows of {held} bytes, {open_windows} at a time, got "
                 f"{memory_budget}: the largest batch_size that fits is {fits}"
             )
+    batch_bytes = max(_LEAST_BATCH_BYTES, batch_size * row_bytes)
     left = memory_budget - needed
-    fetch_bytes = max(_LEAST_SEGMENT_BYTES, min(_MOST_FETCH_BYTES, left // 2))
+    least_lent = _LEAST_LENT_BATCHES * batch_bytes
+    most_fetched = min(_MOST_FETCH_BYTES, left // 2, left - least_lent)
+    fetch_bytes = max(_LEAST_SEGMENT_BYTES, most_fetched)
     segments = 2 * max(1, columns)
     segment_bytes = fetch_bytes // segments
     return Budget(
@@ -151,7 +160,7 @@ def divide_budget(
         window_bytes=needed,
         fetch_bytes=fetch_bytes,
         segment_bytes=max(_LEAST_SEGMENT_BYTES, min(_MOST_SEGMENT_BYTES, segment_bytes)),
-        lend_bytes=max(0, left - fetch_bytes),
+        lend_bytes=max(least_lent, left - fetch_bytes),
     )
 
 

@@ -103,9 +103,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
                 "prefetch": prefetch,
             },
         )
-        _check_type(
-            bool, {"shuffle": shuffle, "drop_last": drop_last, "provenance": provenance}
-        )
+        _check_type(bool, {"shuffle": shuffle, "drop_last": drop_last, "provenance": provenance})
         for name, value, least in (
             ("shuffle_window", shuffle_window, 1),
             ("threads", threads, 0),
@@ -184,10 +182,13 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         part = Part(rank.world) if info is None else Part(rank.world, info.num_workers, info.id)
         engine = self._engine_of_process(part.workers)
         start = self._next_position()
-        if self._resume is not None:
+        if self._resume is not None and not self._epochs.begun:
             self._epochs.set(start.epoch)
-            self._resume = None
-        start = replace(start, epoch=self._epochs.begin())
+        self._resume = None
+        epoch = self._epochs.begin()
+        if epoch != start.epoch:
+            # In the next pass after a load, workers are forked with what the first one used.
+            start = Position(epoch, ())
         read_plan = plan.read_plan(
             self._row_groups,
             self._options,
@@ -210,6 +211,8 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         The progress of a loaded state is kept if it is of this epoch, else dropped with a
         warning.
         """
+        if self._epochs.begun:
+            self._resume = None  # worker processes have used it
         self._epochs.set(epoch)
         if self._resume is None:
             return
@@ -243,13 +246,13 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
                     f"{type(after).__name__} without a position"
                 )
             position = mark.position
-        elif self._pass is not None:
-            position = self._pass.mark.position
-        elif self._epochs.begun_by_worker:
+        elif self._epochs.begun_by_worker and get_worker_info() is None:
             raise RuntimeError(
                 "Expected state_dict(after=batch), got no batch: worker processes iterate this "
                 "dataset, and only a batch tells how far their consumer is"
             )
+        elif self._pass is not None:
+            position = self._pass.mark.position
         else:
             position = self._resume or Position(self._epochs.next, ())
         return encode_state(self._source, self._options, position)
@@ -265,15 +268,17 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         options = replace(self._options, seed=seed)
         # Refuses progress that this dataset can't have made.
         plan.remaining_rows(self._source.num_rows, options, position.progress)
+        self._epochs.set(position.epoch)
         self._end_pass()
         self._options = options
         self._resume = position
         self._resume_confirmed = False
-        self._epochs.set(position.epoch)
 
     def stats(self) -> Stats:
         """What the stages have done in this process so far."""
-        counts = self._engine.pipeline.counts() if self._engine else {}
+        # A fork's copy of another process's pipeline may be locked for ever.
+        engine = self._engine if self._engine and self._engine.mine else None
+        counts = engine.pipeline.counts() if engine else {}
         running = self._pass.consuming_s if self._pass else 0.0
         return stats_of(
             counts,
@@ -346,9 +351,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     def _engine_of_process(self, workers: int) -> Engine:
         if self._engine is None or not self._engine.mine:
             threads, budget = self._budget(workers)
-            self._engine = Engine(
-                self._source, self._projection, self._outputs, threads, budget
-            )
+            self._engine = Engine(self._source, self._projection, self._outputs, threads, budget)
         return self._engine
 
     def _budget(self, workers: int) -> tuple[int, Budget]:
@@ -357,7 +360,8 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         if threads is None:
             threads = max(1, available_cores() // workers)
         row_bytes = sum(_row_bytes(output.field) for output in self._outputs)
-        value_bytes = max(0, self._projection.row_bytes - row_bytes)
+        decoded = sum(_row_bytes(output.field) for output in self._projection.outputs)
+        value_bytes = max(0, self._projection.row_bytes - decoded)
         byte_columns = sum(output.kind == "bytes" for output in self._outputs)
         budget = divide_budget(
             self._memory_budget // workers,

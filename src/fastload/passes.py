@@ -103,6 +103,8 @@ class Pass:
             columns = [list(value) for value in batch.values()]
             names = list(batch)
             for row in zip(*columns, strict=True):
+                if self.finished:
+                    return
                 self._taken += 1
                 yield dict(zip(names, row, strict=True))
 
@@ -134,5 +136,5 @@ def warn_of_copies(memory_budget: int) -> None:
         f"Batches that are kept hold all the memory that memory_budget={memory_budget} leaves for "
         "them; from now on batches come as copies in ordinary memory. To keep batches, or one "
         "column of each, keep batch.clone() or column.clone(), or raise memory_budget",
-        stacklevel=4,
+        stacklevel=5,  # whoever asked for the batch
     )

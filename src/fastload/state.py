@@ -55,7 +55,7 @@ def decode_state(
                 f"Expected a state of version {_VERSION}, got version {state['version']}"
             )
         fingerprint, files, rows = state["fingerprint"], state["files"], state["rows"]
-        seed, epoch, order = int(state["seed"]), int(state["epoch"]), state["order"]
+        seed, epoch, order = int(state["seed"]), int(state["epoch"]), dict(state["order"])
         progress = tuple(Leg(*leg) for leg in state["progress"])
     except (KeyError, TypeError) as error:
         raise ValueError(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fastload._native import core
 from fastload.permutation import permutation, stream_key, stream_keys, stream_values
 
 MASK = (1 << 64) - 1
@@ -23,7 +24,18 @@ def model_key(*parts):
 
 
 def model_permutation(n, key):
-    order = list(range(n))
+    buckets = -(-n // 2**15)
+    if buckets <= 1:
+        return model_shuffle(list(range(n)), key)
+    parts = [[] for _ in range(buckets)]
+    for i in range(n):
+        parts[model_mix64(key + (i + 1) * GAMMA & MASK) * buckets >> 64].append(i)
+    shuffled = [model_shuffle(part, model_key(key, b)) for b, part in enumerate(parts)]
+    return [element for part in shuffled for element in part]
+
+
+def model_shuffle(order, key):
+    n = len(order)
     for number, i in enumerate(range(n - 1, 0, -1)):
         r = model_mix64(key + (number + 1) * GAMMA & MASK)
         j = r * (i + 1) >> 64
@@ -62,12 +74,18 @@ def test_seed_and_epoch_do_not_add_up():
     assert len(keys) == 128
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 10, 257, 1000])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 10, 257, 2**15, 2**15 + 1, 100_000])
 @pytest.mark.parametrize("key", [0, 1, MASK, stream_key(7, 3)])
 def test_permutations_equal_the_model(n, key):
     order = permutation(n, key)
     assert order.tolist() == model_permutation(n, key)
     assert sorted(order.tolist()) == list(range(n))
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 2**15, 2**15 + 1, 300_000])
+def test_the_core_draws_the_same(n):
+    for key in (0, MASK, stream_key(7, n)):
+        assert core.permutation(key, n).tolist() == permutation(n, key).tolist()
 
 
 def test_every_permutation_of_three_is_about_as_likely():

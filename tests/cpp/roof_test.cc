@@ -1,0 +1,39 @@
+#include "fastload/roof.h"
+
+#include <gtest/gtest.h>
+
+#include "fastload/chunk_open.h"
+#include "row_files.h"
+
+namespace fastload {
+namespace {
+
+TEST(Roof, ReadsThePagesOfTheColumns) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("part.parquet");
+  testing::WriteRows(path, 0, {300, 200});
+  const FileSpec spec = testing::SpecOf(path);
+  const int64_t bytes = ChunkRange(spec, 0, 0)->bytes + ChunkRange(spec, 1, 0)->bytes +
+                        ChunkRange(spec, 0, 2)->bytes + ChunkRange(spec, 1, 2)->bytes;
+  for (const int32_t threads : {1, 3}) {
+    const RoofTimes times = *MeasureRoof({spec}, {{0, 2}}, 100'000, threads);
+    EXPECT_EQ(times.read_bytes, bytes);
+    EXPECT_GT(times.pages, 4);
+    EXPECT_GT(times.pages_s, 0);
+    EXPECT_GT(times.memcpy_s, 0);
+  }
+}
+
+TEST(Roof, NamesTheRowGroupThatFails) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("part.parquet");
+  testing::WriteRows(path, 0, {300, 200});
+  testing::Overwrite(path, ChunkRange(testing::SpecOf(path), 1, 0)->offset,
+                     std::string(16, '\xFF'));
+  const Status status = MeasureRoof({testing::SpecOf(path)}, {{0}}, 0, 2).status();
+  EXPECT_EQ(KindOf(status), ErrorKind::kCorruptFile);
+  EXPECT_NE(status.message().find(" - at " + path + ", row group 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fastload

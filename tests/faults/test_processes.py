@@ -1,0 +1,232 @@
+"""Forks, signals and exits at the worst moment; each in a process of its own."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sample_files import write_sample
+
+ROWS = 30_000
+TIMEOUT_S = 60
+
+HEAD = """
+import os, sys
+from fastload import FastParquetDataset
+path, rows = sys.argv[1], int(sys.argv[2])
+def dataset_of(**options):
+    return FastParquetDataset(path, batch_size=500, shuffle=True, **{"threads": 2, **options})
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("processes") / "sample.parquet", ROWS, 3000)
+
+
+def start(script, path):
+    return subprocess.Popen(
+        [sys.executable, "-c", HEAD + script, path, str(ROWS)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(script, path, code=0):
+    """What a script prints that ends in time with exit code `code`."""
+    with start(script, path) as process:
+        try:
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert process.returncode == code, err
+    return out, err
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_fork_in_mid_pass_and_both_go_on(path, threads):
+    script = f"""
+dataset = dataset_of(threads={threads})
+running = iter(dataset)
+first = next(running)
+child = os.fork()
+if child == 0:
+    assert len(first["name"].tolist()) == 500
+    del first
+    dataset.stats()
+    assert sum(batch.rows for batch in dataset) == rows
+    dataset.close()
+    os._exit(7)
+assert sum(batch.rows for batch in running) == rows - 500
+assert sum(batch.rows for batch in dataset) == rows
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+"""
+    out, _ = run(script, path)
+    assert out == "7\n"
+
+
+def test_old_pass_in_a_forked_child(path):
+    script = """
+running = iter(dataset_of())
+next(running)
+child = os.fork()
+if child == 0:
+    try:
+        next(running)
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    out, _ = run(script, path)
+    assert out == "Expected a pass of this process, got one from before fork\n"
+
+
+def test_forked_child_exits_as_usual(path):
+    """Destructors and exit handlers run in the child, on what it inherited."""
+    script = """
+dataset = dataset_of()
+running = iter(dataset)
+kept = [next(running) for _ in range(3)]
+child = os.fork()
+if child == 0:
+    sys.exit(3)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), sum(batch.rows for batch in running))
+"""
+    out, _ = run(script, path)
+    assert out == f"3 {ROWS - 1500}\n"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "running = iter(dataset_of()); next(running)",
+        "running = iter(dataset_of()); kept = list(running)",
+        "dataset = dataset_of(); batch = next(iter(dataset)); column = batch['id']; del batch",
+        "running = iter(dataset_of(threads=0)); next(running)",
+        "import gc; gc.disable(); a = dataset_of(); a.me = a; a.running = iter(a); next(a.running)",
+    ],
+)
+def test_exit_with_a_live_iterator(path, script):
+    out, err = run(script, path)
+    assert out == err == ""
+
+
+def test_exception_in_the_consumer(path):
+    script = """
+for batch in dataset_of():
+    raise LookupError("of the consumer")
+"""
+    _, err = run(script, path, code=1)
+    assert err.endswith("LookupError: of the consumer\n")
+
+
+def test_pass_in_another_thread(path):
+    script = """
+import threading
+dataset = dataset_of()
+taken = []
+thread = threading.Thread(target=lambda: taken.extend(dataset))
+thread.start()
+thread.join()
+assert sum(batch.rows for batch in taken) == sum(batch.rows for batch in dataset) == rows
+"""
+    run(script, path)
+
+
+def interrupted(process):
+    """Sends Ctrl-C once the script says that it waits; the exit code, output and seconds."""
+    assert process.stdout.readline() == "waits\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    return process.returncode, out, err, time.monotonic() - sent
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ctrl_c_during_next(path, threads):
+    """The first batch of a window of very many rows takes seconds: Ctrl-C comes while it waits."""
+    script = f"""
+running = iter(FastParquetDataset([path] * 1000, batch_size=30_000_000, threads={threads},
+                                  memory_budget="40GB"))
+print("waits", flush=True)
+try:
+    next(running)
+    print("too quick", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(0)  # closing has to wait for tasks that have begun
+"""
+    with start(script, path) as process:
+        code, out, err, seconds = interrupted(process)
+    assert (code, out) == (0, "interrupted\n"), err
+    assert seconds < 5
+
+
+def test_ctrl_c_leaves_the_dataset_usable(path):
+    script = """
+dataset = dataset_of()
+print("waits", flush=True)
+try:
+    while True:
+        for batch in dataset:
+            del batch
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+assert sum(batch.rows for batch in dataset) == rows
+"""
+    with start(script, path) as process:
+        code, out, err, seconds = interrupted(process)
+    assert (code, out) == (0, "interrupted\n"), err
+    assert seconds < 5
+
+
+def test_worker_that_dies(path):
+    script = """
+from torch.utils.data import DataLoader
+def die(batch):
+    os._exit(5)
+loader = DataLoader(dataset_of(), batch_size=None, num_workers=2, collate_fn=die, timeout=30)
+try:
+    list(loader)
+except RuntimeError as error:
+    assert "exited unexpectedly" in str(error), error
+    print("told")
+loader = DataLoader(dataset_of(), batch_size=None, num_workers=2, timeout=30)
+print(sum(batch.rows for batch in loader))
+"""
+    out, _ = run(script, path)
+    assert out == f"told\n{ROWS}\n"
+
+
+def test_consumer_that_is_killed_leaves_no_workers(path):
+    script = """
+from torch.utils.data import DataLoader
+loader = DataLoader(dataset_of(), batch_size=None, num_workers=2)
+running = iter(loader)
+next(running)
+print(*(worker.pid for worker in running._workers), flush=True)
+os.kill(os.getpid(), 9)
+"""
+    out, _ = run(script, path, code=-9)
+    pids = [int(pid) for pid in out.split()]
+    assert len(pids) == 2
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and any(is_alive(pid) for pid in pids):
+        time.sleep(0.1)
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

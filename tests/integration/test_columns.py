@@ -1,0 +1,202 @@
+"""What `columns` asks for, and that nothing else is read."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from fastload import Column, FastParquetDataset, NullValueError, Stack
+
+ROWS = 3000
+WIDE = 40
+NUMBERS = {f"n{k:02}": np.int64 if k % 3 else np.int16 for k in range(WIDE)}
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(1)
+    columns = {n: rng.integers(-999, 999, ROWS).astype(kind) for n, kind in NUMBERS.items()}
+    columns["x32"] = rng.random(ROWS, np.float32)
+    columns["x64"] = pa.array(rng.random(ROWS), mask=rng.random(ROWS) < 0.3)
+    columns["nullable"] = pa.array(rng.integers(0, 99, ROWS), mask=rng.random(ROWS) < 0.3)
+    columns["text"] = pa.array([f"{k:x}" * 5 for k in range(ROWS)], mask=np.arange(ROWS) % 7 == 0)
+    fields = {"b": rng.integers(0, 9, ROWS), "c": pa.array([f"c{k}" for k in range(ROWS)])}
+    columns["a"] = pa.StructArray.from_arrays([pa.array(v) for v in fields.values()], list(fields))
+    columns["with/slash and.dot"] = np.arange(ROWS)
+    return pa.table(columns)
+
+
+@pytest.fixture(scope="module")
+def path(table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("columns") / "t.parquet"
+    pq.write_table(table, path, row_group_size=700, use_dictionary=["n00", "text"])
+    return str(path)
+
+
+def whole(path, columns, **options):
+    """One batch of all rows."""
+    with FastParquetDataset(path, columns=columns, batch_size=ROWS, threads=1, **options) as ds:
+        (batch,) = ds
+        assert {n: value.dtype for n, value in batch.items()} == {
+            n: field.dtype for n, field in ds.schema.items()
+        }
+        assert list(batch) == list(ds.schema)
+        return batch
+
+
+def chunk_bytes(path, names):
+    metadata = pq.ParquetFile(path).metadata
+    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+    chunks = [group.column(c) for group in groups for c in range(group.num_columns)]
+    return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in names)
+
+
+def bytes_read_by_this_process():
+    """As the operating system counts them, over all threads."""
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["rchar"])
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("names", [["n00"], ["n39", "text"], ["x64", "a.b", "n07"], list(NUMBERS)])
+def test_only_the_columns_asked_for_are_read(path, names, shuffle):
+    wanted = chunk_bytes(path, names)
+    columns = {n: Column(n, fill="" if n == "text" else None) for n in names}
+    with FastParquetDataset(path, columns=columns, threads=2, shuffle=shuffle) as dataset:
+        before = bytes_read_by_this_process()
+        assert sum(batch.rows for batch in dataset) == ROWS
+        after = bytes_read_by_this_process()
+        counts = dataset._engine.pipeline.counts()
+        assert counts["read_bytes"] == dataset.stats().read.bytes == wanted
+    # /proc/self/io counts its own text, which is shorter than this.
+    assert wanted <= after - before <= wanted + 500
+
+
+def test_second_epoch_reads_the_same_again(path):
+    with FastParquetDataset(path, columns=["n00"], threads=1) as dataset:
+        for passes in (1, 2, 3):
+            list(dataset)
+            assert dataset.stats().read.bytes == passes * chunk_bytes(path, ["n00"])
+
+
+def test_limit_reads_no_later_row_group(path):
+    with FastParquetDataset(path, columns=["n00"], limit=700, threads=1) as dataset:
+        list(dataset)
+        assert dataset.stats().read.bytes < chunk_bytes(path, ["n00"]) / 4
+
+
+def test_names_in_the_order_asked_for(path, table):
+    names = ["x32", "n00", "with/slash and.dot", "n01"]
+    batch = whole(path, names)
+    assert list(batch) == names
+    for name in names:
+        assert (batch[name].numpy() == table[name].to_numpy()).all()
+
+
+def test_renames_and_the_same_column_twice(path, table):
+    batch = whole(path, {"one": "n01", "two": "n01", "as float": Column("n01", torch.float32)})
+    assert (batch["one"].numpy() == table["n01"].to_numpy()).all()
+    assert torch.equal(batch["one"], batch["two"])
+    assert torch.equal(batch["as float"], batch["one"].float())
+
+
+def test_the_same_column_is_read_once(path):
+    columns = {f"o{k}": Column("n01", dtype) for k, dtype in enumerate([None, torch.float64])}
+    with FastParquetDataset(path, columns={**columns, "again": "n01"}, threads=1) as dataset:
+        list(dataset)
+        assert dataset.stats().read.bytes <= 2 * chunk_bytes(path, ["n01"])
+
+
+def test_struct_fields(path, table):
+    batch = whole(path, ["a.b", "a.c"])
+    fields = table["a"].combine_chunks()
+    assert (batch["a.b"].numpy() == fields.field("b").to_numpy()).all()
+    assert batch["a.c"].tolist() == fields.field("c").to_pylist()
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+)
+def test_casts(path, table, dtype):
+    batch = whole(path, {"n": Column("n01", dtype), "m": Column("n00", dtype)})
+    for output, name in (("n", "n01"), ("m", "n00")):
+        want = torch.from_numpy(table[name].to_numpy().copy()).to(dtype)
+        assert torch.equal(batch[output], want)
+
+
+def test_cast_that_does_not_fit(path):
+    with (
+        FastParquetDataset(path, columns={"n": Column("n01", torch.uint8)}, threads=1) as dataset,
+        pytest.raises(ValueError, match=r"Expected .*uint8.*t\.parquet, row group 0.*`n01`"),
+    ):
+        list(dataset)
+
+
+def test_nulls(path, table):
+    columns = {
+        "nan": "x64",
+        "filled": Column("nullable", fill=-5),
+        "zero": Column("nullable", valid=True),
+        "both": Column("nullable", torch.float32, fill=0.5, valid=True),
+        "text": Column("text", fill="none", valid=True),
+    }
+    batch = whole(path, columns)
+    valid = table["nullable"].is_valid().to_numpy()
+    stored = table["nullable"].fill_null(0).to_numpy()
+    assert (np.isnan(batch["nan"].numpy()) == table["x64"].is_null().to_numpy()).all()
+    assert (batch["filled"].numpy() == np.where(valid, stored, -5)).all()
+    assert (batch["zero"].numpy() == stored).all()
+    assert (batch["zero__valid"].numpy() == valid).all()
+    assert (batch["both"].numpy() == np.where(valid, stored, 0.5).astype(np.float32)).all()
+    assert (batch["both__valid"].numpy() == valid).all()
+    assert batch["text"].tolist() == table["text"].fill_null("none").to_pylist()
+    assert (batch["text__valid"].numpy() == table["text"].is_valid().to_numpy()).all()
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_nulls_without_a_fill(table, tmp_path, statistics):
+    """Told by the footer at once, and without statistics while iterating."""
+    path = tmp_path / "n.parquet"
+    pq.write_table(table, path, row_group_size=700, write_statistics=statistics)
+
+    def read():
+        with FastParquetDataset(path, columns=["n01", "nullable"], threads=1) as dataset:
+            assert not statistics
+            list(dataset)
+
+    with pytest.raises(NullValueError, match=r"fill=.*valid=True.*n\.parquet, row group 0.*`null"):
+        read()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("dtype", [None, torch.float32, torch.bfloat16])
+def test_stack_is_row_major(path, table, dtype, shuffle):
+    names = [*NUMBERS, "x32", "x64", "nullable"]
+    columns = {"all": Stack(names, dtype, fill=0), "n00": "n00"}
+    batch = whole(path, columns, shuffle=shuffle, shuffle_window=500, provenance=True)
+    stack = batch["all"]
+    assert stack.shape == (ROWS, len(names))
+    assert stack.is_contiguous()
+    assert stack.dtype == (dtype or torch.float64)
+    rows = batch["__row__"].numpy()
+    for k, name in enumerate(names):
+        column = torch.from_numpy(table[name].fill_null(0).to_numpy()[rows].copy())
+        assert torch.equal(stack[:, k], column.to(stack.dtype)), name
+    assert (batch["n00"].numpy() == table["n00"].to_numpy()[rows]).all()
+
+
+@pytest.mark.parametrize("width", [1, 2, 15, 16, 17, 33])
+def test_stack_widths(path, table, width):
+    names = list(NUMBERS)[:width]
+    stack = whole(path, {"s": Stack(names)})["s"]
+    want = np.stack([table[name].to_numpy() for name in names], axis=1)
+    assert (stack.numpy() == want).all()
+
+
+def test_stack_keeps_nan(path, table):
+    stack = whole(path, {"s": Stack(["x32", "x64"])})["s"]
+    assert (torch.isnan(stack[:, 1]).numpy() == table["x64"].is_null().to_numpy()).all()
+    assert not torch.isnan(stack[:, 0]).any()

@@ -1,0 +1,144 @@
+"""Each pass is of the next epoch, however the one before ended."""
+
+import pickle
+
+import pytest
+from torch.utils.data import DataLoader
+
+from fastload import FastParquetDataset
+from sample_files import ids_of, write_sample
+
+ROWS = 1000
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("epochs") / "sample.parquet", ROWS)
+
+
+def dataset_of(path, **options):
+    options = {"batch_size": 64, "shuffle": True, "shuffle_window": 300, **options}
+    return FastParquetDataset(path, threads=2, **options)
+
+
+@pytest.fixture(scope="module")
+def orders(path):
+    """The ids of each epoch's rows, from datasets that deliver no other."""
+    orders = []
+    for epoch in range(4):
+        with dataset_of(path) as dataset:
+            dataset.set_epoch(epoch)
+            orders.append(ids_of(dataset))
+    assert len({tuple(order) for order in orders}) == 4
+    assert all(sorted(order) == list(range(ROWS)) for order in orders)
+    return orders
+
+
+@pytest.fixture
+def dataset(path):
+    with dataset_of(path) as dataset:
+        yield dataset
+
+
+@pytest.mark.parametrize("wrap", [iter, lambda dataset: DataLoader(dataset, batch_size=None)])
+def test_each_pass_advances(dataset, orders, wrap):
+    assert [ids_of(wrap(dataset)) for _ in range(3)] == orders[:3]
+
+
+def test_one_loader_for_all_passes(dataset, orders):
+    loader = DataLoader(dataset, batch_size=None)
+    assert len(loader) == len(dataset) == 16
+    assert [ids_of(loader) for _ in range(3)] == orders[:3]
+
+
+def test_without_shuffle_all_epochs_are_alike(path):
+    with dataset_of(path, shuffle=False) as dataset:
+        assert ids_of(dataset) == ids_of(dataset) == list(range(ROWS))
+
+
+def test_set_epoch(dataset, orders):
+    dataset.set_epoch(2)
+    assert ids_of(dataset) == orders[2]
+    assert ids_of(dataset) == orders[3]
+    dataset.set_epoch(1)
+    dataset.set_epoch(0)
+    assert ids_of(dataset) == orders[0]
+
+
+def test_set_epoch_takes_effect_at_the_next_pass(dataset, orders):
+    running = iter(dataset)
+    first = next(running)
+    dataset.set_epoch(3)
+    assert ids_of([first, *running]) == orders[0]
+    assert ids_of(dataset) == orders[3]
+
+
+def test_abandoned_pass_counts(dataset, orders):
+    next(iter(dataset))
+    iter(dataset)
+    assert ids_of(dataset) == orders[2]
+
+
+def test_second_iter_closes_the_first(dataset, orders):
+    first = iter(dataset)
+    begun = [next(first), next(first)]
+    second = iter(dataset)
+    head = next(second)
+    with pytest.raises(StopIteration):
+        next(first)
+    assert ids_of([head, *second]) == orders[1]
+    assert ids_of(begun) == orders[0][:128]
+
+
+def test_second_iter_closes_the_first_of_rows(path):
+    with dataset_of(path, batch_size=None) as dataset:
+        first = iter(dataset)
+        next(first)
+        second = iter(dataset)
+        with pytest.raises(StopIteration):
+            next(first)
+        assert len(list(second)) == ROWS
+
+
+def test_exhausted_pass_stays_so(dataset):
+    running = iter(dataset)
+    assert sum(batch.rows for batch in running) == ROWS
+    for _ in range(3):
+        with pytest.raises(StopIteration):
+            next(running)
+
+
+def test_length_is_of_the_whole_epoch(dataset):
+    assert len(dataset) == 16
+    running = iter(dataset)
+    for _ in running:
+        assert len(dataset) == 16
+    assert len(dataset) == 16
+
+
+def test_pickled_copy_goes_on_by_itself(dataset, orders):
+    ids_of(dataset)
+    with pickle.loads(pickle.dumps(dataset)) as copy:
+        assert ids_of(copy) == orders[1]
+        assert ids_of(copy) == orders[2]
+    assert ids_of(dataset) == orders[1]
+
+
+def test_closed_dataset(dataset, orders):
+    running = iter(dataset)
+    batch = next(running)
+    dataset.close()
+    dataset.close()
+    assert ids_of([batch]) == orders[0][:64]
+    with pytest.raises(StopIteration):
+        next(running)
+    with pytest.raises(RuntimeError, match="Expected an open dataset, got one that was closed"):
+        iter(dataset)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"), [(-1, ValueError), (2**24, ValueError), (1.0, TypeError), (True, TypeError)]
+)
+def test_bad_epoch(dataset, epoch, error):
+    with pytest.raises(error, match="Expected an epoch"):
+        dataset.set_epoch(epoch)

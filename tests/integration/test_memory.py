@@ -1,0 +1,192 @@
+"""The memory of batches: whose it is, how long it lives, and how much there is."""
+
+import gc
+import json
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from fastload import Column, FastParquetDataset, Ragged, Stack
+from sample_files import sample_table, write_sample
+
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("memory") / "sample.parquet", ROWS, 3000)
+
+
+def tensors_of(batch):
+    for value in batch.values():
+        if isinstance(value, Ragged):
+            yield value.values
+            yield value.offsets
+        else:
+            yield value
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 7, 1000, 1001, ROWS])
+def test_tensors_lie_well(path, shuffle, batch_size):
+    columns = {
+        "wide": Stack(["id", "price"]),
+        "id": "id",
+        "label": Column("label", valid=True),
+        "price": "price",
+        "name": "name",
+    }
+    limit = min(ROWS, 20 * batch_size)
+    with FastParquetDataset(
+        path, columns=columns, batch_size=batch_size, shuffle=shuffle, limit=limit, threads=2
+    ) as dataset:
+        for batch in dataset:
+            tensors = list(tensors_of(batch))
+            assert all(tensor.is_contiguous() for tensor in tensors)
+            assert all(tensor.data_ptr() % 64 == 0 for tensor in tensors)
+            storages = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+            assert len(storages) == 1
+            assert not any(tensor.requires_grad for tensor in tensors)
+
+
+def test_batches_do_not_share_memory(path):
+    with FastParquetDataset(path, batch_size=500, threads=2, shuffle=True) as dataset:
+        batches = list(dataset)
+    assert len({batch["id"].untyped_storage().data_ptr() for batch in batches}) == len(batches)
+    batches[0]["id"].fill_(-1)
+    assert all((batch["id"] >= 0).all() for batch in batches[1:])
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_values_outlive_everything(path, shuffle):
+    """One column of each batch is kept, while dataset and loader go and memory is reused."""
+    dataset = FastParquetDataset(path, batch_size=700, threads=2, shuffle=shuffle)
+    loader = DataLoader(dataset, batch_size=None)
+    running = iter(loader)
+    kept, want = [], []
+    for batch in running:
+        kept.append(batch["price"])
+        want.append(batch["price"].clone())
+        del batch
+    for _ in dataset:
+        pass
+    dataset.close()
+    del dataset, loader, running
+    gc.collect()
+    with FastParquetDataset(path, batch_size=700, threads=2) as other:
+        list(other)
+    assert all(torch.equal(a, b) for a, b in zip(kept, want, strict=True))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_keeping_more_than_the_budget(path, workers):
+    """Batches that are kept become copies, with one warning, and their values are right."""
+    budget = 200_000
+    table = sample_table(ROWS)
+    assert table.nbytes > 2 * budget
+    with FastParquetDataset(path, batch_size=100, threads=1, memory_budget=budget) as dataset:
+        loader = DataLoader(dataset, batch_size=None, num_workers=workers)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            batches = list(loader)
+        said = [str(w.message) for w in caught if "memory_budget=200000" in str(w.message)]
+        if workers == 0:
+            assert len(said) == 1
+            assert ".clone()" in said[0]
+            assert 0 < dataset.stats().copied_batches < len(batches)
+    rows = torch.cat([batch["id"] for batch in batches])
+    assert sorted(rows.tolist()) == list(range(ROWS))
+    for batch in batches:
+        ids = batch["id"].numpy()
+        assert (batch["price"].numpy() == table["price"].to_numpy()[ids]).all()
+        assert batch["name"].tolist() == [f"row {k}" for k in ids]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_least_budget_makes_no_copies_of_batches_that_are_let_go(path, shuffle):
+    options = {"batch_size": 100, "shuffle": shuffle, "shuffle_window": 2000, "threads": 1}
+    with pytest.raises(ValueError, match="Expected a memory_budget") as refused:
+        FastParquetDataset(path, memory_budget=1, **options)
+    least = int(str(refused.value).split(" bytes")[0].split()[-1])
+    with pytest.raises(ValueError, match="Expected a memory_budget"):
+        FastParquetDataset(path, memory_budget=least - 1, **options)
+    with FastParquetDataset(path, memory_budget=least, **options) as dataset:
+        assert sum(batch.rows for batch in dataset) == ROWS
+        assert dataset.stats().copied_batches == 0
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("threads", [0, 2])
+def test_steady_state_allocates_nothing(path, shuffle, threads):
+    with FastParquetDataset(
+        path,
+        columns=["id", "label", "price"],
+        batch_size=512,
+        shuffle=shuffle,
+        shuffle_window=5000,
+        threads=threads,
+    ) as dataset:
+        allocations = []
+        for _ in range(6):
+            for _ in dataset:
+                pass
+            allocations.append(dataset.stats().memory_allocations)
+    # With threads, how much is open at once depends on timing too: a high-water mark may come
+    # late, but of the 160 batches since then hardly any took new memory.
+    assert allocations[-1] - allocations[1] <= (8 if threads else 0), allocations
+
+
+PEAK = """
+import json, sys
+import pyarrow, torch, fastload
+from pathlib import Path
+
+def kib(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1])
+
+options = json.loads(sys.argv[1])
+Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of the imports
+before = kib("VmRSS")
+rows = 0
+with fastload.FastParquetDataset(threads=2, batch_size=4096, **options) as dataset:
+    for batch in dataset:
+        rows += batch.rows
+print(json.dumps([rows, (kib("VmHWM") - before) * 1024]))
+"""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """160 MB once decoded; little on disk, so that it is quick to make."""
+    rng = np.random.default_rng(0)
+    rows = 4_000_000
+    numbers = pa.array(rng.integers(0, 500, rows))
+    path = tmp_path_factory.mktemp("large") / "large.parquet"
+    pq.write_table(pa.table({f"c{k}": numbers for k in range(5)}), path, row_group_size=500_000)
+    return str(path)
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True, "shuffle_window": 200_000}])
+def test_peak_memory_keeps_to_the_budget(large, options):
+    budget = 40 << 20
+    options = {"source": large, "memory_budget": budget, **options}
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, json.dumps(options)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows, peak = json.loads(done.stdout)
+    assert rows == 4_000_000
+    # Beside the budget: code that is run for the first time, stacks, and malloc's own.
+    assert peak < budget + (12 << 20), f"{peak / 2**20:.1f} MiB"

@@ -1,0 +1,179 @@
+"""Random flat Parquet files, and how to write them."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from hypothesis import strategies as st
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS = {"float16": np.uint16, "float32": np.uint32, "float64": np.uint64}
+TIMES = [
+    (pa.date32(), np.int32, 10**5),
+    (pa.date64(), np.int64, None),
+    (pa.time32("s"), np.int32, 86_400),
+    (pa.time32("ms"), np.int32, 86_400_000),
+    (pa.time64("us"), np.int64, 86_400 * 10**6),
+    (pa.time64("ns"), np.int64, 86_400 * 10**9),
+    *((pa.timestamp(unit), np.int64, 2**40) for unit in ("s", "ms", "us", "ns")),
+    (pa.timestamp("us", "Europe/Berlin"), np.int64, 2**50),
+    *((pa.duration(unit), np.int64, 2**40) for unit in ("s", "ms", "us", "ns")),
+]
+DECIMALS = [
+    *(pa.decimal128(*of) for of in ((3, 1), (9, 0), (9, 9), (15, 2), (18, 4), (38, 10))),
+    pa.decimal256(60, 20),
+]
+
+
+def integers(rng, n, kind):
+    info = np.iinfo(kind)
+    few = rng.integers(info.min, info.max, 5, kind, endpoint=True)
+    any_of = rng.integers(info.min, info.max, n, kind, endpoint=True)
+    special = np.array([info.min, info.max, 0, 1], kind)
+    values = {0: any_of, 1: few[rng.integers(0, 5, n)], 2: special[rng.integers(0, 4, n)]}
+    return pa.array(values[int(rng.integers(3))])
+
+
+def floats(rng, n, kind):
+    # Of random bits some are NaN, infinite or subnormal.
+    bits = np.dtype(kind).itemsize * 8
+    values = rng.integers(0, 2**bits - 1, n, FLOATS[kind], endpoint=True).view(kind)
+    if rng.integers(2):
+        values = np.array([0.0, -0.0, np.nan, np.inf, 1.5], kind)[rng.integers(0, 5, n)]
+    return pa.array(values)
+
+
+def times(rng, n, arrow, kind, most):
+    if pa.types.is_date64(arrow):
+        values = rng.integers(-(10**5), 10**5, n) * 86_400_000
+    else:
+        least = 0 if pa.types.is_time(arrow) else -most
+        values = rng.integers(least, most, n)
+    return pa.array(values.astype(kind)).view(arrow)
+
+
+def decimals(rng, n, arrow):
+    digits = [int(rng.integers(1, arrow.precision + 1)) for _ in range(n)]
+    unscaled = ["-"[: rng.integers(2)] + "".join(map(str, rng.integers(0, 10, d))) for d in digits]
+    values = [Decimal(f"{digits}e-{arrow.scale}") for digits in unscaled]
+    return pa.array(values, arrow)
+
+
+def strings(rng, n, arrow):
+    pool = ["", "a", "naïve", "日本語", "x" * 300, *(str(k) for k in range(40))]
+    return pa.array([pool[k] for k in rng.integers(0, len(pool), n)], arrow)
+
+
+def binaries(rng, n, arrow):
+    width = arrow.byte_width if pa.types.is_fixed_size_binary(arrow) else None
+    sizes = rng.integers(0, 20, n) if width is None else [width] * n
+    return pa.array([rng.bytes(size) for size in sizes], arrow)
+
+
+def dictionaries(rng, n, values):
+    codes = pa.array(rng.integers(0, len(values), n).astype(np.int32))
+    return pa.DictionaryArray.from_arrays(codes, values)
+
+
+MAKERS = [
+    lambda rng, n: pa.array(rng.integers(0, 2, n).astype(bool)),
+    lambda rng, n: pa.array(np.repeat(rng.integers(0, 2, n).astype(bool), 9)[:n]),
+    *(lambda rng, n, kind=kind: integers(rng, n, kind) for kind in INTEGERS),
+    *(lambda rng, n, kind=kind: floats(rng, n, kind) for kind in FLOATS),
+    *(lambda rng, n, of=of: times(rng, n, *of) for of in TIMES),
+    *(lambda rng, n, arrow=arrow: decimals(rng, n, arrow) for arrow in DECIMALS),
+    *(
+        lambda rng, n, arrow=arrow: strings(rng, n, arrow)
+        for arrow in (pa.string(), pa.large_string(), pa.string_view())
+    ),
+    *(
+        lambda rng, n, arrow=arrow: binaries(rng, n, arrow)
+        for arrow in (pa.binary(), pa.large_binary(), pa.binary(1), pa.binary(16))
+    ),
+    lambda rng, n: dictionaries(rng, n, pa.array(["red", "", "green"])),
+    lambda rng, n: dictionaries(rng, n, pa.array([b"\xff", b""])),
+    lambda rng, n: pa.nulls(n),
+]
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is written: `rows` by file and row group, `kinds` index MAKERS, one per column."""
+
+    rows: list
+    kinds: list
+    null_shares: list
+    seed: int
+    options: dict
+    store_schema: bool
+
+    def write(self, directory):
+        """The paths of the files, in order."""
+        rng = np.random.default_rng(self.seed)
+        paths = []
+        for number, groups in enumerate(self.rows):
+            table = self._table(rng, sum(groups))
+            path = f"{directory}/part-{number}.parquet"
+            with pq.ParquetWriter(
+                path, table.schema, store_schema=self.store_schema, **self.options
+            ) as writer:
+                start = 0
+                for rows in groups:
+                    part = table.slice(start, rows)
+                    writer.write_table(part, row_group_size=max(1, rows))
+                    start += rows
+            paths.append(path)
+        return paths
+
+    def _table(self, rng, rows):
+        columns = {}
+        for number, (kind, share) in enumerate(zip(self.kinds, self.null_shares, strict=True)):
+            column = MAKERS[kind](rng, rows)
+            if share and not pa.types.is_null(column.type):
+                keep = pa.array(rng.random(rows) >= share)
+                nulls = pa.nulls(rows, column.type)
+                if pa.types.is_dictionary(column.type):
+                    indices = keep.to_numpy(False), column.indices.to_numpy(False)
+                    indices = pa.array(indices[1], mask=~indices[0])
+                    column = pa.DictionaryArray.from_arrays(indices, column.dictionary)
+                elif pa.types.is_string_view(column.type):
+                    listed = zip(keep.to_pylist(), column.to_pylist(), strict=True)
+                    column = pa.array([v if k else None for k, v in listed], column.type)
+                else:
+                    column = pc.if_else(keep, column, nulls)
+            columns[f"c{number}"] = column
+        return pa.table(columns)
+
+
+PAGES = {
+    "data_page_size": st.sampled_from([16, 200, 5000, 2**20]),
+    "compression": st.sampled_from(["none", "snappy", "gzip", "zstd", "lz4", "brotli"]),
+    "data_page_version": st.sampled_from(["1.0", "2.0"]),
+    "use_dictionary": st.booleans(),
+    "dictionary_pagesize_limit": st.sampled_from([50, 2**20]),
+    "write_batch_size": st.sampled_from([3, 64, 1024]),
+    "write_statistics": st.booleans(),
+    "write_page_checksum": st.booleans(),
+    "use_deprecated_int96_timestamps": st.sampled_from([False, False, False, True]),
+    "store_decimal_as_integer": st.booleans(),
+    "version": st.sampled_from(["1.0", "2.4", "2.6"]),
+}
+
+group_rows = st.one_of(st.integers(0, 9), st.integers(0, 400), st.just(1500))
+
+
+@st.composite
+def files(draw):
+    kinds = draw(st.lists(st.integers(0, len(MAKERS) - 1), min_size=1, max_size=9))
+    shares = st.sampled_from([0, 0, 0.05, 0.5, 0.95, 1])
+    return Files(
+        draw(st.lists(st.lists(group_rows, min_size=1, max_size=4), min_size=1, max_size=3)),
+        kinds,
+        draw(st.lists(shares, min_size=len(kinds), max_size=len(kinds))),
+        draw(st.integers(0, 2**32)),
+        draw(st.fixed_dictionaries(PAGES)),
+        draw(st.booleans()),
+    )

@@ -1,0 +1,166 @@
+"""A dataset delivers exactly the rows of its plan, in its order, for any file and thread count."""
+
+import tempfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from parquet_cases import files
+
+from arrow_values import Tables, assert_holds
+from fastload import Column, FastParquetDataset, plan
+
+FILLS = {"b": True, "i": 7, "u": 7, "f": -2.5}
+
+
+def column_of(name, values, choice):
+    """A column spec that takes nulls, and what they become; None = NaN or nothing."""
+    fill = ("(fill)" if values.kind is str else b"\0fill") if values.kind else None
+    if fill is None:
+        fill = FILLS[values.dtype.kind]
+    spec = (Column(name, fill=fill), Column(name, fill=fill, valid=True), Column(name, valid=True))
+    if choice < len(spec):
+        nothing = None if values.kind else 0
+        return spec[choice], nothing if choice == len(spec) - 1 else fill
+    if values.kind or values.dtype.kind == "f" or not values.valid.all():
+        # NaN where there is one; the last choice again where a null would be an error.
+        if not values.kind and values.dtype.kind == "f":
+            return Column(name), None
+        return Column(name, fill=fill), fill
+    return Column(name), None
+
+
+@st.composite
+def readings(draw):
+    world = draw(st.sampled_from([1, 1, 2, 5]))
+    return {
+        "batch_size": draw(st.one_of(st.integers(1, 40), st.integers(1, 5000))),
+        "shuffle": draw(st.booleans()),
+        "shuffle_window": draw(st.sampled_from([1, 2, 30, 1000, 2**19])),
+        "seed": draw(st.integers(0, 2**63)),
+        "drop_last": draw(st.booleans()),
+        "uneven": draw(st.sampled_from(["wrap", "drop", "pad", "keep"])),
+        "limit": draw(st.one_of(st.none(), st.none(), st.integers(0, 600))),
+        "world_size": world,
+        "rank": draw(st.integers(0, world - 1)),
+    }
+
+
+def options_of(reading):
+    kept = {name: value for name, value in reading.items() if name not in ("world_size", "rank")}
+    return plan.Options(**kept)
+
+
+def planned_rows(tables, reading, epoch):
+    """The plan that the rows are expected to follow, and the rows themselves."""
+    read_plan = plan.read_plan(
+        tables.row_groups,
+        options_of(reading),
+        epoch,
+        (),
+        reading["world_size"],
+        reading["rank"],
+        stripe_rows=reading["batch_size"],
+    )
+    rows = plan.rows_of(read_plan)
+    if reading["world_size"] == 1:
+        whole = plan.epoch_rows(tables.row_groups, options_of(reading), epoch)
+        assert (whole[: len(rows)] == rows).all()
+        assert len(rows) == len(whole) or reading["drop_last"]
+    return read_plan, tables.indices(rows)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(files=files(), reading=readings(), data=st.data())
+def test_rows_are_those_of_the_plan(files, reading, data):
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            paths = files.write(directory)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            return  # the writer's own refusal, such as nanoseconds in a file of version 1.0
+        tables = Tables(paths)
+        columns, fills = {}, {}
+        for name, values in tables.values.items():
+            choice = data.draw(st.integers(0, 4))
+            columns[name], fills[name] = column_of(name, values, choice)
+        threads = [1, data.draw(st.sampled_from([0, 4, 7]))]
+        first = None
+        for count in threads:
+            with FastParquetDataset(
+                paths, columns=columns, threads=count, provenance=True, **reading
+            ) as dataset:
+                batches = list(dataset)
+            if first is None:
+                assert_planned(dataset, batches, tables, reading, columns, fills)
+                first = batches
+            else:
+                assert_identical(batches, first)
+
+
+def assert_planned(dataset, batches, tables, reading, columns, fills):
+    read_plan, want = planned_rows(tables, reading, epoch=0)
+    assert len(batches) == read_plan.batches
+    dataset.set_epoch(0)
+    assert len(dataset) == len(batches)
+    assert [batch.rows for batch in batches[:-1]] == [reading["batch_size"]] * (len(batches) - 1)
+    assert sum(batch.rows for batch in batches) == len(want)
+    start = 0
+    for batch in batches:
+        rows = want[start : start + batch.rows]
+        start += batch.rows
+        assert list(batch) == list(dataset.schema)
+        assert (tables.indices_of(batch) == rows).all()
+        for name, column in columns.items():
+            values = tables.values[name]
+            assert_holds(batch[name], values, rows, fill=fills[name], place=name)
+            if column.valid:
+                assert (batch[f"{name}__valid"].numpy() == values.valid[rows]).all()
+        if reading["uneven"] == "pad":
+            real = len(want) - read_plan.padding - (start - batch.rows)
+            assert (batch["__valid__"].numpy() == (np.arange(batch.rows) < real)).all()
+
+
+def assert_identical(batches, others):
+    assert len(batches) == len(others)
+    for batch, other in zip(batches, others, strict=True):
+        for name, value in batch.items():
+            if hasattr(value, "offsets"):
+                assert value == other[name], name
+            else:
+                same = value.numpy().tobytes() == other[name].numpy().tobytes()
+                assert same, name
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_thread_counts_agree_over_epochs(tmp_path, shuffle):
+    """Large enough that windows, fetches and batches overlap."""
+    rng = np.random.default_rng(5)
+    rows = 60_000
+    table = pa.table(
+        {
+            "wide": rng.integers(-(2**62), 2**62, rows),
+            "narrow": rng.integers(0, 100, rows).astype(np.int16),
+            "text": [f"{k:x}" for k in rng.integers(0, 2**40, rows).tolist()],
+            "maybe": pa.array(rng.random(rows), mask=rng.random(rows) < 0.2),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=7_001)
+    first = None
+    for threads in (0, 1, 4, 7):
+        with FastParquetDataset(
+            tmp_path / "t.parquet",
+            batch_size=900,
+            shuffle=shuffle,
+            shuffle_window=10_000,
+            threads=threads,
+        ) as dataset:
+            batches = [*dataset, *dataset]
+        first = first or batches
+        assert_identical(batches, first)

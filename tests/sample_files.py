@@ -1,0 +1,27 @@
+"""A small Parquet file with a row number in it, and what is delivered of it."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def sample_table(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "id": np.arange(rows),
+            "label": rng.integers(0, 2, rows).astype(np.int8),
+            "price": rng.random(rows, np.float32),
+            "name": pa.array([f"row {k}" for k in range(rows)], pa.string()),
+        }
+    )
+
+
+def write_sample(path, rows, group_rows=100, **options):
+    pq.write_table(sample_table(rows), path, row_group_size=group_rows, **options)
+    return str(path)
+
+
+def ids_of(batches):
+    """The ids of all rows of the batches, in order, as a list of int."""
+    return [row for batch in batches for row in batch["id"].tolist()]

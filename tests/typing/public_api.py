@@ -1,0 +1,38 @@
+"""What users write, checked by mypy and pyright; never run."""
+
+import torch
+from torch.utils.data import DataLoader
+from typing import assert_type
+
+from fastload import Batch, Column, FastParquetDataset, Ragged, Stack
+
+dataset = FastParquetDataset(
+    ["a.parquet", "b.parquet"],
+    columns={
+        "label": "click",
+        "price": Column("price", dtype=torch.float32, fill=0.0, valid=True),
+        "features": Stack(["x", "y"], dtype=torch.float32),
+    },
+    batch_size=4096,
+    shuffle=True,
+    memory_budget="2GB",
+)
+assert_type(len(dataset), int)
+assert_type(dataset.files, tuple[str, ...])
+assert_type(dataset.schema["price"].dtype, torch.dtype)
+assert_type(dataset.stats().bottleneck, str)
+
+loader = DataLoader(dataset, batch_size=None)
+for batch in loader:
+    assert isinstance(batch, Batch)
+    moved = batch.to("cpu", non_blocking=True)
+    assert_type(moved, Batch)
+    state = dataset.state_dict(after=batch)
+    dataset.load_state_dict(state)
+    dataset.set_epoch(1)
+
+text = Ragged(torch.zeros(3, dtype=torch.uint8), torch.tensor([0, 1, 3]), "str")
+assert_type(text.to("cpu"), Ragged)
+
+with FastParquetDataset("a.parquet") as opened:
+    opened.close()

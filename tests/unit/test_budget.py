@@ -1,0 +1,115 @@
+"""How memory_budget is read and divided."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastload import budget
+from fastload.budget import available_cores, divide_budget, parse_bytes, resolve_window
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [
+        (1, 1),
+        ("4GB", 4 * 10**9),
+        ("4 gib", 4 * 2**30),
+        ("1.5MB", 1_500_000),
+        ("2k", 2000),
+        ("7", 7),
+        (" 3 TiB ", 3 * 2**40),
+    ],
+)
+def test_sizes(size, wanted):
+    assert parse_bytes(size) == wanted
+
+
+@pytest.mark.parametrize("size", ["", "GB", "4 XB", "-1GB", "1e9", "4GBB", 0, -5, "0MB", "0.1"])
+def test_no_sizes(size):
+    with pytest.raises(ValueError, match="memory_budget"):
+        parse_bytes(size)
+
+
+@pytest.mark.parametrize("size", [None, 1.5, True, b"4GB", [4]])
+def test_sizes_of_another_type(size):
+    with pytest.raises(TypeError, match="memory_budget"):
+        parse_bytes(size)
+
+
+def test_default_window():
+    assert resolve_window(7, 10**9) == 7
+    assert resolve_window(None, 8) == 2**19
+    assert resolve_window(None, 2**20) == 512
+    assert resolve_window(None, 2**40) == 1
+
+
+datasets = st.fixed_dictionaries(
+    {
+        "batch_size": st.integers(1, 100_000),
+        "row_bytes": st.integers(1, 10_000),
+        "staged_row_bytes": st.integers(0, 1000),
+        "total_rows": st.integers(0, 10**9),
+        "shuffle_window": st.none() | st.integers(1, 10**7),
+        "columns": st.integers(0, 500),
+        "threads": st.integers(0, 256),
+        "prefetch": st.integers(0, 50),
+    }
+)
+
+
+@given(st.integers(1, 2**40), datasets)
+def test_parts_keep_to_the_whole(memory_budget, dataset):
+    try:
+        parts = divide_budget(memory_budget, **dataset)
+    except ValueError as error:
+        assert_advice_holds(memory_budget, dataset, str(error))
+        return
+    assert parts.stripe_rows % dataset["batch_size"] == 0
+    assert parts.stripe_rows >= dataset["batch_size"]
+    assert parts.open_windows >= 1
+    assert parts.window_bytes <= memory_budget
+    batches = 4 * max(4096, dataset["batch_size"] * dataset["row_bytes"])
+    # The least that a pass can do with may go past a budget that is just enough for windows.
+    least = parts.window_bytes + (64 << 10) + batches
+    assert parts.window_bytes + parts.fetch_bytes + parts.lend_bytes <= max(memory_budget, least)
+    assert parts.lend_bytes >= batches
+    assert 0 < parts.segment_bytes <= parts.fetch_bytes
+
+
+def assert_advice_holds(memory_budget, dataset, sentence):
+    needed = int(sentence.split("at least ")[1].split()[0])
+    assert needed > memory_budget
+    divide_budget(needed, **dataset)
+    if "largest" not in sentence:
+        assert "not even a batch" in sentence
+        return
+    name, fits = sentence.split("the largest ")[1].split(" that fits is ")
+    if int(fits):
+        dataset = {**dataset, name: int(fits)}
+        divide_budget(memory_budget, **dataset)
+
+
+@given(st.integers(1, 2**30), datasets, st.integers(1, 50))
+def test_window_that_fits_is_the_largest(memory_budget, dataset, rows):
+    """Found by trying all of them, on a small dataset."""
+    dataset = {**dataset, "total_rows": rows, "batch_size": 1}
+
+    def fits(window):
+        try:
+            divide_budget(memory_budget, **{**dataset, "shuffle_window": window})
+        except ValueError as error:
+            return str(error)
+        return None
+
+    refusals = {window: fits(window) for window in range(1, rows + 1)}
+    for refusal in filter(None, refusals.values()):
+        if "largest" in refusal:
+            window = int(refusal.rsplit(" ", 1)[1])
+            assert refusals[window] is None
+
+
+def test_cores_of_the_cgroup(monkeypatch, tmp_path):
+    monkeypatch.setattr(budget.os, "sched_getaffinity", lambda _: set(range(8)))
+    for quota, cores in ((None, 8), (2.0, 2), (1.5, 1), (1.0, 1), (64.0, 8)):
+        monkeypatch.setattr(budget, "_cgroup_quota", lambda quota=quota: quota)
+        assert available_cores() == cores
