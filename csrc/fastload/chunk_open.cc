@@ -38,8 +38,10 @@ Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t le
 }
 
 Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
-                             std::shared_ptr<arrow::io::InputStream> stream) {
+                             std::shared_ptr<arrow::io::InputStream> stream,
+                             arrow::MemoryPool* pool) {
   ChunkInput input;
+  input.pool = pool;
   ARROW_RETURN_NOT_OK(CatchParquet([&] {
     const auto group = file.metadata->RowGroup(row_group);
     const auto chunk = group->ColumnChunk(leaf);
@@ -50,7 +52,7 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
     input.rows = group->num_rows();
     input.pages = parquet::PageReader::Open(
         std::move(stream), chunk->num_values(), chunk->compression(),
-        parquet::default_reader_properties(), *input.descr, always_compressed);
+        parquet::ReaderProperties(pool), *input.descr, always_compressed);
     return Status::OK();
   }));
   return input;

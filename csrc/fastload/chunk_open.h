@@ -20,9 +20,11 @@ struct ByteRange {
 // The bytes of a column chunk, dictionary page included.
 Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf);
 
-// Pages and description of a column chunk whose bytes come from `stream`.
+// Pages and description of a column chunk whose bytes come from `stream`; they are
+// decompressed into memory of `pool`.
 Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
-                             std::shared_ptr<arrow::io::InputStream> stream);
+                             std::shared_ptr<arrow::io::InputStream> stream,
+                             arrow::MemoryPool* pool);
 
 // First row, in its file, of each row group.
 std::vector<int64_t> RowGroupStarts(const parquet::FileMetaData& metadata);

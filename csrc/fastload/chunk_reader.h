@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arrow/buffer.h"
+#include "arrow/memory_pool.h"
 #include "fastload/columns.h"
 #include "fastload/status.h"
 #include "parquet/column_reader.h"
@@ -19,6 +20,7 @@ struct ChunkInput {
   std::unique_ptr<parquet::PageReader> pages;
   const parquet::ColumnDescriptor* descr = nullptr;
   int64_t rows = 0;  // rows of the row group
+  arrow::MemoryPool* pool = arrow::default_memory_pool();  // borrowed; of dictionaries
 };
 
 // Decodes fixed-width values, cast to the dtype of the spec, straight to their

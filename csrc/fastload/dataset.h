@@ -12,18 +12,21 @@
 #include "fastload/file.h"
 #include "fastload/layout.h"
 #include "fastload/memory.h"
+#include "fastload/recycling_pool.h"
 #include "fastload/unit.h"
 
 namespace fastload {
 
 struct Dataset {
   Dataset(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
-          const std::vector<OutputSpec>& outputs)
-      : files(std::move(files)),
+          const std::vector<OutputSpec>& outputs, int64_t pool_bytes)
+      : pool(arrow::default_memory_pool(), pool_bytes),
+        files(std::move(files)),
         columns(std::move(columns)),
         layout(this->columns, outputs),
         units(MakeUnits(this->columns, outputs, layout)) {}
 
+  RecyclingPool pool;  // of decompressed pages and dictionaries
   FileTable files;
   const std::vector<ColumnSpec> columns;
   const Layout layout;

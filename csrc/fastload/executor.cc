@@ -7,16 +7,16 @@
 #include <cstdlib>
 #include <utility>
 
+#include "fastload/huge_pages.h"
+
 namespace fastload {
 
 uint8_t* Scratch::Get(Use use, int64_t bytes) {
   if (bytes > bytes_[use] || !data_[use]) {
     data_[use].reset();
     bytes_[use] = 0;
-    const int64_t rounded = RoundUp(std::max(bytes, kAlignment), kAlignment);
-    data_[use].reset(static_cast<uint8_t*>(
-        std::aligned_alloc(kAlignment, static_cast<size_t>(rounded))));
-    if (data_[use]) bytes_[use] = rounded;
+    data_[use].reset(static_cast<uint8_t*>(AllocateHuge(static_cast<size_t>(bytes))));
+    if (data_[use]) bytes_[use] = bytes;
   }
   return data_[use].get();
 }

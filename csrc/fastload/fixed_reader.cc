@@ -64,7 +64,7 @@ class FlatFixedReader : public FixedReader {
  public:
   FlatFixedReader(ChunkInput input, const ColumnSpec* spec, Converter converter)
       : spec_(spec),
-        values_(input.descr, converter),
+        values_(input.descr, converter, input.pool),
         cursor_(std::move(input), &values_) {}
 
   Status Skip(int64_t rows) override {

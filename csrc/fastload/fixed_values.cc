@@ -22,8 +22,10 @@ int DecodeTyped(parquet::Decoder* decoder, int64_t n, uint8_t* raw) {
 
 }  // namespace
 
-FixedValues::FixedValues(const parquet::ColumnDescriptor* descr, Converter converter)
+FixedValues::FixedValues(const parquet::ColumnDescriptor* descr, Converter converter,
+                         arrow::MemoryPool* pool)
     : descr_(descr),
+      pool_(pool),
       converter_(converter),
       scratch_(static_cast<size_t>(kBlockValues * converter_.raw_width())) {}
 
@@ -64,11 +66,16 @@ Status FixedValues::SetDictionary(const parquet::DictionaryPage& page) {
     ARROW_RETURN_NOT_OK(CheckLeft(entries, page.size() / raw_width));
   }
   dictionary_size_ = entries;
-  dictionary_.resize(static_cast<size_t>(entries * converter_.item_size()));
-  const Status converted = converter_.Convert(raw, entries, dictionary_.data());
+  ARROW_ASSIGN_OR_RAISE(
+      dictionary_,
+      arrow::AllocateResizableBuffer(entries * converter_.item_size(), pool_));
+  const Status converted =
+      converter_.Convert(raw, entries, dictionary_->mutable_data());
   dictionary_is_raw_ = KindOf(converted) == ErrorKind::kValue;
   if (dictionary_is_raw_) {
-    dictionary_.assign(raw, raw + entries * raw_width);
+    ARROW_RETURN_NOT_OK(dictionary_->Resize(entries * raw_width));
+    std::memcpy(dictionary_->mutable_data(), raw,
+                static_cast<size_t>(entries * raw_width));
     return Status::OK();
   }
   return converted;
@@ -195,7 +202,7 @@ Status FixedValues::DecodeCodes(int64_t n, uint16_t base, uint16_t* out) {
 }
 
 Status FixedValues::LookUp(int64_t n, uint8_t* out) {
-  const uint8_t* entries = dictionary_.data();
+  const uint8_t* entries = dictionary_->data();
   const auto look_up = [&]<typename T>(T* elements) {
     return hybrid_.Lookup(reinterpret_cast<const T*>(entries), dictionary_size_, n,
                           elements);
@@ -229,7 +236,7 @@ Status FixedValues::DecodeRaw(int64_t n, uint8_t* raw) {
       if (largest >= dictionary_size_) return BadIndex(largest, dictionary_size_);
       const auto width = static_cast<size_t>(converter_.raw_width());
       for (int64_t i = 0; i < n; ++i) {
-        std::memcpy(raw + i * width, dictionary_.data() + indices_[i] * width, width);
+        std::memcpy(raw + i * width, dictionary_->data() + indices_[i] * width, width);
       }
       return Status::OK();
     }

@@ -15,8 +15,9 @@ namespace fastload {
 
 class FixedValues : public PageValues {
  public:
-  // `descr` is borrowed.
-  FixedValues(const parquet::ColumnDescriptor* descr, Converter converter);
+  // `descr` and `pool` are borrowed.
+  FixedValues(const parquet::ColumnDescriptor* descr, Converter converter,
+              arrow::MemoryPool* pool);
 
   Status SetDictionary(const parquet::DictionaryPage& page) override;
   Status SetPage(parquet::Encoding::type encoding, const uint8_t* data, int64_t size,
@@ -29,7 +30,9 @@ class FixedValues : public PageValues {
   // Whether the page's values are codes into dictionary().
   bool coded() const { return source_ == Source::kDictionary && !dictionary_is_raw_; }
   // Elements without gaps.
-  std::span<const uint8_t> dictionary() const { return dictionary_; }
+  std::span<const uint8_t> dictionary() const {
+    return {dictionary_->data(), static_cast<size_t>(dictionary_->size())};
+  }
   // Writes base + code of n values of a coded page.
   Status DecodeCodes(int64_t n, uint16_t base, uint16_t* out);
 
@@ -61,6 +64,7 @@ class FixedValues : public PageValues {
   Status CheckLeft(int64_t n, int64_t left) const;
 
   const parquet::ColumnDescriptor* descr_;
+  arrow::MemoryPool* pool_;
   Converter converter_;
   Source source_ = Source::kPlain;
 
@@ -73,7 +77,7 @@ class FixedValues : public PageValues {
 
   // Elements, unless an entry does not fit the dtype: then raw values, so that only rows
   // that use this entry fail.
-  std::vector<uint8_t> dictionary_;
+  std::unique_ptr<arrow::ResizableBuffer> dictionary_;
   std::vector<uint8_t> dictionary_page_;  // what raw BYTE_ARRAY entries point to
   int64_t dictionary_size_ = -1;          // entries; -1 before the dictionary page
   bool dictionary_is_raw_ = false;

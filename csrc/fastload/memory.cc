@@ -36,19 +36,17 @@ class PrivateMemory final : public MemorySource {
   }
 };
 
-// Rounds up to one of eight steps between two powers of two: at most 12.5 % is unused,
-// and batches whose sizes differ a little share a class.
+}  // namespace
+
+std::unique_ptr<MemorySource> MakePrivateMemory() {
+  return std::make_unique<PrivateMemory>();
+}
+
 int64_t SizeClass(int64_t bytes) {
   constexpr int64_t kSmallest = 4096;
   if (bytes <= kSmallest) return kSmallest;
   const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes)));
   return RoundUp(bytes, std::max<int64_t>(power / 8, kAlignment));
-}
-
-}  // namespace
-
-std::unique_ptr<MemorySource> MakePrivateMemory() {
-  return std::make_unique<PrivateMemory>();
 }
 
 struct BlockPool::State {

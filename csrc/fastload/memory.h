@@ -35,6 +35,10 @@ class MemorySource {
 
 std::unique_ptr<MemorySource> MakePrivateMemory();
 
+// `bytes` (more than 0) rounded up to one of eight steps between two powers of two: at
+// most 12.5 % is unused, and blocks whose sizes differ a little share a class.
+int64_t SizeClass(int64_t bytes);
+
 class Block;
 
 // Lends blocks and takes them back when they die. Thread-safe. Outlived by its blocks

@@ -11,6 +11,7 @@
 #include "arrow/buffer.h"
 #include "arrow/io/memory.h"
 #include "fastload/chunk_open.h"
+#include "fastload/recycling_pool.h"
 
 namespace fastload {
 namespace {
@@ -33,7 +34,8 @@ double TimeThreads(int32_t threads, const Work& work) {
 }
 
 Status ReadPages(const FileSpec& file, const LocalFile& handle, const Chunk& chunk,
-                 std::vector<uint8_t>* memory, std::atomic<int64_t>* pages,
+                 std::vector<uint8_t>* memory, arrow::MemoryPool* pool,
+                 std::atomic<int64_t>* pages,
                  std::atomic<int64_t>* bytes) {
   ARROW_ASSIGN_OR_RAISE(ByteRange range, ChunkRange(file, chunk.row_group, chunk.leaf));
   if (static_cast<int64_t>(memory->size()) < range.bytes) {
@@ -44,7 +46,7 @@ Status ReadPages(const FileSpec& file, const LocalFile& handle, const Chunk& chu
   auto stream = std::make_shared<arrow::io::BufferReader>(
       std::make_shared<arrow::Buffer>(memory->data(), range.bytes));
   ARROW_ASSIGN_OR_RAISE(ChunkInput input,
-                        OpenChunk(file, chunk.row_group, chunk.leaf, std::move(stream)));
+                        OpenChunk(file, chunk.row_group, chunk.leaf, std::move(stream), pool));
   return CatchParquet([&] {
     while (input.pages->NextPage() != nullptr) ++*pages;
     return Status::OK();
@@ -68,6 +70,8 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
   std::atomic<size_t> next{0};
   std::atomic<int64_t> pages{0};
   std::atomic<int64_t> bytes{0};
+  // As the pipeline's own: the roof does not pay for memory that a loader can spare.
+  RecyclingPool pool(arrow::default_memory_pool(), int64_t{1} << 30);
   std::mutex mutex;
   Status failure;
   RoofTimes times;
@@ -76,7 +80,7 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
     for (size_t i = next++; i < chunks.size(); i = next++) {
       const auto file = static_cast<size_t>(chunks[i].file);
       const Status status =
-          ReadPages(files[file], *handles[file], chunks[i], &memory, &pages, &bytes);
+          ReadPages(files[file], *handles[file], chunks[i], &memory, &pool, &pages, &bytes);
       if (status.ok()) continue;
       std::lock_guard lock(mutex);
       if (failure.ok()) failure = At(status, {files[file].path, chunks[i].row_group});

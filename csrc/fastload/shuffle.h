@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "fastload/huge_pages.h"
+
 namespace fastload {
 
 // A permutation of `rows` rows, in the two steps that carry it out: rows are dealt to
@@ -13,9 +15,9 @@ namespace fastload {
 // fastload.permutation.permutation.
 struct Shuffle {
   // The slot that each row is dealt to; empty where there is one bucket and rows stay.
-  std::vector<uint32_t> slots;
+  std::vector<uint32_t, HugeAllocator<uint32_t>> slots;
   // Position p, in bucket b, takes the row in slot SlotStart(b) + within[p].
-  std::vector<uint16_t> within;
+  std::vector<uint16_t, HugeAllocator<uint16_t>> within;
   // First position of each bucket, and the number of rows.
   std::vector<uint32_t> bucket_starts;
 

@@ -42,7 +42,8 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   ARROW_ASSIGN_OR_RAISE(
       ChunkInput input,
       OpenChunk(dataset_->files.spec(file), static_cast<int32_t>(p.row_group),
-                spec.leaves[static_cast<size_t>(file)], std::move(bytes)));
+                spec.leaves[static_cast<size_t>(file)], std::move(bytes),
+                &dataset_->pool));
   if (spec.bytes) {
     ARROW_ASSIGN_OR_RAISE(cursor->bytes, BytesReader::Make(std::move(input), &spec));
   } else {

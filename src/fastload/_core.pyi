@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,7 +7,7 @@ from typing_extensions import CapsuleType
 
 from fastload.intervals import Int64s
 
-_File = tuple[str, int, Footer]  # path, mtime_ns, footer
+_File: TypeAlias = tuple[str, int, Footer]  # path, mtime_ns, footer
 
 class Leaf:
     @property
@@ -57,7 +58,7 @@ class ColumnSpec:
         name: str,
         leaves: Sequence[int],
         dtype: str,
-        bytes: bool,
+        bytes: bool,  # noqa: A002 - as the core names it
         fill: bytes | None,
         cast: bool,
         multiplier: int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
@@ -294,7 +294,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         if self._engine is not None:
             self._engine.close()
 
-    def __enter__(self) -> FastParquetDataset:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -30,7 +30,8 @@ class EpochCell:
     """
 
     def __init__(self) -> None:
-        cell = torch.zeros(2, dtype=torch.int64).share_memory_()
+        cell: torch.Tensor = torch.zeros(2, dtype=torch.int64)
+        cell.share_memory_()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self._word, self._by_worker = cell[:1], cell[1:]
         self._passes = 0
 

@@ -41,9 +41,8 @@ TEST(InlineExecutor, CloseDrains) {
   const auto executor = MakeInlineExecutor();
   std::string order;
   SubmitFour(executor.get(), &order);
-  executor->Submit(0, [&](Scratch&) {
-    executor->Submit(9, [&order](Scratch&) { order += 'e'; });
-  });
+  executor->Submit(
+      0, [&](Scratch&) { executor->Submit(9, [&order](Scratch&) { order += 'e'; }); });
   executor->Close();
   EXPECT_EQ(order, "abcde");
   executor->Close();

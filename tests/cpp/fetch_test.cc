@@ -28,10 +28,10 @@ class ChunkStreamTest : public ::testing::TestWithParam<int> {
     std::mt19937 random(1);
     for (char& c : bytes_) c = static_cast<char>(random());
     testing::WriteFile(path_, bytes_);
-    files_ = std::make_unique<FileTable>(std::vector<FileSpec>{
-        {.path = path_,
-         .bytes = testing::FileBytes(path_),
-         .mtime_ns = testing::ModifiedNs(path_)}});
+    files_ = std::make_unique<FileTable>(
+        std::vector<FileSpec>{{.path = path_,
+                               .bytes = testing::FileBytes(path_),
+                               .mtime_ns = testing::ModifiedNs(path_)}});
   }
   ~ChunkStreamTest() override {
     io_->Close();

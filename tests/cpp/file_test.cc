@@ -51,8 +51,9 @@ TEST_F(FileTest, AReadPastTheEndIsAChange) {
   uint8_t out[8];
   const Status status = file->ReadAt(7, 8, out);
   EXPECT_EQ(KindOf(status), ErrorKind::kSourceChanged);
-  EXPECT_EQ(status.message(),
-            "Expected 5 more bytes at offset 10, got the end of the file - at " + spec.path);
+  EXPECT_EQ(
+      status.message(),
+      "Expected 5 more bytes at offset 10, got the end of the file - at " + spec.path);
 }
 
 TEST_F(FileTest, AMissingFileIsAStorageError) {
@@ -60,8 +61,9 @@ TEST_F(FileTest, AMissingFileIsAStorageError) {
   std::filesystem::remove(spec.path);
   const Status status = LocalFile::Open(spec).status();
   EXPECT_EQ(KindOf(status), ErrorKind::kStorage);
-  EXPECT_EQ(status.message(),
-            "Expected to open the file, got: No such file or directory - at " + spec.path);
+  EXPECT_EQ(
+      status.message(),
+      "Expected to open the file, got: No such file or directory - at " + spec.path);
 }
 
 TEST_F(FileTest, AnotherSizeOrTimeIsAChange) {

@@ -35,7 +35,8 @@ class Bytes {
     return std::memcmp(data_.get(), other.data_.get(), size_) == 0;
   }
   void Randomise(std::mt19937* random) {
-    std::generate_n(data_.get(), size_, [&] { return static_cast<uint8_t>((*random)()); });
+    std::generate_n(data_.get(), size_,
+                    [&] { return static_cast<uint8_t>((*random)()); });
   }
 
  private:

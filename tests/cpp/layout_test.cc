@@ -30,11 +30,11 @@ std::vector<ColumnSpec> Columns() {
 std::vector<OutputSpec> Outputs() {
   std::vector<int32_t> stacked;
   for (int32_t c = 0; c < kStacked; ++c) stacked.push_back(4 + c);
-  return {{OutputKind::kBytes, {2}},  {OutputKind::kColumn, {0}},
+  return {{OutputKind::kBytes, {2}},     {OutputKind::kColumn, {0}},
           {OutputKind::kStack, stacked}, {OutputKind::kColumn, {1}},
-          {OutputKind::kValid, {0}},  {OutputKind::kRow, {}},
-          {OutputKind::kFile, {}},    {OutputKind::kBytes, {3}},
-          {OutputKind::kRealRow, {}}, {OutputKind::kStack, {5, 4}}};
+          {OutputKind::kValid, {0}},     {OutputKind::kRow, {}},
+          {OutputKind::kFile, {}},       {OutputKind::kBytes, {3}},
+          {OutputKind::kRealRow, {}},    {OutputKind::kStack, {5, 4}}};
 }
 
 // Outputs 1 and 5 are int64, 4 and 8 bool: each a group.
@@ -173,8 +173,8 @@ Filled Fill(const Layout& layout, int64_t first_row, int64_t rows) {
 
 TEST(Layout, MergedBatchesEqualOneMadeAtOnce) {
   const Layout layout(Columns(), Outputs());
-  for (const std::vector<int64_t>& cuts :
-       std::vector<std::vector<int64_t>>{{0, 10}, {0, 1, 10}, {0, 3, 3, 8, 100}, {0, 0, 5}}) {
+  for (const std::vector<int64_t>& cuts : std::vector<std::vector<int64_t>>{
+           {0, 10}, {0, 1, 10}, {0, 3, 3, 8, 100}, {0, 0, 5}}) {
     std::vector<Filled> parts;
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
       parts.push_back(Fill(layout, cuts[i], cuts[i + 1] - cuts[i]));
@@ -196,8 +196,8 @@ TEST(Units, CoverEveryOutput) {
   const std::vector<ColumnSpec> columns = Columns();
   const Layout layout(columns, Outputs());
   const std::vector<Unit> units = MakeUnits(columns, Outputs(), layout);
-  // Two of bytes, two of fixed width, three of provenance, and the stacks: 20 floats are a
-  // cache line and four more.
+  // Two of bytes, two of fixed width, three of provenance, and the stacks: 20 floats are
+  // a cache line and four more.
   ASSERT_EQ(units.size(), 10);
   EXPECT_EQ(units[0].kind, Unit::Kind::kBytes);
   EXPECT_EQ(units[1].kind, Unit::Kind::kBytes);

@@ -43,9 +43,8 @@ BlockPool PrivatePool(int64_t limit_bytes) { return {MakePrivateMemory(), limit_
 
 TEST(BlockPool, BlocksAreAlignedAndLargeEnough) {
   BlockPool pool = PrivatePool(64 * kMiB);
-  for (const int64_t bytes :
-       {int64_t{0}, int64_t{1}, int64_t{4096}, int64_t{4097}, int64_t{5000}, kMiB - 1, kMiB,
-        kMiB + 1, 9 * kMiB + 17}) {
+  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{4096}, int64_t{4097},
+                              int64_t{5000}, kMiB - 1, kMiB, kMiB + 1, 9 * kMiB + 17}) {
     const auto block = *pool.Allocate(bytes);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(block->data()) % kAlignment, 0) << bytes;
     EXPECT_EQ(block->size(), bytes);

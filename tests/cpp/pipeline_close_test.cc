@@ -28,12 +28,11 @@ class PipelineCloseTest : public ::testing::Test {
   }
 
   std::unique_ptr<Pipeline> Make(int32_t threads) const {
-    return std::make_unique<Pipeline>(
-        files_, testing::Columns(1), testing::Outputs(),
-        PipelineOptions{.threads = threads,
-                        .io_threads = threads,
-                        .batch_memory_bytes = 1 << 20,
-                        .fetch_memory_bytes = 1 << 20});
+    return std::make_unique<Pipeline>(files_, testing::Columns(1), testing::Outputs(),
+                                      PipelineOptions{.threads = threads,
+                                                      .io_threads = threads,
+                                                      .batch_memory_bytes = 1 << 20,
+                                                      .fetch_memory_bytes = 1 << 20});
   }
 
   static void ExpectNoMemoryUsed(const Pipeline& pipeline) {
@@ -55,8 +54,9 @@ TEST_F(PipelineCloseTest, APipelineMayCloseAtAnyMoment) {
     const auto pipeline = Make(static_cast<int32_t>(random() % 4));
     const auto before = std::chrono::microseconds(random() % 3000);
     {
-      const auto scan = pipeline->Start(round % 2 == 0 ? plan_ : shuffled_,
-                                        {.fetch_bytes = 20'000, .segment_bytes = 300})
+      const auto scan = pipeline
+                            ->Start(round % 2 == 0 ? plan_ : shuffled_,
+                                    {.fetch_bytes = 20'000, .segment_bytes = 300})
                             .ValueOrDie();
       const Delivered delivered = Deliver(scan.get(), random() % 4);
       if (round % 3 == 0) std::this_thread::sleep_for(before);
@@ -76,8 +76,9 @@ TEST_F(PipelineCloseTest, PassesMayBeClosedOrDroppedAtAnyMoment) {
   for (const int32_t threads : {0, 1, 4}) {
     const auto pipeline = Make(threads);
     for (int round = 0; round < 60; ++round) {
-      const auto scan = pipeline->Start(round % 2 == 0 ? plan_ : shuffled_,
-                                        {.open_windows = 3, .segment_bytes = 2000})
+      const auto scan = pipeline
+                            ->Start(round % 2 == 0 ? plan_ : shuffled_,
+                                    {.open_windows = 3, .segment_bytes = 2000})
                             .ValueOrDie();
       const Delivered delivered = Deliver(scan.get(), random() % 5);
       if (random() % 2 == 0) {

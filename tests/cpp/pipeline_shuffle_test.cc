@@ -55,9 +55,11 @@ TEST_F(PipelineShuffleTest, OneWindow) {
 TEST_F(PipelineShuffleTest, TakesAndBatchesAcrossBucketsAndWindows) {
   const auto plan = PlanBuilder(true)
                         .Window({{0, 1, 1000, 36'000}}, {{100, 200}, {10'000, 20'000}})
-                        .Window({{0, 0, 0, 40'000}},
-                                {{0, 19'990}, {19'995, 20'300}, {39'000, 40'000},
-                                 {39'999, 40'000}, {39'999, 40'000}})
+                        .Window({{0, 0, 0, 40'000}}, {{0, 19'990},
+                                                      {19'995, 20'300},
+                                                      {39'000, 40'000},
+                                                      {39'999, 40'000},
+                                                      {39'999, 40'000}})
                         .Build(3001, /*padding=*/2);
   Check(plan, testing::Outputs());
 }

@@ -45,12 +45,11 @@ class PipelineTest : public ::testing::Test {
   }
   std::unique_ptr<Pipeline> Make(Threads threads,
                                  const std::vector<OutputSpec>& outputs) const {
-    return std::make_unique<Pipeline>(
-        files_, testing::Columns(files_.size()), outputs,
-        PipelineOptions{.threads = threads.cpu,
-                        .io_threads = threads.io,
-                        .batch_memory_bytes = 4 << 20,
-                        .fetch_memory_bytes = 4 << 20});
+    return std::make_unique<Pipeline>(files_, testing::Columns(files_.size()), outputs,
+                                      PipelineOptions{.threads = threads.cpu,
+                                                      .io_threads = threads.io,
+                                                      .batch_memory_bytes = 4 << 20,
+                                                      .fetch_memory_bytes = 4 << 20});
   }
 
   void ExpectRows(const Delivered& delivered, const ReadPlan& plan,
@@ -182,8 +181,7 @@ TEST_F(PipelineTest, SeveralPassesAtOnce) {
 
 TEST_F(PipelineTest, ConsumersShareAPass) {
   const auto pipeline = Make({3, 1});
-  const auto scan =
-      pipeline->Start(CutPlan(pieces_, 200, 20, false), {}).ValueOrDie();
+  const auto scan = pipeline->Start(CutPlan(pieces_, 200, 20, false), {}).ValueOrDie();
   std::vector<Delivered> delivered(3);
   {
     std::vector<std::jthread> consumers;
@@ -220,8 +218,7 @@ TEST_F(PipelineTest, ProvenanceAloneReadsNothing) {
       pipeline->Start(CutPlan(pieces_, 1 << 20, 1 << 20, false), {}).ValueOrDie();
   const Delivered delivered = Deliver(scan.get());
   ASSERT_EQ(delivered.batches.size(), 1);
-  const auto* rows =
-      reinterpret_cast<const int64_t*>(delivered.batches[0].block->data());
+  const auto* rows = reinterpret_cast<const int64_t*>(delivered.batches[0].block->data());
   EXPECT_EQ(rows[1050], 1050);
   EXPECT_EQ(rows[1051], 0);
   EXPECT_EQ(pipeline->counters().read_bytes, 0);

@@ -25,7 +25,8 @@ namespace fastload::testing {
 // More float columns than a cache line has room for.
 inline constexpr int kStacked = 18;
 
-// `number` int64, `half` float with nulls, `text` with nulls, `flag` bool, `s0`, ... float.
+// `number` int64, `half` float with nulls, `text` with nulls, `flag` bool, `s0`, ...
+// float.
 struct RowValues {
   int64_t number;
   float half;
@@ -64,10 +65,10 @@ inline std::shared_ptr<arrow::Table> Rows(int64_t file, int64_t first, int64_t r
     flag.Append(values.flag).ok();
     for (int c = 0; c < kStacked; ++c) stacked[c].Append(StackedAt(row, c)).ok();
   }
-  arrow::FieldVector fields = {
-      arrow::field("number", arrow::int64(), /*nullable=*/false),
-      arrow::field("half", arrow::float32()), arrow::field("text", arrow::utf8()),
-      arrow::field("flag", arrow::boolean())};
+  arrow::FieldVector fields = {arrow::field("number", arrow::int64(), /*nullable=*/false),
+                               arrow::field("half", arrow::float32()),
+                               arrow::field("text", arrow::utf8()),
+                               arrow::field("flag", arrow::boolean())};
   arrow::ArrayVector arrays = {*number.Finish(), *half.Finish(), *text.Finish(),
                                *flag.Finish()};
   for (int c = 0; c < kStacked; ++c) {
@@ -153,9 +154,11 @@ inline std::string Text(const RowId& id) {
   const std::string number = std::to_string(values.number);
   const std::string text = values.text_valid ? values.text : "(null)";
   std::string line = number;
-  line += " " + std::to_string(std::lround(2 * (values.half_valid ? values.half : -1.0F)));
+  line +=
+      " " + std::to_string(std::lround(2 * (values.half_valid ? values.half : -1.0F)));
   line += values.half_valid ? " valid" : " null";
-  for (int c = 0; c < kStacked; ++c) line += " " + std::to_string(std::lround(StackedAt(id.row, c)));
+  for (int c = 0; c < kStacked; ++c)
+    line += " " + std::to_string(std::lround(StackedAt(id.row, c)));
   line += " '" + text + "'";
   line += values.text_valid ? " valid " : " null ";
   line += number + " file " + std::to_string(id.file) + " row " + std::to_string(id.row);

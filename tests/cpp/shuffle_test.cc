@@ -69,7 +69,8 @@ TEST(Shuffle, ValuesStayAsTheyAre) {
 TEST(Shuffle, EqualsItsDefinition) {
   for (const uint32_t rows :
        {0U, 1U, 2U, 3U, 257U, kBucketRows, kBucketRows + 1, 5 * kBucketRows + 77}) {
-    for (const uint64_t key : {uint64_t{0}, uint64_t{5}, uint64_t{1} << 63, ~uint64_t{0}}) {
+    for (const uint64_t key :
+         {uint64_t{0}, uint64_t{5}, uint64_t{1} << 63, ~uint64_t{0}}) {
       const std::vector<uint32_t> order = Permuted(key, rows);
       ASSERT_EQ(order, Model(key, rows)) << rows << " rows, key " << key;
       std::vector<uint32_t> sorted = order;
@@ -97,15 +98,19 @@ TEST(Shuffle, BucketsCoverTheRowsInOrder) {
   EXPECT_EQ(shuffle.bucket_starts.front(), 0);
   EXPECT_TRUE(std::is_sorted(shuffle.bucket_starts.begin(), shuffle.bucket_starts.end()));
   // Rows of a bucket keep their order when they are dealt, so that writing is sequential.
-  std::vector<uint32_t> next(shuffle.bucket_starts.begin(),
-                             shuffle.bucket_starts.end() - 1);
+  std::vector<int64_t> next;
+  for (int64_t b = 0; b < shuffle.buckets(); ++b) next.push_back(shuffle.SlotStart(b));
+  const std::vector<int64_t> starts = next;
   for (const uint32_t slot : shuffle.slots) {
-    const auto above = std::upper_bound(shuffle.bucket_starts.begin(),
-                                        shuffle.bucket_starts.end(), slot);
-    const auto bucket =
-        static_cast<size_t>(above - shuffle.bucket_starts.begin()) - 1;
+    const auto above = std::upper_bound(starts.begin(), starts.end(), int64_t{slot});
+    const auto bucket = static_cast<size_t>(above - starts.begin()) - 1;
     ASSERT_EQ(slot, next[bucket]++);
   }
+  for (size_t b = 0; b < next.size(); ++b) {
+    const uint32_t rows = shuffle.bucket_starts[b + 1] - shuffle.bucket_starts[b];
+    EXPECT_EQ(next[b] - starts[b], rows);
+  }
+  EXPECT_GE(shuffle.slot_count(), next.back());
 }
 
 }  // namespace

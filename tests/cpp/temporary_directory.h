@@ -50,7 +50,7 @@ inline int64_t FileBytes(const std::string& path) {
 }
 
 inline int64_t ModifiedNs(const std::string& path) {
-  struct stat now {};
+  struct stat now{};
   if (stat(path.c_str(), &now) != 0) throw std::runtime_error("no file " + path);
   return static_cast<int64_t>(now.st_mtim.tv_sec) * 1'000'000'000 + now.st_mtim.tv_nsec;
 }

@@ -103,9 +103,11 @@ def measure(job: Job) -> Timing:
 def run(job: Job) -> dict[str, Any]:
     """The result of a Job, as JSON can hold it."""
     if job.action == "roof":
+        from fastload.budget import available_cores
         from fastload.roof import measure as roof
 
-        return {"seconds": roof(list(job.work.files), list(job.work.columns), job.work.threads)}
+        threads = job.work.threads or available_cores()
+        return {"seconds": roof(list(job.work.files), list(job.work.columns), threads)}
     if job.action == "check":
         return asdict(fingerprint(_peer(job.peer).load()(job.work).epoch(0)))
     return asdict(measure(job))

@@ -1,0 +1,47 @@
+// Arrow's memory, reused: what libparquet decompresses into, and dictionaries.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "arrow/memory_pool.h"
+
+namespace fastload {
+
+// Keeps freed memory for the next allocation of its size class, so that decoding a column
+// chunk after another takes no memory from the system, which would hand it out page by
+// page and zeroed. Thread-safe.
+class RecyclingPool final : public arrow::MemoryPool {
+ public:
+  // Keeps at most `limit_bytes` bytes; they come from `base`, which is borrowed.
+  RecyclingPool(arrow::MemoryPool* base, int64_t limit_bytes);
+  ~RecyclingPool() override;
+
+  using arrow::MemoryPool::Allocate;
+  using arrow::MemoryPool::Free;
+  using arrow::MemoryPool::Reallocate;
+  arrow::Status Allocate(int64_t size, int64_t alignment, uint8_t** out) override;
+  arrow::Status Reallocate(int64_t old_size, int64_t new_size, int64_t alignment,
+                           uint8_t** ptr) override;
+  void Free(uint8_t* buffer, int64_t size, int64_t alignment) override;
+
+  int64_t bytes_allocated() const override { return base_->bytes_allocated(); }
+  int64_t max_memory() const override { return base_->max_memory(); }
+  int64_t total_bytes_allocated() const override {
+    return base_->total_bytes_allocated();
+  }
+  int64_t num_allocations() const override { return base_->num_allocations(); }
+  std::string backend_name() const override { return base_->backend_name(); }
+
+ private:
+  arrow::MemoryPool* const base_;
+  const int64_t limit_bytes_;
+  std::mutex mutex_;
+  int64_t kept_bytes_ = 0;
+  std::map<int64_t, std::vector<uint8_t*>> kept_;  // by capacity
+};
+
+}  // namespace fastload
