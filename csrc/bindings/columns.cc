@@ -54,29 +54,29 @@ constexpr std::array<std::pair<const char*, OutputKind>, 7> kOutputKinds = {{
 
 void RegisterColumns(py::module_& m) {
   py::class_<ColumnSpec>(m, "ColumnSpec", "How one leaf column of the files is read.")
-      .def(py::init([](std::string name, std::vector<int32_t> leaves,
-                       const std::string& dtype, bool bytes,
-                       std::optional<py::bytes> fill, bool cast, int64_t multiplier,
-                       bool unscaled) {
-             ColumnSpec spec{.name = std::move(name),
-                             .leaves = std::move(leaves),
-                             .dtype = Named(kDTypes, dtype),
-                             .bytes = bytes,
-                             .fill = std::nullopt,
-                             .cast = cast,
-                             .multiplier = multiplier,
-                             .unscaled = unscaled};
-             if (fill) spec.fill = std::string(*fill);
-             if (spec.fill && !bytes &&
-                 spec.fill->size() != static_cast<size_t>(ItemSize(spec.dtype))) {
-               throw py::value_error("Expected a fill of one element, got " +
-                                     std::to_string(spec.fill->size()) + " bytes");
-             }
-             return spec;
-           }),
-           py::kw_only(), py::arg("name"), py::arg("leaves"), py::arg("dtype"),
-           py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("multiplier"),
-           py::arg("unscaled"));
+      .def(
+          py::init([](std::string name, std::vector<int32_t> leaves,
+                      const std::string& dtype, bool bytes, std::optional<py::bytes> fill,
+                      bool cast, int64_t multiplier, bool unscaled) {
+            ColumnSpec spec{.name = std::move(name),
+                            .leaves = std::move(leaves),
+                            .dtype = Named(kDTypes, dtype),
+                            .bytes = bytes,
+                            .fill = std::nullopt,
+                            .cast = cast,
+                            .multiplier = multiplier,
+                            .unscaled = unscaled};
+            if (fill) spec.fill = std::string(*fill);
+            if (spec.fill && !bytes &&
+                spec.fill->size() != static_cast<size_t>(ItemSize(spec.dtype))) {
+              throw py::value_error("Expected a fill of one element, got " +
+                                    std::to_string(spec.fill->size()) + " bytes");
+            }
+            return spec;
+          }),
+          py::kw_only(), py::arg("name"), py::arg("leaves"), py::arg("dtype"),
+          py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("multiplier"),
+          py::arg("unscaled"));
 
   py::class_<OutputSpec>(m, "OutputSpec", "One tensor, or ragged tensor, of a batch.")
       .def(py::init([](const std::string& kind, std::vector<int32_t> columns) {

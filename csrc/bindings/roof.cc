@@ -32,7 +32,8 @@ void RegisterRoof(py::module_& m) {
       },
       py::kw_only(), py::arg("files"), py::arg("leaves"), py::arg("output_bytes"),
       py::arg("threads"),
-      "Times libparquet's PageReader over the column chunks `leaves[file]`, and one copy\n"
+      "Times libparquet's PageReader over the column chunks `leaves[file]`, and one "
+      "copy\n"
       "of `output_bytes` bytes, on `threads` threads.");
 }
 

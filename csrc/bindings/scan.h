@@ -23,8 +23,8 @@ class PyScan {
   PyScan(const PyScan&) = delete;
   PyScan& operator=(const PyScan&) = delete;
 
-  // The next batch, or nullptr at the end. Called with the GIL, which it releases while it
-  // waits.
+  // The next batch, or nullptr at the end. Called with the GIL, which it releases while
+  // it waits.
   std::unique_ptr<LentBatch> Next();
   void Close();
 

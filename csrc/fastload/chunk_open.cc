@@ -29,8 +29,7 @@ Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t le
     // (PARQUET-816); 100 bytes is what Arrow allows for it.
     if (file.metadata->writer_version().VersionLt(
             parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION())) {
-      range.bytes +=
-          std::min<int64_t>(100, file.bytes - (range.offset + range.bytes));
+      range.bytes += std::min<int64_t>(100, file.bytes - (range.offset + range.bytes));
     }
     return Status::OK();
   }));

@@ -19,7 +19,7 @@ namespace fastload {
 struct ChunkInput {
   std::unique_ptr<parquet::PageReader> pages;
   const parquet::ColumnDescriptor* descr = nullptr;
-  int64_t rows = 0;  // rows of the row group
+  int64_t rows = 0;                                        // rows of the row group
   arrow::MemoryPool* pool = arrow::default_memory_pool();  // borrowed; of dictionaries
 };
 

@@ -69,18 +69,19 @@ struct ColumnSpec {
 
 // One tensor (or ragged tensor) of the batch.
 enum class OutputKind : uint8_t {
-  kColumn,    // (B,) of one fixed-width column
-  kStack,     // (B, F) row-major, of F fixed-width columns of one dtype
-  kBytes,     // values uint8 + offsets int64 (B + 1) of one byte column
-  kValid,     // (B,) bool: the column's value is not null
-  kFile,      // (B,) int32: index of the file
-  kRow,       // (B,) int64: row in the file
-  kRealRow,   // (B,) bool: false for rows repeated to fill a batch
+  kColumn,   // (B,) of one fixed-width column
+  kStack,    // (B, F) row-major, of F fixed-width columns of one dtype
+  kBytes,    // values uint8 + offsets int64 (B + 1) of one byte column
+  kValid,    // (B,) bool: the column's value is not null
+  kFile,     // (B,) int32: index of the file
+  kRow,      // (B,) int64: row in the file
+  kRealRow,  // (B,) bool: false for rows repeated to fill a batch
 };
 
 struct OutputSpec {
   OutputKind kind = OutputKind::kColumn;
-  std::vector<int32_t> columns;  // indices of ColumnSpecs; empty for kFile, kRow, kRealRow
+  std::vector<int32_t>
+      columns;  // indices of ColumnSpecs; empty for kFile, kRow, kRealRow
 };
 
 }  // namespace fastload

@@ -16,7 +16,7 @@ struct Counters {
   std::atomic<int64_t> batches{0};
   std::atomic<int64_t> rows{0};
   std::atomic<int64_t> batch_bytes{0};
-  std::atomic<int64_t> wait_ns{0};  // the consumer waited for a batch
+  std::atomic<int64_t> wait_ns{0};         // the consumer waited for a batch
   std::atomic<int64_t> merged_batches{0};  // put together from several windows
 };
 

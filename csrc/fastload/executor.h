@@ -44,7 +44,8 @@ class Executor {
   // Runs one waiting task on the calling thread, where tasks have no thread of their own;
   // false when there is none, or when threads run them.
   virtual bool RunOne() = 0;
-  // Runs what is queued to its end, then stops. Idempotent. Nothing is submitted after it.
+  // Runs what is queued to its end, then stops. Idempotent. Nothing is submitted after
+  // it.
   virtual void Close() = 0;
 };
 

@@ -48,11 +48,11 @@ void ChunkStream::Request(size_t i, std::function<void()> ready) {
     if (i >= segments_.size() || std::exchange(segments_[i].requested, true)) return;
   }
   auto self = std::dynamic_pointer_cast<ChunkStream>(InputStream::shared_from_this());
-  context_.io->Submit(priority_, [self = std::move(self), i,
-                                  ready = std::move(ready)](Scratch&) {
-    self->Fill(i);
-    if (ready) ready();
-  });
+  context_.io->Submit(priority_,
+                      [self = std::move(self), i, ready = std::move(ready)](Scratch&) {
+                        self->Fill(i);
+                        if (ready) ready();
+                      });
 }
 
 void ChunkStream::Fill(size_t i) {

@@ -18,14 +18,16 @@ std::string ErrnoText() { return std::generic_category().message(errno); }
 Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
   const int fd = open(spec.path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    return At(MakeError(ErrorKind::kStorage, "Expected to open the file, got: " + ErrnoText()),
-              Place{.file = spec.path});
+    return At(
+        MakeError(ErrorKind::kStorage, "Expected to open the file, got: " + ErrnoText()),
+        Place{.file = spec.path});
   }
   std::shared_ptr<LocalFile> file(new LocalFile(fd, spec.path));
-  struct stat now {};
+  struct stat now{};
   if (fstat(fd, &now) != 0) {
-    return At(MakeError(ErrorKind::kStorage, "Expected the file's size, got: " + ErrnoText()),
-              Place{.file = spec.path});
+    return At(
+        MakeError(ErrorKind::kStorage, "Expected the file's size, got: " + ErrnoText()),
+        Place{.file = spec.path});
   }
   const int64_t mtime_ns =
       static_cast<int64_t>(now.st_mtim.tv_sec) * 1'000'000'000 + now.st_mtim.tv_nsec;
@@ -46,10 +48,9 @@ Status LocalFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
     const ssize_t n = pread(fd_, out, static_cast<size_t>(bytes), offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      return At(MakeError(ErrorKind::kStorage, "Expected " + std::to_string(bytes) +
-                                                   " bytes at offset " +
-                                                   std::to_string(offset) +
-                                                   ", got: " + ErrnoText()),
+      return At(MakeError(ErrorKind::kStorage,
+                          "Expected " + std::to_string(bytes) + " bytes at offset " +
+                              std::to_string(offset) + ", got: " + ErrnoText()),
                 Place{.file = path_});
     }
     if (n == 0) {

@@ -66,11 +66,9 @@ Status FixedValues::SetDictionary(const parquet::DictionaryPage& page) {
     ARROW_RETURN_NOT_OK(CheckLeft(entries, page.size() / raw_width));
   }
   dictionary_size_ = entries;
-  ARROW_ASSIGN_OR_RAISE(
-      dictionary_,
-      arrow::AllocateResizableBuffer(entries * converter_.item_size(), pool_));
-  const Status converted =
-      converter_.Convert(raw, entries, dictionary_->mutable_data());
+  ARROW_ASSIGN_OR_RAISE(dictionary_, arrow::AllocateResizableBuffer(
+                                         entries * converter_.item_size(), pool_));
+  const Status converted = converter_.Convert(raw, entries, dictionary_->mutable_data());
   dictionary_is_raw_ = KindOf(converted) == ErrorKind::kValue;
   if (dictionary_is_raw_) {
     ARROW_RETURN_NOT_OK(dictionary_->Resize(entries * raw_width));

@@ -42,7 +42,8 @@ Layout::Layout(const std::vector<ColumnSpec>& columns,
     const int item = ItemSize(OutputType(outputs[i], columns));
     if (group_of[i] >= 0) {
       Group& group = groups_[static_cast<size_t>(group_of[i])];
-      slots_[i] = Slot{.number = 2 * group_of[i], .column = group.columns++, .stride = item};
+      slots_[i] =
+          Slot{.number = 2 * group_of[i], .column = group.columns++, .stride = item};
     } else if (outputs[i].kind == OutputKind::kStack) {
       const auto row_bytes = static_cast<int32_t>(outputs[i].columns.size()) * item;
       slots_[i] = Slot{.number = number++, .stride = row_bytes, .stacked = true};

@@ -13,10 +13,11 @@ std::unique_ptr<Executor> MakeExecutor(const std::string& name, int32_t threads)
 
 Status Check(const ReadPlan& plan, const Dataset& dataset) {
   const auto windows = static_cast<size_t>(plan.windows());
-  const bool sizes = plan.batch_rows > 0 && plan.first_piece.size() == windows + 1 &&
-                     plan.first_take.size() == windows + 1 &&
-                     plan.first_piece.back() == static_cast<int64_t>(plan.pieces.size()) &&
-                     plan.first_take.back() == static_cast<int64_t>(plan.takes.size());
+  const bool sizes =
+      plan.batch_rows > 0 && plan.first_piece.size() == windows + 1 &&
+      plan.first_take.size() == windows + 1 &&
+      plan.first_piece.back() == static_cast<int64_t>(plan.pieces.size()) &&
+      plan.first_take.back() == static_cast<int64_t>(plan.takes.size());
   if (!sizes) return Status::Invalid("Expected a read plan, got arrays that disagree");
   if (plan.first_piece[0] != 0 || plan.first_take[0] != 0) {
     return Status::Invalid("Expected windows from the first piece on");

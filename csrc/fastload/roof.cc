@@ -35,8 +35,7 @@ double TimeThreads(int32_t threads, const Work& work) {
 
 Status ReadPages(const FileSpec& file, const LocalFile& handle, const Chunk& chunk,
                  std::vector<uint8_t>* memory, arrow::MemoryPool* pool,
-                 std::atomic<int64_t>* pages,
-                 std::atomic<int64_t>* bytes) {
+                 std::atomic<int64_t>* pages, std::atomic<int64_t>* bytes) {
   ARROW_ASSIGN_OR_RAISE(ByteRange range, ChunkRange(file, chunk.row_group, chunk.leaf));
   if (static_cast<int64_t>(memory->size()) < range.bytes) {
     memory->resize(static_cast<size_t>(range.bytes));
@@ -45,8 +44,8 @@ Status ReadPages(const FileSpec& file, const LocalFile& handle, const Chunk& chu
   *bytes += range.bytes;
   auto stream = std::make_shared<arrow::io::BufferReader>(
       std::make_shared<arrow::Buffer>(memory->data(), range.bytes));
-  ARROW_ASSIGN_OR_RAISE(ChunkInput input,
-                        OpenChunk(file, chunk.row_group, chunk.leaf, std::move(stream), pool));
+  ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenChunk(file, chunk.row_group, chunk.leaf,
+                                                    std::move(stream), pool));
   return CatchParquet([&] {
     while (input.pages->NextPage() != nullptr) ++*pages;
     return Status::OK();
@@ -79,8 +78,8 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
     std::vector<uint8_t> memory;
     for (size_t i = next++; i < chunks.size(); i = next++) {
       const auto file = static_cast<size_t>(chunks[i].file);
-      const Status status =
-          ReadPages(files[file], *handles[file], chunks[i], &memory, &pool, &pages, &bytes);
+      const Status status = ReadPages(files[file], *handles[file], chunks[i], &memory,
+                                      &pool, &pages, &bytes);
       if (status.ok()) continue;
       std::lock_guard lock(mutex);
       if (failure.ok()) failure = At(status, {files[file].path, chunks[i].row_group});

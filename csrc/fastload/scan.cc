@@ -1,6 +1,7 @@
 #include "fastload/scan.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "fastload/chunk_open.h"
@@ -60,7 +61,9 @@ void Scan::OpenWindowsLocked() {
   auto window = std::make_shared<Window>();
   window->index = index;
   open_[index] = window;
-  cpu_->Submit(Priority(*window, -1), [self = shared_from_this(), window](Scratch&) {
+  // Before any other work: its reads go on while earlier windows are decoded.
+  constexpr auto kFirst = std::numeric_limits<int64_t>::min();
+  cpu_->Submit(kFirst, [self = shared_from_this(), window](Scratch&) {
     if (!*self->cancelled_) self->Prepare(window);
   });
 }
@@ -95,8 +98,8 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
   w.unplaced = 1 + static_cast<int32_t>(std::count_if(
                        dataset_->units.begin(), dataset_->units.end(),
                        [](const Unit& u) { return u.kind == Unit::Kind::kBytes; }));
-  w.undelivered = static_cast<int32_t>(
-      std::count_if(w.parts.begin(), w.parts.end(), [](const Part& p) { return p.whole; }));
+  w.undelivered = static_cast<int32_t>(std::count_if(
+      w.parts.begin(), w.parts.end(), [](const Part& p) { return p.whole; }));
   Status status;
   for (size_t u = 0; u < w.units.size() && status.ok(); ++u) {
     status = MakeStreams(&w, static_cast<int32_t>(u));
@@ -171,9 +174,9 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
       auto range =
           ChunkRange(file_spec, row_group, spec.leaves[static_cast<size_t>(file)]);
       if (!range.ok()) {
-        return At(range.status(), Place{.file = file_spec.path,
-                                        .row_group = row_group,
-                                        .column = spec.name});
+        return At(
+            range.status(),
+            Place{.file = file_spec.path, .row_group = row_group, .column = spec.name});
       }
       state.streams.push_back(std::make_shared<ChunkStream>(
           fetch_, file, range->offset, range->bytes, options_.segment_bytes,
@@ -190,8 +193,10 @@ void Scan::AdmitLocked() {
   while (!requests_.empty() && !*cancelled_) {
     const auto [window, unit] = requests_.front();
     WindowUnit& state = window->units[static_cast<size_t>(unit)];
-    // One unit always, so that a column chunk larger than the budget is read all the same.
-    if (admitted_ > 0 && fetched_bytes_ + state.fetch_bytes > options_.fetch_bytes) return;
+    // One unit always, so that a column chunk larger than the budget is read all the
+    // same.
+    if (admitted_ > 0 && fetched_bytes_ + state.fetch_bytes > options_.fetch_bytes)
+      return;
     requests_.pop_front();
     fetched_bytes_ += state.fetch_bytes;
     ++admitted_;
@@ -204,7 +209,8 @@ void Scan::AdmitLocked() {
         self->WakeLocked();
       });
     }
-    // Where there are no threads, whoever waits in Next() reads, and decodes what is read.
+    // Where there are no threads, whoever waits in Next() reads, and decodes what is
+    // read.
     WakeLocked();
   }
 }
@@ -310,8 +316,8 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
     pending.parts.push_back(std::move(part));
     if (pending.filled_rows < BatchRows(pending.parts.back().batch)) continue;
     cpu_->Submit(Priority(*window, -1),
-                 [self = shared_from_this(), batch = pending.parts.back().batch](
-                     Scratch&) { self->Merge(batch); });
+                 [self = shared_from_this(),
+                  batch = pending.parts.back().batch](Scratch&) { self->Merge(batch); });
   }
   for (WindowUnit& unit : window->units) unit.staged = StagedBytes{};
   window->before.reset();

@@ -22,9 +22,9 @@
 namespace fastload {
 
 struct ScanOptions {
-  int32_t open_windows = 2;            // whose memory is open at a time
-  int64_t fetch_bytes = 256 << 20;     // compressed bytes in memory
-  int64_t segment_bytes = 8 << 20;     // of one read
+  int32_t open_windows = 2;         // whose memory is open at a time
+  int64_t fetch_bytes = 256 << 20;  // compressed bytes in memory
+  int64_t segment_bytes = 8 << 20;  // of one read
 };
 
 // A finished batch.
@@ -54,8 +54,8 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void Start();
 
   // The next batch in plan order; nullopt when none is ready within `timeout`. `*done` is
-  // set when the pass is over. The first error of the earliest window ends the pass, after
-  // every batch before that window.
+  // set when the pass is over. The first error of the earliest window ends the pass,
+  // after every batch before that window.
   Result<std::optional<Batch>> Next(std::chrono::milliseconds timeout, bool* done);
 
   // Abandons the pass: tasks that have not begun do nothing. Idempotent.
@@ -120,11 +120,12 @@ class Scan : public std::enable_shared_from_this<Scan> {
   bool preparing_ = false;
   int64_t next_window_ = 0;
   std::map<int64_t, std::shared_ptr<Window>> open_;
-  std::deque<Request> requests_;  // units whose bytes are not asked for yet, in plan order
-  int64_t fetched_bytes_ = 0;     // bytes that admitted units and carried cursors may hold
-  int64_t admitted_ = 0;          // units admitted and not decoded yet
-  std::shared_ptr<Window> last_prepared_;     // if the next window goes on from it
-  std::vector<Shuffle> spare_shuffles_;       // of filled windows, for reuse
+  std::deque<Request>
+      requests_;               // units whose bytes are not asked for yet, in plan order
+  int64_t fetched_bytes_ = 0;  // bytes that admitted units and carried cursors may hold
+  int64_t admitted_ = 0;       // units admitted and not decoded yet
+  std::shared_ptr<Window> last_prepared_;  // if the next window goes on from it
+  std::vector<Shuffle> spare_shuffles_;    // of filled windows, for reuse
   std::map<int64_t, Pending> pending_;
   int64_t next_batch_ = 0;
   int64_t failed_window_;  // the earliest; plan_.windows() when none has

@@ -49,9 +49,9 @@ void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out) {
     ShuffleBucket(key, rows, out->within.data());
     return;
   }
-  // First the bucket of each row, then, knowing the buckets' sizes, its slot. A bucket has
-  // kBucketRows rows on average at most; that one has twice as many, and outgrows 16 bits,
-  // is 180 standard deviations away.
+  // First the bucket of each row, then, knowing the buckets' sizes, its slot. A bucket
+  // has kBucketRows rows on average at most; that one has twice as many, and outgrows 16
+  // bits, is 180 standard deviations away.
   out->slots.resize(rows);
   std::vector<uint32_t> ends(buckets);
   uint64_t counter = key;
@@ -64,7 +64,8 @@ void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out) {
   for (uint32_t size : ends) {
     out->bucket_starts.push_back(out->bucket_starts.back() + size);
   }
-  for (uint32_t b = 0; b < buckets; ++b) ends[b] = static_cast<uint32_t>(out->SlotStart(b));
+  for (uint32_t b = 0; b < buckets; ++b)
+    ends[b] = static_cast<uint32_t>(out->SlotStart(b));
   for (uint32_t& slot : out->slots) slot = ends[slot]++;
   for (uint32_t b = 0; b < buckets; ++b) {
     const uint32_t start = out->bucket_starts[b];
@@ -76,7 +77,8 @@ void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out) {
 std::vector<uint32_t> Permutation(const Shuffle& shuffle) {
   std::vector<uint32_t> row_at(static_cast<size_t>(shuffle.slot_count()));
   std::iota(row_at.begin(), row_at.end(), 0U);
-  for (uint32_t row = 0; row < shuffle.slots.size(); ++row) row_at[shuffle.slots[row]] = row;
+  for (uint32_t row = 0; row < shuffle.slots.size(); ++row)
+    row_at[shuffle.slots[row]] = row;
   std::vector<uint32_t> rows(shuffle.within.size());
   for (int64_t b = 0; b < shuffle.buckets(); ++b) {
     const auto i = static_cast<size_t>(b);

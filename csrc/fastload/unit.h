@@ -21,7 +21,7 @@ struct Unit {
   Kind kind = Kind::kFixed;
   // kFixed: one column, or the neighbours in a stack that share a cache line.
   std::vector<int32_t> columns;
-  int64_t width = 0;  // bytes of a row: all its columns side by side
+  int64_t width = 0;                      // bytes of a row: all its columns side by side
   std::vector<Layout::Slot> slots;        // each receives the whole row
   std::vector<Layout::Slot> valid_slots;  // each receives the validity of columns[0]
   std::vector<int32_t> byte_outputs;      // kBytes: its places among the byte outputs

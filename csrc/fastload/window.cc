@@ -20,7 +20,8 @@ WindowTask::WindowTask(Dataset* dataset, Window* window, int32_t unit, Scratch* 
       window_(window),
       unit_(dataset->units[static_cast<size_t>(unit)]),
       state_(window->units[static_cast<size_t>(unit)]),
-      before_(window->before ? &window->before->units[static_cast<size_t>(unit)] : nullptr),
+      before_(window->before ? &window->before->units[static_cast<size_t>(unit)]
+                             : nullptr),
       scratch_(scratch) {}
 
 Place WindowTask::PlaceOf(size_t column, const Piece& piece, int64_t page) const {
@@ -35,8 +36,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
                               Cursor* cursor) {
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
-  const ColumnSpec& spec =
-      dataset_->columns[static_cast<size_t>(unit_.columns[column])];
+  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[column])];
   auto& bytes = state_.streams[stream];
   *cursor = Cursor{.fetch_bytes = bytes->MemoryBytes()};
   ARROW_ASSIGN_OR_RAISE(
@@ -55,8 +55,8 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
 Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
   Cursor cursor;
   if (before_ != nullptr) cursor = std::move(before_->cursors[column]);
-  const auto fresh_pieces = static_cast<size_t>(
-      std::count(window_->fresh.begin(), window_->fresh.end(), true));
+  const auto fresh_pieces =
+      static_cast<size_t>(std::count(window_->fresh.begin(), window_->fresh.end(), true));
   size_t stream = column * fresh_pieces;
   int64_t first = 0;
   for (size_t i = 0; i < window_->pieces.size(); ++i) {
@@ -89,7 +89,11 @@ Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
 template <typename Fn>
 void WindowTask::ForEachRun(const Part& part, const Fn& fn) const {
   if (!window_->shuffled) {
-    fn(Run{.first = 0, .rows = part.rows, .bucket = part.first, .within = nullptr, .ahead = 0});
+    fn(Run{.first = 0,
+           .rows = part.rows,
+           .bucket = part.first,
+           .within = nullptr,
+           .ahead = 0});
     return;
   }
   const Shuffle& shuffle = window_->shuffle;
@@ -137,11 +141,11 @@ Status WindowTask::Stage() {
     }
     for (int64_t end = first + rows; first < end; first += kBlockRows) {
       const int64_t n = std::min(kBlockRows, end - first);
-      ARROW_RETURN_NOT_OK(cursor.bytes->Read(n, views.data(),
-                                             valid ? valids.data() : nullptr,
-                                             &staged.owners));
+      ARROW_RETURN_NOT_OK(cursor.bytes->Read(
+          n, views.data(), valid ? valids.data() : nullptr, &staged.owners));
       const uint32_t* slots = window_->shuffle.slots.data() + first;
-      for (int64_t i = 0; i < n; ++i) staged.views[slots[i]] = views[static_cast<size_t>(i)];
+      for (int64_t i = 0; i < n; ++i)
+        staged.views[slots[i]] = views[static_cast<size_t>(i)];
       if (valid) Scatter(valids.data(), 1, slots, n, staged.valid.data());
     }
     return Status::OK();
@@ -165,8 +169,8 @@ Status WindowTask::Fill() {
   switch (unit_.kind) {
     case Unit::Kind::kFixed: {
       // One destination a value: decode to it. More (a column under two names): copy.
-      const bool direct = !window_->shuffled && unit_.slots.size() == 1 &&
-                          unit_.valid_slots.size() <= 1;
+      const bool direct =
+          !window_->shuffled && unit_.slots.size() == 1 && unit_.valid_slots.size() <= 1;
       return direct ? FillFixedInOrder() : FillFixed();
     }
     case Unit::Kind::kBytes:
@@ -191,7 +195,8 @@ Status WindowTask::FillFixedInOrder() {
   const Layout::Slot& slot = unit_.slots[0];
   for (size_t c = 0; c < unit_.columns.size(); ++c) {
     const auto spec = static_cast<size_t>(unit_.columns[c]);
-    const int64_t offset = static_cast<int64_t>(c) * ItemSize(dataset_->columns[spec].dtype);
+    const int64_t offset =
+        static_cast<int64_t>(c) * ItemSize(dataset_->columns[spec].dtype);
     auto part = window_->parts.begin();
     ARROW_RETURN_NOT_OK(ForEachRow(c, [&](Cursor& cursor, int64_t first, int64_t rows) {
       while (rows > 0) {
@@ -202,9 +207,9 @@ Status WindowTask::FillFixedInOrder() {
                        at * slot.stride;
         uint8_t* valid = nullptr;
         if (!unit_.valid_slots.empty()) {
-          valid = Layout::Address(part->block->data(), part->areas,
-                                  unit_.valid_slots[0]) +
-                  at;
+          valid =
+              Layout::Address(part->block->data(), part->areas, unit_.valid_slots[0]) +
+              at;
         }
         ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, out, slot.stride, valid));
         first += n;
@@ -247,9 +252,9 @@ Status WindowTask::FillDealtColumn() {
     while (base && first < end) {
       const int64_t n = std::min(kBlockRows, end - first);
       auto* codes = reinterpret_cast<uint16_t*>(block);
-      ARROW_ASSIGN_OR_RAISE(const int64_t read,
-                            cursor.fixed->ReadCodes(n, *base, CodeTable::kNull, codes,
-                                                    block_valid));
+      ARROW_ASSIGN_OR_RAISE(
+          const int64_t read,
+          cursor.fixed->ReadCodes(n, *base, CodeTable::kNull, codes, block_valid));
       Scatter(block, sizeof(uint16_t), slots + first, read,
               reinterpret_cast<uint8_t*>(table.codes()));
       if (with_valid) Scatter(block_valid, 1, slots + first, read, valid);
@@ -284,7 +289,8 @@ Status WindowTask::FillFixed() {
   const bool with_valid = !unit_.valid_slots.empty();
   // By slot: the window's rows, then their validity.
   const int64_t valid_at = RoundUp(window_->slots() * width, kAlignment);
-  uint8_t* slots = scratch_->Get(Scratch::kRows, valid_at + (with_valid ? window_->slots() : 0));
+  uint8_t* slots =
+      scratch_->Get(Scratch::kRows, valid_at + (with_valid ? window_->slots() : 0));
   uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * width);
   if (slots == nullptr || block == nullptr) {
     return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
@@ -393,9 +399,10 @@ Status WindowTask::FillProvenance() {
   int64_t at = 0;
   for (const Piece& piece : window_->pieces) {
     const bool file = unit_.kind == Unit::Kind::kFile;
-    const int64_t first = file ? 0
-                               : dataset_->FirstRow(static_cast<int32_t>(piece.file),
-                                                    static_cast<int32_t>(piece.row_group));
+    const int64_t first = file
+                              ? 0
+                              : dataset_->FirstRow(static_cast<int32_t>(piece.file),
+                                                   static_cast<int32_t>(piece.row_group));
     for (int64_t row = piece.start; row < piece.stop; ++row, ++at) {
       const int64_t slot =
           dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;

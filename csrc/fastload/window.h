@@ -23,11 +23,11 @@ namespace fastload {
 // The rows of one batch that come from one window.
 struct Part {
   int64_t batch = 0;
-  int64_t first = 0;   // its first row among the window's output rows
+  int64_t first = 0;  // its first row among the window's output rows
   int64_t rows = 0;
-  int64_t offset = 0;  // of its first row in the batch
+  int64_t offset = 0;     // of its first row in the batch
   int64_t real_rows = 0;  // the rest repeats rows to fill the batch
-  bool whole = false;  // it is all of the batch
+  bool whole = false;     // it is all of the batch
   std::shared_ptr<Block> block;
   Layout::Areas areas;
 };
@@ -67,7 +67,7 @@ struct Window {
   std::vector<bool> fresh;  // the piece begins a column chunk rather than going on in one
   bool continued = false;   // the next window's first piece goes on in our last
   std::shared_ptr<Window> before;  // the one whose last piece our first goes on in
-  int64_t rows = 0;         // of its pieces
+  int64_t rows = 0;                // of its pieces
   int64_t output_rows = 0;
   std::span<const Take> takes;
   bool shuffled = false;
@@ -97,8 +97,8 @@ class WindowTask {
 
  private:
   using Sink = std::function<Status(Cursor& cursor, int64_t first, int64_t rows)>;
-  // Output rows [first, first + rows) of a part take the slots bucket + within[i]; without
-  // shuffle (`within` null) the slots from `bucket` on.
+  // Output rows [first, first + rows) of a part take the slots bucket + within[i];
+  // without shuffle (`within` null) the slots from `bucket` on.
   struct Run {
     int64_t first;
     int64_t rows;

@@ -11,9 +11,10 @@
 
 namespace fastload {
 
-// The dictionaries of the window's column chunks, one after the other, as one table. Codes
-// are a quarter of the size of 8-byte values, so dealing them out and gathering them stays
-// in caches that values would leave; each value is looked up when it is written.
+// The dictionaries of the window's column chunks, one after the other, as one table.
+// Codes are a quarter of the size of 8-byte values, so dealing them out and gathering
+// them stays in caches that values would leave; each value is looked up when it is
+// written.
 class CodeTable {
  public:
   static constexpr uint16_t kNull = 0;
@@ -22,8 +23,7 @@ class CodeTable {
   // For `rows` rows of elements of `item` bytes; `fill` is what nulls become. Memory is
   // that of `scratch`.
   static Result<CodeTable> Make(int64_t rows, int64_t item,
-                                const std::optional<std::string>& fill,
-                                Scratch* scratch);
+                                const std::optional<std::string>& fill, Scratch* scratch);
 
   // Adds a dictionary; the code of its first entry, or nullopt when codes run out.
   std::optional<uint16_t> Add(std::span<const uint8_t> dictionary);
