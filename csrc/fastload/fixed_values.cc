@@ -68,7 +68,7 @@ Status FixedValues::SetDictionary(const parquet::DictionaryPage& page) {
   dictionary_size_ = entries;
   ARROW_ASSIGN_OR_RAISE(dictionary_, arrow::AllocateResizableBuffer(
                                          entries * converter_.item_size(), pool_));
-  const Status converted = converter_.Convert(raw, entries, dictionary_->mutable_data());
+  Status converted = converter_.Convert(raw, entries, dictionary_->mutable_data());
   dictionary_is_raw_ = KindOf(converted) == ErrorKind::kValue;
   if (dictionary_is_raw_) {
     ARROW_RETURN_NOT_OK(dictionary_->Resize(entries * raw_width));

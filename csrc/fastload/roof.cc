@@ -28,6 +28,7 @@ double TimeThreads(int32_t threads, const Work& work) {
   const auto start = std::chrono::steady_clock::now();
   {
     std::vector<std::jthread> pool;
+    pool.reserve(static_cast<size_t>(threads));
     for (int32_t i = 0; i < threads; ++i) pool.emplace_back([&work, i] { work(i); });
   }
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

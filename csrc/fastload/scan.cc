@@ -342,6 +342,7 @@ void Scan::Merge(int64_t batch) {
   std::sort(parts.begin(), parts.end(),
             [](const Part& a, const Part& b) { return a.offset < b.offset; });
   std::vector<Layout::Source> sources;
+  sources.reserve(parts.size());
   for (const Part& part : parts) sources.push_back({part.block->data(), &part.areas});
   Batch merged{.index = batch, .areas = dataset_->layout.PlaceMerged(sources)};
   auto block = batch_pool_->Allocate(merged.areas.bytes);

@@ -34,7 +34,7 @@ class Options:
 
     source: str | None = None
     columns: tuple[str, ...] | None = None
-    batch_size: int = 4096
+    batch_size: int = 16384
     shuffle: bool | None = None
     epochs: int | None = None
     threads: int | None = None

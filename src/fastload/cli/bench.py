@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("source", nargs="?", help="file, directory or glob; without it, a click-log sample")
     add("--columns", type=_names, metavar="C,...", help="columns to read; default: all numbers")
-    add("--batch-size", type=_positive, default=4096, metavar="N", help="rows; default 4096")
+    add("--batch-size", type=_positive, default=16384, metavar="N", help="rows; default 16384")
     add(
         "--shuffle",
         action=argparse.BooleanOptionalAction,
