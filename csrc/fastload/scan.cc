@@ -64,11 +64,12 @@ void Scan::OpenWindowsLocked() {
   // Before any other work: its reads go on while earlier windows are decoded.
   constexpr auto kFirst = std::numeric_limits<int64_t>::min();
   cpu_->Submit(kFirst, [self = shared_from_this(), window](Scratch&) {
-    if (!*self->cancelled_) self->Prepare(window);
+    if (*self->cancelled_) return;
+    self->Attempt(window->index, [&] { self->Prepare(window); });
   });
 }
 
-void Scan::Prepare(const std::shared_ptr<Window>& window) {
+void Scan::Describe(Window* window) const {
   Window& w = *window;
   const auto i = static_cast<size_t>(w.index);
   const auto all = std::span(plan_.pieces);
@@ -91,7 +92,6 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
   w.takes = std::span(plan_.takes.data() + plan_.first_take[i],
                       plan_.takes.data() + plan_.first_take[i + 1]);
   w.shuffled = plan_.shuffled;
-  if (w.shuffled) ComputeOrder(&w);
   CutParts(&w);
   w.units = std::vector<WindowUnit>(dataset_->units.size());
   w.unfilled = static_cast<int32_t>(w.units.size());
@@ -100,6 +100,11 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
                        [](const Unit& u) { return u.kind == Unit::Kind::kBytes; }));
   w.undelivered = static_cast<int32_t>(std::count_if(
       w.parts.begin(), w.parts.end(), [](const Part& p) { return p.whole; }));
+}
+
+void Scan::Prepare(const std::shared_ptr<Window>& window) {
+  Window& w = *window;
+  Describe(&w);
   Status status;
   for (size_t u = 0; u < w.units.size() && status.ok(); ++u) {
     status = MakeStreams(&w, static_cast<int32_t>(u));
@@ -114,8 +119,7 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
     if (!status.ok()) return FailLocked(w.index, status);
     for (size_t u = 0; u < w.units.size(); ++u) {
       WindowUnit& unit = w.units[u];
-      // Held here until the requests are queued.
-      unit.blockers = 1;
+      unit.blockers = 1;  // held until the order is known
       if (dataset_->units[u].kind != Unit::Kind::kBytes) unit.blockers += 1;  // placed
       if (dataset_->units[u].columns.empty()) continue;
       if (w.before && !w.before->units[u].decoded) unit.blockers += 1;
@@ -125,10 +129,15 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
       }
     }
     AdmitLocked();
+    OpenWindowsLocked();
+  }
+  // While the first bytes are on their way.
+  if (w.shuffled) ComputeOrder(&w);
+  {
+    std::lock_guard lock(mutex_);
     for (size_t u = 0; u < w.units.size(); ++u) {
       UnblockLocked(window, static_cast<int32_t>(u));
     }
-    OpenWindowsLocked();
   }
   CountDown(window);
 }
@@ -241,10 +250,22 @@ void Scan::UnblockLocked(const std::shared_ptr<Window>& window, int32_t unit) {
 
 void Scan::SubmitLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step) {
   if (*cancelled_) return;
-  cpu_->Submit(Priority(*window, unit),
-               [self = shared_from_this(), window, unit, step](Scratch& scratch) {
-                 if (self->Wanted(*window)) self->Run(window, unit, step, scratch);
-               });
+  cpu_->Submit(Priority(*window, unit), [self = shared_from_this(), window, unit,
+                                         step](Scratch& scratch) {
+    if (!self->Wanted(*window)) return;
+    self->Attempt(window->index, [&] { self->Run(window, unit, step, scratch); });
+  });
+}
+
+template <typename Fn>
+void Scan::Attempt(int64_t window, const Fn& fn) {
+  const Status status = CatchParquet([&] {
+    fn();
+    return Status::OK();
+  });
+  if (status.ok()) return;
+  std::lock_guard lock(mutex_);
+  FailLocked(window, status);
 }
 
 bool Scan::Wanted(const Window& window) {
@@ -255,8 +276,7 @@ bool Scan::Wanted(const Window& window) {
 void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
                Scratch& scratch) {
   WindowTask task(dataset_, window.get(), unit, &scratch);
-  const Status status =
-      CatchParquet([&] { return step == Step::kStage ? task.Stage() : task.Fill(); });
+  const Status status = step == Step::kStage ? task.Stage() : task.Fill();
   {
     std::lock_guard lock(mutex_);
     if (*cancelled_) return;
@@ -315,9 +335,10 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
     }
     pending.parts.push_back(std::move(part));
     if (pending.filled_rows < BatchRows(pending.parts.back().batch)) continue;
-    cpu_->Submit(Priority(*window, -1),
-                 [self = shared_from_this(),
-                  batch = pending.parts.back().batch](Scratch&) { self->Merge(batch); });
+    cpu_->Submit(Priority(*window, -1), [self = shared_from_this(), index = window->index,
+                                         batch = pending.parts.back().batch](Scratch&) {
+      self->Attempt(index, [&] { self->Merge(batch); });
+    });
   }
   for (WindowUnit& unit : window->units) unit.staged = StagedBytes{};
   window->before.reset();

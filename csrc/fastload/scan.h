@@ -86,6 +86,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void WakeLocked();
   void SubmitLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step);
 
+  void Describe(Window* window) const;
   void CutParts(Window* window) const;
   void Prepare(const std::shared_ptr<Window>& window);
   Status MakeStreams(Window* window, int32_t unit);
@@ -94,6 +95,9 @@ class Scan : public std::enable_shared_from_this<Scan> {
   // One task less before the window's batches get their memory; the last one does that.
   void CountDown(const std::shared_ptr<Window>& window);
   bool Wanted(const Window& window);
+  // Runs a step of the window; what it throws, such as bad_alloc, fails the window.
+  template <typename Fn>
+  void Attempt(int64_t window, const Fn& fn);
   void ComputeOrder(Window* window);
   Status AllocateParts(Window* window);
   void Merge(int64_t batch);
