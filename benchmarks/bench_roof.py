@@ -23,11 +23,13 @@ from fastload.budget import available_cores
 
 
 def cpu_s() -> float:
+    """CPU seconds of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
+    """Runs the benchmark and prints its line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?")
     parser.add_argument("--shuffle", action="store_true")

@@ -20,7 +20,7 @@ from fastload.bench.peers import PEERS, REFERENCE, Work
 
 # An epoch more is begun only within this time, unless a number of epochs was asked for.
 _PATIENCE_S = 4.0
-_DEFAULT_EPOCHS = 3
+_DEFAULT_EPOCHS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,14 @@ def measure(job: Job) -> Timing:
         if job.epochs is None and now - begun > _PATIENCE_S:
             break
     bottleneck = contender.bottleneck()
-    peak = _status_bytes("VmHWM")
+    peak, used = _status_bytes("VmHWM"), _cpu_s() - cpu
     # Worker processes are counted once they have ended.
     del contender
     gc.collect()
     if job.work.workers:
         peak += job.work.workers * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    return Timing(seconds, first_batch_s, _cpu_s() - cpu, imports_rss, peak, bottleneck)
+        used = _cpu_s() - cpu
+    return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck)
 
 
 def run(job: Job) -> dict[str, Any]:

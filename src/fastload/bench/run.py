@@ -27,7 +27,7 @@ class Options:
 
     source: None = the sample.
     shuffle: None = measure both in order and shuffled.
-    epochs: None = up to three in each process.
+    epochs: None = up to five in each process.
     peers: families of contenders beside fastload, or "all".
     json: a file to write, or None.
     """

@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         action=argparse.BooleanOptionalAction,
         help="measure shuffled reads only, or only reads in order; default: both",
     )
-    add("--epochs", type=_positive, metavar="N", help="in each process; default: up to 3")
+    add("--epochs", type=_positive, metavar="N", help="in each process; default: up to 5")
     add("--threads", type=_positive, metavar="N", help="for every contender; default: all cores")
     add("--workers", type=_count, default=0, metavar="N", help="DataLoader workers; default 0")
     add(
