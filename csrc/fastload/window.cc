@@ -128,7 +128,7 @@ Status WindowTask::Stage() {
   Timer timer(&dataset_->counters.decode_ns);
   StagedBytes& staged = state_.staged;
   const bool valid = !unit_.valid_slots.empty();
-  const bool dealt = window_->shuffled && !window_->shuffle.slots.empty();
+  const bool dealt = window_->dealt();
   staged.views.resize(static_cast<size_t>(window_->slots()));
   if (valid) staged.valid.resize(static_cast<size_t>(window_->slots()));
   std::vector<ByteView> views(dealt ? kBlockRows : 0);
@@ -226,7 +226,10 @@ Status WindowTask::FillDealtColumn() {
   const int64_t width = unit_.width;
   const bool with_valid = !unit_.valid_slots.empty();
   const uint32_t* slots = window_->shuffle.slots.data();
-  uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * (width + 1));
+  // A block holds values or codes, then validity.
+  const int64_t block_bytes =
+      kBlockRows * std::max(width, static_cast<int64_t>(sizeof(uint16_t)));
+  uint8_t* block = scratch_->Get(Scratch::kBlock, block_bytes + kBlockRows);
   uint8_t* values = scratch_->Get(Scratch::kRows, window_->slots() * (width + 1));
   if (block == nullptr || values == nullptr) {
     return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
@@ -234,7 +237,7 @@ Status WindowTask::FillDealtColumn() {
   }
   ARROW_ASSIGN_OR_RAISE(CodeTable table,
                         CodeTable::Make(window_->slots(), width, spec.fill, scratch_));
-  uint8_t* block_valid = with_valid ? block + kBlockRows * width : nullptr;
+  uint8_t* block_valid = with_valid ? block + block_bytes : nullptr;
   uint8_t* valid = with_valid ? values + window_->slots() * width : nullptr;
   bool coded = true;
   // Dictionaries are still to come: as many as this one, and of about its size.
@@ -283,7 +286,7 @@ Status WindowTask::FillDealtColumn() {
 }
 
 Status WindowTask::FillFixed() {
-  const bool dealt = window_->shuffled && !window_->shuffle.slots.empty();
+  const bool dealt = window_->dealt();
   if (dealt && unit_.columns.size() == 1) return FillDealtColumn();
   const int64_t width = unit_.width;
   const bool with_valid = !unit_.valid_slots.empty();
@@ -393,7 +396,7 @@ void WindowTask::FillBytes() {
 
 Status WindowTask::FillProvenance() {
   const int64_t width = unit_.width;
-  const bool dealt = window_->shuffled && !window_->shuffle.slots.empty();
+  const bool dealt = window_->dealt();
   uint8_t* slots = scratch_->Get(Scratch::kRows, window_->slots() * width);
   if (slots == nullptr) return Status::OutOfMemory("No memory for the rows' numbers");
   int64_t at = 0;

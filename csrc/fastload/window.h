@@ -75,6 +75,8 @@ struct Window {
 
   // Places that decoded rows are put in before they are collated.
   int64_t slots() const { return shuffled ? shuffle.slot_count() : rows; }
+  // Rows are dealt out to those places rather than put in as they come.
+  bool dealt() const { return shuffled && !shuffle.slots.empty(); }
 
   std::vector<Part> parts;
   std::vector<WindowUnit> units;

@@ -200,3 +200,20 @@ def test_stack_keeps_nan(path, table):
     stack = whole(path, {"s": Stack(["x32", "x64"])})["s"]
     assert (torch.isnan(stack[:, 1]).numpy() == table["x64"].is_null().to_numpy()).all()
     assert not torch.isnan(stack[:, 0]).any()
+
+
+@pytest.mark.parametrize("type_", [pa.int8(), pa.int16(), pa.int64(), pa.float32()])
+def test_nulls_of_shuffled_dictionary_columns(tmp_path, type_):
+    """Windows of more than one bucket go by dictionary codes, whatever an element's width."""
+    rows = 70_000
+    values = [None if i % 7 == 0 else i * 31 % 100 for i in range(rows)]
+    path = tmp_path / "codes.parquet"
+    pq.write_table(pa.table({"x": pa.array(values, type_)}), path)
+    columns = {"x": Column("x", fill=-1, valid=True)}
+    dataset = FastParquetDataset(
+        path, columns=columns, batch_size=1000, shuffle=True, provenance=True
+    )
+    for batch in dataset:
+        expected = [values[row] for row in batch["__row__"].tolist()]
+        assert batch["x__valid"].tolist() == [value is not None for value in expected]
+        assert batch["x"].tolist() == [-1 if value is None else value for value in expected]
