@@ -15,8 +15,10 @@ _MIB = 1 << 20
 # A window mixes well and stays in memory; more than either of these costs more than it gains.
 _WINDOW_ROWS = 2**19
 _WINDOW_BYTES = 512 * _MIB
-# Rows decoded as one piece of work without shuffle: a column of them fits the L2 cache.
-_STRIPE_ROWS = 2**16
+# Rows decoded as one piece of work without shuffle, and their bytes at most: about a row group,
+# since each piece of a column begins with its dictionary out of cache.
+_STRIPE_ROWS = 2**18
+_STRIPE_BYTES = 128 * _MIB
 # One read: large enough that a request's own cost vanishes, small enough to be held twice.
 _MOST_SEGMENT_BYTES = 8 * _MIB
 _LEAST_SEGMENT_BYTES = 64 << 10
@@ -132,7 +134,7 @@ def divide_budget(
                 )
             )
     else:
-        most = max(batch_size, memory_budget // 8 // held)
+        most = max(batch_size, min(memory_budget // 8, _STRIPE_BYTES) // held)
         stripe_rows = max(1, min(_STRIPE_ROWS, most) // batch_size) * batch_size
         ahead = -(-prefetch * batch_size // stripe_rows)
         busy = -(-2 * max(1, threads) // max(1, columns))
