@@ -1,0 +1,50 @@
+// Reader of one column chunk whose leaf lies in lists, front to back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "arrow/buffer.h"
+#include "arrow/buffer_builder.h"
+#include "fastload/chunk_reader.h"
+#include "fastload/columns.h"
+#include "fastload/status.h"
+
+namespace fastload {
+
+// Rows of a column of lists, one after the other.
+struct NestedRows {
+  // Of each level of lists, the outermost (one list a row) first: where each list begins
+  // among what it holds, lists of the next level or, in the innermost, elements; then
+  // where the last one ends. Each begins with 0.
+  std::vector<std::vector<int64_t>> offsets;
+  // Elements of fixed width, without gaps.
+  arrow::BufferBuilder values;
+  // Or, of a byte column, the views of the elements and what keeps them alive.
+  std::vector<ByteView> views;
+  std::vector<std::shared_ptr<arrow::Buffer>> owners;
+  // Of each row, if asked for: 1 = its outermost list is not null.
+  std::vector<uint8_t> valid;
+};
+
+// Not thread-safe; may move between threads.
+class NestedReader {
+ public:
+  // `spec` is borrowed and outlives the reader.
+  static Result<std::unique_ptr<NestedReader>> Make(ChunkInput input,
+                                                    const ColumnSpec* spec);
+  virtual ~NestedReader() = default;
+
+  // Passes over `rows` rows.
+  virtual Status Skip(int64_t rows) = 0;
+
+  // Appends `rows` rows to `out`, which is as it was made or as this or another reader of
+  // the same column left it. Fewer rows left is an ErrorKind::kCorruptFile.
+  virtual Status Read(int64_t rows, NestedRows* out, bool valid) = 0;
+
+  // Index of the data page being read, for Place.
+  virtual int64_t page() const = 0;
+};
+
+}  // namespace fastload
