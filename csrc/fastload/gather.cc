@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fastload/prefetch.h"
+
 namespace fastload {
 namespace {
-
-constexpr int64_t kCacheLine = 64;
 
 template <typename T>
 void ScatterPacked(const uint8_t* rows, const uint32_t* slots, int64_t count,
@@ -19,29 +19,22 @@ void ScatterPacked(const uint8_t* rows, const uint32_t* slots, int64_t count,
 template <typename T>
 void GatherPacked(const uint8_t* bucket, const uint16_t* index, int64_t count,
                   uint8_t* out, const uint8_t* ahead) {
-  constexpr int64_t kPerLine = kCacheLine / static_cast<int64_t>(sizeof(T));
   const T* from = reinterpret_cast<const T*>(bucket);
-  T* to = reinterpret_cast<T*>(out);
-  int64_t i = 0;
-  for (; i + kPerLine <= count; i += kPerLine) {
-    if (ahead != nullptr) __builtin_prefetch(ahead + i * static_cast<int64_t>(sizeof(T)));
-    for (int64_t j = i; j < i + kPerLine; ++j) to[j] = from[index[j]];
-  }
-  for (; i < count; ++i) to[i] = from[index[i]];
+  const T* later = reinterpret_cast<const T*>(ahead == nullptr ? bucket : ahead);
+  StoreStream(
+      reinterpret_cast<T*>(out), count, [=](int64_t i) { return from[index[i]]; },
+      [=](int64_t i) { __builtin_prefetch(later + i); });
 }
 
 template <typename T>
 void GatherPackedCodes(const uint16_t* codes, const uint16_t* index, int64_t count,
                        const uint8_t* table, uint8_t* out, const uint16_t* ahead) {
-  constexpr int64_t kPerLine = kCacheLine / static_cast<int64_t>(sizeof(uint16_t));
   const T* elements = reinterpret_cast<const T*>(table);
-  T* to = reinterpret_cast<T*>(out);
-  int64_t i = 0;
-  for (; i + kPerLine <= count; i += kPerLine) {
-    if (ahead != nullptr) __builtin_prefetch(ahead + i);
-    for (int64_t j = i; j < i + kPerLine; ++j) to[j] = elements[codes[index[j]]];
-  }
-  for (; i < count; ++i) to[i] = elements[codes[index[i]]];
+  const uint16_t* later = ahead == nullptr ? codes : ahead;
+  StoreStream(
+      reinterpret_cast<T*>(out), count,
+      [=](int64_t i) { return elements[codes[index[i]]]; },
+      [=](int64_t i) { __builtin_prefetch(later + i); });
 }
 
 }  // namespace
