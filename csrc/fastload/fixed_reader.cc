@@ -80,15 +80,15 @@ class FlatFixedReader : public FixedReader {
     return values_.coded() ? values_.dictionary() : std::span<const uint8_t>();
   }
 
-  Result<int64_t> ReadCodes(int64_t rows, uint16_t base, uint16_t null_code,
-                            uint16_t* out, uint8_t* valid) override {
+  Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
+                            uint8_t* valid) override {
     int64_t done = 0;
     ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
       while (done < rows) {
         ARROW_RETURN_NOT_OK(cursor_.Load());
         if (!values_.coded()) return Status::OK();
         ARROW_ASSIGN_OR_RAISE(const auto span, cursor_.Next(rows - done));
-        ARROW_RETURN_NOT_OK(ReadCodeSpan(span, base, null_code, out + done));
+        ARROW_RETURN_NOT_OK(ReadCodeSpan(span, codes, out + done * codes.bytes));
         if (valid != nullptr) StoreValid(span, valid + done);
         done += span.rows;
       }
@@ -116,18 +116,25 @@ class FlatFixedReader : public FixedReader {
                      "column)");
   }
 
-  Status ReadCodeSpan(const DefinitionLevels::Span& span, uint16_t base,
-                      uint16_t null_code, uint16_t* out) {
-    if (span.non_null == span.rows) return values_.DecodeCodes(span.rows, base, out);
-    ARROW_RETURN_NOT_OK(CheckFill());
-    const Destination to{reinterpret_cast<uint8_t*>(out), sizeof(uint16_t)};
-    if (span.non_null == 0) {
-      Fill(null_code, span.rows, to);
-      return Status::OK();
+  Status ReadCodeSpan(const DefinitionLevels::Span& span, const Codes& codes,
+                      uint8_t* out) {
+    if (span.non_null == span.rows) {
+      return values_.DecodeCodes(span.rows, codes.base, codes.bytes, out);
     }
-    auto* codes = reinterpret_cast<uint16_t*>(items());
-    ARROW_RETURN_NOT_OK(values_.DecodeCodes(span.non_null, base, codes));
-    Spread(codes, span.valid, span.rows, null_code, to);
+    ARROW_RETURN_NOT_OK(CheckFill());
+    if (span.non_null > 0) {
+      ARROW_RETURN_NOT_OK(
+          values_.DecodeCodes(span.non_null, codes.base, codes.bytes, items()));
+    }
+    const Destination to{out, codes.bytes};
+    WithItem(static_cast<int>(codes.bytes), [&]<typename T>(T) {
+      const auto null_code = static_cast<T>(codes.null_code);
+      if (span.non_null == 0) {
+        Fill(null_code, span.rows, to);
+      } else {
+        Spread(reinterpret_cast<const T*>(items()), span.valid, span.rows, null_code, to);
+      }
+    });
     return Status::OK();
   }
 

@@ -26,31 +26,38 @@ void GatherPacked(const uint8_t* bucket, const uint16_t* index, int64_t count,
       [=](int64_t i) { __builtin_prefetch(later + i); });
 }
 
-template <typename T>
-void GatherPackedCodes(const uint16_t* codes, const uint16_t* index, int64_t count,
-                       const uint8_t* table, uint8_t* out, const uint16_t* ahead) {
-  const T* elements = reinterpret_cast<const T*>(table);
-  const uint16_t* later = ahead == nullptr ? codes : ahead;
+template <typename Code, typename T>
+void GatherPackedCodes(const Code* codes, const uint16_t* index, int64_t count,
+                       const T* table, T* out, const Code* ahead) {
+  const Code* later = ahead == nullptr ? codes : ahead;
   StoreStream(
-      reinterpret_cast<T*>(out), count,
-      [=](int64_t i) { return elements[codes[index[i]]]; },
+      out, count, [=](int64_t i) { return table[codes[index[i]]]; },
       [=](int64_t i) { __builtin_prefetch(later + i); });
 }
 
 }  // namespace
 
-void GatherCodes(const uint16_t* codes, const uint16_t* index, int64_t count,
-                 const uint8_t* table, int64_t width, uint8_t* out,
-                 const uint16_t* ahead) {
-  switch (width) {
-    case 1:
-      return GatherPackedCodes<uint8_t>(codes, index, count, table, out, ahead);
-    case 2:
-      return GatherPackedCodes<uint16_t>(codes, index, count, table, out, ahead);
-    case 4:
-      return GatherPackedCodes<uint32_t>(codes, index, count, table, out, ahead);
+void GatherCodes(const uint8_t* codes, int64_t code_bytes, const uint16_t* index,
+                 int64_t count, const uint8_t* table, int64_t width, uint8_t* out,
+                 const uint8_t* ahead) {
+  const auto gather = [&]<typename Code, typename T>(Code, T) {
+    GatherPackedCodes(reinterpret_cast<const Code*>(codes), index, count,
+                      reinterpret_cast<const T*>(table), reinterpret_cast<T*>(out),
+                      reinterpret_cast<const Code*>(ahead));
+  };
+  switch (width * 8 + code_bytes) {
+    case 2 * 8 + 1:
+      return gather(uint8_t{}, uint16_t{});
+    case 4 * 8 + 1:
+      return gather(uint8_t{}, uint32_t{});
+    case 4 * 8 + 2:
+      return gather(uint16_t{}, uint32_t{});
+    case 8 * 8 + 1:
+      return gather(uint8_t{}, uint64_t{});
+    case 8 * 8 + 2:
+      return gather(uint16_t{}, uint64_t{});
     default:
-      return GatherPackedCodes<uint64_t>(codes, index, count, table, out, ahead);
+      return gather(uint32_t{}, uint64_t{});
   }
 }
 
