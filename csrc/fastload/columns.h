@@ -65,7 +65,8 @@ struct ColumnSpec {
   bool cast = false;
   int64_t multiplier = 1;  // 86'400'000 where stored days are wanted as milliseconds
   bool unscaled = false;   // decimals: the unscaled integer instead of the float
-  // Levels of lists around an item whose lengths vary from list to list; 0: an item a row.
+  // Levels of lists around an item whose lengths vary from list to list; 0: an item a
+  // row.
   int32_t depth = 0;
   // Elements of an item: fixed-size lists, one inside the other, of this many in all. 0:
   // an item is one element, in no fixed-size list.
