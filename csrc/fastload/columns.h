@@ -3,11 +3,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace fastload {
+
+class Vocabulary;
 
 // Element types of tensors, named as torch names them.
 enum class DType : uint8_t {
@@ -65,7 +68,8 @@ struct ColumnSpec {
   bool cast = false;
   int64_t multiplier = 1;  // 86'400'000 where stored days are wanted as milliseconds
   bool unscaled = false;   // decimals: the unscaled integer instead of the float
-  // Levels of lists around an item whose lengths vary from list to list; 0: an item a row.
+  // Levels of lists around an item whose lengths vary from list to list; 0: an item a
+  // row.
   int32_t depth = 0;
   // Elements of an item: fixed-size lists, one inside the other, of this many in all. 0:
   // an item is one element, in no fixed-size list.
@@ -73,6 +77,13 @@ struct ColumnSpec {
   // A null list is empty (or, of fixed size, all fill) instead of an
   // ErrorKind::kNullValue; `fill` is for null elements.
   bool null_lists = false;
+  // Strings, binary and integers as categories, kInt64: XXH64 modulo this many buckets,
+  // if not 0, of the bytes or of the value as a little-endian int64;
+  int64_t hash_buckets = 0;
+  uint64_t hash_seed = 0;
+  // or, if not null, the index in this vocabulary, and `unknown` for what is not in it.
+  std::shared_ptr<const Vocabulary> vocabulary;
+  int64_t unknown = -1;
 };
 
 // One tensor (or ragged tensor) of the batch.
