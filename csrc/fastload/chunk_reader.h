@@ -37,7 +37,8 @@ class FixedReader {
 
   // Decodes `rows` rows to out, out + stride, ...; `stride` is in bytes, at least the
   // item size. `valid`, unless null, receives one byte a row: 1 = not null. Fewer values
-  // left than `rows` is an ErrorKind::kCorruptFile.
+  // left than `rows` is an ErrorKind::kCorruptFile. The error of one row, be it null or
+  // not of the dtype, has its number in the row group (RowOf).
   virtual Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) = 0;
 
   // The dictionary that the next row's page has codes of: elements, without gaps, good as

@@ -109,19 +109,12 @@ class FlatFixedReader : public FixedReader {
     }
   }
 
-  Status CheckFill() const {
-    if (spec_->fill.has_value()) return Status::OK();
-    return MakeError(ErrorKind::kNullValue,
-                     "Expected no null, got one (write fill= or valid=True for this "
-                     "column)");
-  }
-
   Status ReadCodeSpan(const DefinitionLevels::Span& span, const Codes& codes,
                       uint8_t* out) {
     if (span.non_null == span.rows) {
       return values_.DecodeCodes(span.rows, codes.base, codes.bytes, out);
     }
-    ARROW_RETURN_NOT_OK(CheckFill());
+    if (!spec_->fill.has_value()) return cursor_.NullIn(span);
     if (span.non_null > 0) {
       ARROW_RETURN_NOT_OK(
           values_.DecodeCodes(span.non_null, codes.base, codes.bytes, items()));
@@ -141,11 +134,10 @@ class FlatFixedReader : public FixedReader {
   Status ReadRows(int64_t rows, Destination to, uint8_t* valid) {
     while (rows > 0) {
       ARROW_ASSIGN_OR_RAISE(const DefinitionLevels::Span span, cursor_.Next(rows));
-      if (span.non_null == span.rows) {
-        ARROW_RETURN_NOT_OK(ReadDense(span.rows, to));
-      } else {
-        ARROW_RETURN_NOT_OK(ReadNullable(span, to));
-      }
+      const bool dense = span.non_null == span.rows;
+      if (!dense && !spec_->fill.has_value()) return cursor_.NullIn(span);
+      const Status status = dense ? ReadDense(span.rows, to) : ReadNullable(span, to);
+      if (!status.ok()) return cursor_.ValueIn(span, status);
       if (valid != nullptr) {
         StoreValid(span, valid);
         valid += span.rows;
@@ -159,20 +151,22 @@ class FlatFixedReader : public FixedReader {
   Status ReadDense(int64_t rows, Destination to) {
     const int item_size = values_.item_size();
     if (to.stride == item_size) return values_.Decode(rows, to.out);
-    while (rows > 0) {
-      const int64_t count = std::min(rows, kBlockRows);
-      ARROW_RETURN_NOT_OK(values_.Decode(count, items()));
+    for (int64_t done = 0; done < rows; done += kBlockRows) {
+      const int64_t count = std::min(rows - done, kBlockRows);
+      const Status status = values_.Decode(count, items());
+      if (!status.ok()) {
+        const auto value = RowOf(status);
+        return value.has_value() ? AtRow(status, done + *value) : status;
+      }
       WithItem(item_size, [&]<typename T>(T) {
         StoreStrided(reinterpret_cast<const T*>(items()), count, to);
       });
       to.out += count * to.stride;
-      rows -= count;
     }
     return Status::OK();
   }
 
   Status ReadNullable(const DefinitionLevels::Span& span, Destination to) {
-    ARROW_RETURN_NOT_OK(CheckFill());
     if (span.non_null > 0) ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, items()));
     WithItem(values_.item_size(), [&]<typename T>(T fill) {
       std::memcpy(&fill, spec_->fill->data(), sizeof(T));

@@ -42,8 +42,8 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   ARROW_ASSIGN_OR_RAISE(
       ChunkInput input,
       OpenChunk(dataset_->files.spec(file), static_cast<int32_t>(p.row_group),
-                spec.leaves[static_cast<size_t>(file)], std::move(bytes),
-                &dataset_->pool));
+                spec.leaves[static_cast<size_t>(file)], std::move(bytes), &dataset_->pool,
+                dataset_->verify_crc));
   if (spec.bytes) {
     ARROW_ASSIGN_OR_RAISE(cursor->bytes, BytesReader::Make(std::move(input), &spec));
   } else {
@@ -73,7 +73,12 @@ Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
       int64_t page = -1;
       if (cursor.fixed) page = cursor.fixed->page();
       if (cursor.bytes) page = cursor.bytes->page();
-      return At(status, PlaceOf(column, piece, page));
+      Place place = PlaceOf(column, piece, page);
+      if (const auto row = RowOf(status)) {
+        place.row = *row + dataset_->FirstRow(static_cast<int32_t>(piece.file),
+                                              static_cast<int32_t>(piece.row_group));
+      }
+      return At(status, place);
     }
     cursor.row = piece.stop;
     first += rows;
