@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fastload.views import assign
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,5 +38,5 @@ def pad(ragged: Ragged, value: float, lengths: Sequence[int | None]) -> torch.Te
     if length < longest:
         values = values[(offsets[:-1].unsqueeze(1) + place)[kept]]
     # Elements that are all kept lie in the order in which the mask takes them.
-    padded[kept] = values
+    assign(padded, kept, values)
     return padded
