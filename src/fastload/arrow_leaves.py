@@ -22,10 +22,12 @@ class Lists:
 
     lengths: int64 (N,), 0 where a list is null.
     size: of each list by its type; 0 = any.
+    nulls: how many lists are null.
     """
 
     lengths: npt.NDArray[np.int64]
     size: int
+    nulls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ class ArrowLeaf:
     levels: tuple[Lists, ...] = ()
     valid: npt.NDArray[np.bool_] | None = None
     tensor: Any = None
+
+    @property
+    def has_null_lists(self) -> bool:
+        """Whether a list, at any level, is null."""
+        return any(lists.nulls for lists in self.levels)
 
 
 def leaves_of(table: Any) -> dict[str, ArrowLeaf]:
@@ -90,7 +97,8 @@ def _walk(node: ArrowLeaf) -> Iterator[ArrowLeaf]:
 
 def _inside(node: ArrowLeaf, size: int, tensor: Any) -> ArrowLeaf:
     lengths = pc.list_value_length(node.values).fill_null(0)
-    lists = Lists(lengths.to_numpy(zero_copy_only=False).astype(np.int64), size)
+    lengths = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    lists = Lists(lengths, size, node.values.null_count)
     return replace(
         node,
         values=node.values.flatten(),  # leaves out what null lists hold
