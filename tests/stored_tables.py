@@ -22,7 +22,7 @@ class StoredTables:
 
     def __init__(self, paths, columns=None):
         files = [pq.ParquetFile(path) for path in paths]
-        self.table = pa.concat_tables([file.read(columns) for file in files])
+        self.table = takable(pa.concat_tables([file.read(columns) for file in files]))
         self.leaves = leaves_of(self.table)
         sizes = [
             [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
@@ -50,6 +50,12 @@ class StoredTables:
     def indices_of(self, batch):
         """Rows of the table that a batch with provenance holds."""
         return self._file_start[batch["__file__"].numpy()] + batch["__row__"].numpy()
+
+
+def takable(table):
+    """The table without views of strings, of which pyarrow takes no rows."""
+    kinds = [pa.string() if kind == pa.string_view() else kind for kind in table.schema.types]
+    return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
 
 
 def fill_of(leaf):
