@@ -87,7 +87,9 @@ def _floats(decimals: Any) -> npt.NDArray[np.float64]:
     kind = decimals.type
     if kind.precision <= _EXACT_DIGITS:
         words = kind.bit_width // 64
-        low = np.frombuffer(decimals.buffers()[1], np.int64 if words else np.int32)
+        # An empty array may have a buffer of any size.
+        data = decimals.buffers()[1] if len(decimals) else b""
+        low = np.frombuffer(data, np.int64 if words else np.int32)
         low = low[:: max(1, words)][decimals.offset : decimals.offset + len(decimals)]
         floats: npt.NDArray[np.float64] = low / 10.0**kind.scale
         return floats
