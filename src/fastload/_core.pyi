@@ -63,10 +63,15 @@ class ColumnSpec:
         cast: bool,
         multiplier: int,
         unscaled: bool,
+        depth: int = 0,
+        list_size: int = 0,
+        null_lists: bool = False,
     ) -> None: ...
 
 class OutputSpec:
-    def __init__(self, kind: str, columns: Sequence[int]) -> None: ...
+    def __init__(
+        self, kind: str, columns: Sequence[int], length: int = 0, pad: bytes = b""
+    ) -> None: ...
 
 class ReadPlan:
     def __init__(

@@ -24,8 +24,8 @@ class Raw(Protocol):
       for each dtype of the "column" outputs, in order of first appearance: offset, pitch
         (its j-th column begins at offset + j * pitch);
       for each "stack" output: offset;
-      for each "str" or "bytes" output: offset of its offsets, offset of its values, bytes of
-        its values.
+      for each "str" or "bytes" output: offset of its offsets, its rows, offset of its values,
+        bytes of its values.
     """
 
     @property
@@ -119,9 +119,10 @@ class Assembler:
                 block.view(dtype).as_strided((rows, width), (width, 1), offset // itemsize)
             )
         for kind in self._kinds:
-            offsets_at, values_at, values_bytes = next(areas), next(areas), next(areas)
+            offsets_at, lists = next(areas), next(areas)
+            values_at, values_bytes = next(areas), next(areas)
             if len(block):
-                offsets = block.view(torch.int64).as_strided((rows + 1,), (1,), offsets_at // 8)
+                offsets = block.view(torch.int64).as_strided((lists + 1,), (1,), offsets_at // 8)
             else:
                 offsets = torch.zeros(1, dtype=torch.int64, device="cpu")
             text = block.as_strided((values_bytes,), (1,), values_at)

@@ -22,6 +22,8 @@ __all__ = ["Engine"]
 
 # Reads of local files overlap well with a few threads; each of them sleeps in the kernel.
 _IO_THREADS = 4
+# Kinds of outputs that the core names otherwise: to it, bytes are one level of a ragged output.
+_CORE_KINDS = {"bytes": "ragged"}
 
 
 class Engine:
@@ -61,7 +63,10 @@ class Engine:
                 )
                 for column in projection.columns
             ],
-            outputs=[core.OutputSpec(output.kind, list(output.columns)) for output in outputs],
+            outputs=[
+                core.OutputSpec(_CORE_KINDS.get(output.kind, output.kind), list(output.columns))
+                for output in outputs
+            ],
             threads=threads,
             io_threads=min(_IO_THREADS, threads),
             batch_memory_bytes=budget.window_bytes + budget.lend_bytes,

@@ -187,7 +187,7 @@ OUTPUTS = [
 
 
 def fill():
-    block = lend(2, (0, 64, 128, 64, 192, 64, 256, 320, 384, 3, 448, 512, 2))
+    block = lend(2, (0, 64, 128, 64, 192, 64, 256, 320, 2, 384, 3, 448, 2, 512, 2))
     view = memoryview(block).cast("B")
     areas = [
         (0, "q", [1, 2]),
@@ -260,7 +260,7 @@ def test_assembled_tensors_are_of_their_own_to_autograd():
 
 
 def test_assembler_takes_empty_batches():
-    batch = Assembler(OUTPUTS)(lend(0, (0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 128, 192, 0)))
+    batch = Assembler(OUTPUTS)(lend(0, (0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 128, 0, 192, 0)))
     assert [len(value) for value in batch.values()] == [0] * len(OUTPUTS)
     assert batch["dense"].shape == (0, 3)
     assert batch["word"].tolist() == []
@@ -270,7 +270,7 @@ def test_assembler_takes_empty_batches():
         _length_ = 0
 
     nothing = Nothing()
-    nothing.rows, nothing.areas = 0, (0,) * 13
+    nothing.rows, nothing.areas = 0, (0,) * 15
     assert Assembler(OUTPUTS)(nothing)["key"].tolist() == []
     assert Assembler([])(nothing) == {}
 
