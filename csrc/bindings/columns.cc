@@ -40,10 +40,13 @@ constexpr std::array<std::pair<const char*, DType>, 13> kDTypes = {{
     {"float64", DType::kFloat64},
 }};
 
-constexpr std::array<std::pair<const char*, OutputKind>, 7> kOutputKinds = {{
+constexpr std::array<std::pair<const char*, OutputKind>, 10> kOutputKinds = {{
     {"column", OutputKind::kColumn},
     {"stack", OutputKind::kStack},
-    {"bytes", OutputKind::kBytes},
+    {"ragged", OutputKind::kRagged},
+    {"list", OutputKind::kList},
+    {"pad", OutputKind::kPad},
+    {"length", OutputKind::kLength},
     {"valid", OutputKind::kValid},
     {"file", OutputKind::kFile},
     {"row", OutputKind::kRow},
@@ -54,36 +57,44 @@ constexpr std::array<std::pair<const char*, OutputKind>, 7> kOutputKinds = {{
 
 void RegisterColumns(py::module_& m) {
   py::class_<ColumnSpec>(m, "ColumnSpec", "How one leaf column of the files is read.")
-      .def(
-          py::init([](std::string name, std::vector<int32_t> leaves,
-                      const std::string& dtype, bool bytes, std::optional<py::bytes> fill,
-                      bool cast, int64_t multiplier, bool unscaled) {
-            ColumnSpec spec{.name = std::move(name),
-                            .leaves = std::move(leaves),
-                            .dtype = Named(kDTypes, dtype),
-                            .bytes = bytes,
-                            .fill = std::nullopt,
-                            .cast = cast,
-                            .multiplier = multiplier,
-                            .unscaled = unscaled};
-            if (fill) spec.fill = std::string(*fill);
-            if (spec.fill && !bytes &&
-                spec.fill->size() != static_cast<size_t>(ItemSize(spec.dtype))) {
-              throw py::value_error("Expected a fill of one element, got " +
-                                    std::to_string(spec.fill->size()) + " bytes");
-            }
-            return spec;
-          }),
-          py::kw_only(), py::arg("name"), py::arg("leaves"), py::arg("dtype"),
-          py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("multiplier"),
-          py::arg("unscaled"));
+      .def(py::init([](std::string name, std::vector<int32_t> leaves,
+                       const std::string& dtype, bool bytes,
+                       std::optional<py::bytes> fill, bool cast, int64_t multiplier,
+                       bool unscaled, int32_t depth, int64_t list_size, bool null_lists) {
+             ColumnSpec spec{.name = std::move(name),
+                             .leaves = std::move(leaves),
+                             .dtype = Named(kDTypes, dtype),
+                             .bytes = bytes,
+                             .fill = std::nullopt,
+                             .cast = cast,
+                             .multiplier = multiplier,
+                             .unscaled = unscaled,
+                             .depth = depth,
+                             .list_size = list_size,
+                             .null_lists = null_lists};
+             if (fill) spec.fill = std::string(*fill);
+             if (spec.fill && !bytes &&
+                 spec.fill->size() != static_cast<size_t>(ItemSize(spec.dtype))) {
+               throw py::value_error("Expected a fill of one element, got " +
+                                     std::to_string(spec.fill->size()) + " bytes");
+             }
+             return spec;
+           }),
+           py::kw_only(), py::arg("name"), py::arg("leaves"), py::arg("dtype"),
+           py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("multiplier"),
+           py::arg("unscaled"), py::arg("depth") = 0, py::arg("list_size") = 0,
+           py::arg("null_lists") = false);
 
   py::class_<OutputSpec>(m, "OutputSpec", "One tensor, or ragged tensor, of a batch.")
-      .def(py::init([](const std::string& kind, std::vector<int32_t> columns) {
+      .def(py::init([](const std::string& kind, std::vector<int32_t> columns,
+                       int64_t length, const py::bytes& pad) {
              return OutputSpec{.kind = Named(kOutputKinds, kind),
-                               .columns = std::move(columns)};
+                               .columns = std::move(columns),
+                               .length = length,
+                               .pad = pad};
            }),
-           py::arg("kind"), py::arg("columns"));
+           py::arg("kind"), py::arg("columns"), py::arg("length") = 0,
+           py::arg("pad") = py::bytes());
 }
 
 }  // namespace fastload
