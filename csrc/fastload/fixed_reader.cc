@@ -64,7 +64,7 @@ class FlatFixedReader : public FixedReader {
  public:
   FlatFixedReader(ChunkInput input, const ColumnSpec* spec, Converter converter)
       : spec_(spec),
-        values_(input.descr, converter, input.pool),
+        values_(input.descr, std::move(converter), input.pool),
         cursor_(std::move(input), &values_) {}
 
   Status Skip(int64_t rows) override {
@@ -185,7 +185,7 @@ class FlatFixedReader : public FixedReader {
 
 Result<std::unique_ptr<FixedReader>> FixedReader::Make(ChunkInput input,
                                                        const ColumnSpec* spec) {
-  ARROW_ASSIGN_OR_RAISE(const Converter converter, Converter::Make(*input.descr, *spec));
+  ARROW_ASSIGN_OR_RAISE(Converter converter, Converter::Make(*input.descr, *spec));
   if (input.descr->max_repetition_level() != 0) {
     return MakeError(ErrorKind::kUnsupported,
                      "Expected a flat column, got a repeated one");
@@ -195,7 +195,7 @@ Result<std::unique_ptr<FixedReader>> FixedReader::Make(ChunkInput input,
     return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",
                            spec->fill->size());
   }
-  return std::make_unique<FlatFixedReader>(std::move(input), spec, converter);
+  return std::make_unique<FlatFixedReader>(std::move(input), spec, std::move(converter));
 }
 
 }  // namespace fastload
