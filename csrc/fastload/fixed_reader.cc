@@ -148,8 +148,8 @@ class FlatFixedReader : public FixedReader {
       const int64_t count = std::min(rows - done, kBlockRows);
       const Status status = values_.Decode(count, items());
       if (!status.ok()) {
-        const auto value = RowOf(status);
-        return value.has_value() ? AtRow(status, done + *value) : status;
+        const auto value = ValueOf(status);
+        return value.has_value() ? AtValue(status, done + *value) : status;
       }
       WithItem(item_size, [&]<typename T>(T) {
         StoreStrided(reinterpret_cast<const T*>(items()), count, to);
