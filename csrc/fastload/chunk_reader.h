@@ -19,7 +19,9 @@ namespace fastload {
 struct ChunkInput {
   std::unique_ptr<parquet::PageReader> pages;
   const parquet::ColumnDescriptor* descr = nullptr;
-  int64_t rows = 0;                                        // rows of the row group
+  int64_t rows = 0;  // rows of the row group
+  // Values of the chunk, nulls and empty lists too, as the footer tells.
+  int64_t levels = INT64_MAX;
   arrow::MemoryPool* pool = arrow::default_memory_pool();  // borrowed; of dictionaries
 };
 
@@ -45,11 +47,16 @@ class FixedReader {
   // long as the reader. Empty where the page holds values themselves.
   virtual Result<std::span<const uint8_t>> Dictionary() = 0;
 
-  // Like Read, but writes base + the code of each row, or `null_code`, and stops early
-  // where a page holds values themselves; returns the rows read. The dictionary has at
-  // most 2**16 - base entries.
-  virtual Result<int64_t> ReadCodes(int64_t rows, uint16_t base, uint16_t null_code,
-                                    uint16_t* out, uint8_t* valid) = 0;
+  // How codes are written.
+  struct Codes {
+    int64_t bytes = 2;       // of each: 1, 2 or 4
+    uint32_t base = 0;       // added to each; their sum fits the bytes
+    uint32_t null_code = 0;  // for nulls
+  };
+  // Like Read, but writes the code of each row, without gaps, and stops early where a
+  // page holds values themselves; returns the rows read.
+  virtual Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
+                                    uint8_t* valid) = 0;
 
   // Index of the data page being read, for Place.
   virtual int64_t page() const = 0;

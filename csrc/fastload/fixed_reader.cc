@@ -6,59 +6,15 @@
 
 #include "fastload/chunk_reader.h"
 #include "fastload/fixed_values.h"
+#include "fastload/list_reader.h"
 #include "fastload/page_cursor.h"
+#include "fastload/strided.h"
 
 namespace fastload {
 
 namespace {
 
 constexpr int64_t kBlockRows = DefinitionLevels::kBlockRows;
-
-// Where the rows of one call go.
-struct Destination {
-  uint8_t* out;
-  int64_t stride;
-};
-
-template <typename T>
-void StoreStrided(const T* items, int64_t rows, Destination to) {
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to.out + i * to.stride, items + i, sizeof(T));
-  }
-}
-
-// Puts the items, which are as many as `valid` has ones, where the ones are. Reads one
-// item past the last.
-template <typename T>
-void Spread(const T* items, const uint8_t* valid, int64_t rows, T fill, Destination to) {
-  for (int64_t i = 0; i < rows; ++i) {
-    const T item = valid[i] != 0 ? *items : fill;
-    std::memcpy(to.out + i * to.stride, &item, sizeof(T));
-    items += valid[i];
-  }
-}
-
-template <typename T>
-void Fill(T fill, int64_t rows, Destination to) {
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to.out + i * to.stride, &fill, sizeof(T));
-  }
-}
-
-// Calls fn with an unsigned integer of `item_size` bytes.
-template <typename Fn>
-void WithItem(int item_size, Fn&& fn) {
-  switch (item_size) {
-    case 1:
-      return fn(uint8_t{});
-    case 2:
-      return fn(uint16_t{});
-    case 4:
-      return fn(uint32_t{});
-    default:
-      return fn(uint64_t{});
-  }
-}
 
 class FlatFixedReader : public FixedReader {
  public:
@@ -80,15 +36,15 @@ class FlatFixedReader : public FixedReader {
     return values_.coded() ? values_.dictionary() : std::span<const uint8_t>();
   }
 
-  Result<int64_t> ReadCodes(int64_t rows, uint16_t base, uint16_t null_code,
-                            uint16_t* out, uint8_t* valid) override {
+  Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
+                            uint8_t* valid) override {
     int64_t done = 0;
     ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
       while (done < rows) {
         ARROW_RETURN_NOT_OK(cursor_.Load());
         if (!values_.coded()) return Status::OK();
         ARROW_ASSIGN_OR_RAISE(const auto span, cursor_.Next(rows - done));
-        ARROW_RETURN_NOT_OK(ReadCodeSpan(span, base, null_code, out + done));
+        ARROW_RETURN_NOT_OK(ReadCodeSpan(span, codes, out + done * codes.bytes));
         if (valid != nullptr) StoreValid(span, valid + done);
         done += span.rows;
       }
@@ -109,18 +65,25 @@ class FlatFixedReader : public FixedReader {
     }
   }
 
-  Status ReadCodeSpan(const DefinitionLevels::Span& span, uint16_t base,
-                      uint16_t null_code, uint16_t* out) {
-    if (span.non_null == span.rows) return values_.DecodeCodes(span.rows, base, out);
-    if (!spec_->fill.has_value()) return cursor_.NullIn(span);
-    const Destination to{reinterpret_cast<uint8_t*>(out), sizeof(uint16_t)};
-    if (span.non_null == 0) {
-      Fill(null_code, span.rows, to);
-      return Status::OK();
+  Status ReadCodeSpan(const DefinitionLevels::Span& span, const Codes& codes,
+                      uint8_t* out) {
+    if (span.non_null == span.rows) {
+      return values_.DecodeCodes(span.rows, codes.base, codes.bytes, out);
     }
-    auto* codes = reinterpret_cast<uint16_t*>(items());
-    ARROW_RETURN_NOT_OK(values_.DecodeCodes(span.non_null, base, codes));
-    Spread(codes, span.valid, span.rows, null_code, to);
+    if (!spec_->fill.has_value()) return cursor_.NullIn(span);
+    if (span.non_null > 0) {
+      ARROW_RETURN_NOT_OK(
+          values_.DecodeCodes(span.non_null, codes.base, codes.bytes, items()));
+    }
+    const Destination to{out, codes.bytes};
+    WithItem(static_cast<int>(codes.bytes), [&]<typename T>(T) {
+      const auto null_code = static_cast<T>(codes.null_code);
+      if (span.non_null == 0) {
+        Fill(null_code, span.rows, to);
+      } else {
+        Spread(reinterpret_cast<const T*>(items()), span.valid, span.rows, null_code, to);
+      }
+    });
     return Status::OK();
   }
 
@@ -186,14 +149,17 @@ class FlatFixedReader : public FixedReader {
 Result<std::unique_ptr<FixedReader>> FixedReader::Make(ChunkInput input,
                                                        const ColumnSpec* spec) {
   ARROW_ASSIGN_OR_RAISE(Converter converter, Converter::Make(*input.descr, *spec));
-  if (input.descr->max_repetition_level() != 0) {
-    return MakeError(ErrorKind::kUnsupported,
-                     "Expected a flat column, got a repeated one");
-  }
   if (spec->fill.has_value() &&
       static_cast<int>(spec->fill->size()) != ItemSize(spec->dtype)) {
     return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",
                            spec->fill->size());
+  }
+  if (spec->list_size > 0) {
+    return MakeListReader(std::move(input), spec, std::move(converter));
+  }
+  if (input.descr->max_repetition_level() != 0) {
+    return MakeError(ErrorKind::kUnsupported,
+                     "Expected a flat column, got a repeated one");
   }
   return std::make_unique<FlatFixedReader>(std::move(input), spec, std::move(converter));
 }

@@ -169,16 +169,29 @@ Status FixedValues::Decode(int64_t n, uint8_t* out) {
   return Status::OK();
 }
 
-Status FixedValues::DecodeCodes(int64_t n, uint16_t base, uint16_t* out) {
+Status FixedValues::DecodeCodes(int64_t n, uint32_t base, int64_t code_bytes,
+                                uint8_t* out) {
   indices_.resize(kBlockValues);
+  const uint32_t* codes = indices_.data();
   while (n > 0) {
     const int64_t count = std::min(n, kBlockValues);
-    const uint32_t* codes = indices_.data();
     ARROW_RETURN_NOT_OK(hybrid_.Decode(count, indices_.data()));
     const uint32_t largest = MaxOf(codes, count);
     if (largest >= dictionary_size_) return BadIndex(largest, dictionary_size_);
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<uint16_t>(base + codes[i]);
-    out += count;
+    const auto narrow = [&]<typename T>(T* to) {
+      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(base + codes[i]);
+    };
+    switch (code_bytes) {
+      case 1:
+        narrow(out);
+        break;
+      case 2:
+        narrow(reinterpret_cast<uint16_t*>(out));
+        break;
+      default:
+        narrow(reinterpret_cast<uint32_t*>(out));
+    }
+    out += count * code_bytes;
     n -= count;
   }
   return Status::OK();

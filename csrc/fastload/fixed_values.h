@@ -35,8 +35,8 @@ class FixedValues : public PageValues {
   std::span<const uint8_t> dictionary() const {
     return {dictionary_->data(), static_cast<size_t>(dictionary_->size())};
   }
-  // Writes base + code of n values of a coded page.
-  Status DecodeCodes(int64_t n, uint16_t base, uint16_t* out);
+  // Writes base + code of n values of a coded page, in `code_bytes` (1, 2 or 4) each.
+  Status DecodeCodes(int64_t n, uint32_t base, int64_t code_bytes, uint8_t* out);
 
   int item_size() const { return converter_.item_size(); }
 

@@ -4,10 +4,7 @@
 #include <utility>
 
 #include "arrow/type.h"
-#include "arrow/util/key_value_metadata.h"
-#include "parquet/arrow/schema.h"
-#include "parquet/properties.h"
-#include "parquet/schema.h"
+#include "fastload/arrow_versions.h"
 #include "parquet/size_statistics.h"
 #include "parquet/statistics.h"
 
@@ -62,6 +59,7 @@ Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& 
               LeafChunks* chunks) {
   chunks->compressed_bytes.push_back(chunk.total_compressed_size());
   chunks->uncompressed_bytes.push_back(chunk.total_uncompressed_size());
+  chunks->num_values.push_back(chunk.num_values());
   const auto sizes = chunk.size_statistics();
   const bool sized =
       sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value();
@@ -150,8 +148,7 @@ Result<std::shared_ptr<Footer>> Footer::Make(std::string_view tail, int64_t file
 
 Status Footer::Parse(std::string_view thrift) {
   ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
-    metadata_ =
-        parquet::FileMetaData::Make(thrift.data(), static_cast<int64_t>(thrift.size()));
+    metadata_ = ReadFileMetaData(thrift);
     return Status::OK();
   }));
   // Asked first: libparquet ends the process when the metadata of an encrypted column is
@@ -161,36 +158,13 @@ Status Footer::Parse(std::string_view thrift) {
                      "Expected plain columns, got encrypted ones; fastload reads no "
                      "encrypted Parquet");
   }
-  ARROW_RETURN_NOT_OK(ReadPart("schema", [&] { return ReadLeaves(); }));
+  ARROW_RETURN_NOT_OK(ReadPart("schema", [&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(Leaves leaves, ReadLeaves(*metadata_));
+    leaves_ = std::move(leaves.leaves);
+    leaf_schema_ = std::move(leaves.schema);
+    return Status::OK();
+  }));
   return ReadRowGroups();
-}
-
-Status Footer::ReadLeaves() {
-  const parquet::SchemaDescriptor* schema = metadata_->schema();
-  parquet::arrow::SchemaManifest manifest;
-  ARROW_RETURN_NOT_OK(
-      parquet::arrow::SchemaManifest::Make(schema, metadata_->key_value_metadata(),
-                                           parquet::ArrowReaderProperties(), &manifest));
-  arrow::FieldVector fields;
-  leaves_.reserve(static_cast<size_t>(schema->num_columns()));
-  for (int i = 0; i < schema->num_columns(); ++i) {
-    const parquet::ColumnDescriptor* descr = schema->Column(i);
-    const parquet::arrow::SchemaField* field = nullptr;
-    ARROW_RETURN_NOT_OK(manifest.GetColumnField(i, &field));
-    const auto& logical = descr->logical_type();
-    leaves_.push_back(Leaf{
-        .path = descr->path()->ToDotVector(),
-        .physical_type = parquet::TypeToString(descr->physical_type()),
-        .logical_type = logical == nullptr ? "None" : logical->ToString(),
-        .max_definition_level = descr->max_definition_level(),
-        .max_repetition_level = descr->max_repetition_level(),
-    });
-    // What is definite is the type; names and metadata of nested fields are not needed.
-    fields.push_back(arrow::field(descr->path()->ToDotString(), field->field->type(),
-                                  /*nullable=*/true, field->field->metadata()));
-  }
-  leaf_schema_ = arrow::schema(std::move(fields));
-  return Status::OK();
 }
 
 Status Footer::ReadRowGroups() {
@@ -243,7 +217,10 @@ Result<LeafChunks> Footer::ReadLeafChunks(int32_t leaf) const {
     if (status.ok()) {
       status = ReadPart("footer", [&] { return Append(*chunk, *field.type(), &chunks); });
     }
-    ARROW_RETURN_NOT_OK(At(status, PlaceIn(file_, g, field.name())));
+    if (!status.ok()) {
+      return At(status,
+                PlaceIn(file_, g, leaves_[static_cast<size_t>(leaf)].DottedName()));
+    }
   }
   return chunks;
 }

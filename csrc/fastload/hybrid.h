@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fastload/bit_unpack.h"
+#include "fastload/prefetch.h"
 #include "fastload/status.h"
 
 namespace fastload {
@@ -36,6 +37,10 @@ class HybridDecoder {
   // Decodes n values of bit width 1 to bytes, 0 or 1.
   Status DecodeBits(int64_t n, uint8_t* out);
 
+  // Decodes n values of bit width 1 to bits, the lowest of words[0] first; the bits after
+  // the last value are 0.
+  Status DecodeBitmap(int64_t n, uint64_t* words);
+
   // out[i] = dictionary[value i]; a value of `size` or more is an
   // ErrorKind::kCorruptFile.
   template <typename T>
@@ -48,6 +53,8 @@ class HybridDecoder {
   void Unpack(int64_t n, uint32_t* out);
   // The same, for bit width 1.
   void UnpackBytes(int64_t n, uint8_t* out);
+  // The same, to bits from bit `at` of `words` on.
+  void UnpackBitmap(int64_t n, int64_t at, uint64_t* words);
   void Consume(int64_t n) {
     run_left_ -= n;
     if (!repeated_) packed_index_ += n;
@@ -84,7 +91,8 @@ Status HybridDecoder::Lookup(const T* dictionary, int64_t size, int64_t n, T* ou
     Unpack(count, block_.data());
     const uint32_t largest = MaxOf(block_.data(), count);
     if (largest >= size) return BadIndex(largest, size);
-    for (int64_t i = 0; i < count; ++i) out[i] = dictionary[block_[i]];
+    StoreStream(
+        out, count, [&](int64_t i) { return dictionary[block_[i]]; }, [](int64_t) {});
     out += count;
     n -= count;
   }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastload import leaf_types
-from fastload.columns import Column, Stack
+from fastload.columns import Codes, Column, Hash, Pad, Spec, Stack, column_name
 from fastload.errors import ColumnNotFoundError, SchemaError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["FileLeaves", "SelectedLeaf", "select"]
 
 Path = tuple[str, ...]
-Selected = tuple[str, Column | Stack, list["SelectedLeaf"]]
+Selected = tuple[str, Spec, list["SelectedLeaf"]]
 
 # Column names shown where none is near to the one asked for.
 _SHOWN = 8
@@ -29,7 +29,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class SelectedLeaf:
-    """One flat leaf column: its dotted name, its index in each file, and its type."""
+    """One leaf column: its dotted name, its index in each file, and its type."""
 
     name: str
     indices: tuple[int, ...]
@@ -51,7 +51,7 @@ class _FileSchema:
         leaves = file.footer.leaves
         indices: dict[Path, list[int]] = {}
         for index, leaf in enumerate(leaves):
-            indices.setdefault(leaf.path, []).append(index)
+            indices.setdefault(leaf.names, []).append(index)
         return cls(file.path, file.footer, leaves, pa.schema(file.footer), indices)
 
     def find(self, path: Path) -> int | None:
@@ -65,19 +65,15 @@ class _FileSchema:
         return found[0] if found else None
 
     def resolve(self, index: int) -> LeafType:
-        """The type of a leaf. Raises `UnsupportedTypeError`, naming it, for a nested one."""
+        """The type of a leaf. Raises `UnsupportedTypeError`, naming it."""
         leaf = self.leaves[index]
-        where = (
-            f"(leave it out with columns=[...]) - at {self.path}, column `{'.'.join(leaf.path)}`"
-        )
-        if leaf.max_repetition_level > 0:
-            raise UnsupportedTypeError(
-                f"Expected a flat column, got a list or map, which this version can't read {where}"
-            )
         try:
-            return leaf_types.resolve(self.types.field(index).type, leaf.logical_type)
+            return leaf_types.resolve_leaf(self.types.field(index).type, leaf)
         except UnsupportedTypeError as error:
-            raise UnsupportedTypeError(f"{error} {where}") from None
+            raise UnsupportedTypeError(
+                f"{error} (leave it out with columns=[...]) - at {self.path}, column "
+                f"`{'.'.join(leaf.names)}`"
+            ) from None
 
 
 class FileLeaves:
@@ -108,7 +104,7 @@ class FileLeaves:
     def leaf(self, path: Path) -> SelectedLeaf:
         """The leaf of that path, which every file must have with the same type.
 
-        Raises `SchemaError` naming both files, or `UnsupportedTypeError` for a nested one.
+        Raises `SchemaError` naming both files, or `UnsupportedTypeError`.
         """
         name = ".".join(path)
         indices: list[int] = []
@@ -124,8 +120,8 @@ class FileLeaves:
             stored = stored or resolved
             if resolved != stored:
                 raise SchemaError(
-                    f"Expected column `{name}` to have one type in all files, got {stored.arrow} "
-                    f"in {self.path} and {resolved.arrow} in {schema.path}"
+                    f"Expected column `{name}` to have one type in all files, got {stored} "
+                    f"in {self.path} and {resolved} in {schema.path}"
                 )
             indices.append(index)
         assert stored is not None
@@ -149,7 +145,7 @@ class FileLeaves:
 
 
 def select(files: FileLeaves, columns: object) -> Iterator[Selected]:
-    """Yields each output's name, spec and leaves (one for a `Column`), in output order.
+    """Yields each output's name, spec and leaves (one, but for a `Stack`), in output order.
 
     columns: the `columns` argument of the dataset.
 
@@ -196,14 +192,17 @@ def _select_spec(files: FileLeaves, output: object, spec: object) -> Iterator[Se
     if isinstance(spec, Stack):
         paths = [path for name in spec.names for path in files.find(name)]
         yield output, spec, [files.leaf(path) for path in paths]
-    elif isinstance(spec, Column):
-        paths = files.find(spec.name)
-        for path in paths:
+    elif isinstance(spec, (Column, Pad, Hash, Codes)):
+        name = column_name(spec)
+        for path in files.find(name):
             # A struct becomes one output for each of its fields.
-            rest = ".".join(path)[len(spec.name) :]
+            rest = ".".join(path)[len(name) :]
             yield output + rest, spec, [files.leaf(path)]
     else:
-        raise TypeError(f"Expected a column name, Column or Stack for `{output}`, got {spec!r}")
+        raise TypeError(
+            f"Expected a column name, Column, Stack, Pad, Hash or Codes for `{output}`, got "
+            f"{spec!r}"
+        )
 
 
 def _not_found(name: str, known: Sequence[str], path: str) -> str:
