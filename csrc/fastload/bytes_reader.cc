@@ -1,4 +1,5 @@
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "fastload/bytes_values.h"
@@ -36,7 +37,7 @@ class FlatBytesReader : public BytesReader {
       }
       if (span.non_null < span.rows) {
         if (!spec_->fill.has_value()) return cursor_.NullIn(span);
-        Spread(span, views);
+        Spread(span, *spec_->fill, views);
       }
       if (valid != nullptr) {
         const auto size = static_cast<size_t>(span.rows);
@@ -53,11 +54,13 @@ class FlatBytesReader : public BytesReader {
     return Status::OK();
   }
 
-  // Moves the span's values, dense at the front of `views`, to their rows. From the back
-  // a value never moves over one that has still to move.
-  void Spread(const DefinitionLevels::Span& span, ByteView* views) const {
-    const ByteView fill{reinterpret_cast<const uint8_t*>(spec_->fill->data()),
-                        static_cast<int64_t>(spec_->fill->size())};
+  // Moves the span's values, dense at the front of `views`, to their rows, and puts
+  // `nulls` at the others. From the back a value never moves over one that has still to
+  // move.
+  static void Spread(const DefinitionLevels::Span& span, const std::string& nulls,
+                     ByteView* views) {
+    const ByteView fill{reinterpret_cast<const uint8_t*>(nulls.data()),
+                        static_cast<int64_t>(nulls.size())};
     int64_t next = span.non_null;
     for (int64_t row = span.rows - 1; row >= 0; --row) {
       const bool present = span.valid != nullptr && span.valid[row] != 0;

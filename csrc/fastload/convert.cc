@@ -94,8 +94,8 @@ Status Converter::DoesNotFit(const Offender& offender) const {
   if (load_ != nullptr) {
     message += " after it is multiplied by " + std::to_string(spec_->multiplier);
   }
-  return AtRow(MakeError(ErrorKind::kValue, message + ", got " + offender.text),
-               offender.index);
+  return AtValue(MakeError(ErrorKind::kValue, message + ", got " + offender.text),
+                 offender.index);
 }
 
 Status Converter::Convert(const uint8_t* raw, int64_t n, uint8_t* out) const {
@@ -122,11 +122,11 @@ Status Converter::ConvertThroughBlocks(const uint8_t* raw, int64_t n,
     uint8_t* const to = out + done * item_size_;
     Status status = ConvertBlock(from, count, to);
     while (!status.ok()) {
-      const auto offender = RowOf(status);
+      const auto offender = ValueOf(status);
       if (!offender.has_value()) return status;
       // What one step takes may not fit a later one, at an earlier value.
       Status before = ConvertBlock(from, *offender, to);
-      if (before.ok()) return AtRow(status, done + *offender);
+      if (before.ok()) return AtValue(status, done + *offender);
       status = std::move(before);
     }
   }

@@ -33,7 +33,7 @@ class Converter {
   int item_size() const { return item_size_; }
 
   // A value that does not fit is an ErrorKind::kValue, with the number of the first of
-  // them (AtRow).
+  // them (AtValue).
   Status Convert(const uint8_t* raw, int64_t n, uint8_t* out) const;
 
  private:

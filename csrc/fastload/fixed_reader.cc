@@ -20,7 +20,7 @@ class FlatFixedReader : public FixedReader {
  public:
   FlatFixedReader(ChunkInput input, const ColumnSpec* spec, Converter converter)
       : spec_(spec),
-        values_(input.descr, converter, input.pool),
+        values_(input.descr, std::move(converter), input.pool),
         cursor_(std::move(input), &values_) {}
 
   Status Skip(int64_t rows) override {
@@ -111,8 +111,8 @@ class FlatFixedReader : public FixedReader {
       const int64_t count = std::min(rows - done, kBlockRows);
       const Status status = values_.Decode(count, items());
       if (!status.ok()) {
-        const auto value = RowOf(status);
-        return value.has_value() ? AtRow(status, done + *value) : status;
+        const auto value = ValueOf(status);
+        return value.has_value() ? AtValue(status, done + *value) : status;
       }
       WithItem(item_size, [&]<typename T>(T) {
         StoreStrided(reinterpret_cast<const T*>(items()), count, to);
@@ -148,18 +148,20 @@ class FlatFixedReader : public FixedReader {
 
 Result<std::unique_ptr<FixedReader>> FixedReader::Make(ChunkInput input,
                                                        const ColumnSpec* spec) {
-  ARROW_ASSIGN_OR_RAISE(const Converter converter, Converter::Make(*input.descr, *spec));
+  ARROW_ASSIGN_OR_RAISE(Converter converter, Converter::Make(*input.descr, *spec));
   if (spec->fill.has_value() &&
       static_cast<int>(spec->fill->size()) != ItemSize(spec->dtype)) {
     return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",
                            spec->fill->size());
   }
-  if (spec->list_size > 0) return MakeListReader(std::move(input), spec, converter);
+  if (spec->list_size > 0) {
+    return MakeListReader(std::move(input), spec, std::move(converter));
+  }
   if (input.descr->max_repetition_level() != 0) {
     return MakeError(ErrorKind::kUnsupported,
                      "Expected a flat column, got a repeated one");
   }
-  return std::make_unique<FlatFixedReader>(std::move(input), spec, converter);
+  return std::make_unique<FlatFixedReader>(std::move(input), spec, std::move(converter));
 }
 
 }  // namespace fastload

@@ -162,8 +162,8 @@ Status FixedValues::Decode(int64_t n, uint8_t* out) {
     const Status status =
         converter_.Convert(scratch_.data(), count, out + done * converter_.item_size());
     if (!status.ok()) {
-      const auto value = RowOf(status);
-      return value.has_value() ? AtRow(status, done + *value) : status;
+      const auto value = ValueOf(status);
+      return value.has_value() ? AtValue(status, done + *value) : status;
     }
   }
   return Status::OK();

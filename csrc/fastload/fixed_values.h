@@ -26,7 +26,7 @@ class FixedValues : public PageValues {
   Status Skip(int64_t values) override;
 
   // Writes n elements to `out`, without gaps. A value that does not fit is an
-  // ErrorKind::kValue, with the number of the first of them (AtRow).
+  // ErrorKind::kValue, with the number of the first of them (AtValue).
   Status Decode(int64_t n, uint8_t* out);
 
   // Whether the page's values are codes into dictionary().

@@ -99,7 +99,7 @@ Status PageCursor::NullIn(const DefinitionLevels::Span& span) const {
 
 Status PageCursor::ValueIn(const DefinitionLevels::Span& span,
                            const Status& status) const {
-  const auto value = RowOf(status);
+  const auto value = ValueOf(status);
   if (!value.has_value()) return status;
   int64_t row = *value;
   if (span.valid != nullptr) {

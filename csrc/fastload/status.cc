@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace fastload {
 
@@ -10,24 +11,23 @@ namespace {
 
 constexpr const char kDetailId[] = "fastload::ErrorDetail";
 
-// `placed` keeps At from adding a second place while the error travels up.
 class ErrorDetail : public arrow::StatusDetail {
  public:
-  ErrorDetail(std::optional<ErrorKind> kind, bool placed,
-              std::optional<int64_t> row = std::nullopt)
-      : kind_(kind), placed_(placed), row_(row) {}
+  struct Members {
+    std::optional<ErrorKind> kind;
+    bool placed = false;  // keeps At from adding a second place on the way up
+    std::optional<int64_t> value = std::nullopt;
+    std::optional<int64_t> row = std::nullopt;
+  };
+  explicit ErrorDetail(Members members) : members_(members) {}
 
   const char* type_id() const override { return kDetailId; }
   std::string ToString() const override { return "fastload"; }
 
-  std::optional<ErrorKind> kind() const { return kind_; }
-  bool placed() const { return placed_; }
-  std::optional<int64_t> row() const { return row_; }
+  const Members& members() const { return members_; }
 
  private:
-  std::optional<ErrorKind> kind_;
-  bool placed_;
-  std::optional<int64_t> row_;
+  Members members_;
 };
 
 const ErrorDetail* DetailOf(const Status& status) {
@@ -70,28 +70,47 @@ std::string Describe(const Place& place) {
   return text;
 }
 
+Status With(const Status& status, std::string message, ErrorDetail::Members members) {
+  return Status(status.code(), std::move(message),
+                std::make_shared<ErrorDetail>(members));
+}
+
 }  // namespace
 
 Status MakeError(ErrorKind kind, std::string message) {
   return Status(CodeOf(kind), std::move(message),
-                std::make_shared<ErrorDetail>(kind, /*placed=*/false));
+                std::make_shared<ErrorDetail>(ErrorDetail::Members{.kind = kind}));
 }
 
 std::optional<ErrorKind> KindOf(const Status& status) {
   const ErrorDetail* detail = DetailOf(status);
-  return detail == nullptr ? std::nullopt : detail->kind();
+  return detail == nullptr ? std::nullopt : detail->members().kind;
+}
+
+Status AtValue(const Status& status, int64_t value) {
+  const ErrorDetail* detail = DetailOf(status);
+  if (detail == nullptr) return status;
+  auto members = detail->members();
+  members.value = value;
+  return With(status, status.message(), members);
+}
+
+std::optional<int64_t> ValueOf(const Status& status) {
+  const ErrorDetail* detail = DetailOf(status);
+  return detail == nullptr ? std::nullopt : detail->members().value;
 }
 
 Status AtRow(const Status& status, int64_t row) {
   const ErrorDetail* detail = DetailOf(status);
   if (detail == nullptr) return status;
-  return Status(status.code(), status.message(),
-                std::make_shared<ErrorDetail>(detail->kind(), detail->placed(), row));
+  auto members = detail->members();
+  members.row = row;
+  return With(status, status.message(), members);
 }
 
 std::optional<int64_t> RowOf(const Status& status) {
   const ErrorDetail* detail = DetailOf(status);
-  return detail == nullptr ? std::nullopt : detail->row();
+  return detail == nullptr ? std::nullopt : detail->members().row;
 }
 
 Status At(const Status& status, const Place& place) {
@@ -101,17 +120,17 @@ Status At(const Status& status, const Place& place) {
   const std::string message = status.message() + " - at " + where;
   const ErrorDetail* detail = DetailOf(status);
   if (detail != nullptr) {
-    if (detail->placed()) return status;
-    return Status(status.code(), message,
-                  std::make_shared<ErrorDetail>(detail->kind(), /*placed=*/true));
+    auto members = detail->members();
+    if (members.placed) return status;
+    members.placed = true;
+    return With(status, message, members);
   }
   if (status.detail() != nullptr) {
     // Someone else's detail (an errno, say) is worth more than a flag of ours.
     if (status.message().find(" - at ") != std::string::npos) return status;
     return Status(status.code(), message, status.detail());
   }
-  return Status(status.code(), message,
-                std::make_shared<ErrorDetail>(std::nullopt, /*placed=*/true));
+  return With(status, message, {.kind = std::nullopt, .placed = true});
 }
 
 }  // namespace fastload

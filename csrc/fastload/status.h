@@ -41,11 +41,17 @@ Status MakeError(ErrorKind kind, std::string message);
 // The kind of a status made by MakeError; nullopt for any other status.
 std::optional<ErrorKind> KindOf(const Status& status);
 
-// The error of one row (or value) among those that the failing function was asked for.
-// Whoever called it counts the row anew, from its own first row.
+// The error of one value among those that the failing function was asked for. Whoever
+// called it counts the value anew, from its own first one.
+Status AtValue(const Status& status, int64_t value);
+
+// The number that AtValue gave to an error; nullopt for any other status.
+std::optional<int64_t> ValueOf(const Status& status);
+
+// The error of one row of a row group.
 Status AtRow(const Status& status, int64_t row);
 
-// The row of a status made by AtRow; nullopt for any other status.
+// The row that AtRow gave to an error; nullopt for any other status.
 std::optional<int64_t> RowOf(const Status& status);
 
 // Adds " - at part-003.parquet, row group 7, column `price`" to an error without a

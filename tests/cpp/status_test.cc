@@ -29,6 +29,10 @@ TEST(Status, NamesTheRow) {
   EXPECT_EQ(RowOf(value), std::nullopt);
   const Status fifth = AtRow(value, 5);
   EXPECT_EQ(RowOf(fifth), 5);
+  EXPECT_EQ(ValueOf(fifth), std::nullopt);
+  const Status both = AtValue(fifth, 7);
+  EXPECT_EQ(ValueOf(both), 7);
+  EXPECT_EQ(RowOf(both), 5);
   EXPECT_EQ(KindOf(fifth), ErrorKind::kValue);
   EXPECT_EQ(RowOf(AtRow(fifth, 1005)), 1005);
   const Place place{.file = "a", .row_group = 1, .column = "b", .page = 2, .row = 1005};
