@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from parquet_cases import files
 
 from fastload import Column, FastParquetDataset, plan
-from fastload.testing import assert_same_rows
+from fastload.testing import assert_same_batches, assert_same_rows
 from stored_tables import StoredTables, fill_of, has_nulls
 
 
@@ -92,7 +92,7 @@ def test_rows_are_those_of_the_plan(files, reading, data):
                 assert_planned(dataset, batches, tables, reading, columns)
                 first = batches
             else:
-                assert_identical(batches, first)
+                assert_same_batches(batches, first)
 
 
 def assert_planned(dataset, batches, tables, reading, columns):
@@ -113,17 +113,6 @@ def assert_planned(dataset, batches, tables, reading, columns):
         if reading["uneven"] == "pad":
             real = len(want) - read_plan.padding - (start - batch.rows)
             assert (batch["__valid__"].numpy() == (np.arange(batch.rows) < real)).all()
-
-
-def assert_identical(batches, others):
-    assert len(batches) == len(others)
-    for batch, other in zip(batches, others, strict=True):
-        for name, value in batch.items():
-            if hasattr(value, "offsets"):
-                assert value == other[name], name
-            else:
-                same = value.numpy().tobytes() == other[name].numpy().tobytes()
-                assert same, name
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -151,4 +140,4 @@ def test_thread_counts_agree_over_epochs(tmp_path, shuffle):
         ) as dataset:
             batches = [*dataset, *dataset]
         first = first or batches
-        assert_identical(batches, first)
+        assert_same_batches(batches, first)
