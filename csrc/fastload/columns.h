@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace fastload {
+
+class Vocabulary;
 
 // Element types of tensors, named as torch names them.
 enum class DType : uint8_t {
@@ -73,6 +76,13 @@ struct ColumnSpec {
   // A null list is empty (or, of fixed size, all fill) instead of an
   // ErrorKind::kNullValue; `fill` is for null elements.
   bool null_lists = false;
+  // Strings, binary and integers as categories, kInt64: XXH64 modulo this many buckets,
+  // if not 0, of the bytes or of the value as a little-endian int64;
+  int64_t hash_buckets = 0;
+  uint64_t hash_seed = 0;
+  // or, if not null, the index in this vocabulary, and `unknown` for what is not in it.
+  std::shared_ptr<const Vocabulary> vocabulary;
+  int64_t unknown = -1;
 };
 
 // One tensor (or ragged tensor) of the batch.

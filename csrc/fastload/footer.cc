@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "arrow/type.h"
+#include "fastload/arrow_versions.h"
 #include "parquet/size_statistics.h"
 #include "parquet/statistics.h"
 
@@ -147,8 +148,7 @@ Result<std::shared_ptr<Footer>> Footer::Make(std::string_view tail, int64_t file
 
 Status Footer::Parse(std::string_view thrift) {
   ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
-    metadata_ =
-        parquet::FileMetaData::Make(thrift.data(), static_cast<int64_t>(thrift.size()));
+    metadata_ = ReadFileMetaData(thrift);
     return Status::OK();
   }));
   // Asked first: libparquet ends the process when the metadata of an encrypted column is

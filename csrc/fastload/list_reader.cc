@@ -39,8 +39,8 @@ class FixedListReader : public FixedReader {
   Result<std::span<const uint8_t>> Dictionary() override {
     return std::span<const uint8_t>();
   }
-  Result<int64_t> ReadCodes(int64_t /*rows*/, uint16_t /*base*/, uint16_t /*null_code*/,
-                            uint16_t* /*out*/, uint8_t* /*valid*/) override {
+  Result<int64_t> ReadCodes(int64_t /*rows*/, const Codes& /*codes*/, uint8_t* /*out*/,
+                            uint8_t* /*valid*/) override {
     return 0;
   }
 

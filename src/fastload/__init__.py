@@ -17,12 +17,13 @@ from fastload.errors import (
     UnsupportedTypeError,
 )
 from fastload.ragged import Ragged
+from fastload.storage import IO
 
 __version__ = "0.1.0"
 
 # fmt: off
 __all__ = [
-    "Batch", "CacheError", "Codes", "Column", "ColumnNotFoundError", "CorruptFileError",
+    "IO", "Batch", "CacheError", "Codes", "Column", "ColumnNotFoundError", "CorruptFileError",
     "FastParquetDataset", "FastloadError", "Hash", "NullValueError", "Pad", "Ragged",
     "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
     "UnsupportedTypeError",

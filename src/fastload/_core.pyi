@@ -88,6 +88,8 @@ class OutputSpec:
         self, kind: str, columns: Sequence[int], length: int = 0, pad: bytes = b""
     ) -> None: ...
 
+def xxhash64(data: bytes, seed: int = 0) -> int: ...
+
 class ReadPlan:
     def __init__(
         self,
@@ -128,6 +130,7 @@ class Pipeline:
         io_threads: int,
         batch_memory_bytes: int,
         fetch_memory_bytes: int,
+        verify_crc: bool = False,
     ) -> None: ...
     def start(
         self, plan: ReadPlan, *, open_windows: int, fetch_bytes: int, segment_bytes: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
@@ -21,9 +21,12 @@ from fastload.schema import OutputPlan, plan_columns
 from fastload.source import Source
 from fastload.state import Position, decode_state, encode_state
 from fastload.stats import Stats, stats_of
+from fastload.storage import IO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from typing_extensions import Self
 
     from fastload.paths import PathLike
     from fastload.schema import Columns
@@ -58,6 +61,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
             rank, divided among the DataLoader's workers.
         prefetch: batches kept ready ahead of the consumer, at least; without shuffle.
+        io: how files are read; None = `IO()`.
         provenance: adds `__file__` (int32 index into `files`) and `__row__` (int64 row in that
             file).
 
@@ -85,6 +89,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         threads: int | None = None,
         memory_budget: int | str = "4GB",
         prefetch: int = 4,
+        io: IO | None = None,
         provenance: bool = False,
     ) -> None:
         super().__init__()
@@ -102,6 +107,8 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             },
         )
         _check_type(bool, {"shuffle": shuffle, "drop_last": drop_last, "provenance": provenance})
+        if io is not None and not isinstance(io, IO):
+            raise TypeError(f"Expected io as fastload.IO, got {io!r}")
         for name, value, least in (
             ("shuffle_window", shuffle_window, 1),
             ("threads", threads, 0),
@@ -111,6 +118,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
                 raise ValueError(f"Expected {name} to be at least {least}, got {value}")
         self._batch_size = batch_size
         self._threads = threads
+        self._io = io or IO()
         self._memory_budget = parse_bytes(memory_budget)
         self._prefetch = prefetch
         self._rank_arguments = (rank, world_size)
@@ -349,7 +357,9 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     def _engine_of_process(self, workers: int) -> Engine:
         if self._engine is None or not self._engine.mine:
             threads, budget = self._budget(workers)
-            self._engine = Engine(self._source, self._projection, self._outputs, threads, budget)
+            self._engine = Engine(
+                self._source, self._projection, self._outputs, threads, budget, self._io
+            )
         return self._engine
 
     def _budget(self, workers: int) -> tuple[int, Budget]:
