@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from fastload.schema import Columns
 
-__all__ = ["assert_same_rows"]
+__all__ = ["assert_same_batches", "assert_same_rows"]
 
 # Characters of a value that a message shows.
 _SHOWN = 120
@@ -57,6 +58,39 @@ def assert_same_rows(
         _assert_in_any_order(batches, want, table.num_rows)
 
 
+def assert_same_batches(
+    batches: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
+) -> None:
+    """Checks that there are as many batches as others, and that they hold the same bits.
+
+    Args:
+        batches: a dataset, a DataLoader of one, or batches kept from it.
+        others: likewise; what the batches should be.
+
+    Raises:
+        AssertionError: they differ; says in which batch, row and column, and how.
+    """
+    pairs = itertools.zip_longest(batches, others)
+    for number, (batch, other) in enumerate(pairs):
+        if batch is None or other is None:
+            end = "no more" if batch is None else "more"
+            raise AssertionError(f"Expected as many batches as others, got {end} after {number}")
+        want = {name: ArrowOutput(value) for name, value in other.items()}
+        got = _checked(batch, want)
+        rows = {len(value) for value in [*got.values(), *other.values()]}
+        if len(rows) > 1:
+            raise AssertionError(
+                f"Expected batches of as many rows, got {sorted(rows)} - at batch {number}"
+            )
+        difference = _difference(got, want)
+        if difference is not None:
+            name, row = difference
+            raise AssertionError(
+                f"Expected {_shown(other[name], row)}, got {_shown(batch[name], row)} - at batch "
+                f"{number}, row {row}, column `{name}`"
+            )
+
+
 def _assert_in_order(
     batches: Iterable[Mapping[str, Any]], want: Mapping[str, ArrowOutput], rows: int
 ) -> None:
@@ -66,22 +100,29 @@ def _assert_in_order(
         stop = start + len(next(iter(got.values())))
         if stop > rows:
             raise AssertionError(f"Expected {rows} rows, got more")
-        differences: dict[str, int] = {}
-        for name, output in want.items():
-            parts = _comparable(got[name], output), _comparable(output.rows[start:stop], output)
-            row = _first_difference(*parts)
-            if row is not None:
-                differences[name] = row
-        if differences:
-            name = min(differences, key=differences.__getitem__)
-            row = differences[name]
+        part = {name: replace(o, rows=o.rows[start:stop]) for name, o in want.items()}
+        difference = _difference(got, part)
+        if difference is not None:
+            name, row = difference
             raise AssertionError(
-                f"Expected {_shown(want[name].rows, start + row)}, got {_shown(got[name], row)} "
-                f"- at row {start + row}, column `{name}`"
+                f"Expected {_shown(part[name].rows, row)}, got {_shown(got[name], row)} - at row "
+                f"{start + row}, column `{name}`"
             )
         start = stop
     if start != rows:
         raise AssertionError(f"Expected {rows} rows, got {start}")
+
+
+def _difference(got: Mapping[str, Any], want: Mapping[str, ArrowOutput]) -> tuple[str, int] | None:
+    """The column and row that differ, the first of such rows; None = nothing does."""
+    differences: dict[str, int] = {}
+    for name, output in want.items():
+        parts = _comparable(got[name], output), _comparable(output.rows, output)
+        row = _first_difference(*parts)
+        if row is not None:
+            differences[name] = row
+    first = min(differences, key=differences.__getitem__, default=None)
+    return None if first is None else (first, differences[first])
 
 
 def _assert_in_any_order(
@@ -112,11 +153,11 @@ def _assert_in_any_order(
 
 def _checked(batch: Mapping[str, Any], want: Mapping[str, ArrowOutput]) -> dict[str, Any]:
     """The outputs that are compared: real rows, of the types that they should be."""
-    provenance = {"__file__", "__row__", "__valid__"} - set(want)
-    names = [name for name in batch if name not in provenance]
+    extra = {"__file__", "__row__", "__valid__"} - set(want)
+    names = [name for name in batch if name not in extra]
     if names != list(want):
         raise AssertionError(f"Expected outputs {list(want)}, got {names}")
-    real = batch.get("__valid__") if "__valid__" in provenance else None
+    real = batch.get("__valid__") if "__valid__" in extra else None
     got = {name: batch[name] if real is None else batch[name][real] for name in names}
     for name, value in got.items():
         wanted, found = _type(want[name].rows), _type(value)

@@ -16,7 +16,7 @@ from fastload import (
     Ragged,
     Stack,
 )
-from fastload.testing import assert_same_rows
+from fastload.testing import assert_same_batches, assert_same_rows
 from stored_tables import StoredTables, fill_of
 
 ROWS = 1000
@@ -224,10 +224,7 @@ def test_thread_counts_agree(paths, threads):
     with FastParquetDataset(paths["none"], threads=0, **options) as dataset:
         first = list(dataset)
     with FastParquetDataset(paths["none"], threads=threads, **options) as dataset:
-        for batch, other in zip(dataset, first, strict=True):
-            for name, value in batch.items():
-                same = value == other[name]
-                assert same if isinstance(same, bool) else same.all(), name
+        assert_same_batches(dataset, first)
 
 
 def test_images_as_hugging_face_writes_them(tmp_path):

@@ -9,19 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parquet_cases import files
+from spec_cases import spec_of
 
-from fastload import Column, FastParquetDataset, plan
-from fastload.testing import assert_same_rows
-from stored_tables import StoredTables, fill_of, has_nulls
-
-
-def column_of(name, leaf, choice):
-    """A column that takes the nulls of its leaf."""
-    fill = fill_of(leaf)
-    spec = (Column(name, fill=fill), Column(name, fill=fill, valid=True), Column(name, valid=True))
-    if choice < len(spec):
-        return spec[choice]
-    return spec[0] if has_nulls(leaf) else Column(name)
+from fastload import FastParquetDataset, plan
+from fastload.testing import assert_same_batches, assert_same_rows
+from stored_tables import StoredTables
 
 
 @st.composite
@@ -77,10 +69,7 @@ def test_rows_are_those_of_the_plan(files, reading, data):
             tables = StoredTables(paths)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
             return  # pyarrow's own refusal, to write or to read, such as of ns in version 1.0
-        columns = {
-            name: column_of(name, leaf, data.draw(st.integers(0, 4)))
-            for name, leaf in tables.leaves.items()
-        }
+        columns = {name: data.draw(spec_of(leaf)) for name, leaf in tables.leaves.items()}
         threads = [1, data.draw(st.sampled_from([0, 4, 7]))]
         first = None
         for count in threads:
@@ -92,7 +81,7 @@ def test_rows_are_those_of_the_plan(files, reading, data):
                 assert_planned(dataset, batches, tables, reading, columns)
                 first = batches
             else:
-                assert_identical(batches, first)
+                assert_same_batches(batches, first)
 
 
 def assert_planned(dataset, batches, tables, reading, columns):
@@ -113,17 +102,6 @@ def assert_planned(dataset, batches, tables, reading, columns):
         if reading["uneven"] == "pad":
             real = len(want) - read_plan.padding - (start - batch.rows)
             assert (batch["__valid__"].numpy() == (np.arange(batch.rows) < real)).all()
-
-
-def assert_identical(batches, others):
-    assert len(batches) == len(others)
-    for batch, other in zip(batches, others, strict=True):
-        for name, value in batch.items():
-            if hasattr(value, "offsets"):
-                assert value == other[name], name
-            else:
-                same = value.numpy().tobytes() == other[name].numpy().tobytes()
-                assert same, name
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -151,4 +129,4 @@ def test_thread_counts_agree_over_epochs(tmp_path, shuffle):
         ) as dataset:
             batches = [*dataset, *dataset]
         first = first or batches
-        assert_identical(batches, first)
+        assert_same_batches(batches, first)

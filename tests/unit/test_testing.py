@@ -6,7 +6,7 @@ import torch
 
 from fastload import Batch, Column, Pad, Ragged
 from fastload.arrow_outputs import outputs_of
-from fastload.testing import assert_same_rows
+from fastload.testing import assert_same_batches, assert_same_rows
 
 TABLE = pa.table(
     {
@@ -111,3 +111,15 @@ def test_rows_and_outputs_that_are_missing():
         assert_same_rows(batches_of(), TABLE[:3])
     with pytest.raises(AssertionError, match=r"Expected outputs \['i', .*, got \['s'\]"):
         assert_same_rows(batches_of(TABLE.select(["s"])), TABLE)
+
+
+def test_the_same_batches():
+    assert_same_batches(batches_of(), batches_of())
+    with pytest.raises(AssertionError, match=r"of as many rows, got \[1, 2\] - at batch 0"):
+        assert_same_batches(batches_of(size=2), batches_of(size=1))
+    with pytest.raises(AssertionError, match="as many batches as others, got no more after 1"):
+        assert_same_batches(list(batches_of())[:1], batches_of())
+    with pytest.raises(AssertionError, match="more after 0"):
+        assert_same_batches(batches_of(), [])
+    with pytest.raises(AssertionError, match="Expected 4, got 5 - at batch 1, row 0, column `i`"):
+        assert_same_batches(changed("i", lambda x: x + 1), batches_of())
