@@ -8,6 +8,12 @@ namespace {
 
 constexpr int64_t kWordBits = 64;
 
+uint64_t Load64(const uint8_t* in) {
+  uint64_t word;
+  std::memcpy(&word, in, sizeof(word));
+  return word;
+}
+
 // The lowest n bits, of 1 to 64.
 uint64_t LowBits(int64_t n) { return ~uint64_t{0} >> (kWordBits - n); }
 
@@ -150,6 +156,45 @@ Status HybridDecoder::DecodeBitmap(int64_t n, uint64_t* words) {
   return Status::OK();
 }
 
+Result<bool> HybridDecoder::TakeRow(int64_t n) {
+  std::array<uint64_t, kBlockValues / kWordBits> words;
+  for (int64_t at = 0; at < n;) {
+    const int64_t count = std::min(n - at, kBlockValues);
+    ARROW_RETURN_NOT_OK(DecodeBitmap(count, words.data()));
+    if (at == 0) {
+      if ((words[0] & 1) != 0) return false;
+      words[0] |= 1;
+    }
+    for (int64_t bit = 0; bit < count; bit += kWordBits) {
+      const uint64_t ones = LowBits(std::min(kWordBits, count - bit));
+      if (words[static_cast<size_t>(bit / kWordBits)] != ones) return false;
+    }
+    at += count;
+  }
+  return true;
+}
+
+Result<int64_t> HybridDecoder::SkipEqualRows(int64_t n, int64_t max_rows) {
+  // Between runs the position is all the state there is.
+  if (run_left_ != 0 || pos_ == end_ || max_rows <= 0) return 0;
+  const uint8_t* const first = pos_;
+  ARROW_ASSIGN_OR_RAISE(const bool is_row, TakeRow(n));
+  if (!is_row || run_left_ != 0) {
+    pos_ = first;
+    run_left_ = 0;
+    return 0;
+  }
+  // Each byte is compared with the one a row before it.
+  const int64_t row_bytes = pos_ - first;
+  const uint8_t* const end =
+      first + std::min(max_rows, (end_ - first) / row_bytes) * row_bytes;
+  while (end - pos_ >= 8 && Load64(pos_) == Load64(pos_ - row_bytes)) pos_ += 8;
+  while (pos_ < end && *pos_ == *(pos_ - row_bytes)) ++pos_;
+  const int64_t rows = (pos_ - first) / row_bytes;
+  pos_ = first + rows * row_bytes;
+  return rows;
+}
+
 void HybridDecoder::UnpackBitmap(int64_t n, int64_t at, uint64_t* words) {
   while (n > 0) {
     const uint8_t* in = packed_ + packed_index_ / 8;
@@ -158,7 +203,7 @@ void HybridDecoder::UnpackBitmap(int64_t n, int64_t at, uint64_t* words) {
     const int64_t count = std::min({n, kWordBits - offset, kWordBits - shift});
     uint64_t word = 0;
     if (end_ - in >= static_cast<int64_t>(sizeof(word))) {
-      std::memcpy(&word, in, sizeof(word));
+      word = Load64(in);
     } else {
       std::memcpy(&word, in, static_cast<size_t>(end_ - in));
     }

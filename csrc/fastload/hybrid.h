@@ -41,6 +41,11 @@ class HybridDecoder {
   // the last value are 0.
   Status DecodeBitmap(int64_t n, uint64_t* words);
 
+  // Of values of bit width 1: passes over rows of a 0 and then n - 1 times 1, at most
+  // `max_rows`, for as long as the encoded bytes of the first repeat; returns how many.
+  // Writers that encode each such row alike, as runs of its own, make that all there are.
+  Result<int64_t> SkipEqualRows(int64_t n, int64_t max_rows);
+
   // out[i] = dictionary[value i]; a value of `size` or more is an
   // ErrorKind::kCorruptFile.
   template <typename T>
@@ -55,6 +60,8 @@ class HybridDecoder {
   void UnpackBytes(int64_t n, uint8_t* out);
   // The same, to bits from bit `at` of `words` on.
   void UnpackBitmap(int64_t n, int64_t at, uint64_t* words);
+  // Takes n values and tells whether they are a 0 and then n - 1 times 1.
+  Result<bool> TakeRow(int64_t n);
   void Consume(int64_t n) {
     run_left_ -= n;
     if (!repeated_) packed_index_ += n;

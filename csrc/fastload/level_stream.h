@@ -36,11 +36,16 @@ class LevelStream {
   // Decodes n levels; one beyond the maximum is an ErrorKind::kCorruptFile.
   Status Decode(int64_t n, uint8_t* levels);
 
-  // Whether DecodeBits may be called: the maximum is 1, stored as runs.
+  // Whether DecodeBits and SkipEqualRows may be called: the maximum is 1, stored as runs.
   bool has_bits() const { return max_level_ == 1 && !legacy_; }
 
   // Decodes n levels to bits, the lowest of bits[0] first; those after the last are 0.
   Status DecodeBits(int64_t n, uint64_t* bits) { return runs_.DecodeBitmap(n, bits); }
+
+  // Passes over rows of n levels, see HybridDecoder.
+  Result<int64_t> SkipEqualRows(int64_t n, int64_t max_rows) {
+    return runs_.SkipEqualRows(n, max_rows);
+  }
 
  private:
   Status CheckMaximum() const;

@@ -84,13 +84,25 @@ Status ListAssembler::Finish() {
 }
 
 Status ListAssembler::Add(const LevelSpan& span) {
-  return span.bits != nullptr ? AddBits(span) : AddBytes(span);
+  if (!span.all_present()) return AddBytes(span);
+  if (!span.begins_row() && reached_ == 0) return BadNesting();
+  ARROW_RETURN_NOT_OK(span.row_length > 0 ? AddRows(span) : AddBits(span));
+  reached_ = 1;
+  if (valid_ != nullptr) {
+    valid_->insert(valid_->end(), static_cast<size_t>(span.starts), 1);
+  }
+  return items_->Append(span.levels);
+}
+
+Status ListAssembler::AddRows(const LevelSpan& span) {
+  // Only rows of spec.list_size elements are looked for.
+  if (item_open_) ARROW_RETURN_NOT_OK(CloseItem());
+  item_open_ = true;
+  counts_[1] = span.row_length;
+  return Status::OK();
 }
 
 Status ListAssembler::AddBits(const LevelSpan& span) {
-  const bool begins =
-      (span.bits[span.first / kWordBits] >> span.first % kWordBits & 1) == 0;
-  if (!begins && reached_ == 0) return BadNesting();
   int64_t& count = counts_[1];
   if (depth_ == 1) {
     auto& ends = offsets_->front();
@@ -113,11 +125,7 @@ Status ListAssembler::AddBits(const LevelSpan& span) {
     }));
     count = span.levels - begin;
   }
-  reached_ = 1;
-  if (valid_ != nullptr) {
-    valid_->insert(valid_->end(), static_cast<size_t>(span.starts), 1);
-  }
-  return items_->Append(span.levels);
+  return Status::OK();
 }
 
 Status ListAssembler::AddBytes(const LevelSpan& span) {

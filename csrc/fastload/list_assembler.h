@@ -33,6 +33,7 @@ class ListAssembler {
     int level;
   };
 
+  Status AddRows(const LevelSpan& span);
   Status AddBits(const LevelSpan& span);
   Status AddBytes(const LevelSpan& span);
   // A level that begins a list, or adds to one other than the innermost.

@@ -97,9 +97,10 @@ Status ByteNestedItems::SetOutput(NestedRows* out, int64_t expected) {
   return Status::OK();
 }
 
-ByteView ByteNestedItems::Fill() const {
-  return {reinterpret_cast<const uint8_t*>(spec_->fill->data()),
-          static_cast<int64_t>(spec_->fill->size())};
+Result<ByteView> ByteNestedItems::Fill() const {
+  if (!spec_->fill.has_value()) return NullElement();
+  return ByteView{reinterpret_cast<const uint8_t*>(spec_->fill->data()),
+                  static_cast<int64_t>(spec_->fill->size())};
 }
 
 ByteView* ByteNestedItems::Extend(int64_t n) {
@@ -114,21 +115,20 @@ Status ByteNestedItems::Append(int64_t n) {
 
 Status ByteNestedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) {
   if (non_null == n) return Append(n);
-  if (!spec_->fill.has_value()) return NullElement();
+  ARROW_ASSIGN_OR_RAISE(const ByteView fill, Fill());
   ByteView* const views = Extend(n);
   if (non_null > 0) {
     ARROW_RETURN_NOT_OK(values_->Decode(non_null, views, &out_->owners));
   }
   // From the back a value never moves over one that has still to move.
-  const ByteView fill = Fill();
   int64_t next = non_null;
   for (int64_t i = n - 1; i >= 0; --i) views[i] = valid[i] != 0 ? views[--next] : fill;
   return Status::OK();
 }
 
 Status ByteNestedItems::InsertNulls(int64_t at, int64_t n) {
-  if (!spec_->fill.has_value()) return NullElement();
-  out_->views.insert(out_->views.begin() + at, static_cast<size_t>(n), Fill());
+  ARROW_ASSIGN_OR_RAISE(const ByteView fill, Fill());
+  out_->views.insert(out_->views.begin() + at, static_cast<size_t>(n), fill);
   return Status::OK();
 }
 

@@ -118,7 +118,7 @@ class ByteNestedItems : public ListItems, public NestedItems {
   int64_t size() const override { return static_cast<int64_t>(out_->views.size()); }
 
  private:
-  ByteView Fill() const;
+  Result<ByteView> Fill() const;
   ByteView* Extend(int64_t n);
 
   BytesValues* values_;

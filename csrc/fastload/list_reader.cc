@@ -22,7 +22,7 @@ class FixedListReader : public FixedReader {
         values_(input.descr, converter, input.pool),
         items_(&values_, spec),
         assembler_(ThresholdsOf(*input.descr), spec, &items_),
-        cursor_(std::move(input), &values_) {}
+        cursor_(std::move(input), &values_, spec->list_size) {}
 
   Status Skip(int64_t rows) override {
     return CatchParquet([&] { return cursor_.Skip(rows); });

@@ -20,7 +20,7 @@ Status BeyondChunk(int64_t wanted, int64_t left) {
 }
 
 int64_t Present(const LevelSpan& span, int max_definition) {
-  if (span.bits != nullptr) return span.levels;
+  if (span.all_present()) return span.levels;
   int64_t present = 0;
   for (int64_t i = 0; i < span.levels; ++i) {
     present += span.definition[i] == max_definition ? 1 : 0;
@@ -30,12 +30,12 @@ int64_t Present(const LevelSpan& span, int max_definition) {
 
 }  // namespace
 
-NestedCursor::NestedCursor(ChunkInput input, PageValues* values)
+NestedCursor::NestedCursor(ChunkInput input, PageValues* values, int64_t row_length)
     : max_definition_(input.descr->max_definition_level()),
       pages_(std::move(input.pages), values,
              [this](const parquet::DataPageStats& stats) { return PassOver(stats); }),
       values_(values),
-      levels_(*input.descr),
+      levels_(*input.descr, row_length),
       rows_left_(input.rows),
       levels_left_(input.levels) {}
 
@@ -108,10 +108,7 @@ Result<LevelSpan> NestedCursor::NextOf(const int64_t& rows) {
     open_ = false;
     return span;
   }
-  const bool starts = span.bits != nullptr
-                          ? (span.bits[span.first / 64] >> (span.first % 64) & 1) == 0
-                          : span.repetition[0] == 0;
-  if (!open_ && !starts) {
+  if (!open_ && !span.begins_row()) {
     return MakeError(ErrorKind::kCorruptFile,
                      "Expected a page that begins with a row, got the rest of one");
   }

@@ -13,8 +13,9 @@ namespace fastload {
 // What libparquet throws passes through; callers wrap their work in CatchParquet.
 class NestedCursor {
  public:
-  // `values` is borrowed and outlives the cursor.
-  NestedCursor(ChunkInput input, PageValues* values);
+  // `values` is borrowed and outlives the cursor. Rows of `row_length` elements, unless
+  // it is 0, are likely.
+  NestedCursor(ChunkInput input, PageValues* values, int64_t row_length);
 
   // Passes over `rows` rows when the next ones are read. Whole pages that tell their rows
   // (those of V2) are not decompressed.

@@ -31,8 +31,9 @@ ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr) {
   return thresholds;
 }
 
-NestedLevels::NestedLevels(const parquet::ColumnDescriptor& descr)
+NestedLevels::NestedLevels(const parquet::ColumnDescriptor& descr, int64_t row_length)
     : max_definition_(descr.max_definition_level()),
+      row_length_(row_length),
       repetition_(descr.max_repetition_level()),
       definition_(descr.max_definition_level()) {}
 
@@ -49,27 +50,57 @@ Status NestedLevels::DecodeBlock() {
     const bool present =
         run.repeated && static_cast<int64_t>(run.value) == max_definition_;
     if (present && run.length >= std::min(page_left_, kShortRun)) {
-      block_left_ = std::min({page_left_, run.length, kBitsBlock});
-      block_is_bits_ = true;
-      ARROW_RETURN_NOT_OK(definition_.Skip(block_left_));
-      ARROW_RETURN_NOT_OK(repetition_.DecodeBits(block_left_, bits_.data()));
-      page_left_ -= block_left_;
-      return Status::OK();
+      return DecodePresent(std::min(page_left_, run.length));
     }
   }
+  block_ = Block::kBytes;
   block_left_ = std::min(page_left_, kBytesBlock);
-  block_is_bits_ = false;
   ARROW_RETURN_NOT_OK(repetition_.Decode(block_left_, repetition_bytes_.data()));
   ARROW_RETURN_NOT_OK(definition_.Decode(block_left_, definition_bytes_.data()));
   page_left_ -= block_left_;
   return Status::OK();
 }
 
+Status NestedLevels::DecodePresent(int64_t levels) {
+  int64_t rows = 0;
+  if (row_length_ > 0) {
+    ARROW_ASSIGN_OR_RAISE(rows,
+                          repetition_.SkipEqualRows(row_length_, levels / row_length_));
+  }
+  if (rows > 0) {
+    block_ = Block::kRows;
+    block_left_ = rows * row_length_;
+  } else {
+    block_ = Block::kBits;
+    block_left_ = std::min(levels, kBitsBlock);
+    if (row_length_ > 0) {
+      // Equal rows may begin where this run ends: after the rest of a row that the page
+      // before this one cut off.
+      ARROW_ASSIGN_OR_RAISE(const HybridDecoder::Run run, repetition_.Peek());
+      if (run.length > 0) block_left_ = std::min(block_left_, run.length);
+    }
+    ARROW_RETURN_NOT_OK(repetition_.DecodeBits(block_left_, bits_.data()));
+  }
+  ARROW_RETURN_NOT_OK(definition_.Skip(block_left_));
+  page_left_ -= block_left_;
+  return Status::OK();
+}
+
 Result<LevelSpan> NestedLevels::Next(int64_t max_starts) {
   if (block_left_ == 0) ARROW_RETURN_NOT_OK(DecodeBlock());
-  const LevelSpan span = block_is_bits_ ? NextBits(max_starts) : NextBytes(max_starts);
+  const LevelSpan span = block_ == Block::kRows   ? NextRows(max_starts)
+                         : block_ == Block::kBits ? NextBits(max_starts)
+                                                  : NextBytes(max_starts);
   block_at_ += span.levels;
   block_left_ -= span.levels;
+  return span;
+}
+
+LevelSpan NestedLevels::NextRows(int64_t max_starts) const {
+  LevelSpan span;
+  span.row_length = row_length_;
+  span.starts = std::min(max_starts, block_left_ / row_length_);
+  span.levels = span.starts * row_length_;
   return span;
 }
 

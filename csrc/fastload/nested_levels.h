@@ -30,19 +30,32 @@ ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr);
 struct LevelSpan {
   int64_t levels = 0;
   int64_t starts = 0;  // repetition levels of 0: the rows that begin here
+
   // In a column with one level of lists, where every definition level is the largest:
-  // bit `first` + i is repetition level i. Else null.
+  // either whole rows of equal length, and no more than that is said of them, ...
+  int64_t row_length = 0;
+  // ... or bit `first` + i is repetition level i.
   const uint64_t* bits = nullptr;
   int64_t first = 0;
-  // Where `bits` is null: a byte for each level.
+
+  // Else a byte for each level.
   const uint8_t* repetition = nullptr;
   const uint8_t* definition = nullptr;
+
+  bool all_present() const { return repetition == nullptr; }
+  // Whether the first level, which there must be, begins a row.
+  bool begins_row() const {
+    if (row_length > 0) return true;
+    if (bits != nullptr) return (bits[first / 64] >> (first % 64) & 1) == 0;
+    return repetition[0] == 0;
+  }
 };
 
 // The levels of the pages of a column chunk, page after page.
 class NestedLevels {
  public:
-  explicit NestedLevels(const parquet::ColumnDescriptor& descr);
+  // Rows of `row_length` elements, unless it is 0, are likely.
+  NestedLevels(const parquet::ColumnDescriptor& descr, int64_t row_length);
 
   // Takes the levels of a page whose bytes are borrowed; returns how many bytes of the
   // page come before its values.
@@ -62,16 +75,21 @@ class NestedLevels {
   static constexpr int64_t kBytesBlock = LevelStream::kBlockLevels;
 
   Status DecodeBlock();
+  // A block of at most `levels` levels, all of them of elements.
+  Status DecodePresent(int64_t levels);
+  LevelSpan NextRows(int64_t max_starts) const;
   LevelSpan NextBits(int64_t max_starts) const;
   LevelSpan NextBytes(int64_t max_starts) const;
 
   int max_definition_;
+  int64_t row_length_;
   LevelStream repetition_;
   LevelStream definition_;
   int64_t page_left_ = 0;   // not decoded yet
   int64_t block_left_ = 0;  // decoded, not handed out yet
   int64_t block_at_ = 0;
-  bool block_is_bits_ = false;
+  enum class Block : uint8_t { kRows, kBits, kBytes };
+  Block block_ = Block::kBytes;
   std::array<uint64_t, kBitsBlock / 64> bits_;
   std::array<uint8_t, kBytesBlock> repetition_bytes_;
   std::array<uint8_t, kBytesBlock> definition_bytes_;

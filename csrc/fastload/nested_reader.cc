@@ -28,7 +28,7 @@ class ListNestedReader : public NestedReader {
                          ? 1
                          : static_cast<double>(input.levels) /
                                static_cast<double>(input.rows)),
-        cursor_(std::move(input), values_.get()) {}
+        cursor_(std::move(input), values_.get(), /*row_length=*/0) {}
 
   Status Skip(int64_t rows) override {
     return CatchParquet([&] { return cursor_.Skip(rows); });

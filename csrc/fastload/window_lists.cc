@@ -72,6 +72,14 @@ class RowPlaces {
   uint32_t part_rows_;
 };
 
+std::vector<RowPlaces> PlacesOf(const std::vector<Part>& parts,
+                                const std::vector<Layout::Slot>& slots) {
+  std::vector<RowPlaces> places;
+  places.reserve(slots.size());
+  for (const Layout::Slot& slot : slots) places.emplace_back(parts, slot);
+  return places;
+}
+
 // Copies `count` packed rows of `width` bytes to the places of the rows `outputs`, those
 // but that none takes.
 void CopyRows(const uint8_t* rows, int64_t width, const uint32_t* outputs, int64_t count,
@@ -160,12 +168,8 @@ Status WindowTask::FillLists() {
                                " bytes, got none");
   }
   uint8_t* block_valid = with_valid ? block + block_rows * width : nullptr;
-  std::vector<RowPlaces> places;
-  for (const auto& slot : unit_.slots) places.emplace_back(window_->parts, slot);
-  std::vector<RowPlaces> valid_places;
-  for (const auto& slot : unit_.valid_slots) {
-    valid_places.emplace_back(window_->parts, slot);
-  }
+  const auto places = PlacesOf(window_->parts, unit_.slots);
+  const auto valid_places = PlacesOf(window_->parts, unit_.valid_slots);
   std::vector<uint32_t> in_order(window_->shuffled ? 0 : block_rows);
   const auto outputs = [&](int64_t first, int64_t rows) -> const uint32_t* {
     if (window_->shuffled) return window_->order.outputs.data() + first;

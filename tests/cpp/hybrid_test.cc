@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -72,6 +73,32 @@ TEST(HybridDecoder, DecodesBitmapsInPieces) {
     uint64_t word;
     EXPECT_EQ(KindOf(decoder.DecodeBitmap(1, &word)), ErrorKind::kCorruptFile);
   }
+}
+
+TEST(HybridDecoder, SkipsEqualRows) {
+  // Three rows of a 0 and 19 ones, in 8 packed values and a run of 12, then one of 26.
+  std::vector<uint8_t> bytes;
+  for (const uint8_t ones : {12, 12, 12, 18}) {
+    bytes.insert(bytes.end(), {3, 0xFE, static_cast<uint8_t>(ones << 1), 1});
+  }
+  const auto size = static_cast<int64_t>(bytes.size());
+  HybridDecoder decoder;
+  for (const int64_t most : {0, 1, 2, 3, 9}) {
+    decoder.Reset(bytes.data(), size, 1);
+    const int64_t rows = *decoder.SkipEqualRows(20, most);
+    EXPECT_EQ(rows, std::min<int64_t>(most, 3));
+    std::vector<uint8_t> rest(static_cast<size_t>(86 - rows * 20));
+    ASSERT_TRUE(decoder.DecodeBits(static_cast<int64_t>(rest.size()), rest.data()).ok());
+    EXPECT_EQ(std::count(rest.begin(), rest.end(), 0), 4 - rows);
+  }
+  for (const int64_t length : {1, 7, 19, 21, 28, 40}) {
+    decoder.Reset(bytes.data(), size, 1);
+    EXPECT_EQ(*decoder.SkipEqualRows(length, 2), 0) << length;
+    EXPECT_EQ(decoder.Peek()->length, 8);
+  }
+  decoder.Reset(bytes.data(), size, 1);
+  ASSERT_TRUE(decoder.Skip(3).ok());
+  EXPECT_EQ(*decoder.SkipEqualRows(20, 2), 0);
 }
 
 TEST(HybridDecoder, DecodesEveryWidthInPieces) {

@@ -7,7 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "arrow/buffer.h"
+#include "level_pages.h"
+#include "nested_file.h"
 
 namespace fastload {
 namespace {
@@ -15,22 +16,13 @@ namespace {
 using parquet::Repetition;
 using parquet::schema::GroupNode;
 using parquet::schema::NodePtr;
-
-// The leaf of a schema of one column.
-std::unique_ptr<parquet::SchemaDescriptor> Schema(const NodePtr& column) {
-  auto schema = std::make_unique<parquet::SchemaDescriptor>();
-  schema->Init(GroupNode::Make("root", Repetition::REQUIRED, {column}));
-  return schema;
-}
+using testing::Encode;
+using testing::List;
+using testing::Packed;
+using testing::Schema;
 
 ListThresholds Thresholds(const NodePtr& column) {
   return ThresholdsOf(*Schema(column)->Column(0));
-}
-
-NodePtr List(const NodePtr& element, Repetition::type repetition) {
-  return GroupNode::Make("list", repetition,
-                         {GroupNode::Make("list", Repetition::REPEATED, {element})},
-                         parquet::LogicalType::List());
 }
 
 TEST(ListThresholds, FollowThePathToTheLeaf) {
@@ -50,16 +42,6 @@ TEST(ListThresholds, FollowThePathToTheLeaf) {
   thresholds = Thresholds(List(between, Repetition::REQUIRED));
   EXPECT_EQ(thresholds.max_definition, 4);
   EXPECT_EQ(thresholds.element, (std::vector<int>{1, 4}));
-}
-
-// The front of `bytes` are bit-packed levels, the lowest bits first.
-std::vector<uint8_t> Packed(const std::vector<uint8_t>& levels, int width) {
-  std::vector<uint8_t> bytes((levels.size() * width + 7) / 8);
-  for (size_t i = 0; i < levels.size() * width; ++i) {
-    const int bit = levels[i / width] >> (i % width) & 1;
-    bytes[i / 8] = static_cast<uint8_t>(bytes[i / 8] | bit << (i % 8));
-  }
-  return bytes;
 }
 
 TEST(LevelStream, DecodesTheDeprecatedEncoding) {
@@ -86,34 +68,6 @@ TEST(LevelStream, LevelsBeyondTheMaximumAreErrors) {
   EXPECT_EQ(KindOf(stream.Decode(20, out.data())), ErrorKind::kCorruptFile);
 }
 
-// A page of V2 of bit-packed repetition levels (maximum 1) and of definition levels
-// (maximum 3) that are all 3 but those listed.
-std::shared_ptr<arrow::Buffer> PageBytes(const std::vector<uint8_t>& repetition,
-                                         const std::vector<uint8_t>& definition,
-                                         int32_t* repetition_bytes) {
-  std::vector<uint8_t> bytes;
-  const auto put = [&](size_t header) {
-    for (; header >= 0x80; header >>= 7) {
-      bytes.push_back(static_cast<uint8_t>(header | 0x80));
-    }
-    bytes.push_back(static_cast<uint8_t>(header));
-  };
-  put((repetition.size() + 7) / 8 << 1 | 1);
-  const auto packed = Packed(repetition, 1);
-  bytes.insert(bytes.end(), packed.begin(), packed.end());
-  *repetition_bytes = static_cast<int32_t>(bytes.size());
-  for (size_t i = 0; i < definition.size();) {
-    const auto end =
-        std::find_if(definition.begin() + static_cast<int64_t>(i), definition.end(),
-                     [&](uint8_t level) { return level != definition[i]; });
-    const auto length = static_cast<size_t>(end - definition.begin()) - i;
-    put(length << 1);
-    bytes.push_back(definition[i]);
-    i += length;
-  }
-  return arrow::Buffer::FromVector(std::move(bytes));
-}
-
 TEST(NestedLevels, SpansEndWhereRowsDo) {
   std::mt19937 random(2);
   const NodePtr list = List(parquet::schema::Int32("element"), Repetition::OPTIONAL);
@@ -128,14 +82,12 @@ TEST(NestedLevels, SpansEndWhereRowsDo) {
       definition.resize(repetition.size(), 3);
       if (random() % 20 == 0) definition.back() = 2;
     }
-    int32_t repetition_bytes = 0;
-    const auto bytes = PageBytes(repetition, definition, &repetition_bytes);
-    const parquet::DataPageV2 page(bytes, static_cast<int32_t>(repetition.size()), 0, 1,
-                                   parquet::Encoding::PLAIN,
-                                   static_cast<int32_t>(bytes->size()) - repetition_bytes,
-                                   repetition_bytes, bytes->size());
-    NestedLevels levels(*schema->Column(0));
-    ASSERT_EQ(*levels.SetPage(page), bytes->size());
+    const testing::LevelBytes encoded = Encode(repetition, definition);
+    const parquet::DataPageV2 page(encoded.bytes, static_cast<int32_t>(repetition.size()),
+                                   0, 1, parquet::Encoding::PLAIN, encoded.definition,
+                                   encoded.repetition, encoded.bytes->size());
+    NestedLevels levels(*schema->Column(0), /*row_length=*/0);
+    ASSERT_EQ(*levels.SetPage(page), encoded.bytes->size());
     bool has_bits = false;
     for (size_t at = 0; at < repetition.size();) {
       const auto rows = static_cast<int64_t>(random() % 5);
@@ -159,6 +111,29 @@ TEST(NestedLevels, SpansEndWhereRowsDo) {
       }
     }
     EXPECT_TRUE(has_bits);
+  }
+}
+
+TEST(NestedLevels, RowsOfOneLengthAreOneSpan) {
+  std::mt19937_64 random(3);
+  for (const int32_t length : {16, 100, 128, 1536}) {
+    const testing::NestedCase nested{
+        "", arrow::fixed_size_list(arrow::int32(), length), {}};
+    const auto array = testing::RandomArray(
+        nested, 50, testing::RandomLists{.null_percent = 0}, &random);
+    testing::OpenedLeaf file(testing::WriteArray(nested, array, testing::NestedLayout{}),
+                             0);
+    const ChunkInput input = file.Chunk();
+    const auto page = input.pages->NextPage();
+    NestedLevels levels(*input.descr, length);
+    ASSERT_TRUE(levels.SetPage(static_cast<const parquet::DataPage&>(*page)).ok());
+    const LevelSpan first = *levels.Next(7);
+    EXPECT_EQ(first.row_length, length);
+    EXPECT_EQ(first.levels, 7 * length);
+    EXPECT_EQ(first.starts, 7);
+    const LevelSpan rest = *levels.Next(100);
+    EXPECT_EQ(rest.levels, 43 * length);
+    EXPECT_EQ(levels.left(), 0);
   }
 }
 
