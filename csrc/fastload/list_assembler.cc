@@ -84,6 +84,8 @@ Status ListAssembler::Finish() {
 }
 
 Status ListAssembler::Add(const LevelSpan& span) {
+  span_ = &span;
+  flushed_ = 0;
   if (!span.all_present()) return AddBytes(span);
   if (!span.begins_row() && reached_ == 0) return BadNesting();
   ARROW_RETURN_NOT_OK(span.row_length > 0 ? AddRows(span) : AddBits(span));
@@ -154,6 +156,7 @@ Status ListAssembler::AddBytes(const LevelSpan& span) {
         continue;
       }
     }
+    at_ = i;
     ARROW_RETURN_NOT_OK(Enter(repetition[i], definition[i]));
     ++i;
   }
@@ -197,14 +200,19 @@ Status ListAssembler::Enter(int repetition, int definition) {
 Status ListAssembler::NoElement(int level, int definition) {
   const bool null = definition < thresholds_.element[static_cast<size_t>(level - 1)] - 1;
   if (null && !spec_->null_lists) {
-    return MakeError(ErrorKind::kNullValue,
-                     "Expected no null list, got one (write fill= or valid=True for "
-                     "this column)");
+    return AtValue(
+        MakeError(ErrorKind::kNullValue,
+                  "Expected no null list, got one (write fill= or valid=True for "
+                  "this column)"),
+        at_);
   }
   if (level <= depth_) return Status::OK();
   if (!null) return CheckLength(0, sizes_[static_cast<size_t>(level)]);
   ARROW_RETURN_NOT_OK(Flush());
-  if (level == depth_ + 1) return items_->InsertNulls(items_->size(), spec_->list_size);
+  if (level == depth_ + 1) {
+    const Status status = items_->InsertNulls(items_->size(), spec_->list_size);
+    return KindOf(status) == ErrorKind::kNullValue ? AtValue(status, at_) : status;
+  }
   gaps_.push_back({items_->size(), level});
   return Status::OK();
 }
@@ -213,9 +221,31 @@ Status ListAssembler::Flush() {
   if (pending_ == 0) return Status::OK();
   int64_t non_null = 0;
   for (int64_t i = 0; i < pending_; ++i) non_null += present_[static_cast<size_t>(i)];
-  ARROW_RETURN_NOT_OK(items_->AppendMixed(present_.data(), pending_, non_null));
+  const Status status = items_->AppendMixed(present_.data(), pending_, non_null);
+  if (!status.ok()) return AtElement(status);
+  flushed_ += pending_;
   pending_ = 0;
   return Status::OK();
+}
+
+Status ListAssembler::AtElement(const Status& status) const {
+  const bool null = KindOf(status) == ErrorKind::kNullValue;
+  const auto value = ValueOf(status);
+  if (!null && !value.has_value()) return status;
+  // Of the pending elements the first null, or that value.
+  int64_t element = 0;
+  for (int64_t before = null ? 0 : *value;; ++element) {
+    const bool present = present_[static_cast<size_t>(element)] != 0;
+    if (present != null && before-- == 0) break;
+  }
+  // Of the span's levels that of this element.
+  element += flushed_;
+  int64_t level = 0;
+  for (;; ++level) {
+    const bool is_element = span_->definition[level] >= thresholds_.element.back();
+    if (is_element && element-- == 0) break;
+  }
+  return AtValue(status, level);
 }
 
 Status ListAssembler::CheckLength(int64_t length, int64_t expected) const {

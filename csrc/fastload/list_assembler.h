@@ -21,7 +21,8 @@ class ListAssembler {
 
   // Rows go to the end of `offsets` (see NestedRows) and of `valid`, unless it is null.
   void Begin(std::vector<std::vector<int64_t>>* offsets, std::vector<uint8_t>* valid);
-  // The next levels; the first after Begin begin a row.
+  // The next levels; the first after Begin begin a row. The error of one element or list,
+  // be it null or not of the dtype, has the number of its level in the span (AtValue).
   Status Add(const LevelSpan& span);
   // The rows are complete.
   Status Finish();
@@ -40,6 +41,7 @@ class ListAssembler {
   Status Enter(int repetition, int definition);
   Status NoElement(int level, int definition);
   Status Flush();
+  Status AtElement(const Status& status) const;
   Status CheckLength(int64_t length, int64_t expected) const;
   // The fixed-size lists further in than `level` are complete.
   Status CloseLists(int level);
@@ -66,6 +68,9 @@ class ListAssembler {
   // Elements of the span not appended yet: 1 = not null.
   std::array<uint8_t, LevelStream::kBlockLevels> present_;
   int64_t pending_ = 0;
+  int64_t flushed_ = 0;  // elements of the span that are appended
+  const LevelSpan* span_ = nullptr;
+  int64_t at_ = 0;  // the level of the span that Enter takes
 };
 
 }  // namespace fastload

@@ -25,12 +25,20 @@ Status FixedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null
   if (!spec_->fill.has_value()) return NullElement();
   ARROW_ASSIGN_OR_RAISE(uint8_t* out, Extend(n));
   const int stride = item_size();
+  int64_t done = 0;
   while (n > 0) {
     const int64_t count = std::min(n, kBlock);
     int64_t values = 0;
     for (int64_t i = 0; i < count; ++i) values += valid[i];
     auto* const block = reinterpret_cast<uint8_t*>(block_.data());
-    if (values > 0) ARROW_RETURN_NOT_OK(values_->Decode(values, block));
+    if (values > 0) {
+      const Status status = values_->Decode(values, block);
+      if (!status.ok()) {
+        const auto value = ValueOf(status);
+        return value.has_value() ? AtValue(status, done + *value) : status;
+      }
+    }
+    done += values;
     WithItem(stride, [&]<typename T>(T fill) {
       std::memcpy(&fill, spec_->fill->data(), sizeof(T));
       Spread(reinterpret_cast<const T*>(block), valid, count, fill, {out, stride});

@@ -20,10 +20,12 @@ class ListItems {
  public:
   virtual ~ListItems() = default;
 
-  // Appends n values.
+  // Appends n values. A value that does not fit is an ErrorKind::kValue, with the number
+  // of the first of them (AtValue).
   virtual Status Append(int64_t n) = 0;
 
-  // Appends n elements: values where `valid` is 1, `non_null` of them, else nulls.
+  // Appends n elements: values where `valid` is 1, `non_null` of them, else nulls. Errors
+  // as those of Append; values are counted without nulls.
   virtual Status AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) = 0;
 
   // Puts n nulls before element `at`.

@@ -19,7 +19,7 @@ class FixedListReader : public FixedReader {
   FixedListReader(ChunkInput input, const ColumnSpec* spec, Converter converter)
       : list_size_(spec->list_size),
         row_bytes_(spec->list_size * converter.item_size()),
-        values_(input.descr, converter, input.pool),
+        values_(input.descr, std::move(converter), input.pool),
         items_(&values_, spec),
         assembler_(ThresholdsOf(*input.descr), spec, &items_),
         cursor_(std::move(input), &values_, spec->list_size) {}
@@ -58,7 +58,8 @@ class FixedListReader : public FixedReader {
     while (true) {
       ARROW_ASSIGN_OR_RAISE(const LevelSpan span, cursor_.Next(rows));
       if (span.levels == 0) break;
-      ARROW_RETURN_NOT_OK(assembler_.Add(span));
+      const Status status = assembler_.Add(span);
+      if (!status.ok()) return cursor_.LevelIn(span, rows, status);
       rows -= span.starts;
     }
     ARROW_RETURN_NOT_OK(assembler_.Finish());
@@ -105,7 +106,7 @@ Result<std::unique_ptr<FixedReader>> MakeListReader(ChunkInput input,
     return MakeError(ErrorKind::kUnsupported,
                      "Expected a column of lists, got a flat one");
   }
-  return std::make_unique<FixedListReader>(std::move(input), spec, converter);
+  return std::make_unique<FixedListReader>(std::move(input), spec, std::move(converter));
 }
 
 }  // namespace fastload

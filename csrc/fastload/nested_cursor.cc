@@ -19,6 +19,14 @@ Status BeyondChunk(int64_t wanted, int64_t left) {
                        std::to_string(left));
 }
 
+// Whether a row begins at that level of the span.
+bool Starts(const LevelSpan& span, int64_t level) {
+  if (span.row_length > 0) return level % span.row_length == 0;
+  if (span.bits == nullptr) return span.repetition[level] == 0;
+  const int64_t bit = span.first + level;
+  return (span.bits[bit / 64] >> bit % 64 & 1) == 0;
+}
+
 int64_t Present(const LevelSpan& span, int max_definition) {
   if (span.all_present()) return span.levels;
   int64_t present = 0;
@@ -36,6 +44,7 @@ NestedCursor::NestedCursor(ChunkInput input, PageValues* values, int64_t row_len
              [this](const parquet::DataPageStats& stats) { return PassOver(stats); }),
       values_(values),
       levels_(*input.descr, row_length),
+      rows_(input.rows),
       rows_left_(input.rows),
       levels_left_(input.levels) {}
 
@@ -132,6 +141,16 @@ Status NestedCursor::DropSkipped() {
   }
   if (values > 0 && levels_.left() > 0) return values_->Skip(values);
   return Status::OK();
+}
+
+Status NestedCursor::LevelIn(const LevelSpan& span, int64_t rows,
+                             const Status& status) const {
+  const auto level = ValueOf(status);
+  if (!level.has_value()) return status;
+  // Rows that have begun when the level is reached.
+  int64_t begun = rows_ - rows_left_ - rows;
+  for (int64_t i = 0; i <= *level; ++i) begun += Starts(span, i) ? 1 : 0;
+  return AtRow(status, begun - 1);
 }
 
 Status NestedCursor::Begin(int64_t rows) {

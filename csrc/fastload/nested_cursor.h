@@ -31,6 +31,10 @@ class NestedCursor {
 
   int64_t page() const { return pages_.page(); }
 
+  // The error of one of the levels of `span`, the one that Next(rows) gave last, at its
+  // row of the row group. Any other error comes back as it is.
+  Status LevelIn(const LevelSpan& span, int64_t rows, const Status& status) const;
+
  private:
   // Next, where `rows` may fall while pages are passed over.
   Result<LevelSpan> NextOf(const int64_t& rows);
@@ -44,7 +48,8 @@ class NestedCursor {
   DataPages pages_;  // calls back to this, which therefore stays where it is
   PageValues* values_;
   NestedLevels levels_;
-  int64_t rows_left_;    // of the row group, not yet read or skipped
+  const int64_t rows_;   // of the row group
+  int64_t rows_left_;    // of those, not yet read or skipped
   int64_t levels_left_;  // of pages not yet loaded, as the footer tells
   int64_t skip_ = 0;     // rows still to be passed over
   // A row has begun, and the next page may hold more of it.

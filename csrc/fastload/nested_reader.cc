@@ -54,7 +54,8 @@ class ListNestedReader : public NestedReader {
     while (true) {
       ARROW_ASSIGN_OR_RAISE(const LevelSpan span, cursor_.Next(rows));
       if (span.levels == 0) break;
-      ARROW_RETURN_NOT_OK(assembler_.Add(span));
+      const Status status = assembler_.Add(span);
+      if (!status.ok()) return cursor_.LevelIn(span, rows, status);
       rows -= span.starts;
     }
     return assembler_.Finish();
@@ -101,13 +102,14 @@ Result<std::unique_ptr<NestedReader>> NestedReader::Make(ChunkInput input,
     auto items = std::make_unique<ByteNestedItems>(values.get(), spec);
     return make(std::move(values), std::move(items));
   }
-  ARROW_ASSIGN_OR_RAISE(const Converter converter, Converter::Make(*input.descr, *spec));
+  ARROW_ASSIGN_OR_RAISE(Converter converter, Converter::Make(*input.descr, *spec));
   if (spec->fill.has_value() &&
       static_cast<int>(spec->fill->size()) != ItemSize(spec->dtype)) {
     return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",
                            spec->fill->size());
   }
-  auto values = std::make_unique<FixedValues>(input.descr, converter, input.pool);
+  auto values =
+      std::make_unique<FixedValues>(input.descr, std::move(converter), input.pool);
   auto items = std::make_unique<FixedNestedItems>(values.get(), spec);
   return make(std::move(values), std::move(items));
 }

@@ -40,7 +40,9 @@ class NestedReader {
   virtual Status Skip(int64_t rows) = 0;
 
   // Appends `rows` rows to `out`, which is as it was made or as this or another reader of
-  // the same column left it. Fewer rows left is an ErrorKind::kCorruptFile.
+  // the same column left it. Fewer rows left is an ErrorKind::kCorruptFile. The error of
+  // one element or list, be it null or not of the dtype, has its row of the row group
+  // (RowOf).
   virtual Status Read(int64_t rows, NestedRows* out, bool valid) = 0;
 
   // Index of the data page being read, for Place.
