@@ -50,33 +50,55 @@ constexpr std::array<std::pair<const char*, OutputKind>, 7> kOutputKinds = {{
     {"real_row", OutputKind::kRealRow},
 }};
 
+// The bytes of one value of the column; ValueError if an element has another size.
+std::string Element(const py::bytes& value, const ColumnSpec& spec) {
+  std::string element(value);
+  if (!spec.bytes && element.size() != static_cast<size_t>(ItemSize(spec.dtype))) {
+    throw py::value_error("Expected the bytes of one element, got " +
+                          std::to_string(element.size()));
+  }
+  return element;
+}
+
+void CheckPerFile(const std::string& name, size_t size, size_t files) {
+  if (size == 0 || size == files) return;
+  throw py::value_error("Expected " + name + " for each of " + std::to_string(files) +
+                        " files or none, got " + std::to_string(size));
+}
+
 }  // namespace
 
 void RegisterColumns(py::module_& m) {
   py::class_<ColumnSpec>(m, "ColumnSpec", "How one leaf column of the files is read.")
-      .def(
-          py::init([](std::string name, std::vector<int32_t> leaves,
-                      const std::string& dtype, bool bytes, std::optional<py::bytes> fill,
-                      bool cast, int64_t multiplier, bool unscaled) {
-            ColumnSpec spec{.name = std::move(name),
-                            .leaves = std::move(leaves),
-                            .dtype = Named(kDTypes, dtype),
-                            .bytes = bytes,
-                            .fill = std::nullopt,
-                            .cast = cast,
-                            .multiplier = multiplier,
-                            .unscaled = unscaled};
-            if (fill) spec.fill = std::string(*fill);
-            if (spec.fill && !bytes &&
-                spec.fill->size() != static_cast<size_t>(ItemSize(spec.dtype))) {
-              throw py::value_error("Expected a fill of one element, got " +
-                                    std::to_string(spec.fill->size()) + " bytes");
-            }
-            return spec;
-          }),
-          py::kw_only(), py::arg("name"), py::arg("leaves"), py::arg("dtype"),
-          py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("multiplier"),
-          py::arg("unscaled"));
+      .def(py::init([](std::string name, std::vector<int32_t> leaves,
+                       const std::string& dtype, bool bytes,
+                       std::optional<py::bytes> fill, bool cast, bool unscaled,
+                       bool exact, std::vector<int64_t> multipliers,
+                       const std::vector<std::optional<py::bytes>>& constants) {
+             ColumnSpec spec{.name = std::move(name),
+                             .leaves = std::move(leaves),
+                             .constants = {},
+                             .dtype = Named(kDTypes, dtype),
+                             .bytes = bytes,
+                             .fill = std::nullopt,
+                             .cast = cast,
+                             .exact = exact,
+                             .multipliers = std::move(multipliers),
+                             .unscaled = unscaled};
+             if (fill) spec.fill = Element(*fill, spec);
+             for (const auto& constant : constants) {
+               spec.constants.emplace_back();
+               if (constant) spec.constants.back() = Element(*constant, spec);
+             }
+             const size_t files = spec.leaves.size();
+             CheckPerFile("multipliers", spec.multipliers.size(), files);
+             CheckPerFile("constants", spec.constants.size(), files);
+             return spec;
+           }),
+           py::kw_only(), py::arg("name"), py::arg("leaves"), py::arg("dtype"),
+           py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("unscaled"),
+           py::arg("exact") = false, py::arg("multipliers") = py::tuple(),
+           py::arg("constants") = py::tuple());
 
   py::class_<OutputSpec>(m, "OutputSpec", "One tensor, or ragged tensor, of a batch.")
       .def(py::init([](const std::string& kind, std::vector<int32_t> columns) {

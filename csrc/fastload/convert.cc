@@ -141,9 +141,10 @@ std::string_view NameOf(DType dtype) {
 }
 
 Result<Converter> Converter::Make(const parquet::ColumnDescriptor& descr,
-                                  const ColumnSpec& spec) {
+                                  const ColumnSpec& spec, int32_t file) {
   Converter converter;
   converter.spec_ = &spec;
+  converter.multiplier_ = spec.Multiplier(file);
   ARROW_ASSIGN_OR_RAISE(converter.stored_, StoredOf(descr));
   converter.physical_ = descr.physical_type();
   converter.raw_width_ = RawWidth(descr);
@@ -164,10 +165,10 @@ Result<Converter> Converter::Make(const parquet::ColumnDescriptor& descr,
         FindCast(spec.unscaled ? Stored::kInt64 : Stored::kFloat64, spec.dtype);
     return converter;
   }
-  if (spec.multiplier != 1) {
+  if (converter.multiplier_ != 1) {
     if (!IsInteger(stored)) {
-      return Status::Invalid("Expected multiplier=1 for a column that is not of ",
-                             "integers, got ", spec.multiplier);
+      return Status::Invalid("Expected a multiplier of 1 for a column that is not of ",
+                             "integers, got ", converter.multiplier_);
     }
     converter.direct_ = false;
     converter.checked_ = true;
@@ -176,15 +177,17 @@ Result<Converter> Converter::Make(const parquet::ColumnDescriptor& descr,
     return converter;
   }
   converter.identity_ = SameBytes(stored, spec.dtype);
-  converter.checked_ = spec.cast || !IsInteger(stored);
-  converter.cast_ = FindCast(stored, spec.dtype);
+  converter.checked_ = spec.cast || spec.exact || !IsInteger(stored);
+  converter.cast_ = FindCast(stored, spec.dtype, spec.exact);
   return converter;
 }
 
 Status Converter::DoesNotFit(const std::string& offender) const {
   std::string message = "Expected a value that fits " + std::string(NameOf(spec_->dtype));
-  if (load_ != nullptr) {
-    message += " after it is multiplied by " + std::to_string(spec_->multiplier);
+  if (multiplier_ != 1) {
+    message += " after it is multiplied by " + std::to_string(multiplier_);
+  } else if (spec_->exact) {
+    message += " without rounding";
   }
   return MakeError(ErrorKind::kValue, message + ", got " + offender);
 }
@@ -227,7 +230,7 @@ Status Converter::LoadIntegers(const uint8_t* raw, int64_t n, int64_t* out) {
   }
   for (int64_t i = 0; i < n; ++i) {
     const int64_t value = out[i];
-    if (__builtin_mul_overflow(value, spec_->multiplier, &out[i])) {
+    if (__builtin_mul_overflow(value, multiplier_, &out[i])) {
       return DoesNotFit(std::to_string(value));
     }
   }
@@ -241,7 +244,11 @@ Status Converter::LoadDecimals(const uint8_t* raw, int64_t n, uint8_t* out) {
     if (spec_->unscaled) {
       const auto value = integer.ToInt64();
       if (!value.has_value()) return DoesNotFit("a decimal of more than 64 bits");
-      std::memcpy(out + i * 8, &*value, 8);
+      int64_t product;
+      if (__builtin_mul_overflow(*value, multiplier_, &product)) {
+        return DoesNotFit(std::to_string(*value));
+      }
+      std::memcpy(out + i * 8, &product, 8);
     } else {
       const double value = integer.ToDouble(scale_);
       std::memcpy(out + i * 8, &value, 8);

@@ -37,17 +37,18 @@ enum class Stored : uint8_t {
   kDecimal,
 };
 
-// The cast of a stored type other than kDecimal.
-CastFn FindCast(Stored stored, DType dtype);
+// The cast of a stored type other than kDecimal. With `exact` an integer that would be
+// rounded does not fit.
+CastFn FindCast(Stored stored, DType dtype, bool exact = false);
 
 // Converts the raw values of one column to the dtype of its spec. Not thread-safe: holds
 // scratch.
 class Converter {
  public:
-  // ErrorKind::kUnsupported if the column holds no fixed-width values. `spec` is
-  // borrowed.
+  // For a column chunk of the file of that index. ErrorKind::kUnsupported if the column
+  // holds no fixed-width values. `spec` is borrowed.
   static Result<Converter> Make(const parquet::ColumnDescriptor& descr,
-                                const ColumnSpec& spec);
+                                const ColumnSpec& spec, int32_t file);
 
   // Bytes of one raw value: as PLAIN stores it, but a byte for BOOLEAN and a
   // parquet::ByteArray for BYTE_ARRAY.
@@ -75,6 +76,7 @@ class Converter {
   int raw_width_ = 0;
   int item_size_ = 0;
   int scale_ = 0;
+  int64_t multiplier_ = 1;
   bool identity_ = false;
   bool checked_ = false;
   bool direct_ = true;     // cast_ takes raw values; else those of a block

@@ -191,7 +191,8 @@ class FlatFixedReader : public FixedReader {
 
 Result<std::unique_ptr<FixedReader>> FixedReader::Make(ChunkInput input,
                                                        const ColumnSpec* spec) {
-  ARROW_ASSIGN_OR_RAISE(const Converter converter, Converter::Make(*input.descr, *spec));
+  ARROW_ASSIGN_OR_RAISE(const Converter converter,
+                        Converter::Make(*input.descr, *spec, input.file));
   if (input.descr->max_repetition_level() != 0) {
     return MakeError(ErrorKind::kUnsupported,
                      "Expected a flat column, got a repeated one");

@@ -58,6 +58,21 @@ Status CheckChunk(const parquet::ColumnChunkMetaData& chunk, int64_t file_bytes)
   return Status::OK();
 }
 
+// Under a plain footer columns may be encrypted, each with a key of its own (libparquet
+// then throws when asked for the chunk's metadata) or with that of the footer.
+Status CheckPlain(const parquet::RowGroupMetaData& row_group, int32_t leaf) {
+  bool plain = leaf >= row_group.num_columns();  // damage, which is found elsewhere
+  try {
+    plain = plain || row_group.ColumnChunk(leaf)->crypto_metadata() == nullptr;
+  } catch (const parquet::ParquetException&) {
+    // Encrypted.
+  }
+  if (plain) return Status::OK();
+  return MakeError(ErrorKind::kUnsupported,
+                   "Expected a plain column, got an encrypted one; fastload reads no "
+                   "encrypted Parquet (leave it out with columns=[...])");
+}
+
 Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& type,
               LeafChunks* chunks) {
   chunks->compressed_bytes.push_back(chunk.total_compressed_size());
@@ -154,13 +169,6 @@ Status Footer::Parse(std::string_view thrift) {
         parquet::FileMetaData::Make(thrift.data(), static_cast<int64_t>(thrift.size()));
     return Status::OK();
   }));
-  // Asked first: libparquet ends the process when the metadata of an encrypted column is
-  // touched without its key.
-  if (metadata_->is_encryption_algorithm_set()) {
-    return MakeError(ErrorKind::kUnsupported,
-                     "Expected plain columns, got encrypted ones; fastload reads no "
-                     "encrypted Parquet");
-  }
   ARROW_RETURN_NOT_OK(ReadPart("schema", [&] { return ReadLeaves(); }));
   return ReadRowGroups();
 }
@@ -234,11 +242,21 @@ Result<LeafChunks> Footer::ReadLeafChunks(int32_t leaf) const {
   const arrow::Field& field = *leaf_schema_->field(leaf);
   LeafChunks chunks;
   for (int g = 0; g < metadata_->num_row_groups(); ++g) {
+    std::unique_ptr<parquet::RowGroupMetaData> row_group;
     std::unique_ptr<parquet::ColumnChunkMetaData> chunk;
     Status status = ReadPart("footer", [&]() -> Status {
-      chunk = metadata_->RowGroup(g)->ColumnChunk(leaf);
+      row_group = metadata_->RowGroup(g);
       return Status::OK();
     });
+    if (status.ok() && metadata_->is_encryption_algorithm_set()) {
+      status = CheckPlain(*row_group, leaf);
+    }
+    if (status.ok()) {
+      status = ReadPart("footer", [&]() -> Status {
+        chunk = row_group->ColumnChunk(leaf);
+        return Status::OK();
+      });
+    }
     if (status.ok()) status = CheckChunk(*chunk, file_bytes_);
     if (status.ok()) {
       status = ReadPart("footer", [&] { return Append(*chunk, *field.type(), &chunks); });
@@ -251,7 +269,10 @@ Result<LeafChunks> Footer::ReadLeafChunks(int32_t leaf) const {
 Result<std::string> Footer::Serialize() const {
   std::string tail;
   ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
-    tail = metadata_->SerializeToString();
+    // Of a signed footer the plain text; to sign it again would take its key.
+    tail = metadata_->is_encryption_algorithm_set()
+               ? metadata_->SerializeUnencrypted(/*scrub=*/false, /*debug=*/false)
+               : metadata_->SerializeToString();
     return Status::OK();
   }));
   const auto length = static_cast<uint32_t>(tail.size());

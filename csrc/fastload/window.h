@@ -48,7 +48,8 @@ struct StagedBytes {
 };
 
 struct WindowUnit {
-  // For each column of the unit, for each piece that begins a column chunk.
+  // For each column of the unit, for each piece that begins a column chunk; null where
+  // the file lacks the column. Empty where none has anything to read.
   std::vector<std::shared_ptr<ChunkStream>> streams;
   std::vector<int64_t> value_bytes;  // kBytes: of each part
   StagedBytes staged;

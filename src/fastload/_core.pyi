@@ -61,8 +61,10 @@ class ColumnSpec:
         bytes: bool,  # noqa: A002 - as the core names it
         fill: bytes | None,
         cast: bool,
-        multiplier: int,
         unscaled: bool,
+        exact: bool = False,
+        multipliers: Sequence[int] = (),
+        constants: Sequence[bytes | None] = (),
     ) -> None: ...
 
 class OutputSpec:

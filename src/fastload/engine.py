@@ -56,8 +56,10 @@ class Engine:
                     bytes=column.bytes,
                     fill=column.fill,
                     cast=column.cast,
-                    multiplier=column.multiplier,
                     unscaled=column.unscaled,
+                    exact=column.exact,
+                    multipliers=column.multipliers,
+                    constants=column.constants,
                 )
                 for column in projection.columns
             ],

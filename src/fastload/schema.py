@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from fastload.columns import DTYPES, Column, Fill, Stack
+from fastload.constants import encode_constants
 from fastload.errors import NullValueError, SchemaError
+from fastload.file_leaves import FileLeaves, SelectedLeaf
 from fastload.fill import encode_bytes, encode_number
-from fastload.selection import FileLeaves, SelectedLeaf, select
+from fastload.selection import select
+from fastload.unify import multipliers
 
 if TYPE_CHECKING:
     import builtins
@@ -78,8 +81,10 @@ class Schema(Mapping[str, Field]):
 class ColumnPlan:
     """How the core reads one leaf column; `ColumnSpec` of the core, member for member.
 
-    leaves: its leaf index in each file, by file index.
+    leaves: its leaf index in each file, by file index; -1 = the file lacks it.
     fill: the bytes of one element (of the whole value for bytes); None = a null is an error.
+    multipliers: from the integers of each file to those handed out; () = 1 in every file.
+    constants: the value of each file that lacks it, as `fill`; () = null in all of them.
     """
 
     name: str
@@ -88,8 +93,15 @@ class ColumnPlan:
     bytes: bool
     fill: builtins.bytes | None
     cast: bool
-    multiplier: int
     unscaled: bool
+    exact: bool = False
+    multipliers: tuple[int, ...] = ()
+    constants: tuple[builtins.bytes | None, ...] = ()
+
+    def constant(self, file: int) -> builtins.bytes | None:
+        """What all rows of a file that lacks the column get; None = no fill for their nulls."""
+        value = self.constants[file] if self.constants else None
+        return self.fill if value is None else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +199,19 @@ class _Planner:
         value_bytes = [0] * len(plans)
         nulls: dict[str, str] = {}
         for number, plan in enumerate(plans):
-            for file, leaf in zip(self.files.source.files, plan.leaves, strict=True):
-                chunks = file.footer.leaf_chunks(leaf)
-                value_bytes[number] += _value_bytes(chunks)
-                place = _find_null(chunks) if check_nulls and plan.fill is None else None
-                if place is not None:
-                    nulls.setdefault(plan.name, f"{file.path}, {place}, column `{plan.name}`")
+            for index, leaf in enumerate(plan.leaves):
+                file = self.files.source.files[index]
+                if leaf < 0:
+                    value = plan.constant(index)
+                    value_bytes[number] += len(value or b"") * file.footer.num_rows
+                    is_null = value is None and file.footer.num_rows > 0
+                    place = "which has no value for" if is_null else None
+                else:
+                    chunks = file.footer.leaf_chunks(leaf)
+                    value_bytes[number] += _value_bytes(chunks)
+                    place = _find_null(chunks) if check_nulls and plan.fill is None else None
+                if place is not None and check_nulls and plan.fill is None:
+                    nulls.setdefault(plan.name, f"{file.path}, {place} column `{plan.name}`")
         if nulls:
             raise NullValueError(_describe_nulls(nulls))
         row_bytes = 0
@@ -228,7 +247,10 @@ def _plan_leaf(
         encoded = b"" if zero else None
         if fill is not None:
             encoded = _encode(leaf.name, fill, stored)
-        return ColumnPlan(leaf.name, leaf.indices, "uint8", True, encoded, False, 1, False)
+        constants = encode_constants(leaf, torch.uint8)
+        return ColumnPlan(
+            leaf.name, leaf.indices, "uint8", True, encoded, False, False, constants=constants
+        )
     wanted = dtype or stored.dtype
     if stored.kind == "decimal" and wanted == torch.bool:
         raise SchemaError(
@@ -242,15 +264,18 @@ def _plan_leaf(
         encoded = bytes(wanted.itemsize)
     elif wanted.is_floating_point:
         encoded = encode_number(float("nan"), wanted)
+    unscaled = stored.kind == "decimal" and not wanted.is_floating_point
     return ColumnPlan(
         leaf.name,
         leaf.indices,
         DTYPES[wanted],
         False,
         encoded,
-        stored.cast or (wanted != stored.dtype and stored.kind != "null"),
-        stored.multiplier,
-        stored.kind == "decimal" and not wanted.is_floating_point,
+        leaf.is_cast(wanted),
+        unscaled,
+        exact=dtype is None and leaf.widens_integers,
+        multipliers=multipliers(leaf, unscaled=unscaled),
+        constants=encode_constants(leaf, wanted),
     )
 
 
@@ -287,7 +312,7 @@ def _find_null(chunks: LeafChunks) -> str | None:
     """The first row group whose footer shows a null, in words."""
     groups = (number for number, nulls in enumerate(chunks.null_count) if nulls > 0)
     first = next(groups, None)
-    return None if first is None else f"row group {first}"
+    return None if first is None else f"row group {first},"
 
 
 def _describe_nulls(nulls: Mapping[str, str]) -> str:

@@ -210,7 +210,7 @@ TEST(FixedReader, FailsOnlyOnRowsThatDoNotFit) {
 TEST(FixedReader, MultipliesChecked) {
   OpenedColumn file(Int64File({2, -3, int64_t{1} << 40}, false));
   ColumnSpec spec = Spec(DType::kInt64);
-  spec.multiplier = 86'400'000;
+  spec.multipliers = {86'400'000};
   auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
   int64_t out[2] = {};
   ASSERT_TRUE(reader->Read(2, reinterpret_cast<uint8_t*>(out), 8, nullptr).ok());

@@ -1,0 +1,175 @@
+#include "fastload/constant_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace fastload {
+
+namespace {
+
+Status NoValue() {
+  return MakeError(ErrorKind::kNullValue,
+                   "Expected no null, got one: the file has no value for this column "
+                   "(write fill= or valid=True for it)");
+}
+
+// What every row of the file gets: its value, else the fill, else nothing.
+const std::string* ValueOf(const ColumnSpec& spec, int32_t file) {
+  const auto& constant = spec.Constant(file);
+  if (constant.has_value()) return &*constant;
+  return spec.fill.has_value() ? &*spec.fill : nullptr;
+}
+
+void SetValid(uint8_t* valid, int64_t rows, bool present) {
+  if (valid != nullptr) std::memset(valid, present, static_cast<size_t>(rows));
+}
+
+template <typename T>
+void Repeat(const std::string& value, int64_t rows, uint8_t* out, int64_t stride) {
+  T item;
+  std::memcpy(&item, value.data(), sizeof(T));
+  for (int64_t i = 0; i < rows; ++i) std::memcpy(out + i * stride, &item, sizeof(T));
+}
+
+class ConstantFixedReader : public FixedReader {
+ public:
+  ConstantFixedReader(const ColumnSpec& spec, int32_t file)
+      : value_(ValueOf(spec, file)), present_(spec.Constant(file).has_value()) {}
+
+  Status Skip(int64_t) override { return Status::OK(); }
+
+  Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
+    if (value_ == nullptr) return NoValue();
+    switch (value_->size()) {
+      case 1:
+        Repeat<uint8_t>(*value_, rows, out, stride);
+        break;
+      case 2:
+        Repeat<uint16_t>(*value_, rows, out, stride);
+        break;
+      case 4:
+        Repeat<uint32_t>(*value_, rows, out, stride);
+        break;
+      default:
+        Repeat<uint64_t>(*value_, rows, out, stride);
+        break;
+    }
+    SetValid(valid, rows, present_);
+    return Status::OK();
+  }
+
+  // One entry, so that a window of other chunks' codes goes on in codes.
+  Result<std::span<const uint8_t>> Dictionary() override {
+    if (value_ == nullptr) return NoValue();
+    return std::span(reinterpret_cast<const uint8_t*>(value_->data()), value_->size());
+  }
+
+  Result<int64_t> ReadCodes(int64_t rows, uint16_t base, uint16_t null_code,
+                            uint16_t* out, uint8_t* valid) override {
+    std::fill_n(out, rows, present_ ? base : null_code);
+    SetValid(valid, rows, present_);
+    return rows;
+  }
+
+  int64_t page() const override { return -1; }
+
+ private:
+  const std::string* value_;
+  bool present_;
+};
+
+class ConstantBytesReader : public BytesReader {
+ public:
+  ConstantBytesReader(const ColumnSpec& spec, int32_t file)
+      : value_(ValueOf(spec, file)), present_(spec.Constant(file).has_value()) {}
+
+  Status Skip(int64_t) override { return Status::OK(); }
+
+  Status Read(int64_t rows, ByteView* views, uint8_t* valid,
+              std::vector<std::shared_ptr<arrow::Buffer>>*) override {
+    if (value_ == nullptr) return NoValue();
+    std::fill_n(views, rows,
+                ByteView{reinterpret_cast<const uint8_t*>(value_->data()),
+                         static_cast<int64_t>(value_->size())});
+    SetValid(valid, rows, present_);
+    return Status::OK();
+  }
+
+  int64_t page() const override { return -1; }
+
+ private:
+  const std::string* value_;
+  bool present_;
+};
+
+class NullNestedReader : public NestedReader {
+ public:
+  explicit NullNestedReader(const ColumnSpec* spec) : spec_(spec) {}
+
+  Status Skip(int64_t) override { return Status::OK(); }
+
+  Status Read(int64_t rows, NestedRows* out, bool valid) override {
+    if (!spec_->null_lists) return NoValue();
+    out->offsets.resize(static_cast<size_t>(spec_->depth));
+    for (auto& offsets : out->offsets) {
+      if (offsets.empty()) offsets.push_back(0);
+    }
+    const auto size = static_cast<size_t>(rows);
+    if (spec_->depth > 0) {
+      std::vector<int64_t>& lists = out->offsets[0];
+      lists.resize(lists.size() + size, lists.back());
+    } else {
+      ARROW_RETURN_NOT_OK(AppendItems(rows, out));
+    }
+    if (valid) out->valid.resize(out->valid.size() + size, 0);
+    return Status::OK();
+  }
+
+  int64_t page() const override { return -1; }
+
+ private:
+  // A null list of fixed size is all fill.
+  Status AppendItems(int64_t rows, NestedRows* out) const {
+    if (!spec_->fill.has_value()) return NoValue();
+    const std::string& fill = *spec_->fill;
+    const auto item = static_cast<int64_t>(fill.size());
+    int64_t elements = 0;
+    int64_t bytes = 0;
+    if (__builtin_mul_overflow(rows, spec_->list_size, &elements) ||
+        __builtin_mul_overflow(elements, item, &bytes)) {
+      return Status::CapacityError("Expected lists of fewer elements, got ", rows,
+                                   " lists of ", spec_->list_size);
+    }
+    if (spec_->bytes) {
+      out->views.resize(out->views.size() + static_cast<size_t>(elements),
+                        ByteView{reinterpret_cast<const uint8_t*>(fill.data()), item});
+      return Status::OK();
+    }
+    ARROW_RETURN_NOT_OK(out->values.Reserve(bytes));
+    for (int64_t i = 0; i < elements; ++i) out->values.UnsafeAppend(fill.data(), item);
+    return Status::OK();
+  }
+
+  const ColumnSpec* spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<FixedReader> MakeConstantFixedReader(const ColumnSpec* spec,
+                                                     int32_t file) {
+  return std::make_unique<ConstantFixedReader>(*spec, file);
+}
+
+std::unique_ptr<BytesReader> MakeConstantBytesReader(const ColumnSpec* spec,
+                                                     int32_t file) {
+  return std::make_unique<ConstantBytesReader>(*spec, file);
+}
+
+std::unique_ptr<NestedReader> MakeNullNestedReader(const ColumnSpec* spec) {
+  return std::make_unique<NullNestedReader>(spec);
+}
+
+}  // namespace fastload
