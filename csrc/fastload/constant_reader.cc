@@ -69,6 +69,7 @@ class ConstantFixedReader : public FixedReader {
 
   Result<int64_t> ReadCodes(int64_t rows, uint16_t base, uint16_t null_code,
                             uint16_t* out, uint8_t* valid) override {
+    if (value_ == nullptr) return NoValue();
     std::fill_n(out, rows, present_ ? base : null_code);
     SetValid(valid, rows, present_);
     return rows;

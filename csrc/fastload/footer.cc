@@ -74,9 +74,14 @@ Status CheckPlain(const parquet::RowGroupMetaData& row_group, int32_t leaf) {
 }
 
 Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& type,
-              LeafChunks* chunks) {
+              bool with_statistics, LeafChunks* chunks) {
   chunks->compressed_bytes.push_back(chunk.total_compressed_size());
   chunks->uncompressed_bytes.push_back(chunk.total_uncompressed_size());
+  if (!with_statistics) {
+    chunks->value_bytes.push_back(-1);
+    chunks->null_count.push_back(-1);
+    return Status::OK();
+  }
   const auto sizes = chunk.size_statistics();
   const bool sized =
       sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value();
@@ -236,34 +241,48 @@ bool Footer::SameSchema(const Footer& other) const {
 }
 
 Result<LeafChunks> Footer::ReadLeafChunks(int32_t leaf) const {
-  if (leaf < 0 || leaf >= metadata_->num_columns()) {
-    return Status::IndexError("leaf ", leaf, " of ", metadata_->num_columns());
+  ARROW_ASSIGN_OR_RAISE(std::vector<LeafChunks> chunks, ReadChunks({leaf}, {true}));
+  return std::move(chunks[0]);
+}
+
+Result<std::vector<LeafChunks>> Footer::ReadChunks(
+    const std::vector<int32_t>& leaves, const std::vector<bool>& statistics) const {
+  for (const int32_t leaf : leaves) {
+    if (leaf < 0 || leaf >= metadata_->num_columns()) {
+      return Status::IndexError("leaf ", leaf, " of ", metadata_->num_columns());
+    }
   }
-  const arrow::Field& field = *leaf_schema_->field(leaf);
-  LeafChunks chunks;
+  std::vector<LeafChunks> chunks(leaves.size());
   for (int g = 0; g < metadata_->num_row_groups(); ++g) {
     std::unique_ptr<parquet::RowGroupMetaData> row_group;
-    std::unique_ptr<parquet::ColumnChunkMetaData> chunk;
     Status status = ReadPart("footer", [&]() -> Status {
       row_group = metadata_->RowGroup(g);
       return Status::OK();
     });
-    if (status.ok() && metadata_->is_encryption_algorithm_set()) {
-      status = CheckPlain(*row_group, leaf);
+    if (!status.ok()) return At(status, PlaceIn(file_, g));
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      status = ReadChunk(*row_group, leaves[i], statistics[i], &chunks[i]);
+      if (status.ok()) continue;
+      return At(status, PlaceIn(file_, g, leaf_schema_->field(leaves[i])->name()));
     }
-    if (status.ok()) {
-      status = ReadPart("footer", [&]() -> Status {
-        chunk = row_group->ColumnChunk(leaf);
-        return Status::OK();
-      });
-    }
-    if (status.ok()) status = CheckChunk(*chunk, file_bytes_);
-    if (status.ok()) {
-      status = ReadPart("footer", [&] { return Append(*chunk, *field.type(), &chunks); });
-    }
-    ARROW_RETURN_NOT_OK(At(status, PlaceIn(file_, g, field.name())));
   }
   return chunks;
+}
+
+Status Footer::ReadChunk(const parquet::RowGroupMetaData& row_group, int32_t leaf,
+                         bool statistics, LeafChunks* chunks) const {
+  if (metadata_->is_encryption_algorithm_set()) {
+    ARROW_RETURN_NOT_OK(CheckPlain(row_group, leaf));
+  }
+  std::unique_ptr<parquet::ColumnChunkMetaData> chunk;
+  ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
+    chunk = row_group.ColumnChunk(leaf);
+    return Status::OK();
+  }));
+  ARROW_RETURN_NOT_OK(CheckChunk(*chunk, file_bytes_));
+  return ReadPart("footer", [&] {
+    return Append(*chunk, *leaf_schema_->field(leaf)->type(), statistics, chunks);
+  });
 }
 
 Result<std::string> Footer::Serialize() const {

@@ -6,25 +6,21 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from fastload import leaf_types
-from fastload.errors import ColumnNotFoundError, SchemaError, UnsupportedTypeError
+from fastload.errors import ColumnNotFoundError, SchemaError
+from fastload.file_schema import FileSchema, Path, group_files, groups_above, merge_paths
 from fastload.hive import HiveKey, find_keys
 from fastload.unify import common_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import torch
 
-    from fastload._core import Footer, Leaf
     from fastload.leaf_types import LeafType
-    from fastload.source import Source, SourceFile
+    from fastload.source import Source
 
-__all__ = ["FileLeaves", "Path", "SelectedLeaf"]
-
-Path = tuple[str, ...]
+__all__ = ["FileLeaves", "SelectedLeaf"]
 
 # Column names shown where none is near to the one asked for.
 _SHOWN = 8
@@ -70,69 +66,6 @@ class SelectedLeaf:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _FileSchema:
-    """The leaves of all files that share a schema; `path` is the first of those files.
-
-    groups: the paths of what has leaves below it.
-    """
-
-    path: str
-    footer: Footer
-    leaves: list[Leaf]
-    types: Any
-    indices: dict[Path, list[int]]
-    groups: frozenset[Path]
-
-    @classmethod
-    def of(cls, file: SourceFile) -> _FileSchema:
-        leaves = file.footer.leaves
-        indices: dict[Path, list[int]] = {}
-        for index, leaf in enumerate(leaves):
-            indices.setdefault(leaf.path, []).append(index)
-        groups = frozenset(above for path in indices for above in _above(path))
-        return cls(file.path, file.footer, leaves, pa.schema(file.footer), indices, groups)
-
-    def find(self, path: Path) -> int | None:
-        """The index of the leaf of that path, if there is one."""
-        found = self.indices.get(path, [])
-        if len(found) > 1:
-            raise SchemaError(
-                f"Expected one column of that name, got {len(found)} - at {self.path}, column "
-                f"`{'.'.join(path)}`"
-            )
-        return found[0] if found else None
-
-    def is_null(self, path: Path) -> bool:
-        """Whether every leaf of that path, if there is any, is of type null."""
-        found = self.indices.get(path, [])
-        return all(pa.types.is_null(self.types.field(index).type) for index in found)
-
-    def other(self, path: Path) -> str | None:
-        """In words, what stands where a leaf of that path can't be then; None = nothing."""
-        if path in self.groups:
-            return "a struct or list"
-        leaf = next((above for above in _above(path) if not self.is_null(above)), None)
-        if leaf is None:
-            return None
-        return f"`{'.'.join(leaf)}` of type {self.types.field(self.indices[leaf][0]).type}"
-
-    def resolve(self, index: int) -> LeafType:
-        """The type of a leaf. Raises `UnsupportedTypeError`, naming it, for a nested one."""
-        leaf = self.leaves[index]
-        where = (
-            f"(leave it out with columns=[...]) - at {self.path}, column `{'.'.join(leaf.path)}`"
-        )
-        if leaf.max_repetition_level > 0:
-            raise UnsupportedTypeError(
-                f"Expected a flat column, got a list or map, which this version can't read {where}"
-            )
-        try:
-            return leaf_types.resolve(self.types.field(index).type, leaf.logical_type)
-        except UnsupportedTypeError as error:
-            raise UnsupportedTypeError(f"{error} {where}") from None
-
-
 class FileLeaves:
     """The leaf columns of all files and their hive keys, found by path.
 
@@ -145,16 +78,16 @@ class FileLeaves:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.path = source.files[0].path
-        self._schemas, self._schema_of = _group(source.files)
+        self._schemas, self._schema_of = group_files(source.files)
         self._keys = find_keys(source.files)
         keys = ((name,) for name in self._keys)
-        self.paths = list(dict.fromkeys([*_merge_paths(self._schemas), *keys]))
+        self.paths = list(dict.fromkeys([*merge_paths(self._schemas), *keys]))
         self.exact: dict[str, list[Path]] = {}
         self.below: dict[str, list[Path]] = {}
         for path in self.paths:
             self.exact.setdefault(".".join(path), []).append(path)
-            for above in _above(path):
-                self.below.setdefault(".".join(above), []).append(path)
+            for group in groups_above(path):
+                self.below.setdefault(".".join(group), []).append(path)
 
     def leaf(self, path: Path) -> SelectedLeaf:
         """The leaf of that path in all files; a file may lack it.
@@ -162,6 +95,7 @@ class FileLeaves:
         Raises `SchemaError` naming two files whose types have none in common, or
         `UnsupportedTypeError` for a nested leaf.
         """
+        key = self._keys.get(path[0]) if len(path) == 1 else None
         found = [schema.find(path) for schema in self._schemas]
         stored = [
             None if index is None else schema.resolve(index)
@@ -170,7 +104,6 @@ class FileLeaves:
         common = self._common(path, stored)
         name = ".".join(path)
         indices: list[int] = [-1 if index is None else index for index in found]
-        key = self._keys.get(path[0]) if len(path) == 1 else None
         if key is not None:
             return self._keyed(key, indices, stored, common)
         assert common is not None
@@ -242,45 +175,10 @@ class FileLeaves:
         return self._by_file([type_ or common for type_ in stored])
 
 
-def _group(files: Sequence[SourceFile]) -> tuple[list[_FileSchema], list[int]]:
-    """The schemas that there are, and the number of each file's."""
-    schemas: list[_FileSchema] = []
-    schema_of: list[int] = []
-    for file in files:
-        # Neighbours are most often alike.
-        last = schema_of[-1:]
-        numbers = [*last, *(number for number in range(len(schemas)) if number not in last)]
-        same = (n for n in numbers if schemas[n].footer.same_schema(file.footer))
-        number = next(same, len(schemas))
-        if number == len(schemas):
-            schemas.append(_FileSchema.of(file))
-        schema_of.append(number)
-    return schemas, schema_of
-
-
-def _merge_paths(schemas: Sequence[_FileSchema]) -> Iterable[Path]:
-    """The paths of all schemas, in order of first appearance, structs kept together."""
-    paths = dict.fromkeys(path for schema in schemas for path in schema.indices)
-    if len(schemas) == 1:
-        return paths
-    rank: dict[Path, int] = {}
-    for path in paths:
-        for part in (*_above(path), path):
-            rank.setdefault(part, len(rank))
-    # A column of type null in one file may be a struct or a list in another.
-    groups = frozenset[Path]().union(*(schema.groups for schema in schemas))
-    kept = (
-        path
-        for path in paths
-        if path not in groups or not all(schema.is_null(path) for schema in schemas)
-    )
-    return sorted(kept, key=lambda path: [rank[part] for part in (*_above(path), path)])
-
-
 def _no_common_type(
     path: Path,
-    known: Sequence[tuple[_FileSchema, LeafType | None]],
-    refused: _FileSchema,
+    known: Sequence[tuple[FileSchema, LeafType | None]],
+    refused: FileSchema,
     got: str,
     got_type: LeafType | None,
 ) -> SchemaError:
@@ -291,17 +189,14 @@ def _no_common_type(
         for schema, type_ in typed
         if got_type is None or common_type(type_, got_type) is None
     )
-    # Each may have a type in common with each, but not all of them.
-    schema, type_ = next(conflicts, typed[0])
+    # Each may have a type in common with each, but not all of them; and where no file has
+    # the column, it is a hive key.
+    schema, type_ = next(conflicts, typed[0] if typed else (None, None))
+    first = f"{type_.arrow} in {schema.path}" if schema and type_ else "a hive key"
     return SchemaError(
         f"Expected column `{'.'.join(path)}` to have types that promote to a common one, got "
-        f"{type_.arrow} in {schema.path} and {got} in {refused.path}"
+        f"{first} and {got} in {refused.path}"
     )
-
-
-def _above(path: Path) -> list[Path]:
-    """The paths of the groups around a leaf, outermost first."""
-    return [path[:depth] for depth in range(1, len(path))]
 
 
 def _not_found(name: str, known: Sequence[str], path: str) -> str:

@@ -41,32 +41,35 @@ class HiveKey:
         texts = self._distinct()
         if not texts:
             return pa.null()
-        try:
-            pa.array(texts).cast(pa.int32())
-        except pa.ArrowInvalid:
-            return pa.string()
-        return pa.int32()
+        return pa.string() if self._cast(texts, pa.int32()) is None else pa.int32()
 
     def parse(self, arrow: Any, files: Sequence[SourceFile]) -> dict[str, Any]:
         """From each text to its value as `arrow`: dates, times and timestamps as int.
 
         Raises `SchemaError`, naming the first of the files whose text is no such value.
         """
-        values = {}
-        for text in self._distinct():
-            try:
-                value = pa.array([text]).cast(arrow)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                path = files[self.texts.index(text)].path
-                raise SchemaError(
-                    f"Expected a directory `{self.name}=...` of type {arrow}, as the column of "
-                    f"that name in the files has it, got {text!r} - at {path}, column "
-                    f"`{self.name}`"
-                ) from None
-            if pa.types.is_temporal(arrow):
-                value = value.view(pa.int32() if arrow.bit_width == 32 else pa.int64())
-            values[text] = value[0].as_py()
-        return values
+        texts = self._distinct()
+        if not texts:
+            return {}
+        values = self._cast(texts, arrow)
+        if values is None:
+            text = next(text for text in texts if self._cast([text], arrow) is None)
+            raise SchemaError(
+                f"Expected a directory `{self.name}=...` of type {arrow}, which the column of "
+                f"that name in the files has, got {text!r} - at "
+                f"{files[self.texts.index(text)].path}, column `{self.name}`"
+            )
+        if pa.types.is_temporal(arrow):
+            values = values.view(pa.int32() if arrow.bit_width == 32 else pa.int64())
+        return dict(zip(texts, values.to_pylist(), strict=True))
+
+    @staticmethod
+    def _cast(texts: list[str], arrow: Any) -> Any:
+        """The texts as an array of that type; None where one of them is no such value."""
+        try:
+            return pa.array(texts, pa.string()).cast(arrow)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
 
     def _distinct(self) -> list[str]:
         return [text for text in dict.fromkeys(self.texts) if text is not None]

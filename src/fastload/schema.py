@@ -10,16 +10,16 @@ import torch
 
 from fastload.columns import DTYPES, Column, Fill, Stack
 from fastload.constants import encode_constants
-from fastload.errors import NullValueError, SchemaError
+from fastload.errors import SchemaError
 from fastload.file_leaves import FileLeaves, SelectedLeaf
 from fastload.fill import encode_bytes, encode_number
 from fastload.selection import select
+from fastload.survey import survey
 from fastload.unify import multipliers
 
 if TYPE_CHECKING:
     import builtins
 
-    from fastload._core import LeafChunks
     from fastload.leaf_types import LeafType
     from fastload.source import Source
 
@@ -196,24 +196,7 @@ class _Planner:
 
     def finish(self, *, check_nulls: bool) -> Projection:
         plans = tuple(self.plans)
-        value_bytes = [0] * len(plans)
-        nulls: dict[str, str] = {}
-        for number, plan in enumerate(plans):
-            for index, leaf in enumerate(plan.leaves):
-                file = self.files.source.files[index]
-                if leaf < 0:
-                    value = plan.constant(index)
-                    value_bytes[number] += len(value or b"") * file.footer.num_rows
-                    is_null = value is None and file.footer.num_rows > 0
-                    place = "which has no value for" if is_null else None
-                else:
-                    chunks = file.footer.leaf_chunks(leaf)
-                    value_bytes[number] += _value_bytes(chunks)
-                    place = _find_null(chunks) if check_nulls and plan.fill is None else None
-                if place is not None and check_nulls and plan.fill is None:
-                    nulls.setdefault(plan.name, f"{file.path}, {place} column `{plan.name}`")
-        if nulls:
-            raise NullValueError(_describe_nulls(nulls))
+        value_bytes = survey(self.files.source.files, plans, check_nulls=check_nulls)
         row_bytes = 0
         rows = max(1, self.files.source.num_rows)
         for output in self.outputs.values():
@@ -300,25 +283,3 @@ def _promote(output: str, leaves: Sequence[SelectedLeaf]) -> torch.dtype:
                 f"`{leaf.name}`"
             ) from None
     return dtype
-
-
-def _value_bytes(chunks: LeafChunks) -> int:
-    """Bytes of all values; where the writer left them out, those of the pages stand in."""
-    known = zip(chunks.value_bytes, chunks.uncompressed_bytes, strict=True)
-    return sum(exact if exact >= 0 else pages for exact, pages in known)
-
-
-def _find_null(chunks: LeafChunks) -> str | None:
-    """The first row group whose footer shows a null, in words."""
-    groups = (number for number, nulls in enumerate(chunks.null_count) if nulls > 0)
-    first = next(groups, None)
-    return None if first is None else f"row group {first},"
-
-
-def _describe_nulls(nulls: Mapping[str, str]) -> str:
-    """The sentence for columns with nulls, given the place of the first null of each."""
-    first, *others = nulls
-    advice = f"write Column({first!r}, fill=...) or Column({first!r}, valid=True)"
-    if others:
-        advice += f"; likewise for {', '.join(f'`{name}`' for name in others)}"
-    return f"Expected no nulls, got some ({advice}) - at {nulls[first]}"
