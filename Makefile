@@ -4,29 +4,31 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
+CONSTRAINTS := constraints.txt
 
 # `pip --no-build-isolation` needs these before it can look at the project itself.
 BUILD_REQUIRES := pip setuptools pybind11 pyarrow
 CCACHE := $(if $(findstring ccache,$(CXX)),,$(shell command -v ccache))
 COMPILERS := CC="$(CCACHE) $(CC)" CXX="$(CCACHE) $(CXX)"
 TEST_CPP := $(MAKE) --no-print-directory -f tests/cpp/Makefile PYTHON=$(RUN)
+OTHER := build/pyarrow-$(PYARROW)
 CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-cpp lint format bench asan tsan clean
+.PHONY: help venv build test test-unit test-cpp test-pyarrow lint format bench asan tsan clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 venv: $(VENV)/.installed ## make .venv with everything at the pinned versions
 
-$(VENV)/.installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Expected Python 3.11 or newer, got %s: name another, such as PYTHON=python3.12" % sys.version.split()[0])'
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Expected Python 3.10 or newer, got %s: name another, such as PYTHON=python3.12" % sys.version.split()[0])'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	    echo 'Expected the venv module (on Debian and Ubuntu: apt-get install python3-venv)' >&2; exit 1; }
-	$(RUN) -m pip install --quiet -c constraints.txt $(BUILD_REQUIRES)
-	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[bench,lint,test]'
+	$(RUN) -m pip install --quiet -c $(CONSTRAINTS) $(BUILD_REQUIRES)
+	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[bench,lint,test]'
 	@touch $@
 
 build: venv ## compile the core in place (quick when nothing changed)
@@ -44,10 +46,22 @@ test-unit: build ## the quick Python tests
 test-cpp: venv ## tests of the C++ core, without Python
 	@$(TEST_CPP) check
 
+# The core of another pyarrow goes to a directory of its own, which has to be found before src/.
+test-pyarrow: $(OTHER)/constraints.txt ## Python tests with another pyarrow: PYARROW=25
+	@$(MAKE) --no-print-directory venv VENV=$(OTHER)/venv CONSTRAINTS=$<
+	$(COMPILERS) $(OTHER)/venv/bin/python setup.py --quiet build --build-lib $(OTHER)/lib
+	PYTHONPATH=$(CURDIR)/$(OTHER)/lib $(OTHER)/venv/bin/python -m pytest tests/unit tests/conformance
+
+$(OTHER)/constraints.txt: constraints.txt
+	@test -n '$(PYARROW)' || { echo 'Expected a release of pyarrow, got none: name it, such as PYARROW=25' >&2; exit 1; }
+	@mkdir -p $(@D)
+	@{ grep -v '^pyarrow==' $<; echo 'pyarrow==$(PYARROW).*'; } > $@
+
 lint: build ## style and types, Python and C++
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 --no-warn-return-any
 	@if ls tests/typing/*.py >/dev/null 2>&1; then $(BIN)/pyright --pythonpath $(RUN); fi
 	$(BIN)/stubtest fastload._core --allowlist tests/typing/stubtest_allowlist.txt
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)

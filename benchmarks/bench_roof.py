@@ -11,21 +11,13 @@ fastload-bench. What the passes deliver is checked by the tests, not here.
 from __future__ import annotations
 
 import argparse
-import resource
-import statistics
 import tempfile
-import time
 from pathlib import Path
 
-from fastload import FastParquetDataset, roof
+import fractions_of_roof
+
 from fastload.bench import sample
 from fastload.budget import available_cores
-
-
-def cpu_s() -> float:
-    """CPU seconds of this process so far."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -43,29 +35,18 @@ def main() -> None:
         if file is None:
             file = str(Path(directory, "sample.parquet"))
             sample.make(Path(file))
-        dataset = FastParquetDataset(
+        got = fractions_of_roof.measure(
             file,
+            threads=arguments.threads,
+            repeats=arguments.repeats,
             batch_size=arguments.batch_size,
             shuffle=arguments.shuffle,
-            threads=arguments.threads,
         )
-        passes, roofs, cpu = [], [], []
-        for repeat in range(arguments.repeats + 1):
-            before, start = cpu_s(), time.perf_counter()
-            for _ in dataset:
-                pass
-            passes.append(time.perf_counter() - start)
-            cpu.append(cpu_s() - before)
-            roofs.append(roof.measure(file, None, arguments.threads))
-            if repeat == 0:  # the first pass takes its memory from the system
-                del passes[0], cpu[0], roofs[0]
-        fraction = statistics.median(r / p for r, p in zip(roofs, passes, strict=True))
-        print(
-            f"{'shuffled' if arguments.shuffle else 'in order'}, batches of "
-            f"{arguments.batch_size}, {arguments.threads} threads: "
-            f"{statistics.median(passes):.3f} s a pass, roof {statistics.median(roofs):.3f} s, "
-            f"fraction {fraction:.2f}, CPU {statistics.median(cpu):.3f} s"
-        )
+    print(
+        f"{'shuffled' if arguments.shuffle else 'in order'}, batches of {arguments.batch_size}, "
+        f"{arguments.threads} threads: {got.pass_s:.3f} s a pass, roof {got.roof_s:.3f} s, "
+        f"fraction {got.fraction:.2f}, CPU {got.cpu_s:.3f} s"
+    )
 
 
 if __name__ == "__main__":

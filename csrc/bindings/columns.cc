@@ -1,12 +1,19 @@
 #include "fastload/columns.h"
 
 #include <array>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/errors.h"
+#include "fastload/cast.h"
+#include "fastload/hash.h"
+#include "fastload/vocabulary.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -66,6 +73,57 @@ void CheckPerFile(const std::string& name, size_t size, size_t files) {
                         " files or none, got " + std::to_string(size));
 }
 
+Vocabulary::Integer VocabularyInteger(py::handle entry) {
+  if (PyLong_Check(entry.ptr()) == 0) {
+    throw py::type_error("Expected a vocabulary of bytes or of int");
+  }
+  int overflow = 0;
+  const int64_t value = PyLong_AsLongLongAndOverflow(entry.ptr(), &overflow);
+  if (overflow == 0) return {static_cast<uint64_t>(value), false};
+  if (overflow > 0) {
+    const uint64_t bits = PyLong_AsUnsignedLongLong(entry.ptr());
+    if (PyErr_Occurred() == nullptr) return {bits, true};
+    PyErr_Clear();
+  }
+  throw py::value_error("Expected integers of 64 bits in a vocabulary, got " +
+                        std::string(py::str(entry)));
+}
+
+// None, or a list of all bytes or all int.
+std::shared_ptr<const Vocabulary> MakeVocabulary(
+    const std::optional<std::vector<py::object>>& entries) {
+  if (!entries) return nullptr;
+  if (!entries->empty() && !py::isinstance<py::bytes>(entries->front())) {
+    std::vector<Vocabulary::Integer> integers;
+    integers.reserve(entries->size());
+    for (const py::object& entry : *entries) integers.push_back(VocabularyInteger(entry));
+    return ValueOrRaise(Vocabulary::OfIntegers(integers));
+  }
+  std::vector<std::string> strings;
+  strings.reserve(entries->size());
+  for (const py::object& entry : *entries) {
+    if (!py::isinstance<py::bytes>(entry)) {
+      throw py::type_error("Expected a vocabulary of bytes or of int");
+    }
+    strings.emplace_back(entry.cast<std::string_view>());
+  }
+  return ValueOrRaise(Vocabulary::OfBytes(std::move(strings)));
+}
+
+void CheckCategories(const ColumnSpec& spec) {
+  const bool hashed = spec.hash_buckets != 0;
+  if (!hashed && spec.vocabulary == nullptr) return;
+  if (spec.hash_buckets < 0 || (hashed && spec.vocabulary != nullptr)) {
+    throw py::value_error("Expected hash_buckets above 0 or a vocabulary, got " +
+                          std::to_string(spec.hash_buckets) +
+                          (spec.vocabulary != nullptr ? " and a vocabulary" : ""));
+  }
+  if (spec.bytes || spec.dtype != DType::kInt64) {
+    throw py::value_error("Expected categories of dtype int64, got " +
+                          std::string(spec.bytes ? "bytes" : NameOf(spec.dtype)));
+  }
+}
+
 }  // namespace
 
 void RegisterColumns(py::module_& m) {
@@ -74,7 +132,10 @@ void RegisterColumns(py::module_& m) {
                        const std::string& dtype, bool bytes,
                        std::optional<py::bytes> fill, bool cast, bool unscaled,
                        bool exact, std::vector<int64_t> multipliers,
-                       const std::vector<std::optional<py::bytes>>& constants) {
+                       const std::vector<std::optional<py::bytes>>& constants,
+                       int64_t hash_buckets, uint64_t hash_seed,
+                       const std::optional<std::vector<py::object>>& vocabulary,
+                       int64_t unknown) {
              ColumnSpec spec{.name = std::move(name),
                              .leaves = std::move(leaves),
                              .constants = {},
@@ -84,7 +145,11 @@ void RegisterColumns(py::module_& m) {
                              .cast = cast,
                              .exact = exact,
                              .multipliers = std::move(multipliers),
-                             .unscaled = unscaled};
+                             .unscaled = unscaled,
+                             .hash_buckets = hash_buckets,
+                             .hash_seed = hash_seed,
+                             .vocabulary = MakeVocabulary(vocabulary),
+                             .unknown = unknown};
              if (fill) spec.fill = Element(*fill, spec);
              for (const auto& constant : constants) {
                spec.constants.emplace_back();
@@ -93,12 +158,15 @@ void RegisterColumns(py::module_& m) {
              const size_t files = spec.leaves.size();
              CheckPerFile("multipliers", spec.multipliers.size(), files);
              CheckPerFile("constants", spec.constants.size(), files);
+             CheckCategories(spec);
              return spec;
            }),
            py::kw_only(), py::arg("name"), py::arg("leaves"), py::arg("dtype"),
            py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("unscaled"),
            py::arg("exact") = false, py::arg("multipliers") = py::tuple(),
-           py::arg("constants") = py::tuple());
+           py::arg("constants") = py::tuple(), py::arg("hash_buckets") = 0,
+           py::arg("hash_seed") = 0, py::arg("vocabulary") = py::none(),
+           py::arg("unknown") = -1);
 
   py::class_<OutputSpec>(m, "OutputSpec", "One tensor, or ragged tensor, of a batch.")
       .def(py::init([](const std::string& kind, std::vector<int32_t> columns) {
@@ -106,6 +174,15 @@ void RegisterColumns(py::module_& m) {
                                .columns = std::move(columns)};
            }),
            py::arg("kind"), py::arg("columns"));
+
+  m.def(
+      "xxhash64",
+      [](const py::bytes& data, uint64_t seed) {
+        const std::string_view view = data;
+        return Hash64(view.data(), view.size(), seed);
+      },
+      py::arg("data"), py::arg("seed") = 0,
+      "XXH64 of bytes, as columns with hash_buckets use it before the modulo.");
 }
 
 }  // namespace fastload

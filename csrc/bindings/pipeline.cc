@@ -69,13 +69,14 @@ std::unique_ptr<PyPipeline> MakePipeline(const std::vector<FileTuple>& files,
                                          const std::vector<OutputSpec>& outputs,
                                          int32_t threads, int32_t io_threads,
                                          int64_t batch_memory_bytes,
-                                         int64_t fetch_memory_bytes) {
-  return std::make_unique<PyPipeline>(std::make_shared<Pipeline>(
-      FileSpecs(files), std::move(columns), outputs,
-      PipelineOptions{.threads = threads,
-                      .io_threads = io_threads,
-                      .batch_memory_bytes = batch_memory_bytes,
-                      .fetch_memory_bytes = fetch_memory_bytes}));
+                                         int64_t fetch_memory_bytes, bool verify_crc) {
+  return std::make_unique<PyPipeline>(
+      std::make_shared<Pipeline>(FileSpecs(files), std::move(columns), outputs,
+                                 PipelineOptions{.threads = threads,
+                                                 .io_threads = io_threads,
+                                                 .batch_memory_bytes = batch_memory_bytes,
+                                                 .fetch_memory_bytes = fetch_memory_bytes,
+                                                 .verify_crc = verify_crc}));
 }
 
 }  // namespace
@@ -85,7 +86,8 @@ void RegisterPipeline(py::module_& m) {
                          "Owner of the threads and the memory of one dataset.")
       .def(py::init(&MakePipeline), py::kw_only(), py::arg("files"), py::arg("columns"),
            py::arg("outputs"), py::arg("threads"), py::arg("io_threads"),
-           py::arg("batch_memory_bytes"), py::arg("fetch_memory_bytes"))
+           py::arg("batch_memory_bytes"), py::arg("fetch_memory_bytes"),
+           py::arg("verify_crc") = false)
       .def(
           "start",
           [](PyPipeline& self, const ReadPlan& plan, int32_t open_windows,

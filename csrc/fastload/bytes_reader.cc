@@ -34,7 +34,10 @@ class FlatBytesReader : public BytesReader {
       if (span.non_null > 0) {
         ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, views, owners));
       }
-      if (span.non_null < span.rows) ARROW_RETURN_NOT_OK(Spread(span, views));
+      if (span.non_null < span.rows) {
+        if (!spec_->fill.has_value()) return cursor_.NullIn(span);
+        Spread(span, views);
+      }
       if (valid != nullptr) {
         const auto size = static_cast<size_t>(span.rows);
         if (span.valid != nullptr) {
@@ -52,12 +55,7 @@ class FlatBytesReader : public BytesReader {
 
   // Moves the span's values, dense at the front of `views`, to their rows. From the back
   // a value never moves over one that has still to move.
-  Status Spread(const DefinitionLevels::Span& span, ByteView* views) const {
-    if (!spec_->fill.has_value()) {
-      return MakeError(ErrorKind::kNullValue,
-                       "Expected no null, got one (write fill= or valid=True for this "
-                       "column)");
-    }
+  void Spread(const DefinitionLevels::Span& span, ByteView* views) const {
     const ByteView fill{reinterpret_cast<const uint8_t*>(spec_->fill->data()),
                         static_cast<int64_t>(spec_->fill->size())};
     int64_t next = span.non_null;
@@ -65,7 +63,6 @@ class FlatBytesReader : public BytesReader {
       const bool present = span.valid != nullptr && span.valid[row] != 0;
       views[row] = present ? views[--next] : fill;
     }
-    return Status::OK();
   }
 
   const ColumnSpec* spec_;

@@ -1,10 +1,12 @@
+#include "fastload/cast.h"
+
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
 
-#include "fastload/convert.h"
 #include "fastload/half.h"
 #include "parquet/types.h"
 
@@ -112,7 +114,7 @@ struct ToSixteenBits {
 };
 
 template <typename Value>
-std::string Describe(Value value) {
+std::string Text(Value value) {
   if constexpr (std::is_floating_point_v<Value>) {
     char text[32];
     const auto end = std::to_chars(text, text + sizeof(text), value);
@@ -123,7 +125,7 @@ std::string Describe(Value value) {
 }
 
 template <typename From, typename To>
-bool CastValues(const uint8_t* raw, int64_t n, uint8_t* out, std::string* offender) {
+bool CastValues(const uint8_t* raw, int64_t n, uint8_t* out, Offender* offender) {
   using Element = typename To::Element;
   bool all_fit = true;
   for (int64_t i = 0; i < n; ++i) {
@@ -136,7 +138,7 @@ bool CastValues(const uint8_t* raw, int64_t n, uint8_t* out, std::string* offend
     const auto value = From::Load(raw + i * From::kWidth);
     Element element;
     if (To::Cast(value, &element)) continue;
-    *offender = Describe(value);
+    *offender = {i, Text(value)};
     return false;
   }
   return true;
@@ -176,6 +178,13 @@ CastFn CastFrom(DType dtype) {
 }
 
 }  // namespace
+
+std::string_view NameOf(DType dtype) {
+  constexpr std::array<std::string_view, 13> kNames = {
+      "bool",   "uint8", "int8",    "uint16",   "int16",   "uint32", "int32",
+      "uint64", "int64", "float16", "bfloat16", "float32", "float64"};
+  return kNames[static_cast<size_t>(dtype)];
+}
 
 CastFn FindCast(Stored stored, DType dtype, bool exact) {
   // Other integers are promoted to floats that hold all of them.

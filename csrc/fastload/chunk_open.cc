@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fastload/arrow_versions.h"
 #include "parquet/metadata.h"
 #include "parquet/properties.h"
 
@@ -38,7 +39,7 @@ Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t le
 
 Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
                              std::shared_ptr<arrow::io::InputStream> stream,
-                             arrow::MemoryPool* pool) {
+                             arrow::MemoryPool* pool, bool verify_crc) {
   ChunkInput input;
   input.pool = pool;
   ARROW_RETURN_NOT_OK(CatchParquet([&] {
@@ -49,9 +50,10 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
         parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
     input.descr = file.metadata->schema()->Column(leaf);
     input.rows = group->num_rows();
-    input.pages = parquet::PageReader::Open(
-        std::move(stream), chunk->num_values(), chunk->compression(),
-        parquet::ReaderProperties(pool), *input.descr, always_compressed);
+    parquet::ReaderProperties properties(pool);
+    properties.set_page_checksum_verification(verify_crc);
+    input.pages = OpenPages(std::move(stream), chunk->num_values(), chunk->compression(),
+                            properties, *input.descr, always_compressed);
     return Status::OK();
   }));
   return input;

@@ -21,10 +21,11 @@ struct ByteRange {
 Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf);
 
 // Pages and description of a column chunk whose bytes come from `stream`; they are
-// decompressed into memory of `pool`.
+// decompressed into memory of `pool`, and compared with their checksums, if they have
+// any, with `verify_crc`.
 Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
                              std::shared_ptr<arrow::io::InputStream> stream,
-                             arrow::MemoryPool* pool);
+                             arrow::MemoryPool* pool, bool verify_crc = false);
 
 // First row, in its file, of each row group.
 std::vector<int64_t> RowGroupStarts(const parquet::FileMetaData& metadata);

@@ -38,18 +38,24 @@ class FixedReader {
 
   // Decodes `rows` rows to out, out + stride, ...; `stride` is in bytes, at least the
   // item size. `valid`, unless null, receives one byte a row: 1 = not null. Fewer values
-  // left than `rows` is an ErrorKind::kCorruptFile.
+  // left than `rows` is an ErrorKind::kCorruptFile. The error of one row, be it null or
+  // not of the dtype, has its number in the row group (RowOf).
   virtual Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) = 0;
 
   // The dictionary that the next row's page has codes of: elements, without gaps, good as
   // long as the reader. Empty where the page holds values themselves.
   virtual Result<std::span<const uint8_t>> Dictionary() = 0;
 
-  // Like Read, but writes base + the code of each row, or `null_code`, and stops early
-  // where a page holds values themselves; returns the rows read. The dictionary has at
-  // most 2**16 - base entries.
-  virtual Result<int64_t> ReadCodes(int64_t rows, uint16_t base, uint16_t null_code,
-                                    uint16_t* out, uint8_t* valid) = 0;
+  // How codes are written.
+  struct Codes {
+    int64_t bytes = 2;       // of each: 1, 2 or 4
+    uint32_t base = 0;       // added to each; their sum fits the bytes
+    uint32_t null_code = 0;  // for nulls
+  };
+  // Like Read, but writes the code of each row, without gaps, and stops early where a
+  // page holds values themselves; returns the rows read.
+  virtual Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
+                                    uint8_t* valid) = 0;
 
   // Index of the data page being read, for Place.
   virtual int64_t page() const = 0;

@@ -3,11 +3,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace fastload {
+
+class Vocabulary;
 
 // Element types of tensors, named as torch names them.
 enum class DType : uint8_t {
@@ -82,6 +85,13 @@ struct ColumnSpec {
   // A null list is empty (or, of fixed size, all fill) instead of an
   // ErrorKind::kNullValue; `fill` is for null elements.
   bool null_lists = false;
+  // Strings, binary and integers as categories, kInt64: XXH64 modulo this many buckets,
+  // if not 0, of the bytes or of the value as a little-endian int64;
+  int64_t hash_buckets = 0;
+  uint64_t hash_seed = 0;
+  // or, if not null, the index in this vocabulary, and `unknown` for what is not in it.
+  std::shared_ptr<const Vocabulary> vocabulary;
+  int64_t unknown = -1;
 
   bool HasLeaf(int32_t file) const { return leaves[static_cast<size_t>(file)] >= 0; }
   const std::optional<std::string>& Constant(int32_t file) const {

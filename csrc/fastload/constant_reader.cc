@@ -28,10 +28,24 @@ void SetValid(uint8_t* valid, int64_t rows, bool present) {
 }
 
 template <typename T>
-void Repeat(const std::string& value, int64_t rows, uint8_t* out, int64_t stride) {
-  T item;
-  std::memcpy(&item, value.data(), sizeof(T));
-  for (int64_t i = 0; i < rows; ++i) std::memcpy(out + i * stride, &item, sizeof(T));
+void RepeatItem(const void* item, int64_t rows, uint8_t* out, int64_t stride) {
+  T value;
+  std::memcpy(&value, item, sizeof(T));
+  for (int64_t i = 0; i < rows; ++i) std::memcpy(out + i * stride, &value, sizeof(T));
+}
+
+void Repeat(const void* item, int64_t item_size, int64_t rows, uint8_t* out,
+            int64_t stride) {
+  switch (item_size) {
+    case 1:
+      return RepeatItem<uint8_t>(item, rows, out, stride);
+    case 2:
+      return RepeatItem<uint16_t>(item, rows, out, stride);
+    case 4:
+      return RepeatItem<uint32_t>(item, rows, out, stride);
+    default:
+      return RepeatItem<uint64_t>(item, rows, out, stride);
+  }
 }
 
 class ConstantFixedReader : public FixedReader {
@@ -43,20 +57,7 @@ class ConstantFixedReader : public FixedReader {
 
   Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
     if (value_ == nullptr) return NoValue();
-    switch (value_->size()) {
-      case 1:
-        Repeat<uint8_t>(*value_, rows, out, stride);
-        break;
-      case 2:
-        Repeat<uint16_t>(*value_, rows, out, stride);
-        break;
-      case 4:
-        Repeat<uint32_t>(*value_, rows, out, stride);
-        break;
-      default:
-        Repeat<uint64_t>(*value_, rows, out, stride);
-        break;
-    }
+    Repeat(value_->data(), static_cast<int64_t>(value_->size()), rows, out, stride);
     SetValid(valid, rows, present_);
     return Status::OK();
   }
@@ -67,10 +68,12 @@ class ConstantFixedReader : public FixedReader {
     return std::span(reinterpret_cast<const uint8_t*>(value_->data()), value_->size());
   }
 
-  Result<int64_t> ReadCodes(int64_t rows, uint16_t base, uint16_t null_code,
-                            uint16_t* out, uint8_t* valid) override {
+  Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
+                            uint8_t* valid) override {
     if (value_ == nullptr) return NoValue();
-    std::fill_n(out, rows, present_ ? base : null_code);
+    // Little-endian: the low bytes of a code are the shorter one.
+    Repeat(present_ ? &codes.base : &codes.null_code, codes.bytes, rows, out,
+           codes.bytes);
     SetValid(valid, rows, present_);
     return rows;
   }

@@ -19,14 +19,16 @@ namespace fastload {
 
 struct Dataset {
   Dataset(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
-          const std::vector<OutputSpec>& outputs, int64_t pool_bytes)
-      : pool(arrow::default_memory_pool(), pool_bytes),
+          const std::vector<OutputSpec>& outputs, int64_t pool_bytes, bool verify_crc)
+      : verify_crc(verify_crc),
+        pool(arrow::default_memory_pool(), pool_bytes),
         files(std::move(files)),
         columns(std::move(columns)),
         layout(this->columns, outputs),
         units(MakeUnits(this->columns, outputs, layout)) {}
 
-  RecyclingPool pool;  // of decompressed pages and dictionaries
+  const bool verify_crc;  // of pages that have a checksum
+  RecyclingPool pool;     // of decompressed pages and dictionaries
   FileTable files;
   const std::vector<ColumnSpec> columns;
   const Layout layout;

@@ -2,20 +2,10 @@
 
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <limits>
 
 namespace fastload {
-
-namespace {
-
-constexpr int kExactPowers = 23;  // 10^22 is the largest power of ten a double holds
-constexpr std::array<double, kExactPowers> kPowersOfTen = {
-    1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-
-}  // namespace
 
 UnscaledInteger::UnscaledInteger(int64_t value) : negative_(value < 0) {
   limbs_[0] =
@@ -48,23 +38,12 @@ std::optional<int64_t> UnscaledInteger::ToInt64() const {
   return static_cast<int64_t>(negative_ ? ~limbs_[0] + 1 : limbs_[0]);
 }
 
-double UnscaledInteger::ToDouble(int scale) const {
-  bool small = limbs_[0] >> 53 == 0 && scale >= 0 && scale < kExactPowers;
-  for (int i = 1; i < kLimbs; ++i) small = small && limbs_[i] == 0;
-  if (!small) return ToDoubleByText(scale);
-  // Both operands are exact, so the one rounding of the division is the right one.
-  const double magnitude = static_cast<double>(limbs_[0]) / kPowersOfTen[scale];
-  return negative_ ? -magnitude : magnitude;
-}
-
-double UnscaledInteger::ToDoubleByText(int scale) const {
+char* UnscaledInteger::WriteDigits(char* end) const {
   // Nine digits at a time, from the least significant end.
   constexpr uint64_t kChunk = 1'000'000'000;
   constexpr int kChunkDigits = 9;
   std::array<uint32_t, 2 * kLimbs> words;
   std::memcpy(words.data(), limbs_, sizeof(limbs_));
-  std::array<char, 128> text;
-  char* const end = text.data() + text.size() - 16;  // room for the exponent
   char* begin = end;
   int top = static_cast<int>(words.size());
   while (true) {
@@ -81,7 +60,16 @@ double UnscaledInteger::ToDoubleByText(int scale) const {
       rest /= 10;
     }
   }
+  while (begin < end && *begin == '0') ++begin;
   if (begin == end) *--begin = '0';
+  return begin;
+}
+
+double UnscaledInteger::ToDouble(int scale) const {
+  constexpr int kExponent = 16;
+  std::array<char, kMostDigits + kExponent> text;
+  char* const end = text.data() + kMostDigits;
+  const char* const begin = WriteDigits(end);
   *end = 'e';
   const auto written = std::to_chars(end + 1, text.data() + text.size(), -scale);
   double magnitude = 0;
@@ -90,6 +78,19 @@ double UnscaledInteger::ToDoubleByText(int scale) const {
     magnitude = scale > 0 ? 0 : std::numeric_limits<double>::infinity();
   }
   return negative_ ? -magnitude : magnitude;
+}
+
+double DecimalScale::Apply(const UnscaledInteger& integer) const {
+  const auto narrow = integer.ToInt64();
+  return narrow.has_value() ? Apply(*narrow) : integer.ToDouble(scale_);
+}
+
+std::string UnscaledInteger::ToString() const {
+  std::array<char, kMostDigits> text;
+  char* const end = text.data() + text.size();
+  std::string digits(WriteDigits(end), end);
+  if (negative_) digits.insert(digits.begin(), '-');
+  return digits;
 }
 
 }  // namespace fastload

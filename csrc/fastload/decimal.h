@@ -1,8 +1,10 @@
 // Parquet decimals: a two's complement integer and a scale.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace fastload {
 
@@ -20,16 +22,49 @@ class UnscaledInteger {
   // nullopt if it does not fit.
   std::optional<int64_t> ToInt64() const;
 
-  // The double nearest to integer * 10^-scale.
+  // The double nearest to integer * 10^-scale, of integers of any size.
   double ToDouble(int scale) const;
 
+  // In decimal digits.
+  std::string ToString() const;
+
  private:
+  static constexpr int kMostDigits = 81;  // 256 bits have 78, which come in nines
+
   UnscaledInteger() = default;
-  double ToDoubleByText(int scale) const;
+  // Writes the magnitude's digits, at most kMostDigits, before `end`; where they begin.
+  char* WriteDigits(char* end) const;
 
   static constexpr int kLimbs = kMaxDecimalBytes / 8;
   uint64_t limbs_[kLimbs] = {};  // of the magnitude, least significant first
   bool negative_ = false;
+};
+
+// What decimals of one scale are as doubles: the nearest ones.
+class DecimalScale {
+ public:
+  explicit DecimalScale(int scale)
+      : scale_(scale), exact_(scale >= 0 && scale < kExactPowers) {}
+
+  // value * 10^-scale
+  double Apply(int64_t value) const {
+    if (exact_ && value >= -kExactIntegers && value <= kExactIntegers) {
+      // Both operands are exact, so the one rounding of the division is the right one.
+      return static_cast<double>(value) / kPowersOfTen[static_cast<size_t>(scale_)];
+    }
+    return UnscaledInteger(value).ToDouble(scale_);
+  }
+  double Apply(const UnscaledInteger& integer) const;
+
+ private:
+  static constexpr int64_t kExactIntegers = int64_t{1} << 53;
+  static constexpr int kExactPowers = 23;  // 10^22 is the largest that a double holds
+  static constexpr std::array<double, kExactPowers> kPowersOfTen = {
+      1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+      1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+  int scale_;
+  bool exact_;
 };
 
 }  // namespace fastload

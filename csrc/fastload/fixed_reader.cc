@@ -80,15 +80,15 @@ class FlatFixedReader : public FixedReader {
     return values_.coded() ? values_.dictionary() : std::span<const uint8_t>();
   }
 
-  Result<int64_t> ReadCodes(int64_t rows, uint16_t base, uint16_t null_code,
-                            uint16_t* out, uint8_t* valid) override {
+  Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
+                            uint8_t* valid) override {
     int64_t done = 0;
     ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
       while (done < rows) {
         ARROW_RETURN_NOT_OK(cursor_.Load());
         if (!values_.coded()) return Status::OK();
         ARROW_ASSIGN_OR_RAISE(const auto span, cursor_.Next(rows - done));
-        ARROW_RETURN_NOT_OK(ReadCodeSpan(span, base, null_code, out + done));
+        ARROW_RETURN_NOT_OK(ReadCodeSpan(span, codes, out + done * codes.bytes));
         if (valid != nullptr) StoreValid(span, valid + done);
         done += span.rows;
       }
@@ -109,36 +109,35 @@ class FlatFixedReader : public FixedReader {
     }
   }
 
-  Status CheckFill() const {
-    if (spec_->fill.has_value()) return Status::OK();
-    return MakeError(ErrorKind::kNullValue,
-                     "Expected no null, got one (write fill= or valid=True for this "
-                     "column)");
-  }
-
-  Status ReadCodeSpan(const DefinitionLevels::Span& span, uint16_t base,
-                      uint16_t null_code, uint16_t* out) {
-    if (span.non_null == span.rows) return values_.DecodeCodes(span.rows, base, out);
-    ARROW_RETURN_NOT_OK(CheckFill());
-    const Destination to{reinterpret_cast<uint8_t*>(out), sizeof(uint16_t)};
-    if (span.non_null == 0) {
-      Fill(null_code, span.rows, to);
-      return Status::OK();
+  Status ReadCodeSpan(const DefinitionLevels::Span& span, const Codes& codes,
+                      uint8_t* out) {
+    if (span.non_null == span.rows) {
+      return values_.DecodeCodes(span.rows, codes.base, codes.bytes, out);
     }
-    auto* codes = reinterpret_cast<uint16_t*>(items());
-    ARROW_RETURN_NOT_OK(values_.DecodeCodes(span.non_null, base, codes));
-    Spread(codes, span.valid, span.rows, null_code, to);
+    if (!spec_->fill.has_value()) return cursor_.NullIn(span);
+    if (span.non_null > 0) {
+      ARROW_RETURN_NOT_OK(
+          values_.DecodeCodes(span.non_null, codes.base, codes.bytes, items()));
+    }
+    const Destination to{out, codes.bytes};
+    WithItem(static_cast<int>(codes.bytes), [&]<typename T>(T) {
+      const auto null_code = static_cast<T>(codes.null_code);
+      if (span.non_null == 0) {
+        Fill(null_code, span.rows, to);
+      } else {
+        Spread(reinterpret_cast<const T*>(items()), span.valid, span.rows, null_code, to);
+      }
+    });
     return Status::OK();
   }
 
   Status ReadRows(int64_t rows, Destination to, uint8_t* valid) {
     while (rows > 0) {
       ARROW_ASSIGN_OR_RAISE(const DefinitionLevels::Span span, cursor_.Next(rows));
-      if (span.non_null == span.rows) {
-        ARROW_RETURN_NOT_OK(ReadDense(span.rows, to));
-      } else {
-        ARROW_RETURN_NOT_OK(ReadNullable(span, to));
-      }
+      const bool dense = span.non_null == span.rows;
+      if (!dense && !spec_->fill.has_value()) return cursor_.NullIn(span);
+      const Status status = dense ? ReadDense(span.rows, to) : ReadNullable(span, to);
+      if (!status.ok()) return cursor_.ValueIn(span, status);
       if (valid != nullptr) {
         StoreValid(span, valid);
         valid += span.rows;
@@ -152,20 +151,22 @@ class FlatFixedReader : public FixedReader {
   Status ReadDense(int64_t rows, Destination to) {
     const int item_size = values_.item_size();
     if (to.stride == item_size) return values_.Decode(rows, to.out);
-    while (rows > 0) {
-      const int64_t count = std::min(rows, kBlockRows);
-      ARROW_RETURN_NOT_OK(values_.Decode(count, items()));
+    for (int64_t done = 0; done < rows; done += kBlockRows) {
+      const int64_t count = std::min(rows - done, kBlockRows);
+      const Status status = values_.Decode(count, items());
+      if (!status.ok()) {
+        const auto value = RowOf(status);
+        return value.has_value() ? AtRow(status, done + *value) : status;
+      }
       WithItem(item_size, [&]<typename T>(T) {
         StoreStrided(reinterpret_cast<const T*>(items()), count, to);
       });
       to.out += count * to.stride;
-      rows -= count;
     }
     return Status::OK();
   }
 
   Status ReadNullable(const DefinitionLevels::Span& span, Destination to) {
-    ARROW_RETURN_NOT_OK(CheckFill());
     if (span.non_null > 0) ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, items()));
     WithItem(values_.item_size(), [&]<typename T>(T fill) {
       std::memcpy(&fill, spec_->fill->data(), sizeof(T));

@@ -13,28 +13,16 @@ namespace {
 
 using parquet::Encoding;
 
-template <typename Type>
-int DecodeTyped(parquet::Decoder* decoder, int64_t n, uint8_t* raw) {
-  auto* const typed = dynamic_cast<parquet::TypedDecoder<Type>*>(decoder);
-  return typed->Decode(reinterpret_cast<typename Type::c_type*>(raw),
-                       static_cast<int>(n));
-}
-
 }  // namespace
 
 FixedValues::FixedValues(const parquet::ColumnDescriptor* descr, Converter converter,
                          arrow::MemoryPool* pool)
     : descr_(descr),
       pool_(pool),
-      converter_(converter),
+      converter_(std::move(converter)),
+      views_(*descr),
+      arrow_(descr, converter_.of_views()),
       scratch_(static_cast<size_t>(kBlockValues * converter_.raw_width())) {}
-
-Status FixedValues::CheckLeft(int64_t n, int64_t left) const {
-  if (n <= left) return Status::OK();
-  return MakeError(ErrorKind::kCorruptFile, "Expected " + std::to_string(n) +
-                                                " more values in the page, got " +
-                                                std::to_string(left));
-}
 
 Status FixedValues::SetDictionary(const parquet::DictionaryPage& page) {
   if (page.encoding() != Encoding::PLAIN &&
@@ -49,34 +37,36 @@ Status FixedValues::SetDictionary(const parquet::DictionaryPage& page) {
                      "Expected no dictionary of booleans, got one");
   }
   const int64_t entries = page.num_values();
-  const int64_t raw_width = converter_.raw_width();
   const uint8_t* raw = page.data();
-  std::vector<uint8_t> views;
-  if (physical == parquet::Type::BYTE_ARRAY) {
-    // An entry takes at least the four bytes of its length.
-    ARROW_RETURN_NOT_OK(CheckLeft(entries, page.size() / 4));
-    dictionary_page_.assign(page.data(), page.data() + page.size());
-    const uint8_t* pos = dictionary_page_.data();
-    views.resize(static_cast<size_t>(entries * raw_width));
-    ARROW_RETURN_NOT_OK(
-        NextPlainBytes(entries, &pos, pos + page.size(),
-                       reinterpret_cast<parquet::ByteArray*>(views.data())));
-    raw = views.data();
+  std::vector<parquet::ByteArray> views;
+  if (converter_.of_views()) {
+    views_.Reset(page.data(), page.size());
+    ARROW_RETURN_NOT_OK(views_.CheckLeft(entries));
+    views.resize(static_cast<size_t>(entries));
+    ARROW_RETURN_NOT_OK(views_.Next(entries, views.data()));
+    raw = reinterpret_cast<const uint8_t*>(views.data());
   } else {
-    ARROW_RETURN_NOT_OK(CheckLeft(entries, page.size() / raw_width));
+    ARROW_RETURN_NOT_OK(CheckValuesLeft(entries, page.size() / converter_.raw_width()));
   }
   dictionary_size_ = entries;
   ARROW_ASSIGN_OR_RAISE(dictionary_, arrow::AllocateResizableBuffer(
                                          entries * converter_.item_size(), pool_));
   Status converted = converter_.Convert(raw, entries, dictionary_->mutable_data());
   dictionary_is_raw_ = KindOf(converted) == ErrorKind::kValue;
-  if (dictionary_is_raw_) {
-    ARROW_RETURN_NOT_OK(dictionary_->Resize(entries * raw_width));
-    std::memcpy(dictionary_->mutable_data(), raw,
-                static_cast<size_t>(entries * raw_width));
+  return dictionary_is_raw_ ? KeepRawDictionary(page) : converted;
+}
+
+Status FixedValues::KeepRawDictionary(const parquet::DictionaryPage& page) {
+  const int64_t size = dictionary_size_ * converter_.raw_width();
+  ARROW_RETURN_NOT_OK(dictionary_->Resize(size));
+  uint8_t* const raw = dictionary_->mutable_data();
+  if (!converter_.of_views()) {
+    std::memcpy(raw, page.data(), static_cast<size_t>(size));
     return Status::OK();
   }
-  return converted;
+  dictionary_page_.assign(page.data(), page.data() + page.size());
+  views_.Reset(dictionary_page_.data(), page.size());
+  return views_.Next(dictionary_size_, reinterpret_cast<parquet::ByteArray*>(raw));
 }
 
 Status FixedValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_t size,
@@ -87,9 +77,10 @@ Status FixedValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_
   const parquet::Type::type physical = descr_->physical_type();
   switch (encoding) {
     case Encoding::PLAIN:
-      source_ = physical == parquet::Type::BOOLEAN      ? Source::kPlainBits
-                : physical == parquet::Type::BYTE_ARRAY ? Source::kPlainBytes
-                                                        : Source::kPlain;
+      source_ = converter_.of_views()                ? Source::kPlainViews
+                : physical == parquet::Type::BOOLEAN ? Source::kPlainBits
+                                                     : Source::kPlain;
+      views_.Reset(data, size);
       return Status::OK();
     case Encoding::PLAIN_DICTIONARY:
     case Encoding::RLE_DICTIONARY:
@@ -98,7 +89,9 @@ Status FixedValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_
       if (physical == parquet::Type::BOOLEAN) return SetHybridBits(data, size);
       [[fallthrough]];
     default:
-      return SetArrowDecoder(encoding, data, size, max_values);
+      source_ = Source::kArrow;
+      arrow_.SetPage(encoding, data, size, max_values);
+      return Status::OK();
   }
 }
 
@@ -126,38 +119,27 @@ Status FixedValues::SetHybridBits(const uint8_t* data, int64_t size) {
   return Status::OK();
 }
 
-Status FixedValues::SetArrowDecoder(Encoding::type encoding, const uint8_t* data,
-                                    int64_t size, int64_t max_values) {
-  source_ = Source::kArrow;
-  if (arrow_ == nullptr || arrow_encoding_ != encoding) {
-    arrow_ = parquet::MakeDecoder(descr_->physical_type(), encoding, descr_);
-    arrow_encoding_ = encoding;
-  }
-  arrow_->SetData(static_cast<int>(max_values), data, static_cast<int>(size));
-  return Status::OK();
-}
-
 Status FixedValues::Skip(int64_t values) {
   switch (source_) {
     case Source::kPlain: {
       const int64_t width = converter_.raw_width();
-      ARROW_RETURN_NOT_OK(CheckLeft(values, (end_ - pos_) / width));
+      ARROW_RETURN_NOT_OK(CheckValuesLeft(values, (end_ - pos_) / width));
       pos_ += values * width;
       return Status::OK();
     }
     case Source::kPlainBits:
-      ARROW_RETURN_NOT_OK(CheckLeft(values, (end_ - pos_) * 8 - bit_));
+      ARROW_RETURN_NOT_OK(CheckValuesLeft(values, (end_ - pos_) * 8 - bit_));
       bit_ += values;
       return Status::OK();
-    case Source::kPlainBytes:
-      return SkipPlainBytes(values, &pos_, end_);
+    case Source::kPlainViews:
+      return views_.Skip(values);
     case Source::kHybridBits:
     case Source::kDictionary:
       return hybrid_.Skip(values);
     case Source::kArrow:
       while (values > 0) {
         const int64_t count = std::min(values, kBlockValues);
-        ARROW_RETURN_NOT_OK(DecodeWithArrow(count, scratch_.data()));
+        ARROW_RETURN_NOT_OK(arrow_.Decode(count, scratch_.data()));
         values -= count;
       }
       return Status::OK();
@@ -168,32 +150,48 @@ Status FixedValues::Skip(int64_t values) {
 Status FixedValues::Decode(int64_t n, uint8_t* out) {
   if (source_ == Source::kPlain) {
     const int64_t width = converter_.raw_width();
-    ARROW_RETURN_NOT_OK(CheckLeft(n, (end_ - pos_) / width));
+    ARROW_RETURN_NOT_OK(CheckValuesLeft(n, (end_ - pos_) / width));
     ARROW_RETURN_NOT_OK(converter_.Convert(pos_, n, out));
     pos_ += n * width;
     return Status::OK();
   }
   if (source_ == Source::kDictionary && !dictionary_is_raw_) return LookUp(n, out);
-  while (n > 0) {
-    const int64_t count = std::min(n, kBlockValues);
+  for (int64_t done = 0; done < n; done += kBlockValues) {
+    const int64_t count = std::min(n - done, kBlockValues);
     ARROW_RETURN_NOT_OK(DecodeRaw(count, scratch_.data()));
-    ARROW_RETURN_NOT_OK(converter_.Convert(scratch_.data(), count, out));
-    out += count * converter_.item_size();
-    n -= count;
+    const Status status =
+        converter_.Convert(scratch_.data(), count, out + done * converter_.item_size());
+    if (!status.ok()) {
+      const auto value = RowOf(status);
+      return value.has_value() ? AtRow(status, done + *value) : status;
+    }
   }
   return Status::OK();
 }
 
-Status FixedValues::DecodeCodes(int64_t n, uint16_t base, uint16_t* out) {
+Status FixedValues::DecodeCodes(int64_t n, uint32_t base, int64_t code_bytes,
+                                uint8_t* out) {
   indices_.resize(kBlockValues);
+  const uint32_t* codes = indices_.data();
   while (n > 0) {
     const int64_t count = std::min(n, kBlockValues);
-    const uint32_t* codes = indices_.data();
     ARROW_RETURN_NOT_OK(hybrid_.Decode(count, indices_.data()));
     const uint32_t largest = MaxOf(codes, count);
     if (largest >= dictionary_size_) return BadIndex(largest, dictionary_size_);
-    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<uint16_t>(base + codes[i]);
-    out += count;
+    const auto narrow = [&]<typename T>(T* to) {
+      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(base + codes[i]);
+    };
+    switch (code_bytes) {
+      case 1:
+        narrow(out);
+        break;
+      case 2:
+        narrow(reinterpret_cast<uint16_t*>(out));
+        break;
+      default:
+        narrow(reinterpret_cast<uint32_t*>(out));
+    }
+    out += count * code_bytes;
     n -= count;
   }
   return Status::OK();
@@ -223,8 +221,8 @@ Status FixedValues::DecodeRaw(int64_t n, uint8_t* raw) {
       break;
     case Source::kPlainBits:
       return DecodePlainBits(n, raw);
-    case Source::kPlainBytes:
-      return DecodePlainBytes(n, raw);
+    case Source::kPlainViews:
+      return views_.Next(n, reinterpret_cast<parquet::ByteArray*>(raw));
     case Source::kHybridBits:
       return hybrid_.DecodeBits(n, raw);
     case Source::kDictionary: {
@@ -239,13 +237,13 @@ Status FixedValues::DecodeRaw(int64_t n, uint8_t* raw) {
       return Status::OK();
     }
     case Source::kArrow:
-      return DecodeWithArrow(n, raw);
+      return arrow_.Decode(n, raw);
   }
   return Status::UnknownError("raw values of a PLAIN page need no decoding");
 }
 
 Status FixedValues::DecodePlainBits(int64_t n, uint8_t* raw) {
-  ARROW_RETURN_NOT_OK(CheckLeft(n, (end_ - pos_) * 8 - bit_));
+  ARROW_RETURN_NOT_OK(CheckValuesLeft(n, (end_ - pos_) * 8 - bit_));
   while (n > 0) {
     const int64_t offset = bit_ % 8;
     const uint8_t* in = pos_ + bit_ / 8;
@@ -263,45 +261,6 @@ Status FixedValues::DecodePlainBits(int64_t n, uint8_t* raw) {
     n -= count;
   }
   return Status::OK();
-}
-
-Status FixedValues::DecodePlainBytes(int64_t n, uint8_t* raw) {
-  return NextPlainBytes(n, &pos_, end_, reinterpret_cast<parquet::ByteArray*>(raw));
-}
-
-Status FixedValues::DecodeWithArrow(int64_t n, uint8_t* raw) {
-  int got = 0;
-  switch (descr_->physical_type()) {
-    case parquet::Type::INT32:
-      got = DecodeTyped<parquet::Int32Type>(arrow_.get(), n, raw);
-      break;
-    case parquet::Type::INT64:
-      got = DecodeTyped<parquet::Int64Type>(arrow_.get(), n, raw);
-      break;
-    case parquet::Type::FLOAT:
-      got = DecodeTyped<parquet::FloatType>(arrow_.get(), n, raw);
-      break;
-    case parquet::Type::DOUBLE:
-      got = DecodeTyped<parquet::DoubleType>(arrow_.get(), n, raw);
-      break;
-    case parquet::Type::BYTE_ARRAY:
-      got = DecodeTyped<parquet::ByteArrayType>(arrow_.get(), n, raw);
-      break;
-    case parquet::Type::FIXED_LEN_BYTE_ARRAY: {
-      std::vector<parquet::FixedLenByteArray> views(static_cast<size_t>(n));
-      got = DecodeTyped<parquet::FLBAType>(arrow_.get(), n,
-                                           reinterpret_cast<uint8_t*>(views.data()));
-      const auto width = static_cast<size_t>(converter_.raw_width());
-      for (int i = 0; i < got; ++i) std::memcpy(raw + i * width, views[i].ptr, width);
-      break;
-    }
-    default:
-      return MakeError(ErrorKind::kCorruptFile,
-                       "Expected an encoding of " +
-                           parquet::TypeToString(descr_->physical_type()) + ", got " +
-                           parquet::EncodingToString(arrow_encoding_));
-  }
-  return CheckLeft(n, got);
 }
 
 }  // namespace fastload

@@ -6,10 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "fastload/arrow_values.h"
 #include "fastload/convert.h"
 #include "fastload/hybrid.h"
 #include "fastload/page_cursor.h"
-#include "parquet/encoding.h"
+#include "fastload/plain_bytes.h"
 
 namespace fastload {
 
@@ -24,7 +25,8 @@ class FixedValues : public PageValues {
                  int64_t max_values) override;
   Status Skip(int64_t values) override;
 
-  // Writes n elements to `out`, without gaps.
+  // Writes n elements to `out`, without gaps. A value that does not fit is an
+  // ErrorKind::kValue, with the number of the first of them (AtRow).
   Status Decode(int64_t n, uint8_t* out);
 
   // Whether the page's values are codes into dictionary().
@@ -33,8 +35,8 @@ class FixedValues : public PageValues {
   std::span<const uint8_t> dictionary() const {
     return {dictionary_->data(), static_cast<size_t>(dictionary_->size())};
   }
-  // Writes base + code of n values of a coded page.
-  Status DecodeCodes(int64_t n, uint16_t base, uint16_t* out);
+  // Writes base + code of n values of a coded page, in `code_bytes` (1, 2 or 4) each.
+  Status DecodeCodes(int64_t n, uint32_t base, int64_t code_bytes, uint8_t* out);
 
   int item_size() const { return converter_.item_size(); }
 
@@ -42,43 +44,39 @@ class FixedValues : public PageValues {
   enum class Source : uint8_t {
     kPlain,       // raw values as they are
     kPlainBits,   // BOOLEAN
-    kPlainBytes,  // BYTE_ARRAY
+    kPlainViews,  // raw values that are views of the page
     kHybridBits,  // BOOLEAN, encoded RLE
     kDictionary,
-    kArrow,  // a decoder of Arrow
+    kArrow,
   };
 
   // Values decoded at once when they go through scratch.
-  static constexpr int64_t kBlockValues = 1024;
+  static constexpr int64_t kBlockValues = ArrowValues::kBlockValues;
 
   Status SetDictionaryIndices(const uint8_t* data, int64_t size);
   Status SetHybridBits(const uint8_t* data, int64_t size);
-  Status SetArrowDecoder(parquet::Encoding::type encoding, const uint8_t* data,
-                         int64_t size, int64_t max_values);
   Status LookUp(int64_t n, uint8_t* out);
+  Status KeepRawDictionary(const parquet::DictionaryPage& page);
   // n raw values, at most kBlockValues, of a source other than kPlain.
   Status DecodeRaw(int64_t n, uint8_t* raw);
   Status DecodePlainBits(int64_t n, uint8_t* raw);
-  Status DecodePlainBytes(int64_t n, uint8_t* raw);
-  Status DecodeWithArrow(int64_t n, uint8_t* raw);
-  Status CheckLeft(int64_t n, int64_t left) const;
 
   const parquet::ColumnDescriptor* descr_;
   arrow::MemoryPool* pool_;
   Converter converter_;
   Source source_ = Source::kPlain;
 
-  const uint8_t* pos_ = nullptr;  // kPlain, kPlainBits, kPlainBytes
+  const uint8_t* pos_ = nullptr;  // kPlain, kPlainBits
   const uint8_t* end_ = nullptr;
   int64_t bit_ = 0;  // kPlainBits: bits already taken since pos_
+  PlainBytes views_;
   HybridDecoder hybrid_;
-  std::unique_ptr<parquet::Decoder> arrow_;
-  parquet::Encoding::type arrow_encoding_ = parquet::Encoding::UNKNOWN;
+  ArrowValues arrow_;
 
   // Elements, unless an entry does not fit the dtype: then raw values, so that only rows
   // that use this entry fail.
   std::unique_ptr<arrow::ResizableBuffer> dictionary_;
-  std::vector<uint8_t> dictionary_page_;  // what raw BYTE_ARRAY entries point to
+  std::vector<uint8_t> dictionary_page_;  // what raw entries that are views point to
   int64_t dictionary_size_ = -1;          // entries; -1 before the dictionary page
   bool dictionary_is_raw_ = false;
 

@@ -5,6 +5,7 @@
 
 #include "arrow/type.h"
 #include "arrow/util/key_value_metadata.h"
+#include "fastload/arrow_versions.h"
 #include "parquet/arrow/schema.h"
 #include "parquet/properties.h"
 #include "parquet/schema.h"
@@ -170,8 +171,7 @@ Result<std::shared_ptr<Footer>> Footer::Make(std::string_view tail, int64_t file
 
 Status Footer::Parse(std::string_view thrift) {
   ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
-    metadata_ =
-        parquet::FileMetaData::Make(thrift.data(), static_cast<int64_t>(thrift.size()));
+    metadata_ = ReadFileMetaData(thrift);
     return Status::OK();
   }));
   ARROW_RETURN_NOT_OK(ReadPart("schema", [&] { return ReadLeaves(); }));

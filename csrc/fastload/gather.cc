@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fastload/prefetch.h"
+
 namespace fastload {
 namespace {
-
-constexpr int64_t kCacheLine = 64;
 
 template <typename T>
 void ScatterPacked(const uint8_t* rows, const uint32_t* slots, int64_t count,
@@ -19,45 +19,45 @@ void ScatterPacked(const uint8_t* rows, const uint32_t* slots, int64_t count,
 template <typename T>
 void GatherPacked(const uint8_t* bucket, const uint16_t* index, int64_t count,
                   uint8_t* out, const uint8_t* ahead) {
-  constexpr int64_t kPerLine = kCacheLine / static_cast<int64_t>(sizeof(T));
   const T* from = reinterpret_cast<const T*>(bucket);
-  T* to = reinterpret_cast<T*>(out);
-  int64_t i = 0;
-  for (; i + kPerLine <= count; i += kPerLine) {
-    if (ahead != nullptr) __builtin_prefetch(ahead + i * static_cast<int64_t>(sizeof(T)));
-    for (int64_t j = i; j < i + kPerLine; ++j) to[j] = from[index[j]];
-  }
-  for (; i < count; ++i) to[i] = from[index[i]];
+  const T* later = reinterpret_cast<const T*>(ahead == nullptr ? bucket : ahead);
+  StoreStream(
+      reinterpret_cast<T*>(out), count, [=](int64_t i) { return from[index[i]]; },
+      [=](int64_t i) { __builtin_prefetch(later + i); });
 }
 
-template <typename T>
-void GatherPackedCodes(const uint16_t* codes, const uint16_t* index, int64_t count,
-                       const uint8_t* table, uint8_t* out, const uint16_t* ahead) {
-  constexpr int64_t kPerLine = kCacheLine / static_cast<int64_t>(sizeof(uint16_t));
-  const T* elements = reinterpret_cast<const T*>(table);
-  T* to = reinterpret_cast<T*>(out);
-  int64_t i = 0;
-  for (; i + kPerLine <= count; i += kPerLine) {
-    if (ahead != nullptr) __builtin_prefetch(ahead + i);
-    for (int64_t j = i; j < i + kPerLine; ++j) to[j] = elements[codes[index[j]]];
-  }
-  for (; i < count; ++i) to[i] = elements[codes[index[i]]];
+template <typename Code, typename T>
+void GatherPackedCodes(const Code* codes, const uint16_t* index, int64_t count,
+                       const T* table, T* out, const Code* ahead) {
+  const Code* later = ahead == nullptr ? codes : ahead;
+  StoreStream(
+      out, count, [=](int64_t i) { return table[codes[index[i]]]; },
+      [=](int64_t i) { __builtin_prefetch(later + i); });
 }
 
 }  // namespace
 
-void GatherCodes(const uint16_t* codes, const uint16_t* index, int64_t count,
-                 const uint8_t* table, int64_t width, uint8_t* out,
-                 const uint16_t* ahead) {
-  switch (width) {
-    case 1:
-      return GatherPackedCodes<uint8_t>(codes, index, count, table, out, ahead);
-    case 2:
-      return GatherPackedCodes<uint16_t>(codes, index, count, table, out, ahead);
-    case 4:
-      return GatherPackedCodes<uint32_t>(codes, index, count, table, out, ahead);
+void GatherCodes(const uint8_t* codes, int64_t code_bytes, const uint16_t* index,
+                 int64_t count, const uint8_t* table, int64_t width, uint8_t* out,
+                 const uint8_t* ahead) {
+  const auto gather = [&]<typename Code, typename T>(Code, T) {
+    GatherPackedCodes(reinterpret_cast<const Code*>(codes), index, count,
+                      reinterpret_cast<const T*>(table), reinterpret_cast<T*>(out),
+                      reinterpret_cast<const Code*>(ahead));
+  };
+  switch (width * 8 + code_bytes) {
+    case 2 * 8 + 1:
+      return gather(uint8_t{}, uint16_t{});
+    case 4 * 8 + 1:
+      return gather(uint8_t{}, uint32_t{});
+    case 4 * 8 + 2:
+      return gather(uint16_t{}, uint32_t{});
+    case 8 * 8 + 1:
+      return gather(uint8_t{}, uint64_t{});
+    case 8 * 8 + 2:
+      return gather(uint16_t{}, uint64_t{});
     default:
-      return GatherPackedCodes<uint64_t>(codes, index, count, table, out, ahead);
+      return gather(uint32_t{}, uint64_t{});
   }
 }
 

@@ -9,11 +9,12 @@ namespace fastload {
 void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t count,
              uint8_t* to);
 
-// out[i] = table[codes[index[i]]], of elements of `width` bytes (1, 2, 4 or 8) that lie
-// without gaps in `table` and `out`. `ahead` as for Gather.
-void GatherCodes(const uint16_t* codes, const uint16_t* index, int64_t count,
-                 const uint8_t* table, int64_t width, uint8_t* out,
-                 const uint16_t* ahead);
+// out[i] = table[codes[index[i]]], of elements of `width` bytes (2, 4 or 8) and codes of
+// `code_bytes` (1, 2 or 4, fewer than `width`) that lie without gaps. `ahead` as for
+// Gather.
+void GatherCodes(const uint8_t* codes, int64_t code_bytes, const uint16_t* index,
+                 int64_t count, const uint8_t* table, int64_t width, uint8_t* out,
+                 const uint8_t* ahead);
 
 // Copies `count` rows of `width` bytes from a bucket of packed rows: row index[i] to
 // out + i * stride. `ahead`, unless null, is what is gathered from next: as many of its

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fastload/bit_unpack.h"
+#include "fastload/prefetch.h"
 #include "fastload/status.h"
 
 namespace fastload {
@@ -84,7 +85,8 @@ Status HybridDecoder::Lookup(const T* dictionary, int64_t size, int64_t n, T* ou
     Unpack(count, block_.data());
     const uint32_t largest = MaxOf(block_.data(), count);
     if (largest >= size) return BadIndex(largest, size);
-    for (int64_t i = 0; i < count; ++i) out[i] = dictionary[block_[i]];
+    StoreStream(
+        out, count, [&](int64_t i) { return dictionary[block_[i]]; }, [](int64_t) {});
     out += count;
     n -= count;
   }

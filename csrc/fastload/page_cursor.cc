@@ -10,6 +10,7 @@ PageCursor::PageCursor(ChunkInput input, PageValues* values)
     : pages_(std::move(input.pages)),
       values_(values),
       levels_(input.descr->max_definition_level()),
+      rows_(input.rows),
       rows_total_(input.rows) {
   pages_->set_data_page_filter([this](const parquet::DataPageStats& stats) {
     ++page_;
@@ -108,6 +109,29 @@ Result<DefinitionLevels::Span> PageCursor::Next(int64_t max_rows) {
   rows_left_ -= span.rows;
   rows_total_ -= span.rows;
   return span;
+}
+
+Status PageCursor::NullIn(const DefinitionLevels::Span& span) const {
+  int64_t row = 0;
+  while (span.valid != nullptr && span.valid[row] != 0) ++row;
+  return AtRow(MakeError(ErrorKind::kNullValue,
+                         "Expected no null, got one (write fill= or valid=True for this "
+                         "column)"),
+               rows_ - rows_total_ - span.rows + row);
+}
+
+Status PageCursor::ValueIn(const DefinitionLevels::Span& span,
+                           const Status& status) const {
+  const auto value = RowOf(status);
+  if (!value.has_value()) return status;
+  int64_t row = *value;
+  if (span.valid != nullptr) {
+    row = 0;
+    for (int64_t before = *value; before > 0 || span.valid[row] == 0; ++row) {
+      before -= span.valid[row];
+    }
+  }
+  return AtRow(status, rows_ - rows_total_ - span.rows + row);
 }
 
 }  // namespace fastload

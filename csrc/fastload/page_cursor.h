@@ -46,6 +46,14 @@ class PageCursor {
 
   int64_t page() const { return page_; }
 
+  // The error of a null in `span`, the one that Next gave last, at its row of the row
+  // group.
+  Status NullIn(const DefinitionLevels::Span& span) const;
+
+  // The error of one of the values of `span`, the one that Next gave last, at the value's
+  // row of the row group. Any other error comes back as it is.
+  Status ValueIn(const DefinitionLevels::Span& span, const Status& status) const;
+
  private:
   Status NextPage();
   Status SkipInPage(int64_t rows);
@@ -57,7 +65,8 @@ class PageCursor {
   bool has_dictionary_ = false;
   int64_t page_ = -1;
   int64_t rows_left_ = 0;  // in the page
-  int64_t rows_total_;     // of the row group, not yet read or skipped
+  const int64_t rows_;     // of the row group
+  int64_t rows_total_;     // of those, not yet read or skipped
   int64_t skip_ = 0;       // rows still to be passed over, beyond the page
 };
 

@@ -21,6 +21,8 @@ struct PipelineOptions {
   // Memory of past batches, and of past reads, is kept up to these totals.
   int64_t batch_memory_bytes = 0;
   int64_t fetch_memory_bytes = 0;
+  // A page whose checksum is not that of its bytes is an ErrorKind::kCorruptFile.
+  bool verify_crc = false;
 };
 
 class Pipeline {

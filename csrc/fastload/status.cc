@@ -13,18 +13,21 @@ constexpr const char kDetailId[] = "fastload::ErrorDetail";
 // `placed` keeps At from adding a second place while the error travels up.
 class ErrorDetail : public arrow::StatusDetail {
  public:
-  ErrorDetail(std::optional<ErrorKind> kind, bool placed)
-      : kind_(kind), placed_(placed) {}
+  ErrorDetail(std::optional<ErrorKind> kind, bool placed,
+              std::optional<int64_t> row = std::nullopt)
+      : kind_(kind), placed_(placed), row_(row) {}
 
   const char* type_id() const override { return kDetailId; }
   std::string ToString() const override { return "fastload"; }
 
   std::optional<ErrorKind> kind() const { return kind_; }
   bool placed() const { return placed_; }
+  std::optional<int64_t> row() const { return row_; }
 
  private:
   std::optional<ErrorKind> kind_;
   bool placed_;
+  std::optional<int64_t> row_;
 };
 
 const ErrorDetail* DetailOf(const Status& status) {
@@ -63,6 +66,7 @@ std::string Describe(const Place& place) {
   if (place.row_group >= 0) add("row group " + std::to_string(place.row_group));
   if (!place.column.empty()) add("column `" + place.column + "`");
   if (place.page >= 0) add("page " + std::to_string(place.page));
+  if (place.row >= 0) add("row " + std::to_string(place.row));
   return text;
 }
 
@@ -76,6 +80,18 @@ Status MakeError(ErrorKind kind, std::string message) {
 std::optional<ErrorKind> KindOf(const Status& status) {
   const ErrorDetail* detail = DetailOf(status);
   return detail == nullptr ? std::nullopt : detail->kind();
+}
+
+Status AtRow(const Status& status, int64_t row) {
+  const ErrorDetail* detail = DetailOf(status);
+  if (detail == nullptr) return status;
+  return Status(status.code(), status.message(),
+                std::make_shared<ErrorDetail>(detail->kind(), detail->placed(), row));
+}
+
+std::optional<int64_t> RowOf(const Status& status) {
+  const ErrorDetail* detail = DetailOf(status);
+  return detail == nullptr ? std::nullopt : detail->row();
 }
 
 Status At(const Status& status, const Place& place) {

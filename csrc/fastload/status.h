@@ -33,12 +33,20 @@ struct Place {
   int32_t row_group = -1;
   std::string column;
   int64_t page = -1;  // data pages of the column chunk, from 0
+  int64_t row = -1;   // of the file, from 0
 };
 
 Status MakeError(ErrorKind kind, std::string message);
 
 // The kind of a status made by MakeError; nullopt for any other status.
 std::optional<ErrorKind> KindOf(const Status& status);
+
+// The error of one row (or value) among those that the failing function was asked for.
+// Whoever called it counts the row anew, from its own first row.
+Status AtRow(const Status& status, int64_t row);
+
+// The row of a status made by AtRow; nullopt for any other status.
+std::optional<int64_t> RowOf(const Status& status);
 
 // Adds " - at part-003.parquet, row group 7, column `price`" to an error without a
 // place; an error that has one, and OK, come back as they are.

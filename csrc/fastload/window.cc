@@ -52,8 +52,8 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   ARROW_ASSIGN_OR_RAISE(
       ChunkInput input,
       OpenChunk(dataset_->files.spec(file), static_cast<int32_t>(p.row_group),
-                spec.leaves[static_cast<size_t>(file)], std::move(bytes),
-                &dataset_->pool));
+                spec.leaves[static_cast<size_t>(file)], std::move(bytes), &dataset_->pool,
+                dataset_->verify_crc));
   input.file = file;
   if (spec.bytes) {
     ARROW_ASSIGN_OR_RAISE(cursor->bytes, BytesReader::Make(std::move(input), &spec));
@@ -84,7 +84,12 @@ Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
       int64_t page = -1;
       if (cursor.fixed) page = cursor.fixed->page();
       if (cursor.bytes) page = cursor.bytes->page();
-      return At(status, PlaceOf(column, piece, page));
+      Place place = PlaceOf(column, piece, page);
+      if (const auto row = RowOf(status)) {
+        place.row = *row + dataset_->FirstRow(static_cast<int32_t>(piece.file),
+                                              static_cast<int32_t>(piece.row_group));
+      }
+      return At(status, place);
     }
     cursor.row = piece.stop;
     first += rows;
@@ -237,40 +242,40 @@ Status WindowTask::FillDealtColumn() {
   const int64_t width = unit_.width;
   const bool with_valid = !unit_.valid_slots.empty();
   const uint32_t* slots = window_->shuffle.slots.data();
-  // A block holds values or codes, then validity.
-  const int64_t block_bytes =
-      kBlockRows * std::max(width, static_cast<int64_t>(sizeof(uint16_t)));
-  uint8_t* block = scratch_->Get(Scratch::kBlock, block_bytes + kBlockRows);
+  // A block holds values or codes, which are smaller, then validity.
+  uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * (width + 1));
   uint8_t* values = scratch_->Get(Scratch::kRows, window_->slots() * (width + 1));
   if (block == nullptr || values == nullptr) {
     return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
                                " rows, got none");
   }
-  ARROW_ASSIGN_OR_RAISE(CodeTable table,
-                        CodeTable::Make(window_->slots(), width, spec.fill, scratch_));
-  uint8_t* block_valid = with_valid ? block + block_bytes : nullptr;
+  uint8_t* block_valid = with_valid ? block + kBlockRows * width : nullptr;
   uint8_t* valid = with_valid ? values + window_->slots() * width : nullptr;
-  bool coded = true;
-  // Dictionaries are still to come: as many as this one, and of about its size.
   const auto chunks = std::max<int64_t>(
       1, std::count(window_->fresh.begin(), window_->fresh.end(), true));
+  std::optional<CodeTable> table;
+  bool coded = true;  // every row so far
   ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
     const int64_t end = first + rows;
-    std::optional<uint16_t> base;
+    std::optional<uint32_t> base;
     if (coded) {
       ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
       const auto entries = static_cast<int64_t>(dictionary.size()) / width;
-      const bool room = first > 0 || entries * chunks < CodeTable::kMostEntries;
-      if (entries > 0 && room) base = table.Add(dictionary);
+      if (entries > 0 && !table) {
+        const int64_t code_bytes = CodeTable::CodeBytes(entries, chunks, width);
+        if (code_bytes > 0) {
+          ARROW_ASSIGN_OR_RAISE(table, CodeTable::Make(window_->slots(), code_bytes,
+                                                       width, spec.fill, scratch_));
+        }
+      }
+      if (entries > 0 && table) base = table->Add(dictionary);
     }
     while (base && first < end) {
       const int64_t n = std::min(kBlockRows, end - first);
-      auto* codes = reinterpret_cast<uint16_t*>(block);
-      ARROW_ASSIGN_OR_RAISE(
-          const int64_t read,
-          cursor.fixed->ReadCodes(n, *base, CodeTable::kNull, codes, block_valid));
-      Scatter(block, sizeof(uint16_t), slots + first, read,
-              reinterpret_cast<uint8_t*>(table.codes()));
+      const FixedReader::Codes codes{table->code_bytes(), *base, CodeTable::kNull};
+      ARROW_ASSIGN_OR_RAISE(const int64_t read,
+                            cursor.fixed->ReadCodes(n, codes, block, block_valid));
+      Scatter(block, codes.bytes, slots + first, read, table->codes());
       if (with_valid) Scatter(block_valid, 1, slots + first, read, valid);
       first += read;
       if (read < n) base.reset();
@@ -279,8 +284,7 @@ Status WindowTask::FillDealtColumn() {
       // The rest are values: so is, from now on, what was dealt out as codes.
       coded = false;
       for (int64_t row = 0; row < first; ++row) {
-        std::memcpy(values + slots[row] * width,
-                    table.table() + table.codes()[slots[row]] * width,
+        std::memcpy(values + slots[row] * width, table->Element(slots[row]),
                     static_cast<size_t>(width));
       }
     }
@@ -292,7 +296,7 @@ Status WindowTask::FillDealtColumn() {
     }
     return Status::OK();
   }));
-  Collate(values, valid, coded ? &table : nullptr);
+  Collate(values, valid, coded && table ? &*table : nullptr);
   return Status::OK();
 }
 
@@ -357,9 +361,10 @@ void WindowTask::Collate(const uint8_t* slots, const uint8_t* valid, CodeTable* 
   const auto look_up = [&](const Part& part, const Layout::Slot& slot) {
     uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
     ForEachRun(part, [&](const Run& run) {
-      const uint16_t* ahead = run.ahead < 0 ? nullptr : codes->codes() + run.ahead;
-      GatherCodes(codes->codes() + run.bucket, run.within, run.rows, codes->table(),
-                  unit_.width, out + run.first * slot.stride, ahead);
+      const int64_t bytes = codes->code_bytes();
+      const uint8_t* ahead = run.ahead < 0 ? nullptr : codes->codes() + run.ahead * bytes;
+      GatherCodes(codes->codes() + run.bucket * bytes, bytes, run.within, run.rows,
+                  codes->table(), unit_.width, out + run.first * slot.stride, ahead);
     });
   };
   for (const Part& part : window_->parts) {

@@ -3,26 +3,50 @@
 #include <cstring>
 
 namespace fastload {
+namespace {
 
-Result<CodeTable> CodeTable::Make(int64_t rows, int64_t item,
-                                  const std::optional<std::string>& fill,
-                                  Scratch* scratch) {
-  uint8_t* codes = scratch->Get(Scratch::kCodes, rows * 2);
-  uint8_t* table = scratch->Get(Scratch::kTable, kMostEntries * item);
-  if (codes == nullptr || table == nullptr) {
-    return Status::OutOfMemory("Expected memory for the codes of ", rows, " rows");
-  }
-  if (fill) std::memcpy(table, fill->data(), static_cast<size_t>(item));
-  return CodeTable(reinterpret_cast<uint16_t*>(codes), table, item);
+// Of a table, its entry for nulls included.
+constexpr int64_t MostEntries(int64_t code_bytes) {
+  // Beyond 2**19 entries the table leaves the caches that codes stay in.
+  return code_bytes == 4 ? int64_t{1} << 19 : int64_t{1} << (8 * code_bytes);
 }
 
-std::optional<uint16_t> CodeTable::Add(std::span<const uint8_t> dictionary) {
+}  // namespace
+
+int64_t CodeTable::CodeBytes(int64_t entries, int64_t chunks, int64_t item) {
+  // The others may be somewhat larger than this one.
+  const int64_t others = (chunks - 1) * (entries + entries / 4);
+  for (int64_t code_bytes = 1; code_bytes < item; code_bytes *= 2) {
+    if (1 + entries + others <= MostEntries(code_bytes)) return code_bytes;
+  }
+  return 0;
+}
+
+Result<CodeTable> CodeTable::Make(int64_t slots, int64_t code_bytes, int64_t item,
+                                  const std::optional<std::string>& fill,
+                                  Scratch* scratch) {
+  uint8_t* codes = scratch->Get(Scratch::kCodes, slots * code_bytes);
+  uint8_t* table = scratch->Get(Scratch::kTable, MostEntries(code_bytes) * item);
+  if (codes == nullptr || table == nullptr) {
+    return Status::OutOfMemory("Expected memory for the codes of ", slots, " rows");
+  }
+  if (fill) std::memcpy(table, fill->data(), static_cast<size_t>(item));
+  return CodeTable(codes, table, code_bytes, item);
+}
+
+std::optional<uint32_t> CodeTable::Add(std::span<const uint8_t> dictionary) {
   const auto bytes = static_cast<int64_t>(dictionary.size());
-  if (entries_ + bytes / item_ > kMostEntries) return std::nullopt;
+  if (entries_ + bytes / item_ > MostEntries(code_bytes_)) return std::nullopt;
   std::memcpy(table_ + entries_ * item_, dictionary.data(), dictionary.size());
-  const auto first = static_cast<uint16_t>(entries_);
+  const auto first = static_cast<uint32_t>(entries_);
   entries_ += bytes / item_;
   return first;
+}
+
+const uint8_t* CodeTable::Element(int64_t slot) const {
+  uint32_t code = 0;  // little-endian: the low bytes are the code
+  std::memcpy(&code, codes_ + slot * code_bytes_, static_cast<size_t>(code_bytes_));
+  return table_ + code * item_;
 }
 
 }  // namespace fastload

@@ -1,4 +1,4 @@
-// A shuffled column of a window as 16-bit codes, for as long as they suffice.
+// A shuffled column of a window as dictionary codes, for as long as they suffice.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,37 @@
 namespace fastload {
 
 // The dictionaries of the window's column chunks, one after the other, as one table.
-// Codes are a quarter of the size of 8-byte values, so dealing them out and gathering
-// them stays in caches that values would leave; each value is looked up when it is
-// written.
+// Codes are smaller than values, so dealing them out and gathering them stays in caches
+// that values would leave; each value is looked up when it is written.
 class CodeTable {
  public:
-  static constexpr uint16_t kNull = 0;
-  static constexpr int64_t kMostEntries = 1 << 16;
+  static constexpr uint32_t kNull = 0;
 
-  // For `rows` rows of elements of `item` bytes; `fill` is what nulls become. Memory is
-  // that of `scratch`.
-  static Result<CodeTable> Make(int64_t rows, int64_t item,
+  // Bytes of the codes of a column of elements of `item` bytes with `chunks` dictionaries
+  // of about `entries` entries each; 0 where codes are no gain.
+  static int64_t CodeBytes(int64_t entries, int64_t chunks, int64_t item);
+
+  // For `slots` codes of `code_bytes` (1, 2 or 4) and elements of `item` bytes; `fill` is
+  // what nulls become. Memory is that of `scratch`.
+  static Result<CodeTable> Make(int64_t slots, int64_t code_bytes, int64_t item,
                                 const std::optional<std::string>& fill, Scratch* scratch);
 
   // Adds a dictionary; the code of its first entry, or nullopt when codes run out.
-  std::optional<uint16_t> Add(std::span<const uint8_t> dictionary);
+  std::optional<uint32_t> Add(std::span<const uint8_t> dictionary);
 
-  uint16_t* codes() { return codes_; }
+  uint8_t* codes() { return codes_; }
+  int64_t code_bytes() const { return code_bytes_; }
   const uint8_t* table() const { return table_; }
+  // The element in a slot whose code is there.
+  const uint8_t* Element(int64_t slot) const;
 
  private:
-  CodeTable(uint16_t* codes, uint8_t* table, int64_t item)
-      : codes_(codes), table_(table), item_(item) {}
+  CodeTable(uint8_t* codes, uint8_t* table, int64_t code_bytes, int64_t item)
+      : codes_(codes), table_(table), code_bytes_(code_bytes), item_(item) {}
 
-  uint16_t* codes_;  // by slot
+  uint8_t* codes_;  // by slot
   uint8_t* table_;
+  int64_t code_bytes_;
   int64_t item_;
   int64_t entries_ = 1;
 };

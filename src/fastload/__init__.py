@@ -17,10 +17,12 @@ from fastload.errors import (
     UnsupportedTypeError,
 )
 from fastload.ragged import Ragged
+from fastload.storage import IO
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "IO",
     "Batch",
     "CacheError",
     "Column",

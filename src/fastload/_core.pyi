@@ -77,10 +77,16 @@ class ColumnSpec:
         exact: bool = False,
         multipliers: Sequence[int] = (),
         constants: Sequence[bytes | None] = (),
+        hash_buckets: int = 0,
+        hash_seed: int = 0,
+        vocabulary: Sequence[bytes] | Sequence[int] | None = None,
+        unknown: int = -1,
     ) -> None: ...
 
 class OutputSpec:
     def __init__(self, kind: str, columns: Sequence[int]) -> None: ...
+
+def xxhash64(data: bytes, seed: int = 0) -> int: ...
 
 class ReadPlan:
     def __init__(
@@ -121,6 +127,7 @@ class Pipeline:
         io_threads: int,
         batch_memory_bytes: int,
         fetch_memory_bytes: int,
+        verify_crc: bool = False,
     ) -> None: ...
     def start(
         self, plan: ReadPlan, *, open_windows: int, fetch_bytes: int, segment_bytes: int

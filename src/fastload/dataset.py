@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
@@ -21,9 +21,12 @@ from fastload.schema import Field, OutputPlan, Schema, plan_columns
 from fastload.source import Source
 from fastload.state import Position, decode_state, encode_state
 from fastload.stats import Stats, stats_of
+from fastload.storage import IO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from typing_extensions import Self
 
     from fastload.paths import PathLike
     from fastload.schema import Columns
@@ -40,9 +43,12 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     """An IterableDataset of finished batches, for `DataLoader(ds, batch_size=None)`.
 
     Args:
-        source: a local file, directory or glob, or a list of them.
+        source: a local file, directory or glob, or a list of them. Files may differ in their
+            columns and types: see `columns`. Directories called `key=value` below the one
+            given, or from the first wildcard of a glob on, are columns too.
         columns: None = all; a list of names ("a.b" for a struct's field); or a mapping from
-            output name to name, `Column` or `Stack`.
+            output name to name, `Column` or `Stack`. A column has the type that pyarrow's
+            permissive unification gives those in the files, and is null where a file lacks it.
         batch_size: rows of a batch; None yields single rows, for DataLoader to collate.
         limit: only the first so many rows of the epoch's sequence.
         shuffle: permute row groups over the whole dataset, then rows within windows.
@@ -60,13 +66,15 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
             rank, divided among the DataLoader's workers.
         prefetch: batches kept ready ahead of the consumer, at least; without shuffle.
+        io: how files are read; None = `IO()`.
         provenance: adds `__file__` (int32 index into `files`) and `__row__` (int64 row in that
             file).
 
     Raises:
         SourceNotFoundError, CorruptFileError, StorageError: what `source` names can't be read.
         ColumnNotFoundError, SchemaError, UnsupportedTypeError, NullValueError: the columns are
-            not there, differ between files, are nested, or hold nulls without a fill.
+            not there, have no common type in the files, are nested or encrypted, or hold nulls
+            without a fill.
         ValueError, TypeError: a wrong argument; a memory_budget too small for the windows.
     """
 
@@ -87,6 +95,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         threads: int | None = None,
         memory_budget: int | str = "4GB",
         prefetch: int = 4,
+        io: IO | None = None,
         provenance: bool = False,
     ) -> None:
         super().__init__()
@@ -104,6 +113,8 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             },
         )
         _check_type(bool, {"shuffle": shuffle, "drop_last": drop_last, "provenance": provenance})
+        if io is not None and not isinstance(io, IO):
+            raise TypeError(f"Expected io as fastload.IO, got {io!r}")
         for name, value, least in (
             ("shuffle_window", shuffle_window, 1),
             ("threads", threads, 0),
@@ -113,6 +124,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
                 raise ValueError(f"Expected {name} to be at least {least}, got {value}")
         self._batch_size = batch_size
         self._threads = threads
+        self._io = io or IO()
         self._memory_budget = parse_bytes(memory_budget)
         self._prefetch = prefetch
         self._rank_arguments = (rank, world_size)
@@ -351,7 +363,9 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     def _engine_of_process(self, workers: int) -> Engine:
         if self._engine is None or not self._engine.mine:
             threads, budget = self._budget(workers)
-            self._engine = Engine(self._source, self._projection, self._outputs, threads, budget)
+            self._engine = Engine(
+                self._source, self._projection, self._outputs, threads, budget, self._io
+            )
         return self._engine
 
     def _budget(self, workers: int) -> tuple[int, Budget]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fastload.plan import ReadPlan
     from fastload.schema import OutputPlan, Projection
     from fastload.source import Source
+    from fastload.storage import IO
 
 __all__ = ["Engine"]
 
@@ -33,6 +34,7 @@ class Engine:
         outputs: the outputs of a batch: the projection's, and perhaps provenance.
         threads: of the core; 0 = whoever waits for a batch does the work.
         budget: bytes and counts to keep to.
+        io: how files are read.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Engine:
         outputs: Sequence[OutputPlan],
         threads: int,
         budget: Budget,
+        io: IO,
     ) -> None:
         self.budget = budget
         self._pid = os.getpid()
@@ -65,9 +68,10 @@ class Engine:
             ],
             outputs=[core.OutputSpec(output.kind, list(output.columns)) for output in outputs],
             threads=threads,
-            io_threads=min(_IO_THREADS, threads),
+            io_threads=min(_IO_THREADS, threads, io.concurrency),
             batch_memory_bytes=budget.window_bytes + budget.lend_bytes,
             fetch_memory_bytes=budget.fetch_bytes,
+            verify_crc=io.verify_crc,
         )
         # Joins the threads when the engine dies, or at exit, whichever comes first.
         self.close = weakref.finalize(self, self.pipeline.close)

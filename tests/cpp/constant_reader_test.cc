@@ -74,13 +74,21 @@ TEST(ConstantReader, CodesOfOneEntry) {
     int32_t entry;
     std::memcpy(&entry, dictionary.data(), sizeof(entry));
     EXPECT_EQ(entry, file == 0 ? 9 : 5);
-    std::vector<uint16_t> codes(4, 1);
-    std::vector<uint8_t> valid(4, 7);
-    EXPECT_EQ(*reader->ReadCodes(3, 40, 0, codes.data(), valid.data()), 3);
-    const uint16_t code = file == 0 ? 0 : 40;
-    EXPECT_EQ(codes, (std::vector<uint16_t>{code, code, code, 1}));
-    const auto flag = static_cast<uint8_t>(file);
-    EXPECT_EQ(valid, (std::vector<uint8_t>{flag, flag, flag, 7}));
+    const auto check = [&]<typename Code>(Code) {
+      std::vector<Code> codes(4, 1);
+      std::vector<uint8_t> valid(4, 7);
+      const FixedReader::Codes how{sizeof(Code), 40, 2};
+      EXPECT_EQ(*reader->ReadCodes(3, how, reinterpret_cast<uint8_t*>(codes.data()),
+                                   valid.data()),
+                3);
+      const Code code = file == 0 ? 2 : 40;
+      EXPECT_EQ(codes, (std::vector<Code>{code, code, code, 1}));
+      const auto flag = static_cast<uint8_t>(file);
+      EXPECT_EQ(valid, (std::vector<uint8_t>{flag, flag, flag, 7}));
+    };
+    check(uint8_t{});
+    check(uint16_t{});
+    check(uint32_t{});
   }
 }
 
@@ -107,11 +115,11 @@ TEST(ConstantReader, Bytes) {
 TEST(ConstantReader, NullsWithoutFillAreErrors) {
   const ColumnSpec fixed = Spec(DType::kInt64, std::nullopt, {});
   uint8_t out[8];
-  uint16_t codes[1];
+  uint8_t codes[2];
   const auto reader = MakeConstantFixedReader(&fixed, 0);
   EXPECT_EQ(KindOf(reader->Read(1, out, 8, nullptr)), ErrorKind::kNullValue);
   EXPECT_EQ(KindOf(reader->Dictionary().status()), ErrorKind::kNullValue);
-  EXPECT_EQ(KindOf(reader->ReadCodes(1, 1, 0, codes, nullptr).status()),
+  EXPECT_EQ(KindOf(reader->ReadCodes(1, {}, codes, nullptr).status()),
             ErrorKind::kNullValue);
   ColumnSpec bytes = fixed;
   bytes.bytes = true;

@@ -4,14 +4,12 @@
 
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "arrow/util/decimal.h"
 #include "arrow/util/float16.h"
 #include "column_file.h"
 #include "fastload/decimal.h"
@@ -27,7 +25,7 @@ using testing::OpenedColumn;
 using testing::WriteColumn;
 
 template <typename To, typename From>
-bool Cast(Stored stored, DType dtype, From from, To* to, std::string* offender) {
+bool Cast(Stored stored, DType dtype, From from, To* to, Offender* offender) {
   uint8_t raw[sizeof(From)];
   std::memcpy(raw, &from, sizeof(from));
   uint8_t out[sizeof(To)];
@@ -37,12 +35,12 @@ bool Cast(Stored stored, DType dtype, From from, To* to, std::string* offender) 
 }
 
 TEST(Cast, IntegersAreChecked) {
-  std::string offender;
+  Offender offender;
   int8_t small = 0;
   EXPECT_TRUE(Cast(Stored::kInt64, DType::kInt8, int64_t{-128}, &small, &offender));
   EXPECT_EQ(small, -128);
   EXPECT_FALSE(Cast(Stored::kInt64, DType::kInt8, int64_t{-129}, &small, &offender));
-  EXPECT_EQ(offender, "-129");
+  EXPECT_EQ(offender.text, "-129");
   uint64_t wide = 0;
   EXPECT_FALSE(Cast(Stored::kInt32, DType::kUInt64, int32_t{-1}, &wide, &offender));
   EXPECT_TRUE(Cast(Stored::kUInt32, DType::kUInt64, int32_t{-1}, &wide, &offender));
@@ -50,20 +48,20 @@ TEST(Cast, IntegersAreChecked) {
   int64_t signed_wide = 0;
   EXPECT_FALSE(
       Cast(Stored::kUInt64, DType::kInt64, int64_t{-1}, &signed_wide, &offender));
-  EXPECT_EQ(offender, "18446744073709551615");
+  EXPECT_EQ(offender.text, "18446744073709551615");
 }
 
 TEST(Cast, FloatsToIntegersAreExact) {
-  std::string offender;
+  Offender offender;
   int64_t out = 0;
   EXPECT_TRUE(Cast(Stored::kFloat64, DType::kInt64, -0x1p63, &out, &offender));
   EXPECT_EQ(out, std::numeric_limits<int64_t>::min());
   EXPECT_TRUE(Cast(Stored::kFloat64, DType::kInt64, -0.0, &out, &offender));
   EXPECT_FALSE(Cast(Stored::kFloat64, DType::kInt64, 0x1p63, &out, &offender));
   EXPECT_FALSE(Cast(Stored::kFloat64, DType::kInt64, 1.5, &out, &offender));
-  EXPECT_EQ(offender, "1.5");
+  EXPECT_EQ(offender.text, "1.5");
   EXPECT_FALSE(Cast(Stored::kFloat64, DType::kInt64, std::nan(""), &out, &offender));
-  EXPECT_EQ(offender, "nan");
+  EXPECT_EQ(offender.text, "nan");
   uint64_t unsigned_out = 0;
   EXPECT_TRUE(Cast(Stored::kFloat64, DType::kUInt64, 0x1p63, &unsigned_out, &offender));
   EXPECT_EQ(unsigned_out, uint64_t{1} << 63);
@@ -75,7 +73,7 @@ TEST(Cast, FloatsToIntegersAreExact) {
 }
 
 TEST(Cast, ExactFloatsOfIntegers) {
-  std::string offender;
+  Offender offender;
   double out = 0;
   const auto exact = [&](Stored stored, auto value) {
     return FindCast(stored, DType::kFloat64, /*exact=*/true)(
@@ -85,7 +83,7 @@ TEST(Cast, ExactFloatsOfIntegers) {
   EXPECT_TRUE(exact(Stored::kInt64, std::numeric_limits<int64_t>::min()));
   EXPECT_EQ(out, -0x1p63);
   EXPECT_FALSE(exact(Stored::kInt64, std::numeric_limits<int64_t>::max()));
-  EXPECT_EQ(offender, "9223372036854775807");
+  EXPECT_EQ(offender.text, "9223372036854775807");
   EXPECT_TRUE(exact(Stored::kUInt64, uint64_t{1} << 63));
   EXPECT_FALSE(exact(Stored::kUInt64, std::numeric_limits<uint64_t>::max()));
   EXPECT_TRUE(exact(Stored::kInt32, std::numeric_limits<int32_t>::max()));
@@ -129,37 +127,6 @@ TEST(Half, RoundsOnce) {
   const int64_t integer = (int64_t{1} << 62) + (int64_t{1} << 54) + 1;
   EXPECT_EQ(BFloatFromFloat(RoundToOdd(RoundToOdd(integer))), 0x5E81);
   EXPECT_EQ(BFloatFromFloat(RoundToOdd(RoundToOdd(-integer))), 0xDE81);
-}
-
-TEST(Decimal, IsCorrectlyRounded) {
-  std::mt19937_64 random(2);
-  for (int i = 0; i < 20'000; ++i) {
-    const int size = 1 + static_cast<int>(random() % kMaxDecimalBytes);
-    uint8_t bytes[kMaxDecimalBytes];
-    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
-    const int scale = static_cast<int>(random() % 40);
-    const auto reference = *arrow::Decimal256::FromBigEndian(bytes, size);
-    const std::string text = reference.ToIntegerString() + "e-" + std::to_string(scale);
-    const UnscaledInteger integer = UnscaledInteger::FromBigEndian(bytes, size);
-    const double value = integer.ToDouble(scale);
-    ASSERT_EQ(value, std::strtod(text.c_str(), nullptr)) << text;
-    if (size <= 8) {
-      const auto narrow = integer.ToInt64();
-      ASSERT_TRUE(narrow.has_value());
-      ASSERT_EQ(std::to_string(*narrow), reference.ToIntegerString());
-      ASSERT_EQ(UnscaledInteger(*narrow).ToDouble(scale), value);
-    }
-  }
-}
-
-TEST(Decimal, KnowsTheLimitsOfInt64) {
-  const uint8_t least[9] = {0xFF, 0x80, 0, 0, 0, 0, 0, 0, 0};
-  EXPECT_EQ(UnscaledInteger::FromBigEndian(least, 9).ToInt64(),
-            std::numeric_limits<int64_t>::min());
-  const uint8_t above[9] = {0, 0x80, 0, 0, 0, 0, 0, 0, 0};
-  EXPECT_FALSE(UnscaledInteger::FromBigEndian(above, 9).ToInt64().has_value());
-  const uint8_t below[9] = {0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
-  EXPECT_FALSE(UnscaledInteger::FromBigEndian(below, 9).ToInt64().has_value());
 }
 
 // Reads a whole chunk without nulls.
@@ -243,6 +210,33 @@ TEST(FixedReaderTypes, ReadsDecimalsOfEveryPhysicalType) {
                                 parquet::Encoding::DELTA_BYTE_ARRAY}) {
       check(parquet::ByteArrayType{}, -1, bytes, encoding);
     }
+  }
+}
+
+TEST(FixedReaderTypes, ReadsDecimalsOfEveryLength) {
+  std::mt19937_64 random(7);
+  for (int length = 1; length <= 17; ++length) {
+    std::string bytes(static_cast<size_t>(length) * 500, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    std::vector<parquet::FixedLenByteArray> fixed;
+    std::vector<parquet::ByteArray> varying;
+    std::vector<double> expected;
+    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(length)) {
+      const auto* value = reinterpret_cast<const uint8_t*>(bytes.data()) + at;
+      fixed.emplace_back(value);
+      varying.emplace_back(static_cast<uint32_t>(length), value);
+      expected.push_back(UnscaledInteger::FromBigEndian(value, length).ToDouble(1));
+    }
+    const auto logical = parquet::LogicalType::Decimal(2, 1);
+    const auto spec = Spec(DType::kFloat64);
+    EXPECT_EQ(*(ReadAll<double, parquet::FLBAType>(
+                  Leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, logical, length), fixed, spec,
+                  false, kPlain)),
+              expected);
+    EXPECT_EQ(
+        *(ReadAll<double, parquet::ByteArrayType>(
+            Leaf(parquet::Type::BYTE_ARRAY, logical), varying, spec, false, kPlain)),
+        expected);
   }
 }
 

@@ -89,26 +89,35 @@ TEST(Gather, WritesRowsAtAnyMultipleOfTheirItem) {
 
 TEST(GatherCodes, EqualsAPlainLoop) {
   std::mt19937 random(3);
-  for (const int64_t width : {1, 2, 4, 8}) {
-    for (const int64_t count : kCounts) {
-      const uint32_t entries = count == 1000 ? 1 << 16 : 1 + random() % 300;
-      Bytes table(entries * width);
-      table.Randomise(&random);
-      std::vector<uint16_t> codes(1 + random() % 3000);
-      for (uint16_t& code : codes) code = static_cast<uint16_t>(random() % entries);
-      std::vector<uint16_t> index(static_cast<size_t>(count));
-      for (uint16_t& i : index) i = static_cast<uint16_t>(random() % codes.size());
-      Bytes out(count * width);
-      Bytes expected(count * width);
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t code = codes[index[static_cast<size_t>(i)]];
-        std::memcpy(expected.data() + i * width, table.data() + code * width,
-                    static_cast<size_t>(width));
+  for (const int64_t width : {2, 4, 8}) {
+    for (int64_t code_bytes = 1; code_bytes < width; code_bytes *= 2) {
+      for (const int64_t count : kCounts) {
+        const uint32_t entries = 1 + random() % (code_bytes == 1 ? 256 : 1 << 16);
+        Bytes table(entries * width);
+        table.Randomise(&random);
+        const uint32_t slots = 1 + random() % 3000;
+        Bytes codes(slots * code_bytes);
+        std::vector<uint32_t> code_of(slots);
+        for (uint32_t slot = 0; slot < slots; ++slot) {
+          code_of[slot] = random() % entries;
+          std::memcpy(codes.data() + slot * code_bytes, &code_of[slot],
+                      static_cast<size_t>(code_bytes));
+        }
+        std::vector<uint16_t> index(static_cast<size_t>(count));
+        for (uint16_t& i : index) i = static_cast<uint16_t>(random() % slots);
+        Bytes out(count * width);
+        Bytes expected(count * width);
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t code = code_of[index[static_cast<size_t>(i)]];
+          std::memcpy(expected.data() + i * width, table.data() + code * width,
+                      static_cast<size_t>(width));
+        }
+        const uint8_t* ahead = random() % 2 == 0 ? codes.data() : nullptr;
+        GatherCodes(codes.data(), code_bytes, index.data(), count, table.data(), width,
+                    out.data(), ahead);
+        ASSERT_TRUE(out == expected)
+            << "width " << width << " codes " << code_bytes << " count " << count;
       }
-      const uint16_t* ahead = random() % 2 == 0 ? codes.data() : nullptr;
-      GatherCodes(codes.data(), index.data(), count, table.data(), width, out.data(),
-                  ahead);
-      ASSERT_TRUE(out == expected) << "width " << width << " count " << count;
     }
   }
 }

@@ -24,6 +24,19 @@ TEST(Status, GetsOnePlace) {
   EXPECT_TRUE(At(Status::OK(), page).ok());
 }
 
+TEST(Status, NamesTheRow) {
+  const Status value = MakeError(ErrorKind::kValue, "Expected X, got Y");
+  EXPECT_EQ(RowOf(value), std::nullopt);
+  const Status fifth = AtRow(value, 5);
+  EXPECT_EQ(RowOf(fifth), 5);
+  EXPECT_EQ(KindOf(fifth), ErrorKind::kValue);
+  EXPECT_EQ(RowOf(AtRow(fifth, 1005)), 1005);
+  const Place place{.file = "a", .row_group = 1, .column = "b", .page = 2, .row = 1005};
+  EXPECT_EQ(At(fifth, place).message(),
+            "Expected X, got Y - at a, row group 1, column `b`, page 2, row 1005");
+  EXPECT_TRUE(AtRow(Status::OK(), 5).ok());
+}
+
 TEST(Status, PlacesErrorsOfArrowOnce) {
   const Place page{"a", -1, "", 2};
   const Status status = At(Status::OutOfMemory("out of memory"), page);

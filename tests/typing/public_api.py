@@ -1,9 +1,8 @@
 """What users write, checked by mypy and pyright; never run."""
 
-from typing import assert_type
-
 import torch
 from torch.utils.data import DataLoader
+from typing_extensions import assert_type
 
 from fastload import Batch, Column, FastParquetDataset, Ragged, Stack
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 # A change of anything below makes another sample, so it changes this name too.
-RECIPE = "click-log-1"
+RECIPE = "click-log-2"
 ROW_GROUP_ROWS = 1 << 18
 ROW_GROUPS = 4
 NUMERIC = 13
@@ -54,7 +54,10 @@ def make(path: Path, row_groups: int = ROW_GROUPS, rows: int = ROW_GROUP_ROWS) -
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
     os.close(handle)
     try:
-        with pq.ParquetWriter(name, schema(), compression="snappy") as writer:
+        writer = pq.ParquetWriter(
+            name, schema(), compression="snappy", use_dictionary=_repeating_columns()
+        )
+        with writer:
             for index in range(row_groups):
                 writer.write_table(row_group(index, rows), row_group_size=rows)
         os.replace(name, path)
@@ -109,15 +112,26 @@ def _numeric(
     """Counts of a few values, heavy-tailed counts and amounts, in turn, as click logs have."""
     draws = uniform(rows)
     survival = np.maximum(1 - draws, 1e-12)
-    if column % 3 == 0:
-        # Geometric: how often a user was seen. Few distinct values.
-        return np.asarray(np.floor(-np.log(survival) * (2 + column)), np.float64)
+    if _is_amount(column):
+        # Log-logistic.
+        odds = np.maximum(draws, 1e-12) / survival
+        return np.asarray(odds**0.4 * (1 + column), np.float64)
     if column % 3 == 1:
         # Pareto: seconds since the last visit, whole; a long tail.
         return np.asarray(np.floor(10 * survival ** (-1 / 1.2)) - 10, np.float64)
-    # Log-logistic: a price or a score; all values differ.
-    odds = np.maximum(draws, 1e-12) / survival
-    return np.asarray(odds**0.4 * (1 + column), np.float64)
+    # Geometric: how often a user was seen. Few distinct values.
+    return np.asarray(np.floor(-np.log(survival) * (2 + column)), np.float64)
+
+
+def _is_amount(numeric: int) -> bool:
+    """Whether the values of that numeric column all differ: a price or a score."""
+    return numeric % 3 == 2
+
+
+def _repeating_columns() -> list[str]:
+    """The columns worth a dictionary."""
+    numeric = [f"numeric_{j + 1:02}" for j in range(NUMERIC) if _is_amount(j)]
+    return [name for name in schema().names if name not in numeric]
 
 
 def _hashed_id(ranks: npt.NDArray[np.uint64], column: int) -> npt.NDArray[np.int64]:

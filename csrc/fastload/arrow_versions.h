@@ -1,0 +1,46 @@
+// What differs between the releases of Arrow that the core compiles against; nothing else
+// asks for a version.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "arrow/io/interfaces.h"
+#include "arrow/util/config.h"
+#include "parquet/column_reader.h"
+#include "parquet/metadata.h"
+#include "parquet/properties.h"
+#include "parquet/schema.h"
+
+namespace fastload {
+
+// Throws what libparquet throws. A footer's length has 32 bits in the file, so
+// `thrift` is shorter than 4 GiB.
+inline std::shared_ptr<parquet::FileMetaData> ReadFileMetaData(std::string_view thrift) {
+#if ARROW_VERSION_MAJOR >= 26
+  return parquet::FileMetaData::Make(thrift.data(), static_cast<int64_t>(thrift.size()));
+#else
+  auto bytes = static_cast<uint32_t>(thrift.size());
+  return parquet::FileMetaData::Make(thrift.data(), &bytes);
+#endif
+}
+
+// The pages of a column chunk that `stream` holds, which is described by `descr` and has
+// `values` values, nulls included. Throws what libparquet throws.
+inline std::unique_ptr<parquet::PageReader> OpenPages(
+    std::shared_ptr<arrow::io::InputStream> stream, int64_t values,
+    parquet::Compression::type codec, const parquet::ReaderProperties& properties,
+    const parquet::ColumnDescriptor& descr, bool always_compressed) {
+#if ARROW_VERSION_MAJOR >= 25
+  return parquet::PageReader::Open(std::move(stream), values, codec, properties, descr,
+                                   always_compressed);
+#else
+  static_cast<void>(descr);
+  return parquet::PageReader::Open(std::move(stream), values, codec, properties,
+                                   always_compressed);
+#endif
+}
+
+}  // namespace fastload

@@ -1,0 +1,82 @@
+"""Windows of several buckets: every width of value and of code, with nulls, is dealt out right."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arrow_values import Tables, assert_holds
+from fastload import Column, FastParquetDataset
+
+TYPES = [pa.int8(), pa.uint16(), pa.int32(), pa.float32(), pa.int64(), pa.float64(), pa.bool_()]
+# Around the most entries that codes of one, two and four bytes are used for.
+DISTINCT = [2, 100, 120, 254, 255, 256, 300, 25_000, 32_767, 33_000, 65_535, 70_000]
+
+
+@st.composite
+def columns(draw):
+    """Type, distinct values, share of nulls, validity asked for, dictionary or not."""
+    return (
+        draw(st.sampled_from(TYPES)),
+        draw(st.sampled_from(DISTINCT)),
+        draw(st.sampled_from([0, 0, 0.1, 1])),
+        draw(st.booleans()),
+        draw(st.sampled_from([True, True, True, False])),
+    )
+
+
+def values_of(rng, kind, distinct, rows):
+    numbers = rng.integers(0, distinct, rows)
+    if pa.types.is_boolean(kind):
+        return numbers % 2 == 0
+    dtype = kind.to_pandas_dtype()
+    if np.dtype(dtype).itemsize <= 2:
+        numbers %= 120
+    return numbers.astype(dtype)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    specs=st.lists(columns(), min_size=1, max_size=5),
+    rows=st.integers(33_000, 140_000),
+    row_group_rows=st.sampled_from([20_000, 70_000, 140_000]),
+    dictionary_limit=st.sampled_from([1 << 10, 1 << 17, 1 << 24]),
+    seed=st.integers(0, 2**32),
+)
+def test_rows_are_dealt_out_right(
+    tmp_path_factory, specs, rows, row_group_rows, dictionary_limit, seed
+):
+    rng = np.random.default_rng(seed)
+    path = tmp_path_factory.mktemp("dealt") / "t.parquet"
+    table, asked, fills = {}, {}, {}
+    for j, (kind, distinct, nulls, valid, _) in enumerate(specs):
+        name = f"c{j}"
+        mask = rng.random(rows) < nulls
+        table[name] = pa.array(values_of(rng, kind, distinct, rows), kind, mask=mask)
+        fills[name] = not valid or 0
+        asked[name] = Column(name, fill=None if valid else True, valid=valid)
+        if kind == pa.float32() or kind == pa.float64():
+            fills[name] = 0 if valid else 1.0
+            asked[name] = Column(name, fill=None if valid else 1.0, valid=valid)
+    pq.write_table(
+        pa.table(table),
+        path,
+        row_group_size=row_group_rows,
+        use_dictionary=[f"c{j}" for j, spec in enumerate(specs) if spec[4]],
+        dictionary_pagesize_limit=dictionary_limit,
+    )
+    tables = Tables([path])
+    with FastParquetDataset(
+        path, columns=asked, batch_size=5_000, shuffle=True, seed=seed, provenance=True, threads=2
+    ) as dataset:
+        batches = list(dataset)
+    seen = np.concatenate([batch["__row__"].numpy() for batch in batches])
+    assert (np.sort(seen) == np.arange(rows)).all()
+    for batch in batches:
+        place = tables.indices_of(batch)
+        for name, column in asked.items():
+            values = tables.values[name]
+            assert_holds(batch[name], values, place, fill=fills[name], place=name)
+            if column.valid:
+                assert (batch[f"{name}__valid"].numpy() == values.valid[place]).all()
