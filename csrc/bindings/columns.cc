@@ -47,10 +47,13 @@ constexpr std::array<std::pair<const char*, DType>, 13> kDTypes = {{
     {"float64", DType::kFloat64},
 }};
 
-constexpr std::array<std::pair<const char*, OutputKind>, 7> kOutputKinds = {{
+constexpr std::array<std::pair<const char*, OutputKind>, 10> kOutputKinds = {{
     {"column", OutputKind::kColumn},
     {"stack", OutputKind::kStack},
-    {"bytes", OutputKind::kBytes},
+    {"ragged", OutputKind::kRagged},
+    {"list", OutputKind::kList},
+    {"pad", OutputKind::kPad},
+    {"length", OutputKind::kLength},
     {"valid", OutputKind::kValid},
     {"file", OutputKind::kFile},
     {"row", OutputKind::kRow},
@@ -133,6 +136,7 @@ void RegisterColumns(py::module_& m) {
                        std::optional<py::bytes> fill, bool cast, bool unscaled,
                        bool exact, std::vector<int64_t> multipliers,
                        const std::vector<std::optional<py::bytes>>& constants,
+                       int32_t depth, int64_t list_size, bool null_lists,
                        int64_t hash_buckets, uint64_t hash_seed,
                        const std::optional<std::vector<py::object>>& vocabulary,
                        int64_t unknown) {
@@ -146,6 +150,9 @@ void RegisterColumns(py::module_& m) {
                              .exact = exact,
                              .multipliers = std::move(multipliers),
                              .unscaled = unscaled,
+                             .depth = depth,
+                             .list_size = list_size,
+                             .null_lists = null_lists,
                              .hash_buckets = hash_buckets,
                              .hash_seed = hash_seed,
                              .vocabulary = MakeVocabulary(vocabulary),
@@ -164,16 +171,21 @@ void RegisterColumns(py::module_& m) {
            py::kw_only(), py::arg("name"), py::arg("leaves"), py::arg("dtype"),
            py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("unscaled"),
            py::arg("exact") = false, py::arg("multipliers") = py::tuple(),
-           py::arg("constants") = py::tuple(), py::arg("hash_buckets") = 0,
-           py::arg("hash_seed") = 0, py::arg("vocabulary") = py::none(),
-           py::arg("unknown") = -1);
+           py::arg("constants") = py::tuple(), py::arg("depth") = 0,
+           py::arg("list_size") = 0, py::arg("null_lists") = false,
+           py::arg("hash_buckets") = 0, py::arg("hash_seed") = 0,
+           py::arg("vocabulary") = py::none(), py::arg("unknown") = -1);
 
   py::class_<OutputSpec>(m, "OutputSpec", "One tensor, or ragged tensor, of a batch.")
-      .def(py::init([](const std::string& kind, std::vector<int32_t> columns) {
+      .def(py::init([](const std::string& kind, std::vector<int32_t> columns,
+                       int64_t length, const py::bytes& pad) {
              return OutputSpec{.kind = Named(kOutputKinds, kind),
-                               .columns = std::move(columns)};
+                               .columns = std::move(columns),
+                               .length = length,
+                               .pad = pad};
            }),
-           py::arg("kind"), py::arg("columns"));
+           py::arg("kind"), py::arg("columns"), py::arg("length") = 0,
+           py::arg("pad") = py::bytes());
 
   m.def(
       "xxhash64",

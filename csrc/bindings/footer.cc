@@ -77,6 +77,10 @@ void RegisterFooter(py::module_& m) {
       .def_property_readonly(
           "path", [](const Leaf& leaf) { return py::tuple(py::cast(leaf.path)); },
           "Names from the root, a tuple of str.")
+      .def_property_readonly(
+          "names", [](const Leaf& leaf) { return py::tuple(py::cast(leaf.names)); },
+          "As users name it, a tuple of str: the path without the groups that lists are\n"
+          "written as, and with key and value for those of a map.")
       .def_readonly("physical_type", &Leaf::physical_type,
                     "As the format names it, such as INT64.")
       .def_readonly("logical_type", &Leaf::logical_type,
@@ -84,7 +88,22 @@ void RegisterFooter(py::module_& m) {
       .def_readonly("max_definition_level", &Leaf::max_definition_level,
                     "0: no nulls are possible.")
       .def_readonly("max_repetition_level", &Leaf::max_repetition_level,
-                    "0: flat, one value or null a row.");
+                    "0: flat, one value or null a row.")
+      .def_property_readonly(
+          "list_sizes",
+          [](const Leaf& leaf) { return py::tuple(py::cast(leaf.list_sizes)); },
+          "Of the lists around a value, outermost first: their elements; 0 = any number.")
+      .def_property_readonly(
+          "tensor_shape",
+          [](const Leaf& leaf) { return py::tuple(py::cast(leaf.tensor_shape)); },
+          "Of the arrow.fixed_shape_tensor that the innermost list is, as stored; empty "
+          "where it is none.")
+      .def_property_readonly(
+          "tensor_permutation",
+          [](const Leaf& leaf) { return py::tuple(py::cast(leaf.tensor_permutation)); },
+          "Dimension i of that tensor is dimension permutation[i] as stored; empty "
+          "where\n"
+          "they are the same.");
 
   py::class_<LeafChunks>(m, "LeafChunks",
                          "What a footer says of one leaf column, by row group index.")
@@ -92,6 +111,8 @@ void RegisterFooter(py::module_& m) {
                     "Bytes in the file.")
       .def_readonly("uncompressed_bytes", &LeafChunks::uncompressed_bytes,
                     "Bytes of the decompressed pages, headers included.")
+      .def_readonly("num_values", &LeafChunks::num_values,
+                    "Values, nulls among them, and one for each list without elements.")
       .def_readonly("value_bytes", &LeafChunks::value_bytes,
                     "Bytes of all byte-array values; -1 = unknown.")
       .def_readonly("null_count", &LeafChunks::null_count,
@@ -99,6 +120,8 @@ void RegisterFooter(py::module_& m) {
 
   py::class_<LeafSummary>(m, "LeafSummary",
                           "What the footers of many files say of one leaf column.")
+      .def_readonly("values", &LeafSummary::values,
+                    "Elements, nulls among them, and one for each list without elements.")
       .def_readonly("value_bytes", &LeafSummary::value_bytes,
                     "Bytes of all byte-array values; those of the pages where unknown.")
       .def_readonly("null_file", &LeafSummary::null_file,

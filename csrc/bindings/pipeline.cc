@@ -9,6 +9,7 @@
 #include "bindings/files.h"
 #include "bindings/fork_guard.h"
 #include "bindings/scan.h"
+#include "fastload/output_check.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -70,6 +71,7 @@ std::unique_ptr<PyPipeline> MakePipeline(const std::vector<FileTuple>& files,
                                          int32_t threads, int32_t io_threads,
                                          int64_t batch_memory_bytes,
                                          int64_t fetch_memory_bytes, bool verify_crc) {
+  RaiseIfError(CheckOutputs(columns, outputs));
   return std::make_unique<PyPipeline>(
       std::make_shared<Pipeline>(FileSpecs(files), std::move(columns), outputs,
                                  PipelineOptions{.threads = threads,

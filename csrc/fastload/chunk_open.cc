@@ -50,6 +50,7 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
         parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
     input.descr = file.metadata->schema()->Column(leaf);
     input.rows = group->num_rows();
+    input.levels = chunk->num_values();
     parquet::ReaderProperties properties(pool);
     properties.set_page_checksum_verification(verify_crc);
     input.pages = OpenPages(std::move(stream), chunk->num_values(), chunk->compression(),

@@ -1,7 +1,6 @@
 // What the caller wants of the columns: the contract between Python and the core.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -107,8 +106,11 @@ struct ColumnSpec {
 enum class OutputKind : uint8_t {
   kColumn,   // (B,) of one fixed-width column
   kStack,    // (B, F) row-major, of F fixed-width columns of one dtype
-  kBytes,    // values uint8 + offsets int64 (B + 1) of one byte column
-  kValid,    // (B,) bool: the column's value is not null
+  kRagged,   // one byte column, or column of lists: values, and int64 offsets a level
+  kList,     // (B, list_size) of one column of fixed-size lists, at depth 0
+  kPad,      // (B, length) of one column of fixed-width items at depth 1
+  kLength,   // (B,) int64: items of each row of such a column, `length` at most
+  kValid,    // (B,) bool: the column's value, or its outermost list, is not null
   kFile,     // (B,) int32: index of the file
   kRow,      // (B,) int64: row in the file
   kRealRow,  // (B,) bool: false for rows repeated to fill a batch
@@ -117,7 +119,21 @@ enum class OutputKind : uint8_t {
 struct OutputSpec {
   OutputKind kind = OutputKind::kColumn;
   std::vector<int32_t>
-      columns;  // indices of ColumnSpecs; empty for kFile, kRow, kRealRow
+      columns;         // indices of ColumnSpecs; empty for kFile, kRow, kRealRow
+  int64_t length = 0;  // kPad, kLength: items of a row, the rest is cut off
+  // kPad: the bytes of one element, written where a row has fewer items.
+  std::string pad;
 };
+
+// Bytes of one item: an element, or a fixed-size list. 0 where items vary.
+constexpr int64_t ItemBytes(const ColumnSpec& spec) {
+  if (spec.bytes) return 0;
+  return ItemSize(spec.dtype) * (spec.list_size > 0 ? spec.list_size : 1);
+}
+
+// Levels of offsets of a ragged output: of its lists, and of the bytes of its elements.
+constexpr int32_t RaggedLevels(const ColumnSpec& spec) {
+  return spec.depth + (spec.bytes ? 1 : 0);
+}
 
 }  // namespace fastload

@@ -109,6 +109,37 @@ class ConstantBytesReader : public BytesReader {
   bool present_;
 };
 
+// Lists of a fixed size: a null one is all fill.
+class NullListReader : public FixedReader {
+ public:
+  explicit NullListReader(const ColumnSpec* spec) : spec_(spec) {}
+
+  Status Skip(int64_t) override { return Status::OK(); }
+
+  Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
+    if (!spec_->null_lists || !spec_->fill.has_value()) return NoValue();
+    const auto item = static_cast<int64_t>(spec_->fill->size());
+    for (int64_t row = 0; row < rows; ++row) {
+      Repeat(spec_->fill->data(), item, spec_->list_size, out + row * stride, item);
+    }
+    SetValid(valid, rows, false);
+    return Status::OK();
+  }
+
+  // Rows are longer than the entries of a dictionary, so there are no codes of rows.
+  Result<std::span<const uint8_t>> Dictionary() override {
+    return std::span<const uint8_t>();
+  }
+  Result<int64_t> ReadCodes(int64_t, const Codes&, uint8_t*, uint8_t*) override {
+    return 0;
+  }
+
+  int64_t page() const override { return -1; }
+
+ private:
+  const ColumnSpec* spec_;
+};
+
 class NullNestedReader : public NestedReader {
  public:
   explicit NullNestedReader(const ColumnSpec* spec) : spec_(spec) {}
@@ -122,12 +153,8 @@ class NullNestedReader : public NestedReader {
       if (offsets.empty()) offsets.push_back(0);
     }
     const auto size = static_cast<size_t>(rows);
-    if (spec_->depth > 0) {
-      std::vector<int64_t>& lists = out->offsets[0];
-      lists.resize(lists.size() + size, lists.back());
-    } else {
-      ARROW_RETURN_NOT_OK(AppendItems(rows, out));
-    }
+    std::vector<int64_t>& lists = out->offsets[0];
+    lists.resize(lists.size() + size, lists.back());
     if (valid) out->valid.resize(out->valid.size() + size, 0);
     return Status::OK();
   }
@@ -135,28 +162,6 @@ class NullNestedReader : public NestedReader {
   int64_t page() const override { return -1; }
 
  private:
-  // A null list of fixed size is all fill.
-  Status AppendItems(int64_t rows, NestedRows* out) const {
-    if (!spec_->fill.has_value()) return NoValue();
-    const std::string& fill = *spec_->fill;
-    const auto item = static_cast<int64_t>(fill.size());
-    int64_t elements = 0;
-    int64_t bytes = 0;
-    if (__builtin_mul_overflow(rows, spec_->list_size, &elements) ||
-        __builtin_mul_overflow(elements, item, &bytes)) {
-      return Status::CapacityError("Expected lists of fewer elements, got ", rows,
-                                   " lists of ", spec_->list_size);
-    }
-    if (spec_->bytes) {
-      out->views.resize(out->views.size() + static_cast<size_t>(elements),
-                        ByteView{reinterpret_cast<const uint8_t*>(fill.data()), item});
-      return Status::OK();
-    }
-    ARROW_RETURN_NOT_OK(out->values.Reserve(bytes));
-    for (int64_t i = 0; i < elements; ++i) out->values.UnsafeAppend(fill.data(), item);
-    return Status::OK();
-  }
-
   const ColumnSpec* spec_;
 };
 
@@ -164,6 +169,7 @@ class NullNestedReader : public NestedReader {
 
 std::unique_ptr<FixedReader> MakeConstantFixedReader(const ColumnSpec* spec,
                                                      int32_t file) {
+  if (spec->list_size > 0) return std::make_unique<NullListReader>(spec);
   return std::make_unique<ConstantFixedReader>(*spec, file);
 }
 

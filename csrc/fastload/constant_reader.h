@@ -12,7 +12,8 @@
 namespace fastload {
 
 // `spec` is borrowed and outlives the reader; spec->Constant(file) is the value. Where it
-// is null and the spec has no fill, reading is an ErrorKind::kNullValue.
+// is null and the spec has no fill, reading is an ErrorKind::kNullValue. Lists of a fixed
+// size are null, which is an ErrorKind::kNullValue unless spec->null_lists.
 std::unique_ptr<FixedReader> MakeConstantFixedReader(const ColumnSpec* spec,
                                                      int32_t file);
 std::unique_ptr<BytesReader> MakeConstantBytesReader(const ColumnSpec* spec,

@@ -4,20 +4,19 @@
 #include <cstdint>
 #include <vector>
 
-#include "fastload/hybrid.h"
+#include "fastload/level_stream.h"
 #include "fastload/status.h"
 #include "parquet/column_page.h"
-#include "parquet/column_reader.h"
-#include "parquet/schema.h"
 
 namespace fastload {
 
 class DefinitionLevels {
  public:
   // Rows decoded at once when nulls and values are mixed.
-  static constexpr int64_t kBlockRows = 1024;
+  static constexpr int64_t kBlockRows = LevelStream::kBlockLevels;
 
-  explicit DefinitionLevels(int16_t max_level) : max_level_(max_level) {}
+  explicit DefinitionLevels(int16_t max_level)
+      : max_level_(max_level), levels_(max_level) {}
 
   // Takes the levels of a page whose bytes are borrowed; returns the bytes of the page
   // that come before its values.
@@ -33,18 +32,9 @@ class DefinitionLevels {
   Result<Span> Next(int64_t max_rows);
 
  private:
-  Result<int64_t> SetPageV1(const parquet::DataPageV1& page);
-  Result<int64_t> SetPageV2(const parquet::DataPageV2& page);
-  Status DecodeBlock(int64_t rows);
-
   int16_t max_level_;
-  bool legacy_ = false;  // BIT_PACKED, deprecated since format 1.0
-  int bit_width_ = 0;
-  HybridDecoder runs_;
-  parquet::LevelDecoder legacy_levels_;
+  LevelStream levels_;
   std::vector<uint8_t> valid_;
-  std::vector<uint32_t> levels_;
-  std::vector<int16_t> legacy_block_;
 };
 
 }  // namespace fastload

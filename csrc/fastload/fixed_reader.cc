@@ -6,59 +6,15 @@
 
 #include "fastload/chunk_reader.h"
 #include "fastload/fixed_values.h"
+#include "fastload/list_reader.h"
 #include "fastload/page_cursor.h"
+#include "fastload/strided.h"
 
 namespace fastload {
 
 namespace {
 
 constexpr int64_t kBlockRows = DefinitionLevels::kBlockRows;
-
-// Where the rows of one call go.
-struct Destination {
-  uint8_t* out;
-  int64_t stride;
-};
-
-template <typename T>
-void StoreStrided(const T* items, int64_t rows, Destination to) {
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to.out + i * to.stride, items + i, sizeof(T));
-  }
-}
-
-// Puts the items, which are as many as `valid` has ones, where the ones are. Reads one
-// item past the last.
-template <typename T>
-void Spread(const T* items, const uint8_t* valid, int64_t rows, T fill, Destination to) {
-  for (int64_t i = 0; i < rows; ++i) {
-    const T item = valid[i] != 0 ? *items : fill;
-    std::memcpy(to.out + i * to.stride, &item, sizeof(T));
-    items += valid[i];
-  }
-}
-
-template <typename T>
-void Fill(T fill, int64_t rows, Destination to) {
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to.out + i * to.stride, &fill, sizeof(T));
-  }
-}
-
-// Calls fn with an unsigned integer of `item_size` bytes.
-template <typename Fn>
-void WithItem(int item_size, Fn&& fn) {
-  switch (item_size) {
-    case 1:
-      return fn(uint8_t{});
-    case 2:
-      return fn(uint16_t{});
-    case 4:
-      return fn(uint32_t{});
-    default:
-      return fn(uint64_t{});
-  }
-}
 
 class FlatFixedReader : public FixedReader {
  public:
@@ -194,14 +150,15 @@ Result<std::unique_ptr<FixedReader>> FixedReader::Make(ChunkInput input,
                                                        const ColumnSpec* spec) {
   ARROW_ASSIGN_OR_RAISE(const Converter converter,
                         Converter::Make(*input.descr, *spec, input.file));
-  if (input.descr->max_repetition_level() != 0) {
-    return MakeError(ErrorKind::kUnsupported,
-                     "Expected a flat column, got a repeated one");
-  }
   if (spec->fill.has_value() &&
       static_cast<int>(spec->fill->size()) != ItemSize(spec->dtype)) {
     return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",
                            spec->fill->size());
+  }
+  if (spec->list_size > 0) return MakeListReader(std::move(input), spec, converter);
+  if (input.descr->max_repetition_level() != 0) {
+    return MakeError(ErrorKind::kUnsupported,
+                     "Expected a flat column, got a repeated one");
   }
   return std::make_unique<FlatFixedReader>(std::move(input), spec, converter);
 }

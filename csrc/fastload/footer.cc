@@ -4,11 +4,7 @@
 #include <utility>
 
 #include "arrow/type.h"
-#include "arrow/util/key_value_metadata.h"
 #include "fastload/arrow_versions.h"
-#include "parquet/arrow/schema.h"
-#include "parquet/properties.h"
-#include "parquet/schema.h"
 #include "parquet/size_statistics.h"
 #include "parquet/statistics.h"
 
@@ -78,6 +74,7 @@ Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& 
               bool with_statistics, LeafChunks* chunks) {
   chunks->compressed_bytes.push_back(chunk.total_compressed_size());
   chunks->uncompressed_bytes.push_back(chunk.total_uncompressed_size());
+  chunks->num_values.push_back(chunk.num_values());
   if (!with_statistics) {
     chunks->value_bytes.push_back(-1);
     chunks->null_count.push_back(-1);
@@ -174,36 +171,13 @@ Status Footer::Parse(std::string_view thrift) {
     metadata_ = ReadFileMetaData(thrift);
     return Status::OK();
   }));
-  ARROW_RETURN_NOT_OK(ReadPart("schema", [&] { return ReadLeaves(); }));
+  ARROW_RETURN_NOT_OK(ReadPart("schema", [&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(Leaves leaves, ReadLeaves(*metadata_));
+    leaves_ = std::move(leaves.leaves);
+    leaf_schema_ = std::move(leaves.schema);
+    return Status::OK();
+  }));
   return ReadRowGroups();
-}
-
-Status Footer::ReadLeaves() {
-  const parquet::SchemaDescriptor* schema = metadata_->schema();
-  parquet::arrow::SchemaManifest manifest;
-  ARROW_RETURN_NOT_OK(
-      parquet::arrow::SchemaManifest::Make(schema, metadata_->key_value_metadata(),
-                                           parquet::ArrowReaderProperties(), &manifest));
-  arrow::FieldVector fields;
-  leaves_.reserve(static_cast<size_t>(schema->num_columns()));
-  for (int i = 0; i < schema->num_columns(); ++i) {
-    const parquet::ColumnDescriptor* descr = schema->Column(i);
-    const parquet::arrow::SchemaField* field = nullptr;
-    ARROW_RETURN_NOT_OK(manifest.GetColumnField(i, &field));
-    const auto& logical = descr->logical_type();
-    leaves_.push_back(Leaf{
-        .path = descr->path()->ToDotVector(),
-        .physical_type = parquet::TypeToString(descr->physical_type()),
-        .logical_type = logical == nullptr ? "None" : logical->ToString(),
-        .max_definition_level = descr->max_definition_level(),
-        .max_repetition_level = descr->max_repetition_level(),
-    });
-    // What is definite is the type; names and metadata of nested fields are not needed.
-    fields.push_back(arrow::field(descr->path()->ToDotString(), field->field->type(),
-                                  /*nullable=*/true, field->field->metadata()));
-  }
-  leaf_schema_ = arrow::schema(std::move(fields));
-  return Status::OK();
 }
 
 Status Footer::ReadRowGroups() {
@@ -263,7 +237,8 @@ Result<std::vector<LeafChunks>> Footer::ReadChunks(
     for (size_t i = 0; i < leaves.size(); ++i) {
       status = ReadChunk(*row_group, leaves[i], statistics[i], &chunks[i]);
       if (status.ok()) continue;
-      return At(status, PlaceIn(file_, g, leaf_schema_->field(leaves[i])->name()));
+      const Leaf& leaf = leaves_[static_cast<size_t>(leaves[i])];
+      return At(status, PlaceIn(file_, g, leaf.DottedName()));
     }
   }
   return chunks;

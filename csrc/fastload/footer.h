@@ -8,26 +8,19 @@
 #include <vector>
 
 #include "arrow/type_fwd.h"
+#include "fastload/leaf.h"
 #include "fastload/status.h"
 #include "parquet/metadata.h"
 
 namespace fastload {
 
-// One leaf column of the schema, in the order of the format (depth first).
-struct Leaf {
-  std::vector<std::string> path;  // from the root, e.g. {"a", "b"}
-  std::string physical_type;      // as the format names it, e.g. "INT64"
-  std::string logical_type;       // e.g. "String"; "None" where there is none
-  int16_t max_definition_level = 0;
-  int16_t max_repetition_level = 0;  // 0: flat, one value or null a row
-
-  bool operator==(const Leaf&) const = default;
-};
-
 // What the footer says of one leaf column in each row group, by row group index.
 struct LeafChunks {
   std::vector<int64_t> compressed_bytes;
   std::vector<int64_t> uncompressed_bytes;  // pages, headers included
+  // Values as the pages count them: nulls are among them, and in a column of lists one
+  // for each list without elements.
+  std::vector<int64_t> num_values;
   std::vector<int64_t> value_bytes;  // bytes of all byte-array values; -1 = unknown
   std::vector<int64_t> null_count;   // -1 = unknown
 };
@@ -56,9 +49,7 @@ class Footer {
   int64_t file_bytes() const { return file_bytes_; }
   const std::string& file() const { return file_; }
 
-  // One field for each leaf, named by its dotted path, of the type that Arrow reads: what
-  // the writer's own Arrow schema says is applied. Types are those of the leaves, without
-  // the lists and structs around them.
+  // One field for each leaf, as Leaves::schema.
   const std::shared_ptr<arrow::Schema>& leaf_schema() const { return leaf_schema_; }
 
   // Whether the leaves and their Arrow types are the same, whatever the rows.
@@ -82,7 +73,6 @@ class Footer {
   Footer() = default;
 
   Status Parse(std::string_view thrift);
-  Status ReadLeaves();
   Status ReadRowGroups();
   Status ReadChunk(const parquet::RowGroupMetaData& row_group, int32_t leaf,
                    bool statistics, LeafChunks* chunks) const;

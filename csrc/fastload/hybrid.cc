@@ -4,6 +4,28 @@
 
 namespace fastload {
 
+namespace {
+
+constexpr int64_t kWordBits = 64;
+
+// The lowest n bits, of 1 to 64.
+uint64_t LowBits(int64_t n) { return ~uint64_t{0} >> (kWordBits - n); }
+
+// Writes `count` equal bits from bit `at` on, and 0 after them up to the word's end.
+// Words are written front to back, so only the first may hold bits already.
+void FillBitmap(bool one, int64_t count, int64_t at, uint64_t* words) {
+  while (count > 0) {
+    const int64_t offset = at % kWordBits;
+    const int64_t bits = std::min(count, kWordBits - offset);
+    const uint64_t word = one ? LowBits(bits) << offset : 0;
+    words[at / kWordBits] = offset == 0 ? word : words[at / kWordBits] | word;
+    at += bits;
+    count -= bits;
+  }
+}
+
+}  // namespace
+
 void HybridDecoder::Reset(const uint8_t* data, int64_t size, int bit_width) {
   pos_ = data;
   end_ = data + size;
@@ -44,7 +66,7 @@ Status HybridDecoder::NextRun() {
       const int bytes = (bit_width_ + 7) / 8;
       if (end_ - pos_ < bytes) return Truncated();
       value_ = 0;
-      std::memcpy(&value_, pos_, static_cast<size_t>(bytes));
+      for (int i = 0; i < bytes; ++i) value_ |= static_cast<uint32_t>(pos_[i]) << (8 * i);
       pos_ += bytes;
       run_left_ = static_cast<int64_t>(header >> 1);
       continue;
@@ -110,6 +132,42 @@ Status HybridDecoder::DecodeBits(int64_t n, uint8_t* out) {
     n -= count;
   }
   return Status::OK();
+}
+
+Status HybridDecoder::DecodeBitmap(int64_t n, uint64_t* words) {
+  int64_t at = 0;
+  while (at < n) {
+    if (run_left_ == 0) ARROW_RETURN_NOT_OK(NextRun());
+    const int64_t count = std::min(n - at, run_left_);
+    if (repeated_) {
+      FillBitmap(value_ != 0, count, at, words);
+      Consume(count);
+    } else {
+      UnpackBitmap(count, at, words);
+    }
+    at += count;
+  }
+  return Status::OK();
+}
+
+void HybridDecoder::UnpackBitmap(int64_t n, int64_t at, uint64_t* words) {
+  while (n > 0) {
+    const uint8_t* in = packed_ + packed_index_ / 8;
+    const int64_t shift = packed_index_ % 8;
+    const int64_t offset = at % kWordBits;
+    const int64_t count = std::min({n, kWordBits - offset, kWordBits - shift});
+    uint64_t word = 0;
+    if (end_ - in >= static_cast<int64_t>(sizeof(word))) {
+      std::memcpy(&word, in, sizeof(word));
+    } else {
+      std::memcpy(&word, in, static_cast<size_t>(end_ - in));
+    }
+    word = (word >> shift & LowBits(count)) << offset;
+    words[at / kWordBits] = offset == 0 ? word : words[at / kWordBits] | word;
+    Consume(count);
+    at += count;
+    n -= count;
+  }
 }
 
 void HybridDecoder::Unpack(int64_t n, uint32_t* out) {

@@ -37,6 +37,10 @@ class HybridDecoder {
   // Decodes n values of bit width 1 to bytes, 0 or 1.
   Status DecodeBits(int64_t n, uint8_t* out);
 
+  // Decodes n values of bit width 1 to bits, the lowest of words[0] first; the bits after
+  // the last value are 0.
+  Status DecodeBitmap(int64_t n, uint64_t* words);
+
   // out[i] = dictionary[value i]; a value of `size` or more is an
   // ErrorKind::kCorruptFile.
   template <typename T>
@@ -49,6 +53,8 @@ class HybridDecoder {
   void Unpack(int64_t n, uint32_t* out);
   // The same, for bit width 1.
   void UnpackBytes(int64_t n, uint8_t* out);
+  // The same, to bits from bit `at` of `words` on.
+  void UnpackBitmap(int64_t n, int64_t at, uint64_t* words);
   void Consume(int64_t n) {
     run_left_ -= n;
     if (!repeated_) packed_index_ += n;

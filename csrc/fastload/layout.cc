@@ -4,20 +4,40 @@
 #include <cstring>
 
 namespace fastload {
+namespace {
+
+// Bytes of a row of an output that is row-major; 0 for the others.
+int64_t RowBytes(const OutputSpec& output, const std::vector<ColumnSpec>& columns) {
+  if (output.columns.empty()) return 0;
+  const int64_t item = ItemBytes(columns[static_cast<size_t>(output.columns[0])]);
+  if (output.kind == OutputKind::kList) return item;
+  if (output.kind == OutputKind::kPad) return item * output.length;
+  if (output.kind != OutputKind::kStack) return 0;
+  return item * static_cast<int64_t>(output.columns.size());
+}
+
+bool IsRowMajor(OutputKind kind) {
+  return kind == OutputKind::kStack || kind == OutputKind::kList ||
+         kind == OutputKind::kPad;
+}
+
+}  // namespace
 
 DType Layout::OutputType(const OutputSpec& output,
                          const std::vector<ColumnSpec>& columns) {
   switch (output.kind) {
     case OutputKind::kColumn:
     case OutputKind::kStack:
+    case OutputKind::kRagged:
+    case OutputKind::kList:
+    case OutputKind::kPad:
       return columns[static_cast<size_t>(output.columns.at(0))].dtype;
-    case OutputKind::kBytes:
-      return DType::kUInt8;
     case OutputKind::kValid:
     case OutputKind::kRealRow:
       return DType::kBool;
     case OutputKind::kFile:
       return DType::kInt32;
+    case OutputKind::kLength:
     case OutputKind::kRow:
       return DType::kInt64;
   }
@@ -29,7 +49,7 @@ Layout::Layout(const std::vector<ColumnSpec>& columns,
   std::vector<int32_t> group_of(outputs.size(), -1);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const OutputKind kind = outputs[i].kind;
-    if (kind == OutputKind::kStack || kind == OutputKind::kBytes) continue;
+    if (IsRowMajor(kind) || kind == OutputKind::kRagged) continue;
     const DType dtype = OutputType(outputs[i], columns);
     auto found = std::find_if(groups_.begin(), groups_.end(),
                               [&](const Group& g) { return g.dtype == dtype; });
@@ -39,30 +59,33 @@ Layout::Layout(const std::vector<ColumnSpec>& columns,
   slots_.resize(outputs.size());
   auto number = static_cast<int32_t>(2 * groups_.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const int item = ItemSize(OutputType(outputs[i], columns));
     if (group_of[i] >= 0) {
       Group& group = groups_[static_cast<size_t>(group_of[i])];
+      slots_[i] = Slot{.number = 2 * group_of[i],
+                       .column = group.columns++,
+                       .stride = ItemSize(group.dtype)};
+    } else if (IsRowMajor(outputs[i].kind)) {
+      row_bytes_.push_back(RowBytes(outputs[i], columns));
       slots_[i] =
-          Slot{.number = 2 * group_of[i], .column = group.columns++, .stride = item};
-    } else if (outputs[i].kind == OutputKind::kStack) {
-      const auto row_bytes = static_cast<int32_t>(outputs[i].columns.size()) * item;
-      slots_[i] = Slot{.number = number++, .stride = row_bytes, .stacked = true};
-      stack_row_bytes_.push_back(row_bytes);
+          Slot{.number = number++, .stride = row_bytes_.back(), .row_major = true};
     }
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].kind != OutputKind::kBytes) continue;
-    slots_[i] = Slot{.number = number};
-    number += 3;
-    ++byte_outputs_;
+    if (outputs[i].kind != OutputKind::kRagged) continue;
+    const int32_t levels =
+        RaggedLevels(columns[static_cast<size_t>(outputs[i].columns.at(0))]);
+    slots_[i] = Slot{.number = number, .levels = levels, .first_size = sizes_};
+    ragged_levels_.push_back(levels);
+    number += 2 * levels + 2;
+    sizes_ += levels;
   }
 }
 
-Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> value_bytes) const {
+Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> sizes) const {
   Areas areas;
   areas.rows = rows;
-  areas.numbers.reserve(2 * groups_.size() + stack_row_bytes_.size() +
-                        3 * value_bytes.size());
+  areas.numbers.reserve(2 * groups_.size() + row_bytes_.size() +
+                        2 * ragged_levels_.size() + 2 * sizes.size());
   int64_t end = 0;
   const auto take = [&end](int64_t bytes) {
     const int64_t start = end;
@@ -74,13 +97,17 @@ Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> value_bytes) 
     areas.numbers.push_back(take(pitch * group.columns));
     areas.numbers.push_back(pitch);
   }
-  for (int64_t row_bytes : stack_row_bytes_) {
-    areas.numbers.push_back(take(rows * row_bytes));
-  }
-  for (int64_t bytes : value_bytes) {
-    areas.numbers.push_back(take((rows + 1) * static_cast<int64_t>(sizeof(int64_t))));
-    areas.numbers.push_back(take(bytes));
-    areas.numbers.push_back(bytes);
+  for (int64_t row_bytes : row_bytes_) areas.numbers.push_back(take(rows * row_bytes));
+  auto size = sizes.begin();
+  for (const int32_t levels : ragged_levels_) {
+    int64_t lists = rows;
+    for (int32_t level = 0; level < levels; ++level) {
+      areas.numbers.push_back(take((lists + 1) * static_cast<int64_t>(sizeof(int64_t))));
+      areas.numbers.push_back(lists);
+      lists = *size++;  // of the next level, or bytes of the values
+    }
+    areas.numbers.push_back(take(lists));
+    areas.numbers.push_back(lists);
   }
   areas.bytes = std::max(end, kAlignment);
   return areas;
@@ -88,20 +115,24 @@ Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> value_bytes) 
 
 Layout::Areas Layout::PlaceMerged(std::span<const Source> sources) const {
   int64_t rows = 0;
-  std::vector<int64_t> value_bytes(static_cast<size_t>(byte_outputs_));
-  const size_t first = 2 * groups_.size() + stack_row_bytes_.size();
+  std::vector<int64_t> sizes(static_cast<size_t>(sizes_));
+  const size_t first = 2 * groups_.size() + row_bytes_.size();
   for (const Source& source : sources) {
     rows += source.areas->rows;
-    for (size_t b = 0; b < value_bytes.size(); ++b) {
-      value_bytes[b] += source.areas->numbers[first + 3 * b + 2];
+    const int64_t* from = source.areas->numbers.data() + first;
+    auto size = sizes.begin();
+    for (const int32_t levels : ragged_levels_) {
+      // Lists of the second level, of the third, ..., and the bytes of the values.
+      for (int32_t level = 1; level <= levels; ++level) *size++ += from[2 * level + 1];
+      from += 2 * levels + 2;
     }
   }
-  return Place(rows, value_bytes);
+  return Place(rows, sizes);
 }
 
 void Layout::Merge(std::span<const Source> sources, uint8_t* to,
                    const Areas& areas) const {
-  std::vector<int64_t> value_end(static_cast<size_t>(byte_outputs_));
+  std::vector<int64_t> value_end(ragged_levels_.size());
   int64_t row = 0;
   for (const Source& source : sources) {
     const int64_t rows = source.areas->rows;
@@ -118,17 +149,25 @@ void Layout::Merge(std::span<const Source> sources, uint8_t* to,
       from += 2;
       out += 2;
     }
-    for (int64_t row_bytes : stack_row_bytes_) {
+    for (int64_t row_bytes : row_bytes_) {
       copy(*out++ + row * row_bytes, *from++, rows * row_bytes);
     }
-    for (int64_t& end : value_end) {
-      auto* offsets = reinterpret_cast<int64_t*>(to + out[0]) + row;
-      const auto* from_offsets = reinterpret_cast<const int64_t*>(source.base + from[0]);
-      for (int64_t i = 0; i <= rows; ++i) offsets[i] = end + from_offsets[i];
-      copy(out[1] + end, from[1], from[2]);
-      end += from[2];
-      from += 3;
-      out += 3;
+    for (size_t r = 0; r < ragged_levels_.size(); ++r) {
+      int64_t first = row;  // lists of the level that lie before
+      for (int32_t level = 0; level < ragged_levels_[r]; ++level) {
+        auto* offsets = reinterpret_cast<int64_t*>(to + out[0]) + first;
+        const auto* from_offsets =
+            reinterpret_cast<const int64_t*>(source.base + from[0]);
+        if (first == 0) offsets[0] = 0;
+        first = offsets[0];  // where the lists before end
+        for (int64_t i = 1; i <= from[1]; ++i) offsets[i] = first + from_offsets[i];
+        from += 2;
+        out += 2;
+      }
+      copy(out[0] + value_end[r], from[0], from[1]);
+      value_end[r] += from[1];
+      from += 2;
+      out += 2;
     }
     row += rows;
   }

@@ -11,21 +11,24 @@
 namespace fastload {
 
 // Fixed-width (B,) outputs of one dtype lie side by side at a constant pitch, so that one
-// tensor operation makes all of them; stacks and byte columns follow.
+// tensor operation makes all of them; row-major outputs (stacks, lists, pads) and ragged
+// ones follow.
 class Layout {
  public:
   Layout(const std::vector<ColumnSpec>& columns, const std::vector<OutputSpec>& outputs);
 
   // Offsets and sizes of one batch, in this order: for each group of a dtype (by first
-  // appearance) offset and pitch; for each stack its offset; for each byte column the
-  // offset of its offsets, of its values, and the bytes of its values.
+  // appearance) offset and pitch; for each row-major output its offset; for each ragged
+  // output, for each of its levels, the outermost first, the offset of its int64 offsets
+  // and the number of its lists, then the offset of its values and their bytes.
   struct Areas {
     int64_t rows = 0;
     int64_t bytes = 0;  // of the whole block
     std::vector<int64_t> numbers;
   };
-  // `value_bytes`: bytes of the values of each byte column.
-  Areas Place(int64_t rows, std::span<const int64_t> value_bytes) const;
+  // `sizes`: for each ragged output the lists of its second and further levels, then the
+  // bytes of its values.
+  Areas Place(int64_t rows, std::span<const int64_t> sizes) const;
 
   // Batches laid one after the other in one.
   struct Source {
@@ -36,23 +39,26 @@ class Layout {
   // `to` has the memory that PlaceMerged asks for.
   void Merge(std::span<const Source> sources, uint8_t* to, const Areas& areas) const;
 
-  // A (B,) output, or one column of a stack.
+  // An output, or one column of a stack.
   struct Slot {
     int32_t number = 0;      // index in Areas::numbers of the offset
     int32_t column = 0;      // within a group: times the pitch
-    int32_t row_offset = 0;  // within a stack: bytes from the row's start
-    int32_t stride = 0;      // bytes from row to row
-    bool stacked = false;
+    int32_t row_offset = 0;  // within a row-major output: bytes from the row's start
+    int64_t stride = 0;      // bytes from row to row
+    bool row_major = false;
+    int32_t levels = 0;      // of a ragged output; else 0
+    int32_t first_size = 0;  // of a ragged output, index in the sizes of Place
   };
   static uint8_t* Address(uint8_t* base, const Areas& areas, const Slot& slot) {
     const auto* numbers = areas.numbers.data() + slot.number;
     return base + numbers[0] +
-           (slot.stacked ? slot.row_offset : slot.column * numbers[1]);
+           (slot.row_major ? slot.row_offset : slot.column * numbers[1]);
   }
 
-  // Of each output: its slot (kStack: of its first column; kBytes: `number` alone).
+  // Of each output: its slot (kStack: of its first column).
   const Slot& slot(int32_t output) const { return slots_[static_cast<size_t>(output)]; }
-  int32_t byte_outputs() const { return byte_outputs_; }
+  // Numbers that Place takes.
+  int32_t sizes() const { return sizes_; }
 
   static DType OutputType(const OutputSpec& output,
                           const std::vector<ColumnSpec>& columns);
@@ -63,9 +69,10 @@ class Layout {
     int32_t columns = 0;
   };
   std::vector<Group> groups_;
-  std::vector<int64_t> stack_row_bytes_;
+  std::vector<int64_t> row_bytes_;      // of each row-major output
+  std::vector<int32_t> ragged_levels_;  // of each ragged output
   std::vector<Slot> slots_;
-  int32_t byte_outputs_ = 0;
+  int32_t sizes_ = 0;
 };
 
 }  // namespace fastload

@@ -8,6 +8,7 @@ namespace {
 
 void Add(const LeafChunks& chunks, size_t file, LeafSummary* summary) {
   for (size_t g = 0; g < chunks.value_bytes.size(); ++g) {
+    summary->values += chunks.num_values[g];
     const int64_t known = chunks.value_bytes[g];
     summary->value_bytes += known >= 0 ? known : chunks.uncompressed_bytes[g];
   }

@@ -11,6 +11,7 @@
 namespace fastload {
 
 struct LeafSummary {
+  int64_t values = 0;  // elements, nulls among them; one for each list without elements
   // Bytes of all byte-array values; where a writer left them out, those of the pages.
   int64_t value_bytes = 0;
   // The first row group in which a null is known of, by file; -1 = none.

@@ -16,10 +16,10 @@ namespace fastload {
 // Rows of a column of lists, one after the other.
 struct NestedRows {
   // Of each level of lists, the outermost (one list a row) first: where each list begins
-  // among what it holds, lists of the next level or, in the innermost, elements; then
-  // where the last one ends. Each begins with 0.
+  // among what it holds, lists of the next level or, in the innermost, items; then where
+  // the last one ends. Each begins with 0.
   std::vector<std::vector<int64_t>> offsets;
-  // Elements of fixed width, without gaps.
+  // Elements of fixed width, without gaps: of each item one, or spec.list_size.
   arrow::BufferBuilder values;
   // Or, of a byte column, the views of the elements and what keeps them alive.
   std::vector<ByteView> views;

@@ -7,54 +7,31 @@
 namespace fastload {
 
 PageCursor::PageCursor(ChunkInput input, PageValues* values)
-    : pages_(std::move(input.pages)),
+    : pages_(std::move(input.pages), values,
+             [this](const parquet::DataPageStats& stats) {
+               // In a flat column every value, null or not, is a row.
+               if (stats.num_values > skip_) return false;
+               skip_ -= stats.num_values;
+               return true;
+             }),
       values_(values),
       levels_(input.descr->max_definition_level()),
       rows_(input.rows),
-      rows_total_(input.rows) {
-  pages_->set_data_page_filter([this](const parquet::DataPageStats& stats) {
-    ++page_;
-    // In a flat column every value, null or not, is a row.
-    if (stats.num_values > skip_) return false;
-    skip_ -= stats.num_values;
-    return true;
-  });
-}
+      rows_total_(input.rows) {}
 
 Status PageCursor::NextPage() {
-  while (true) {
-    current_ = pages_->NextPage();
-    if (current_ == nullptr) {
+  do {
+    ARROW_ASSIGN_OR_RAISE(const parquet::DataPage* page, pages_.Next());
+    if (page == nullptr) {
       return MakeError(ErrorKind::kCorruptFile,
                        "Expected " + std::to_string(skip_ + rows_total_) +
                            " more rows, got the end of the column chunk");
     }
-    if (current_->type() == parquet::PageType::DICTIONARY_PAGE) {
-      if (has_dictionary_) {
-        return MakeError(ErrorKind::kCorruptFile,
-                         "Expected one dictionary page, got another");
-      }
-      has_dictionary_ = true;
-      ARROW_RETURN_NOT_OK(
-          values_->SetDictionary(static_cast<const parquet::DictionaryPage&>(*current_)));
-      continue;
-    }
-    if (current_->type() != parquet::PageType::DATA_PAGE &&
-        current_->type() != parquet::PageType::DATA_PAGE_V2) {
-      continue;
-    }
-    const auto& page = static_cast<const parquet::DataPage&>(*current_);
-    rows_left_ = page.num_values();
-    ARROW_ASSIGN_OR_RAISE(const int64_t offset, levels_.SetPage(page));
-    if (offset > page.size()) {
-      return MakeError(ErrorKind::kCorruptFile,
-                       "Expected levels of at most " + std::to_string(page.size()) +
-                           " bytes, got " + std::to_string(offset));
-    }
-    ARROW_RETURN_NOT_OK(values_->SetPage(page.encoding(), page.data() + offset,
-                                         page.size() - offset, rows_left_));
-    if (rows_left_ > 0) return Status::OK();
-  }
+    rows_left_ = page->num_values();
+    ARROW_ASSIGN_OR_RAISE(const int64_t offset, levels_.SetPage(*page));
+    ARROW_RETURN_NOT_OK(pages_.SetValues(offset));
+  } while (rows_left_ == 0);
+  return Status::OK();
 }
 
 Status PageCursor::SkipInPage(int64_t rows) {

@@ -92,12 +92,13 @@ void Scan::Describe(Window* window) const {
   w.takes = std::span(plan_.takes.data() + plan_.first_take[i],
                       plan_.takes.data() + plan_.first_take[i + 1]);
   w.shuffled = plan_.shuffled;
+  w.pool = batch_pool_;
   CutParts(&w);
   w.units = std::vector<WindowUnit>(dataset_->units.size());
   w.unfilled = static_cast<int32_t>(w.units.size());
-  w.unplaced = 1 + static_cast<int32_t>(std::count_if(
-                       dataset_->units.begin(), dataset_->units.end(),
-                       [](const Unit& u) { return u.kind == Unit::Kind::kBytes; }));
+  w.unplaced = 1 + static_cast<int32_t>(
+                       std::count_if(dataset_->units.begin(), dataset_->units.end(),
+                                     [](const Unit& u) { return u.staged(); }));
   w.undelivered = static_cast<int32_t>(std::count_if(
       w.parts.begin(), w.parts.end(), [](const Part& p) { return p.whole; }));
 }
@@ -120,7 +121,7 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
     for (size_t u = 0; u < w.units.size(); ++u) {
       WindowUnit& unit = w.units[u];
       unit.blockers = 1;  // held until the order is known
-      if (dataset_->units[u].kind != Unit::Kind::kBytes) unit.blockers += 1;  // placed
+      if (!dataset_->units[u].staged()) unit.blockers += 1;  // placed
       if (dataset_->units[u].columns.empty()) continue;
       if (w.before && !w.before->units[u].decoded) unit.blockers += 1;
       if (!unit.streams.empty()) {
@@ -152,6 +153,14 @@ void Scan::ComputeOrder(Window* window) {
   }
   MakeShuffle(plan_.keys[static_cast<size_t>(window->index)],
               static_cast<uint32_t>(window->rows), &window->shuffle);
+  const auto any = [this](auto wanted) {
+    return std::any_of(dataset_->units.begin(), dataset_->units.end(), wanted);
+  };
+  const bool lists =
+      any([](const Unit& u) { return u.kind == Unit::Kind::kFixed && u.list; });
+  const bool nested = any([](const Unit& u) { return u.kind == Unit::Kind::kNested; });
+  if (nested || lists) window->order.rows = RowsOf(window->shuffle, window->takes);
+  if (lists) Invert(window->rows, &window->order);
 }
 
 void Scan::CutParts(Window* window) const {
@@ -252,9 +261,8 @@ void Scan::DecodedLocked(const std::shared_ptr<Window>& window, int32_t unit) {
 
 void Scan::UnblockLocked(const std::shared_ptr<Window>& window, int32_t unit) {
   if (--window->units[static_cast<size_t>(unit)].blockers > 0) return;
-  const bool bytes =
-      dataset_->units[static_cast<size_t>(unit)].kind == Unit::Kind::kBytes;
-  SubmitLocked(window, unit, bytes ? Step::kStage : Step::kFill);
+  const bool staged = dataset_->units[static_cast<size_t>(unit)].staged();
+  SubmitLocked(window, unit, staged ? Step::kStage : Step::kFill);
 }
 
 void Scan::SubmitLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step) {
@@ -307,7 +315,7 @@ void Scan::CountDown(const std::shared_ptr<Window>& window) {
   if (!status.ok()) return FailLocked(window->index, status);
   for (size_t u = 0; u < window->units.size(); ++u) {
     const auto unit = static_cast<int32_t>(u);
-    if (dataset_->units[u].kind == Unit::Kind::kBytes) {
+    if (dataset_->units[u].staged()) {
       SubmitLocked(window, unit, Step::kFill);
     } else {
       UnblockLocked(window, unit);
@@ -316,15 +324,17 @@ void Scan::CountDown(const std::shared_ptr<Window>& window) {
 }
 
 Status Scan::AllocateParts(Window* window) {
-  std::vector<int64_t> value_bytes(static_cast<size_t>(dataset_->layout.byte_outputs()));
+  std::vector<int64_t> sizes(static_cast<size_t>(dataset_->layout.sizes()));
   for (size_t p = 0; p < window->parts.size(); ++p) {
     for (size_t u = 0; u < window->units.size(); ++u) {
-      for (int32_t output : dataset_->units[u].byte_outputs) {
-        value_bytes[static_cast<size_t>(output)] = window->units[u].value_bytes[p];
+      if (!dataset_->units[u].staged()) continue;
+      for (const Layout::Slot& slot : dataset_->units[u].slots) {
+        std::copy_n(window->units[u].sizes.begin() + p * slot.levels, slot.levels,
+                    sizes.begin() + slot.first_size);
       }
     }
     Part& part = window->parts[p];
-    part.areas = dataset_->layout.Place(part.rows, value_bytes);
+    part.areas = dataset_->layout.Place(part.rows, sizes);
     ARROW_ASSIGN_OR_RAISE(part.block, batch_pool_->Allocate(part.areas.bytes));
   }
   return Status::OK();
@@ -350,6 +360,7 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
     });
   }
   for (WindowUnit& unit : window->units) unit.staged = StagedBytes{};
+  window->order = RowOrder{};
   window->before.reset();
   if (plan_.shuffled) spare_shuffles_.push_back(std::move(window->shuffle));
   if (window->undelivered == 0) CloseWindowLocked(window);

@@ -5,6 +5,11 @@
 namespace fastload {
 namespace {
 
+Unit::Kind KindOf(const ColumnSpec& spec) {
+  if (spec.depth > 0) return Unit::Kind::kNested;
+  return spec.bytes ? Unit::Kind::kBytes : Unit::Kind::kFixed;
+}
+
 // The unit that decodes `column` on its own; made when there is none yet.
 Unit& UnitOf(int32_t column, const std::vector<ColumnSpec>& columns,
              std::vector<Unit>* units) {
@@ -12,9 +17,10 @@ Unit& UnitOf(int32_t column, const std::vector<ColumnSpec>& columns,
     if (unit.columns.size() == 1 && unit.columns[0] == column) return unit;
   }
   const ColumnSpec& spec = columns[static_cast<size_t>(column)];
-  units->push_back(Unit{.kind = spec.bytes ? Unit::Kind::kBytes : Unit::Kind::kFixed,
+  units->push_back(Unit{.kind = KindOf(spec),
                         .columns = {column},
-                        .width = spec.bytes ? 0 : ItemSize(spec.dtype)});
+                        .width = ItemBytes(spec),
+                        .list = spec.list_size > 0});
   return units->back();
 }
 
@@ -41,12 +47,13 @@ std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
                             const Layout& layout) {
   std::vector<Unit> units;
   std::vector<Unit> stacks;
-  int32_t byte_output = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const OutputSpec& output = outputs[i];
     const Layout::Slot& slot = layout.slot(static_cast<int32_t>(i));
     switch (output.kind) {
       case OutputKind::kColumn:
+      case OutputKind::kRagged:
+      case OutputKind::kList:
         UnitOf(output.columns[0], columns, &units).slots.push_back(slot);
         break;
       case OutputKind::kValid:
@@ -55,12 +62,14 @@ std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
       case OutputKind::kStack:
         AddStack(output, columns, slot, &stacks);
         break;
-      case OutputKind::kBytes: {
-        Unit& unit = UnitOf(output.columns[0], columns, &units);
-        unit.slots.push_back(slot);
-        unit.byte_outputs.push_back(byte_output++);
+      case OutputKind::kPad:
+        UnitOf(output.columns[0], columns, &units)
+            .pads.push_back({slot, output.length, output.pad});
         break;
-      }
+      case OutputKind::kLength:
+        UnitOf(output.columns[0], columns, &units)
+            .lengths.push_back({slot, output.length});
+        break;
       case OutputKind::kFile:
         units.push_back(Unit{.kind = Unit::Kind::kFile, .width = 4, .slots = {slot}});
         break;
@@ -74,7 +83,7 @@ std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
   }
   units.insert(units.end(), stacks.begin(), stacks.end());
   std::stable_partition(units.begin(), units.end(),
-                        [](const Unit& u) { return u.kind == Unit::Kind::kBytes; });
+                        [](const Unit& u) { return u.staged(); });
   return units;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "fastload/columns.h"
@@ -12,22 +13,40 @@ namespace fastload {
 // The columns that one task decodes, and where their values go.
 struct Unit {
   enum class Kind : uint8_t {
-    kFixed,    // fixed-width columns
+    kNested,   // one column of lists
     kBytes,    // one byte column
+    kFixed,    // fixed-width columns, lists of fixed size among them
     kFile,     // index of each row's file
     kRow,      // number of each row in its file
     kRealRow,  // whether each row is data rather than a repeat
   };
+  struct Pad {
+    Layout::Slot slot;
+    int64_t length = 0;   // items of a row
+    std::string element;  // written where a row has fewer items
+  };
+  struct Length {
+    Layout::Slot slot;
+    int64_t most = 0;  // items of a row that count
+  };
+
   Kind kind = Kind::kFixed;
   // kFixed: one column, or the neighbours in a stack that share a cache line.
   std::vector<int32_t> columns;
-  int64_t width = 0;                      // bytes of a row: all its columns side by side
-  std::vector<Layout::Slot> slots;        // each receives the whole row
+  // kFixed: bytes of a row, all its columns side by side. kNested: of an item.
+  int64_t width = 0;
+  bool list = false;  // kFixed: of the one column, a row is a list
+  // kFixed: each receives the whole row. kBytes, kNested: the ragged outputs.
+  std::vector<Layout::Slot> slots;
   std::vector<Layout::Slot> valid_slots;  // each receives the validity of columns[0]
-  std::vector<int32_t> byte_outputs;      // kBytes: its places among the byte outputs
+  std::vector<Pad> pads;                  // kNested
+  std::vector<Length> lengths;            // kNested
+
+  // Its rows vary in size: they are staged before batches get their memory.
+  bool staged() const { return kind == Kind::kBytes || kind == Kind::kNested; }
 };
 
-// Byte columns come first: a batch gets its memory when their sizes are known.
+// Units that are staged come first.
 std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
                             const std::vector<OutputSpec>& outputs, const Layout& layout);
 

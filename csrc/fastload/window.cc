@@ -40,7 +40,9 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[column])];
   if (!spec.HasLeaf(file)) {
     *cursor = Cursor{};
-    if (spec.bytes) {
+    if (spec.depth > 0) {
+      cursor->nested = MakeNullNestedReader(&spec);
+    } else if (spec.bytes) {
       cursor->bytes = MakeConstantBytesReader(&spec, file);
     } else {
       cursor->fixed = MakeConstantFixedReader(&spec, file);
@@ -55,7 +57,9 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
                 spec.leaves[static_cast<size_t>(file)], std::move(bytes), &dataset_->pool,
                 dataset_->verify_crc));
   input.file = file;
-  if (spec.bytes) {
+  if (spec.depth > 0) {
+    ARROW_ASSIGN_OR_RAISE(cursor->nested, NestedReader::Make(std::move(input), &spec));
+  } else if (spec.bytes) {
     ARROW_ASSIGN_OR_RAISE(cursor->bytes, BytesReader::Make(std::move(input), &spec));
   } else {
     ARROW_ASSIGN_OR_RAISE(cursor->fixed, FixedReader::Make(std::move(input), &spec));
@@ -76,14 +80,17 @@ Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
     Status status;
     if (window_->fresh[i]) status = OpenCursor(column, i, stream++, &cursor);
     if (status.ok() && piece.start > cursor.row) {
-      status = cursor.fixed ? cursor.fixed->Skip(piece.start - cursor.row)
-                            : cursor.bytes->Skip(piece.start - cursor.row);
+      const int64_t skipped = piece.start - cursor.row;
+      status = cursor.fixed   ? cursor.fixed->Skip(skipped)
+               : cursor.bytes ? cursor.bytes->Skip(skipped)
+                              : cursor.nested->Skip(skipped);
     }
     if (status.ok()) status = sink(cursor, first, rows);
     if (!status.ok()) {
       int64_t page = -1;
       if (cursor.fixed) page = cursor.fixed->page();
       if (cursor.bytes) page = cursor.bytes->page();
+      if (cursor.nested) page = cursor.nested->page();
       Place place = PlaceOf(column, piece, page);
       if (const auto row = RowOf(status)) {
         place.row = *row + dataset_->FirstRow(static_cast<int32_t>(piece.file),
@@ -142,6 +149,7 @@ void WindowTask::ForEachRun(const Part& part, const Fn& fn) const {
 
 Status WindowTask::Stage() {
   Timer timer(&dataset_->counters.decode_ns);
+  if (unit_.kind == Unit::Kind::kNested) return StageNested();
   StagedBytes& staged = state_.staged;
   const bool valid = !unit_.valid_slots.empty();
   const bool dealt = window_->dealt();
@@ -166,7 +174,7 @@ Status WindowTask::Stage() {
     }
     return Status::OK();
   }));
-  state_.value_bytes.clear();
+  state_.sizes.clear();
   for (const Part& part : window_->parts) {
     int64_t bytes = 0;
     ForEachRun(part, [&](const Run& run) {
@@ -175,7 +183,7 @@ Status WindowTask::Stage() {
         bytes += bucket[run.within == nullptr ? i : run.within[i]].size;
       }
     });
-    state_.value_bytes.push_back(bytes);
+    state_.sizes.push_back(bytes);
   }
   return Status::OK();
 }
@@ -187,8 +195,12 @@ Status WindowTask::Fill() {
       // One destination a value: decode to it. More (a column under two names): copy.
       const bool direct =
           !window_->shuffled && unit_.slots.size() == 1 && unit_.valid_slots.size() <= 1;
-      return direct ? FillFixedInOrder() : FillFixed();
+      if (direct) return FillFixedInOrder();
+      return unit_.list ? FillLists() : FillFixed();
     }
+    case Unit::Kind::kNested:
+      FillNested();
+      return Status::OK();
     case Unit::Kind::kBytes:
       FillBytes();
       return Status::OK();
@@ -382,7 +394,7 @@ void WindowTask::FillBytes() {
     for (const Layout::Slot& slot : unit_.slots) {
       const int64_t* numbers = part.areas.numbers.data() + slot.number;
       auto* offsets = reinterpret_cast<int64_t*>(base + numbers[0]);
-      uint8_t* values = base + numbers[1];
+      uint8_t* values = base + numbers[2];
       int64_t end = 0;
       *offsets++ = 0;
       ForEachRun(part, [&](const Run& run) {

@@ -13,7 +13,10 @@
 #include "fastload/fetch.h"
 #include "fastload/layout.h"
 #include "fastload/memory.h"
+#include "fastload/nested_reader.h"
+#include "fastload/nested_window.h"
 #include "fastload/read_plan.h"
+#include "fastload/row_order.h"
 #include "fastload/shuffle.h"
 #include "fastload/status.h"
 #include "fastload/window_codes.h"
@@ -36,6 +39,7 @@ struct Part {
 struct Cursor {
   std::unique_ptr<FixedReader> fixed;
   std::unique_ptr<BytesReader> bytes;
+  std::unique_ptr<NestedReader> nested;
   int64_t row = 0;          // next row of the row group
   int64_t fetch_bytes = 0;  // memory that its stream may hold
 };
@@ -51,8 +55,10 @@ struct WindowUnit {
   // For each column of the unit, for each piece that begins a column chunk; null where
   // the file lacks the column. Empty where none has anything to read.
   std::vector<std::shared_ptr<ChunkStream>> streams;
-  std::vector<int64_t> value_bytes;  // kBytes: of each part
-  StagedBytes staged;
+  // Staged units: of each part, the sizes of a ragged output that Layout::Place takes.
+  std::vector<int64_t> sizes;
+  StagedBytes staged;                  // kBytes
+  std::unique_ptr<StagedLists> lists;  // kNested, from staging to filling
   int64_t fetch_bytes = 0;
   // Of each column, left for the next window where that goes on in the same row group.
   std::vector<Cursor> cursors;
@@ -72,7 +78,9 @@ struct Window {
   int64_t output_rows = 0;
   std::span<const Take> takes;
   bool shuffled = false;
-  Shuffle shuffle;  // if shuffled
+  Shuffle shuffle;            // if shuffled
+  RowOrder order;             // if shuffled, as far as units need it
+  BlockPool* pool = nullptr;  // of batches, and of what is staged for them
 
   // Places that decoded rows are put in before they are collated.
   int64_t slots() const { return shuffled ? shuffle.slot_count() : rows; }
@@ -93,7 +101,7 @@ class WindowTask {
  public:
   WindowTask(Dataset* dataset, Window* window, int32_t unit, Scratch* scratch);
 
-  // kBytes: decodes the rows, and finds the bytes of each part's values.
+  // Staged units: decodes the rows, and finds the sizes of each part's values.
   Status Stage();
   // Writes the unit's rows to all parts, which have their memory.
   Status Fill();
@@ -118,6 +126,11 @@ class WindowTask {
   Status FillFixedInOrder();
   Status FillFixed();
   void FillBytes();
+  // Columns of lists, in window_lists.cc.
+  Status StageNested();
+  void FillNested();
+  Status FillLists();
+  TakenRows Taken(const Part& part) const;
   Status FillProvenance();
   // One column, dealt out in blocks: as dictionary codes if they all are.
   Status FillDealtColumn();

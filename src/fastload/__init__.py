@@ -2,7 +2,7 @@
 
 from fastload import _native  # first: refuses a core built for another pyarrow
 from fastload.batch import Batch
-from fastload.columns import Column, Stack
+from fastload.columns import Codes, Column, Hash, Pad, Stack
 from fastload.dataset import FastParquetDataset
 from fastload.errors import (
     CacheError,
@@ -21,23 +21,13 @@ from fastload.storage import IO
 
 __version__ = "0.1.0"
 
+# fmt: off
 __all__ = [
-    "IO",
-    "Batch",
-    "CacheError",
-    "Column",
-    "ColumnNotFoundError",
-    "CorruptFileError",
-    "FastParquetDataset",
-    "FastloadError",
-    "NullValueError",
-    "Ragged",
-    "SchemaError",
-    "SourceChangedError",
-    "SourceNotFoundError",
-    "Stack",
-    "StorageError",
+    "IO", "Batch", "CacheError", "Codes", "Column", "ColumnNotFoundError", "CorruptFileError",
+    "FastParquetDataset", "FastloadError", "Hash", "NullValueError", "Pad", "Ragged",
+    "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
     "UnsupportedTypeError",
 ]
+# fmt: on
 
 del _native

@@ -8,10 +8,13 @@ from typing_extensions import CapsuleType
 from fastload.intervals import Int64s
 
 _File: TypeAlias = tuple[str, int, Footer]  # path, mtime_ns, footer
+_Bytes: TypeAlias = bytes  # ColumnSpec has an argument of that name
 
 class Leaf:
     @property
     def path(self) -> tuple[str, ...]: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
     @property
     def physical_type(self) -> str: ...
     @property
@@ -20,12 +23,20 @@ class Leaf:
     def max_definition_level(self) -> int: ...
     @property
     def max_repetition_level(self) -> int: ...
+    @property
+    def list_sizes(self) -> tuple[int, ...]: ...
+    @property
+    def tensor_shape(self) -> tuple[int, ...]: ...
+    @property
+    def tensor_permutation(self) -> tuple[int, ...]: ...
 
 class LeafChunks:
     @property
     def compressed_bytes(self) -> list[int]: ...
     @property
     def uncompressed_bytes(self) -> list[int]: ...
+    @property
+    def num_values(self) -> list[int]: ...
     @property
     def value_bytes(self) -> list[int]: ...
     @property
@@ -53,6 +64,8 @@ class Footer:
 
 class LeafSummary:
     @property
+    def values(self) -> int: ...
+    @property
     def value_bytes(self) -> int: ...
     @property
     def null_file(self) -> int: ...
@@ -76,15 +89,20 @@ class ColumnSpec:
         unscaled: bool,
         exact: bool = False,
         multipliers: Sequence[int] = (),
-        constants: Sequence[bytes | None] = (),
+        constants: Sequence[_Bytes | None] = (),
+        depth: int = 0,
+        list_size: int = 0,
+        null_lists: bool = False,
         hash_buckets: int = 0,
         hash_seed: int = 0,
-        vocabulary: Sequence[bytes] | Sequence[int] | None = None,
+        vocabulary: Sequence[_Bytes] | Sequence[int] | None = None,
         unknown: int = -1,
     ) -> None: ...
 
 class OutputSpec:
-    def __init__(self, kind: str, columns: Sequence[int]) -> None: ...
+    def __init__(
+        self, kind: str, columns: Sequence[int], length: int = 0, pad: bytes = b""
+    ) -> None: ...
 
 def xxhash64(data: bytes, seed: int = 0) -> int: ...
 

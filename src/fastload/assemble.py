@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -12,7 +13,7 @@ from fastload.ragged import Kind, Ragged, ragged_of
 from fastload.views import untracked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 class Raw(Protocol):
@@ -23,9 +24,10 @@ class Raw(Protocol):
     `areas` gives, in bytes from the start of the buffer:
       for each dtype of the "column" outputs, in order of first appearance: offset, pitch
         (its j-th column begins at offset + j * pitch);
-      for each "stack" output: offset;
-      for each "str" or "bytes" output: offset of its offsets, offset of its values, bytes of
-        its values.
+      for each "rows" output: offset;
+      for each "ragged" output: for each level of its lists, outermost first (the bytes of str
+        and bytes are the innermost), offset of its int64 offsets and number of its lists; then
+        offset of its values, bytes of its values.
     """
 
     @property
@@ -43,21 +45,29 @@ class Output:
 
     Args:
         name: the key in the Batch.
-        kind: "column" (B,), "stack" (B, width) row-major, or "str" / "bytes" for a Ragged.
-        dtype: of the elements; uint8 for "str" and "bytes".
-        width: columns of a stack.
+        kind: "column" (B,), "rows" (B, *shape), or "ragged" with values (N, *shape).
+        dtype: of the elements; uint8 for str and bytes.
+        shape: of one row, or of one value of a Ragged.
+        strides: elements from one entry to the next in each dimension of `shape`, in which the
+            core's row-major elements lie; () = as `shape` says.
+        depth: levels of lists of a Ragged, but for the bytes of str and bytes.
+        text: "str" or "bytes" for a Ragged of such.
     """
 
     name: str
-    kind: Literal["column", "stack", "str", "bytes"]
+    kind: Literal["column", "rows", "ragged"]
     dtype: torch.dtype
-    width: int = 1
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    depth: int = 0
+    text: Kind | None = None
 
 
 class Assembler:
     """Makes a Batch of tensors over each block, with as few calls into torch as there are dtypes.
 
-    The tensors are contiguous, share the block, and keep it alive until the last one dies.
+    The tensors share the block, and keep it alive until the last one dies. They are contiguous,
+    but for those with strides of their own.
 
     Args:
         outputs: in the order of the Batch's keys.
@@ -70,19 +80,17 @@ class Assembler:
             if output.kind == "column":
                 columns.setdefault(output.dtype, []).append(output)
         self._groups = [(dtype, dtype.itemsize, len(group)) for dtype, group in columns.items()]
-        self._stacks = [
-            (output.dtype, output.dtype.itemsize, output.width)
-            for output in outputs
-            if output.kind == "stack"
-        ]
-        self._kinds: list[Kind] = [
-            output.kind for output in outputs if output.kind == "str" or output.kind == "bytes"
-        ]
-        dense = [output for group in columns.values() for output in group]
-        dense += [output for output in outputs if output.kind == "stack"]
-        dense += [output for output in outputs if output.kind in ("str", "bytes")]
-        self._names = [output.name for output in dense]
-        place = {output.name: j for j, output in enumerate(dense)}
+        self._rows = [_Items(output) for output in outputs if output.kind == "rows"]
+        ragged = [output for output in outputs if output.kind == "ragged"]
+        self._ragged = [(_Items(output), _levels(output), output.text) for output in ragged]
+        laid = [output for group in columns.values() for output in group]
+        laid += [output for output in outputs if output.kind == "rows"]
+        laid += ragged
+        self._dtypes = {output.dtype for output in outputs}
+        if ragged:
+            self._dtypes.add(torch.int64)
+        self._names = [output.name for output in laid]
+        place = {output.name: j for j, output in enumerate(laid)}
         order = [(output.name, place[output.name]) for output in outputs]
         if len(place) < len(outputs):
             raise ValueError("Expected distinct output names, got one twice")
@@ -101,11 +109,11 @@ class Assembler:
             return Batch(zip(self._names, values, strict=True), position)
         return Batch([(name, values[j]) for name, j in self._order], position)
 
-    def _tensors(self, raw: Raw) -> Sequence[torch.Tensor | Ragged]:
+    def _tensors(self, raw: Raw) -> list[torch.Tensor | Ragged]:
         rows = raw.rows
         block = _block(raw)
         areas = iter(raw.areas)
-        typed = {dtype: block.view(dtype) for dtype, _, _ in self._groups}
+        typed = {dtype: block.view(dtype) for dtype in self._dtypes}
         values: list[torch.Tensor | Ragged] = []
         for dtype, itemsize, count in self._groups:
             offset, pitch = next(areas), next(areas)
@@ -113,20 +121,51 @@ class Assembler:
                 (count, rows), (pitch // itemsize, 1), offset // itemsize
             )
             values += group.unbind(0)
-        for dtype, itemsize, width in self._stacks:
-            offset = next(areas)
-            values.append(
-                block.view(dtype).as_strided((rows, width), (width, 1), offset // itemsize)
-            )
-        for kind in self._kinds:
-            offsets_at, values_at, values_bytes = next(areas), next(areas), next(areas)
-            if len(block):
-                offsets = block.view(torch.int64).as_strided((rows + 1,), (1,), offsets_at // 8)
-            else:
-                offsets = torch.zeros(1, dtype=torch.int64, device="cpu")
-            text = block.as_strided((values_bytes,), (1,), values_at)
-            values.append(ragged_of(text, offsets, kind))
+        values += [items.view(typed, rows, next(areas)) for items in self._rows]
+        for items, levels, text in self._ragged:
+            offsets = [_offsets(typed[torch.int64], areas) for _ in range(levels)]
+            start, size = next(areas), next(areas)
+            lists: torch.Tensor | Ragged = items.view(typed, size // items.item_bytes, start)
+            kind = text
+            for level in reversed(offsets):
+                lists = ragged_of(lists, level, kind)
+                kind = None
+            values.append(lists)
         return values
+
+
+class _Items:
+    """How the elements of an output lie, one item after the other."""
+
+    __slots__ = ("_dtype", "_shape", "_strides", "item_bytes")
+
+    def __init__(self, output: Output) -> None:
+        size = math.prod(output.shape)
+        strides = output.strides or tuple(
+            math.prod(output.shape[k + 1 :]) for k in range(len(output.shape))
+        )
+        self._dtype = output.dtype
+        self._shape = output.shape
+        self._strides = (size, *strides)
+        self.item_bytes = size * output.dtype.itemsize
+
+    def view(
+        self, typed: Mapping[torch.dtype, torch.Tensor], count: int, start: int
+    ) -> torch.Tensor:
+        """The tensor (count, *shape) that begins `start` bytes into the block."""
+        place = start // self._dtype.itemsize
+        return typed[self._dtype].as_strided((count, *self._shape), self._strides, place)
+
+
+def _levels(output: Output) -> int:
+    return output.depth + (output.text is not None)
+
+
+def _offsets(block: torch.Tensor, areas: Iterator[int]) -> torch.Tensor:
+    start, lists = next(areas), next(areas)
+    if len(block):
+        return block.as_strided((lists + 1,), (1,), start // 8)
+    return torch.zeros(1, dtype=torch.int64, device="cpu")
 
 
 def _block(raw: Raw) -> torch.Tensor:

@@ -12,6 +12,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastload.packing import pack, unpack
 from fastload.ragged import Ragged
+from fastload.ragged_text import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -109,7 +110,7 @@ def _load(packed: Any, position: object) -> Batch:
 
 def _brief(value: object) -> str:
     if isinstance(value, Ragged):
-        return f"ragged {value.kind or str(value.dtype).removeprefix('torch.')}"
+        return f"ragged {describe(value)}"
     if isinstance(value, torch.Tensor):
         device = "" if value.device.type == "cpu" else f" on {value.device}"
         return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}{device}"
@@ -148,6 +149,9 @@ def _unflatten(values: Iterable[Any], context: _Context) -> Batch:
 
 
 default_collate_fn_map[Batch] = _refuse_collation
+
+# So that torch.load takes it as it takes a dict of tensors.
+torch.serialization.add_safe_globals([_load])
 
 pytree.register_pytree_node(
     Batch,

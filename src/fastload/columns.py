@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
-__all__ = ["DTYPES", "Column", "Fill", "Stack"]
+__all__ = ["DTYPES", "Codes", "Column", "Fill", "Hash", "Pad", "Spec", "Stack", "column_name"]
 
 Fill = bool | int | float | str | bytes
 """What to put in place of a null."""
@@ -35,15 +36,20 @@ class Column:
     """One column, cast while it is decoded.
 
     A fixed-width column becomes a tensor of shape (B,), strings and binary a `Ragged` of B
-    byte strings.
+    byte strings. Lists become a `Ragged` of B rows, lists in lists nested ones; lists of one
+    fixed size n become a tensor of shape (B, n).
 
-    name: the column in the files; "a.b" is the field `b` of the struct `a`.
-    dtype: of the tensor; None = the stored one. A value that does not fit raises `ValueError`
-        while iterating. With an integer dtype a decimal column gives its unscaled values.
-    fill: what nulls become, of the column's kind: a number, or str or bytes. None: NaN in a
-        float tensor, otherwise nulls raise `NullValueError`.
-    valid: adds `<output>__valid`, a bool tensor of shape (B,), True where the value is not
-        null. Nulls are then 0 (or empty) unless `fill` says otherwise.
+    name: the column in the files; "a.b" is the field `b` of the struct `a`, or of the structs
+        in the list `a`; "m.key" and "m.value" are those of the map `m`.
+    dtype: of the tensor, or of the elements of the lists; None = the stored one. A value that
+        does not fit raises `ValueError` while iterating. With an integer dtype a decimal
+        column gives its unscaled values.
+    fill: what nulls become, of the column's kind: a number, or str or bytes. In lists it is
+        what null elements become; a null list is then empty, or all fill if its size is fixed.
+        None: a null number is NaN in a float tensor; other nulls raise `NullValueError`.
+    valid: adds `<output>__valid`, a bool tensor of shape (B,), True where the value (of lists:
+        the whole list of the row) is not null. Nulls are then 0 (or empty) unless `fill` says
+        otherwise.
 
     Raises `TypeError` or `ValueError` when an argument is not what it should be.
     """
@@ -95,6 +101,120 @@ class Stack:
         object.__setattr__(self, "names", tuple(self.names))
 
 
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """A column of strings, binary or integers as int64 bucket numbers in [0, buckets).
+
+    A bucket is XXH64(data, seed) % buckets: the 64-bit xxHash as its specification gives it
+    (https://github.com/Cyan4973/xxHash), read as an unsigned number. The data of a string are
+    its UTF-8 bytes, of binary the bytes, and of an integer its 8 bytes as a little-endian
+    int64 (two's complement), whatever the stored width. So the string "abc" with seed 0 and
+    1000 buckets is in bucket 0x44BC2CF5AD770999 % 1000 = 249. This does not change between
+    releases.
+
+    Lists become what `Column` makes of them, with the buckets of their elements.
+
+    name: the column in the files, as for `Column`.
+    buckets: how many, from 1 to 2**63 - 1.
+    seed: of the hash, an unsigned 64-bit number.
+    fill: what nulls are hashed as: str, bytes or int, as the column is. A null list is then
+        empty. None: nulls raise `NullValueError`.
+
+    Raises `TypeError` or `ValueError` when an argument is not what it should be.
+    """
+
+    name: str
+    buckets: int
+    seed: int = 0
+    fill: int | str | bytes | None = None
+
+    def __post_init__(self) -> None:
+        _check_name("Hash", self.name)
+        _check_int("buckets of Hash", self.buckets, 1, 2**63 - 1)
+        _check_int("seed of Hash", self.seed, 0, 2**64 - 1)
+        if self.fill is not None and type(self.fill) not in (int, str, bytes):
+            raise TypeError(f"Expected fill of Hash to be int, str or bytes, got {self.fill!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """A column of strings, binary or integers as int64 places in a vocabulary.
+
+    Lists become what `Column` makes of them, with the codes of their elements.
+
+    name: the column in the files, as for `Column`.
+    vocabulary: the values, all str, all bytes or all int as the column is, each once; the
+        code of a value is its index.
+    unknown: the code of every other value and of nulls. A null list is empty.
+
+    Raises `TypeError` or `ValueError` when an argument is not what it should be.
+    """
+
+    name: str
+    vocabulary: Sequence[str] | Sequence[bytes] | Sequence[int] = field(repr=False)
+    unknown: int = -1
+
+    def __post_init__(self) -> None:
+        _check_name("Codes", self.name)
+        _check_int("unknown of Codes", self.unknown, -(2**63), 2**63 - 1)
+        object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary))
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """A column of lists as one tensor of shape (B, length), each list cut off or filled up.
+
+    `<output>__length`, an int64 tensor of shape (B,), says how many elements of each row come
+    from its list: at most `length`. Lists of lists of a fixed size n give (B, length, n).
+
+    name: the column in the files, or a `Column`, `Hash` or `Codes` of it, which says what its
+        elements become.
+    length: elements kept of each list, at least 1.
+    value: the number behind the end of a short list. Nulls are another matter: they need a
+        `Column` with `fill` or `valid`.
+    dtype: as for `Column`.
+
+    Raises `TypeError` or `ValueError` when an argument is not what it should be.
+    """
+
+    name: str | Column | Hash | Codes
+    length: int
+    value: bool | int | float = 0
+    dtype: torch.dtype | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, (str, Column, Hash, Codes)):
+            raise TypeError(
+                f"Expected a name, Column, Hash or Codes as the column of Pad, got {self.name!r}"
+            )
+        if isinstance(self.name, str):
+            _check_name("Pad", self.name)
+        _check_int("length of Pad", self.length, 1, 2**31 - 1)
+        _check_fill("Pad", self.value, text=False, what="value")
+        if self.value is None:
+            raise TypeError("Expected value of Pad to be a number, got None")
+        _check_dtype("Pad", self.dtype)
+        if self.dtype is not None and not isinstance(self.name, str):
+            raise ValueError(
+                f"Expected no dtype of Pad beside that of its {type(self.name).__name__}, got "
+                f"{self.dtype}"
+            )
+
+    @property
+    def elements(self) -> Column | Hash | Codes:
+        """What the elements of the lists become."""
+        return Column(self.name, self.dtype) if isinstance(self.name, str) else self.name
+
+
+Spec = Column | Stack | Pad | Hash | Codes
+"""What a column, or several, can become."""
+
+
+def column_name(spec: Column | Pad | Hash | Codes) -> str:
+    """The column in the files that a spec is of."""
+    return column_name(spec.elements) if isinstance(spec, Pad) else spec.name
+
+
 def _check_name(owner: str, name: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"Expected a column name of {owner} to be a str, got {name!r}")
@@ -115,10 +235,49 @@ def _check_dtype(owner: str, dtype: object) -> None:
         )
 
 
-def _check_fill(owner: str, fill: object, *, text: bool) -> None:
+def _check_fill(owner: str, fill: object, *, text: bool, what: str = "fill") -> None:
     if fill is None or isinstance(fill, (bool, int, float)):
         return
     if text and isinstance(fill, (str, bytes)):
         return
     wanted = "a number, str or bytes" if text else "a number"
-    raise TypeError(f"Expected fill of {owner} to be {wanted}, got {fill!r}")
+    raise TypeError(f"Expected {what} of {owner} to be {wanted}, got {fill!r}")
+
+
+def _check_int(what: str, value: object, least: int, most: int) -> None:
+    if type(value) is not int:
+        raise TypeError(f"Expected {what} to be an int, got {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"Expected {what} in [{least}, {most}], got {value}")
+
+
+def _checked_vocabulary(
+    vocabulary: object,
+) -> tuple[str, ...] | tuple[bytes, ...] | tuple[int, ...]:
+    if isinstance(vocabulary, (str, bytes)) or not isinstance(vocabulary, Sequence):
+        raise TypeError(
+            "Expected vocabulary of Codes to be a list of str, bytes or int, got "
+            f"{type(vocabulary).__name__}"
+        )
+    if not vocabulary:
+        raise ValueError("Expected vocabulary of Codes to hold at least one value, got none")
+    kind = type(vocabulary[0])
+    if kind not in (str, bytes, int):
+        raise TypeError(
+            f"Expected vocabulary of Codes to hold str, bytes or int, got {vocabulary[0]!r}"
+        )
+    # A tuple, so that what was checked can't change and the spec can be hashed.
+    values = tuple(vocabulary)
+    for value in values:
+        if type(value) is not kind:
+            raise TypeError(
+                f"Expected vocabulary of Codes to hold values of one kind, got {values[0]!r} and "
+                f"{value!r}"
+            )
+    if len(set(values)) < len(values):
+        repeated, _ = Counter(values).most_common(1)[0]
+        raise ValueError(f"Expected each value of vocabulary of Codes once, got {repeated!r} twice")
+    if kind is int:
+        _check_int("values of vocabulary of Codes", min(values), -(2**63), 2**63 - 1)
+        _check_int("values of vocabulary of Codes", max(values), -(2**63), 2**63 - 1)
+    return values

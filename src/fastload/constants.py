@@ -7,44 +7,46 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.columns import DTYPES
-from fastload.fill import encode_bytes, encode_number
+from fastload.fill import encode_number
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastload.file_leaves import SelectedLeaf
 
-__all__ = ["encode_constants"]
+__all__ = ["encode_constant", "encode_constants"]
 
 # No decimal of Parquet has as many digits.
 _EXACT = Context(prec=100)
 
 
-def encode_constants(leaf: SelectedLeaf, dtype: torch.dtype) -> tuple[bytes | None, ...]:
-    """By file, one element of `dtype`, or the whole value for bytes; None = null.
+def encode_constants(
+    leaf: SelectedLeaf, encode: Callable[[Any], bytes]
+) -> tuple[bytes | None, ...]:
+    """By file, what `encode` makes of its constant; None = null. () = there are but nulls.
 
-    () = there are none but nulls. Raises `ValueError` for a value that does not fit `dtype`.
+    Raises what `encode` raises, naming the column.
     """
     if not leaf.constants:
         return ()
     # Thousands of files share a few values.
-    encoded = {value: _encode(leaf, value, dtype) for value in set(leaf.constants)}
+    encoded: dict[Any, bytes | None] = {None: None}
+    try:
+        for value in set(leaf.constants) - {None}:
+            encoded[value] = encode(value)
+    except ValueError as error:
+        raise ValueError(f"{error} - at column `{leaf.name}`") from None
     return tuple([encoded[value] for value in leaf.constants])
 
 
-def _encode(leaf: SelectedLeaf, value: Any, dtype: torch.dtype) -> bytes | None:
-    if value is None:
-        return None
-    if leaf.type.kind in ("str", "bytes"):
-        return encode_bytes(value, "str" if isinstance(value, str) else "bytes")
+def encode_constant(value: Any, leaf: SelectedLeaf, dtype: torch.dtype) -> bytes:
+    """The bytes of one number as an element of `dtype`.
+
+    Raises `ValueError` when it does not fit.
+    """
     if isinstance(value, Decimal):
         unscaled = _EXACT.scaleb(value, leaf.type.arrow.scale)
         value = float(value) if dtype.is_floating_point else int(unscaled)
     if dtype == torch.bool:
         value = value != 0
-    try:
-        return encode_number(value, dtype)
-    except ValueError:
-        raise ValueError(
-            f"Expected a value that fits {DTYPES[dtype]}, got {value!r} in the directories' names "
-            f"- at column `{leaf.name}`"
-        ) from None
+    return encode_number(value, dtype, "value in the names of directories")

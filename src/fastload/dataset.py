@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,10 @@ from fastload.batch import Batch
 from fastload.budget import Budget, available_cores, divide_budget, parse_bytes, resolve_window
 from fastload.engine import Engine
 from fastload.epochs import EpochCell
+from fastload.fields import Field, Schema
 from fastload.passes import Mark, Part, Pass, warn_of_copies
 from fastload.ranks import Rank, resolve_rank
-from fastload.schema import Field, OutputPlan, Schema, plan_columns
+from fastload.schema import OutputPlan, plan_columns
 from fastload.source import Source
 from fastload.state import Position, decode_state, encode_state
 from fastload.stats import Stats, stats_of
@@ -35,8 +35,6 @@ __all__ = ["FastParquetDataset"]
 
 # With batch_size=None rows are read this many at a time.
 _ROWS_AT_ONCE = 1024
-# A byte column's row waits for the size of its batch: a pointer, a length, and the value.
-_VIEW_BYTES = 16
 
 
 class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
@@ -47,8 +45,9 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             columns and types: see `columns`. Directories called `key=value` below the one
             given, or from the first wildcard of a glob on, are columns too.
         columns: None = all; a list of names ("a.b" for a struct's field); or a mapping from
-            output name to name, `Column` or `Stack`. A column has the type that pyarrow's
-            permissive unification gives those in the files, and is null where a file lacks it.
+            output name to name, `Column`, `Stack`, `Pad`, `Hash` or `Codes`. A column has the type
+            that pyarrow's permissive unification gives those in the files, and is null where a
+            file lacks it.
         batch_size: rows of a batch; None yields single rows, for DataLoader to collate.
         limit: only the first so many rows of the epoch's sequence.
         shuffle: permute row groups over the whole dataset, then rows within windows.
@@ -73,8 +72,8 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     Raises:
         SourceNotFoundError, CorruptFileError, StorageError: what `source` names can't be read.
         ColumnNotFoundError, SchemaError, UnsupportedTypeError, NullValueError: the columns are
-            not there, have no common type in the files, are nested or encrypted, or hold nulls
-            without a fill.
+            not there, have no common type in the files, can't be read (encrypted ones), or hold
+            nulls without a fill.
         ValueError, TypeError: a wrong argument; a memory_budget too small for the windows.
     """
 
@@ -166,7 +165,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
 
     @property
     def schema(self) -> Schema:
-        """What a batch holds, in output order: name -> Field(dtype, shape, ragged, unit, kind)."""
+        """What a batch holds, in output order: name -> `Field`."""
         return Schema({output.name: output.field for output in self._outputs})
 
     @property
@@ -373,15 +372,12 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         threads = self._threads
         if threads is None:
             threads = max(1, available_cores() // workers)
-        row_bytes = sum(_row_bytes(output.field) for output in self._outputs)
-        decoded = sum(_row_bytes(output.field) for output in self._projection.outputs)
-        value_bytes = max(0, self._projection.row_bytes - decoded)
-        byte_columns = sum(output.kind == "bytes" for output in self._outputs)
+        extra = self._outputs[len(self._projection.outputs) :]
         budget = divide_budget(
             self._memory_budget // workers,
             batch_size=self._batch_rows,
-            row_bytes=row_bytes + value_bytes,
-            staged_row_bytes=value_bytes + byte_columns * _VIEW_BYTES,
+            row_bytes=self._projection.row_bytes + sum(o.field.item_bytes for o in extra),
+            staged_row_bytes=self._projection.staged_row_bytes,
             total_rows=self._source.num_rows,
             shuffle_window=self._options.shuffle_window if self._options.shuffle else None,
             columns=len(self._projection.columns),
@@ -394,13 +390,6 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         self._copied_batches += 1
         if self._copied_batches == 1:
             warn_of_copies(self._memory_budget)
-
-
-def _row_bytes(field: Field) -> int:
-    """Bytes of one row but for the values of a Ragged."""
-    if field.ragged:
-        return 8  # of offsets
-    return field.dtype.itemsize * math.prod(field.shape)
 
 
 def _extra_outputs(*, provenance: bool, padded: bool) -> list[OutputPlan]:

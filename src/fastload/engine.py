@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fastload._native import core
 from fastload.assemble import Assembler, Output
@@ -63,10 +63,20 @@ class Engine:
                     exact=column.exact,
                     multipliers=column.multipliers,
                     constants=column.constants,
+                    depth=column.depth,
+                    list_size=column.list_size,
+                    null_lists=column.null_lists,
+                    hash_buckets=column.hash_buckets,
+                    hash_seed=column.hash_seed,
+                    vocabulary=column.vocabulary,
+                    unknown=column.unknown,
                 )
                 for column in projection.columns
             ],
-            outputs=[core.OutputSpec(output.kind, list(output.columns)) for output in outputs],
+            outputs=[
+                core.OutputSpec(output.kind, list(output.columns), output.length, output.pad)
+                for output in outputs
+            ],
             threads=threads,
             io_threads=min(_IO_THREADS, threads, io.concurrency),
             batch_memory_bytes=budget.window_bytes + budget.lend_bytes,
@@ -112,9 +122,9 @@ class Engine:
 
 def _assembled(output: OutputPlan) -> Output:
     field = output.field
-    if output.kind == "bytes":
-        assert field.kind is not None
-        return Output(output.name, field.kind, field.dtype)
-    if output.kind == "stack":
-        return Output(output.name, "stack", field.dtype, len(output.columns))
-    return Output(output.name, "column", field.dtype)
+    if field.ragged:
+        return Output(
+            output.name, "ragged", field.dtype, field.shape, output.strides, field.depth, field.kind
+        )
+    kind: Literal["rows", "column"] = "rows" if field.shape else "column"
+    return Output(output.name, kind, field.dtype, field.shape, output.strides)

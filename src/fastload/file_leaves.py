@@ -28,7 +28,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class SelectedLeaf:
-    """One flat leaf column of all files.
+    """One leaf column of all files.
 
     indices: of the leaf in each file; -1 = the file lacks it.
     type: the one that all files' types have in common.
@@ -93,7 +93,7 @@ class FileLeaves:
         """The leaf of that path in all files; a file may lack it.
 
         Raises `SchemaError` naming two files whose types have none in common, or
-        `UnsupportedTypeError` for a nested leaf.
+        `UnsupportedTypeError`.
         """
         key = self._keys.get(path[0]) if len(path) == 1 else None
         found = [schema.find(path) for schema in self._schemas]
@@ -101,6 +101,7 @@ class FileLeaves:
             None if index is None else schema.resolve(index)
             for schema, index in zip(self._schemas, found, strict=True)
         ]
+        self._stand_in(path, found, stored)
         common = self._common(path, stored)
         name = ".".join(path)
         indices: list[int] = [-1 if index is None else index for index in found]
@@ -110,6 +111,18 @@ class FileLeaves:
         return SelectedLeaf(
             name, self._by_file(indices), common, self._stored_by_file(stored, common)
         )
+
+    def _stand_in(self, path: Path, found: list[int | None], stored: list[LeafType | None]) -> None:
+        """Puts the leaf of type null that a file has instead; none, where it only is null."""
+        for number, schema in enumerate(self._schemas):
+            if found[number] is None:
+                found[number] = index = schema.find_null(path)
+                stored[number] = None if index is None else schema.resolve(index)
+        if not any(type_ and type_.list_sizes for type_ in stored):
+            return
+        for number, type_ in enumerate(stored):
+            if type_ and type_.kind == "null" and not type_.list_sizes:
+                found[number] = stored[number] = None
 
     def find(self, name: str) -> list[Path]:
         """The leaves of that dotted name, or those below it; at least one.
@@ -139,7 +152,7 @@ class FileLeaves:
                 continue
             unified = type_ if common is None else common_type(common, type_)
             if unified is None:
-                raise _no_common_type(path, known, schema, str(type_.arrow), type_)
+                raise _no_common_type(path, known, schema, str(type_), type_)
             common = unified
         return common
 
@@ -192,7 +205,7 @@ def _no_common_type(
     # Each may have a type in common with each, but not all of them; and where no file has
     # the column, it is a hive key.
     schema, type_ = next(conflicts, typed[0] if typed else (None, None))
-    first = f"{type_.arrow} in {schema.path}" if schema and type_ else "a hive key"
+    first = f"{type_} in {schema.path}" if schema and type_ else "a hive key"
     return SchemaError(
         f"Expected column `{'.'.join(path)}` to have types that promote to a common one, got "
         f"{first} and {got} in {refused.path}"

@@ -43,7 +43,7 @@ class FileSchema:
         leaves = file.footer.leaves
         indices: dict[Path, list[int]] = {}
         for index, leaf in enumerate(leaves):
-            indices.setdefault(leaf.path, []).append(index)
+            indices.setdefault(leaf.names, []).append(index)
         groups = frozenset(group for path in indices for group in groups_above(path))
         return cls(file.path, file.footer, leaves, pa.schema(file.footer), indices, groups)
 
@@ -62,6 +62,17 @@ class FileSchema:
         found = self.indices.get(path, [])
         return all(pa.types.is_null(self.types.field(index).type) for index in found)
 
+    def find_null(self, path: Path) -> int | None:
+        """The index of a leaf of type null that stands for all leaves below it, as this one.
+
+        Only one in lists has more to tell than that they are null: the lengths of the lists.
+        """
+        found = (self.indices.get(group, [-1])[0] for group in groups_above(path))
+        index = next((index for index in found if index >= 0), None)
+        if index is None or not self.leaves[index].list_sizes:
+            return None
+        return index if pa.types.is_null(self.types.field(index).type) else None
+
     def other(self, path: Path) -> str | None:
         """In words, what stands where a leaf of that path can't be then; None = nothing."""
         if path in self.groups:
@@ -69,22 +80,18 @@ class FileSchema:
         leaf = next((group for group in groups_above(path) if not self.is_null(group)), None)
         if leaf is None:
             return None
-        return f"`{'.'.join(leaf)}` of type {self.types.field(self.indices[leaf][0]).type}"
+        return f"`{'.'.join(leaf)}` of type {self.resolve(self.indices[leaf][0])}"
 
     def resolve(self, index: int) -> LeafType:
-        """The type of a leaf. Raises `UnsupportedTypeError`, naming it, for a nested one."""
+        """The type of a leaf. Raises `UnsupportedTypeError`, naming it."""
         leaf = self.leaves[index]
-        where = (
-            f"(leave it out with columns=[...]) - at {self.path}, column `{'.'.join(leaf.path)}`"
-        )
-        if leaf.max_repetition_level > 0:
-            raise UnsupportedTypeError(
-                f"Expected a flat column, got a list or map, which this version can't read {where}"
-            )
         try:
-            return leaf_types.resolve(self.types.field(index).type, leaf.logical_type)
+            return leaf_types.resolve_leaf(self.types.field(index).type, leaf)
         except UnsupportedTypeError as error:
-            raise UnsupportedTypeError(f"{error} {where}") from None
+            raise UnsupportedTypeError(
+                f"{error} (leave it out with columns=[...]) - at {self.path}, column "
+                f"`{'.'.join(leaf.names)}`"
+            ) from None
 
 
 def group_files(files: Sequence[SourceFile]) -> tuple[list[FileSchema], list[int]]:

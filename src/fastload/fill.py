@@ -9,31 +9,32 @@ from typing import Literal
 import numpy as np
 import torch
 
+from fastload import _core
 from fastload.columns import DTYPES, Fill
 
-__all__ = ["encode_bytes", "encode_number"]
+__all__ = ["encode_bytes", "encode_hash", "encode_number"]
 
 
-def encode_number(fill: Fill, dtype: torch.dtype) -> bytes:
-    """The bytes of one element of `dtype`, in native order.
+def encode_number(fill: Fill, dtype: torch.dtype, what: str = "fill") -> bytes:
+    """The bytes of one element of `dtype`, in native order; `what` it is in errors.
 
     Raises `TypeError` when `fill` is no number, `ValueError` when it does not fit.
     """
     if not isinstance(fill, (bool, int, float)):
-        raise TypeError(f"Expected a number as fill, got {fill!r}")
+        raise TypeError(f"Expected a number as {what}, got {fill!r}")
     if dtype.is_floating_point:
-        return _encode_float(fill, dtype)
+        return _encode_float(fill, dtype, what)
     if isinstance(fill, float):
         if not fill.is_integer():
-            raise _misfit(fill, dtype)
+            raise _misfit(fill, dtype, what)
         fill = int(fill)
     if dtype == torch.bool:
         if fill not in (0, 1):
-            raise _misfit(fill, dtype)
+            raise _misfit(fill, dtype, what)
         return bytes([fill])
     limits = torch.iinfo(dtype)
     if not limits.min <= fill <= limits.max:
-        raise _misfit(fill, dtype)
+        raise _misfit(fill, dtype, what)
     return int(fill).to_bytes(dtype.itemsize, sys.byteorder, signed=limits.min < 0)
 
 
@@ -49,17 +50,39 @@ def encode_bytes(fill: Fill, kind: Literal["str", "bytes"]) -> bytes:
     raise TypeError(f"Expected {kind} as fill, got {fill!r}")
 
 
-def _encode_float(fill: float, dtype: torch.dtype) -> bytes:
+def encode_hash(
+    fill: Fill, kind: Literal["str", "bytes", "int"] | None, buckets: int, seed: int
+) -> bytes:
+    """The bytes of the bucket of `fill` as an int64, as `Hash` says.
+
+    kind: of the column's values; None takes any.
+
+    Raises `TypeError` when `fill` is of another kind, `ValueError` when no 64 bits hold it.
+    """
+    if kind not in (None, type(fill).__name__):
+        raise TypeError(f"Expected {kind} as fill, got {fill!r}")
+    if isinstance(fill, str):
+        data = fill.encode()
+    elif isinstance(fill, bytes):
+        data = fill
+    elif isinstance(fill, int) and -(2**63) <= fill < 2**64:
+        data = (fill % 2**64).to_bytes(8, "little")
+    else:
+        raise ValueError(f"Expected a fill of 64 bits, got {fill!r}")
+    return encode_number(_core.xxhash64(data, seed) % buckets, torch.int64)
+
+
+def _encode_float(fill: float, dtype: torch.dtype, what: str) -> bytes:
     try:
         value = float(fill)
     except OverflowError:
-        raise _misfit(fill, dtype) from None
+        raise _misfit(fill, dtype, what) from None
     element = torch.tensor(value, dtype=torch.float64).to(dtype)
     if math.isfinite(value) and not bool(torch.isfinite(element)):
-        raise _misfit(fill, dtype)
+        raise _misfit(fill, dtype, what)
     # NumPy has no bfloat16, but bytes are bytes.
     return np.asarray(element.reshape(1).view(torch.uint8)).tobytes()
 
 
-def _misfit(fill: Fill, dtype: torch.dtype) -> ValueError:
-    return ValueError(f"Expected a fill that fits {DTYPES[dtype]}, got {fill!r}")
+def _misfit(fill: Fill, dtype: torch.dtype, what: str) -> ValueError:
+    return ValueError(f"Expected a {what} that fits {DTYPES[dtype]}, got {fill!r}")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import torch
 
 from fastload.errors import UnsupportedTypeError
 
-__all__ = ["LeafType", "resolve"]
+if TYPE_CHECKING:
+    from fastload._core import Leaf
+
+__all__ = ["LeafType", "resolve", "resolve_leaf"]
 
 # Milliseconds of a day: date64 is stored as days, and read as milliseconds.
 _DAY_MS = 86_400_000
@@ -41,6 +45,9 @@ class LeafType:
     unit: "day", "s", "ms", "us" or "ns" for dates, times and durations.
     multiplier: from the stored integer to the one handed out.
     cast: the stored type is another than `dtype`.
+    list_sizes: of the lists around a value, outermost first: their elements; 0 = any number.
+    tensor_shape: of the fixed_shape_tensor that the innermost list is, as stored; () = none.
+    tensor_order: dimension i of that tensor is dimension tensor_order[i] as stored.
     """
 
     arrow: Any
@@ -49,11 +56,37 @@ class LeafType:
     unit: str | None = None
     multiplier: int = 1
     cast: bool = False
+    list_sizes: tuple[int, ...] = ()
+    tensor_shape: tuple[int, ...] = ()
+    tensor_order: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        text = str(self.arrow)
+        for size in reversed(self.list_sizes):
+            text = f"fixed_size_list<{text}>[{size}]" if size else f"list<{text}>"
+        return text
 
     @property
     def is_bytes(self) -> bool:
-        """Whether it becomes a `Ragged` of bytes."""
+        """Whether a value becomes a `Ragged` of bytes."""
         return self.kind in ("str", "bytes")
+
+
+def resolve_leaf(arrow: Any, leaf: Leaf) -> LeafType:
+    """The leaf type of a leaf of a file's schema, with the lists around its values.
+
+    arrow: what pyarrow reads the values as.
+
+    Raises `UnsupportedTypeError` for a type that no column has.
+    """
+    found = replace(resolve(arrow, leaf.logical_type), list_sizes=leaf.list_sizes)
+    shape = leaf.tensor_shape
+    order = leaf.tensor_permutation or tuple(range(len(shape)))
+    # Extension metadata is the writer's own word, which only counts if it fits the list.
+    fits = shape and math.prod(shape) == leaf.list_sizes[-1] > 0
+    if not fits or sorted(order) != list(range(len(shape))):
+        return found
+    return replace(found, tensor_shape=shape, tensor_order=order)
 
 
 def resolve(arrow: Any, logical_type: str) -> LeafType:

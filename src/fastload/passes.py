@@ -7,7 +7,9 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fastload.plan import advance
+import torch
+
+from fastload.plan import Leg, advance
 from fastload.state import Position
 
 if TYPE_CHECKING:
@@ -46,6 +48,10 @@ class Mark:
         part = self.part
         legs = advance(self.start.progress, part.world, part.workers, self.delivered)
         return Position(self.start.epoch, legs)
+
+
+# Batches carry their marks; torch.load asks what it may make.
+torch.serialization.add_safe_globals([Mark, Part, Position, Leg])
 
 
 class Pass:

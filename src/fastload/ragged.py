@@ -5,19 +5,20 @@ from __future__ import annotations
 import copy
 import itertools
 import operator
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 
 import torch
 from torch.utils import _pytree as pytree
 
+from fastload.padding import pad
+from fastload.ragged_check import check_parts
+from fastload.ragged_index import places_of, rows_of, rows_of_slice
+from fastload.ragged_text import describe, preview
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 Kind: TypeAlias = Literal["str", "bytes"]
-
-# Rows shown by repr: enough to recognise a column, few enough to stay on one line.
-_REPR_ROWS = 3
-_REPR_CHARS = 24
 
 
 class Ragged:
@@ -51,7 +52,9 @@ class Ragged:
     def __init__(
         self, values: torch.Tensor | Ragged, offsets: torch.Tensor, kind: Kind | None = None
     ) -> None:
-        _check(values, offsets, kind)
+        if not isinstance(values, (torch.Tensor, Ragged)):
+            raise TypeError(f"Expected values as a Tensor or Ragged, got {type(values).__name__}")
+        check_parts(values, offsets, kind)
         self.values = values
         self.offsets = offsets
         self.kind = kind
@@ -76,15 +79,18 @@ class Ragged:
             start, stop, step = index.indices(len(self))
             if step == 1:
                 return ragged_of(self.values, self.offsets[start : max(start, stop) + 1], self.kind)
-            return self._gather(torch.arange(len(self))[_forward(start, stop, step)], step < 0)
+            return self._gather(rows_of_slice(start, stop, step, self.offsets.device))
         if isinstance(index, list) or getattr(index, "shape", None):
-            return self._gather(torch.as_tensor(index), False)
+            return self._gather(rows_of(index, self.offsets.device))
         row = operator.index(index)
         if not -len(self) <= row < len(self):
             raise IndexError(f"Expected a row in [0, {len(self)}), got {row}")
         start, stop = self.offsets[row % len(self) :][:2].tolist()
         item = self.values[start:stop]
-        return item if self.kind is None else _decode(_to_bytes(item), self.kind)
+        if self.kind is None:
+            return item
+        data = _to_bytes(item)
+        return data.decode() if self.kind == "str" else data
 
     def __iter__(self) -> Iterator[Any]:
         bounds = self.offsets.tolist()
@@ -95,7 +101,8 @@ class Ragged:
         first = bounds[0]
         data = _to_bytes(self.values[first : bounds[-1]])
         for start, stop in itertools.pairwise(bounds):
-            yield _decode(data[start - first : stop - first], self.kind)
+            row = data[start - first : stop - first]
+            yield row.decode() if self.kind == "str" else row
 
     def __eq__(self, other: object) -> bool:
         """Whether the rows are equal, as torch.equal sees them (NaN differs from NaN).
@@ -117,12 +124,23 @@ class Ragged:
         return torch.equal(mine.values, theirs.values)
 
     def __repr__(self) -> str:
-        what = self.kind or _name(self.dtype)
-        text = f"Ragged({len(self)} rows of {what}"
+        text = f"Ragged({len(self)} rows of {describe(self)}"
         if self.device.type == "cpu" and len(self):
-            shown = [_brief(item) for item in self[:_REPR_ROWS].tolist()]
-            text += ": " + ", ".join(shown) + (", ..." if len(self) > _REPR_ROWS else "")
+            text += ": " + preview(self)
         return text + ")"
+
+    def __array__(self, *_arguments: object, **_options: object) -> NoReturn:
+        raise TypeError(
+            "Expected a tensor to make an array of, got a Ragged: write ragged.to_padded(), "
+            "ragged.values and ragged.offsets, or ragged.tolist()"
+        )
+
+    @property
+    def depth(self) -> int:
+        """Levels of lists around a value; 0 for rows of str or bytes."""
+        if isinstance(self.values, Ragged):
+            return 1 + self.values.depth
+        return int(self.kind is None)
 
     @property
     def device(self) -> torch.device:
@@ -149,25 +167,20 @@ class Ragged:
         bounds = [bound - start for bound in self.offsets.tolist()]
         return [flat[a:b] for a, b in itertools.pairwise(bounds)]
 
-    def to_padded(self, value: float = 0, length: int | None = None) -> torch.Tensor:
+    def to_padded(
+        self, value: float = 0, length: int | Sequence[int | None] | None = None
+    ) -> torch.Tensor:
         """One dense tensor (B, length, ...), each row cut off or filled up with `value`.
 
+        Lists in lists, and the bytes of str and bytes, are padded too: (B, length, length, ...).
+
         Args:
-            value: what stands behind the end of a short row.
-            length: elements kept of each row; None = those of the longest. For nested lists it
-                is the length of the outer ones, and the inner ones take that of the longest.
+            value: what stands behind the end of a short list.
+            length: elements kept of each row, or, as a sequence, of the lists of each level,
+                outermost first; None = as many as the longest has.
         """
-        values = self.values
-        if isinstance(values, Ragged):
-            values = values.to_padded(value)
-        lengths = self.offsets.diff()
-        if length is None:
-            length = int(lengths.max()) if len(self) else 0
-        place = torch.arange(length, device=self.offsets.device)
-        kept = place < lengths.unsqueeze(1)
-        padded = values.new_full((len(self), length, *values.shape[1:]), value)
-        padded[kept] = values[(self.offsets[:-1].unsqueeze(1) + place)[kept]]
-        return padded
+        lengths = [length] if length is None or isinstance(length, int) else length
+        return pad(own_rows(self, copies=False), value, lengths)
 
     def to_nested(self) -> torch.Tensor:
         """A torch nested tensor of jagged layout that shares the memory of the values.
@@ -178,8 +191,8 @@ class Ragged:
         own = own_rows(self, copies=False)
         if isinstance(own.values, Ragged):
             raise ValueError(  # noqa: TRY004  the type is right, its depth is not
-                "Expected one level of lists for a jagged nested tensor, got nested lists: "
-                "use to_padded() or to_nested() of the inner values"
+                f"Expected one level of lists for a jagged nested tensor, got {describe(self)}: "
+                "write ragged.to_padded(), or ragged.values.to_nested() for the inner lists"
             )
         nested: torch.Tensor = torch.nested.nested_tensor_from_jagged(own.values, own.offsets)
         return nested
@@ -228,23 +241,9 @@ class Ragged:
     def _span(self) -> tuple[int, int]:
         return int(self.offsets[0]), int(self.offsets[-1])
 
-    def _gather(self, rows: torch.Tensor, backward: bool) -> Ragged:
-        """The rows of the given numbers, copied. `rows` integers (K,) or bool (B,)."""
-        # An empty list becomes a tensor of floats.
-        if rows.dim() != 1 or (rows.dtype.is_floating_point and len(rows)):
-            raise IndexError(
-                f"Expected row numbers as integers (K,) or bools (B,), "
-                f"got {_name(rows.dtype)} {tuple(rows.shape)}"
-            )
-        rows = rows.to(self.offsets.device, None if rows.dtype == torch.bool else torch.int64)
-        if backward:
-            rows = rows.flip(0)
-        starts = self.offsets[:-1][rows]
-        lengths = self.offsets.diff()[rows]
-        offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
-        torch.cumsum(lengths, 0, out=offsets[1:])
-        shift = torch.repeat_interleave(starts - offsets[:-1], lengths)
-        places = torch.arange(len(shift), device=shift.device) + shift
+    def _gather(self, rows: torch.Tensor) -> Ragged:
+        """The rows of the given numbers (K,), or where `rows` (B,) is True, copied."""
+        places, offsets = places_of(self.offsets, rows)
         return ragged_of(self.values[places], offsets, self.kind)
 
 
@@ -272,42 +271,9 @@ def own_rows(ragged: Ragged, *, copies: bool) -> Ragged:
     return ragged_of(values, offsets.clone() if copies and not start else offsets, ragged.kind)
 
 
-def _check(values: object, offsets: object, kind: object) -> None:
-    if not isinstance(values, (torch.Tensor, Ragged)):
-        raise TypeError(f"Expected values as a Tensor or Ragged, got {type(values).__name__}")
-    if not isinstance(offsets, torch.Tensor):
-        raise TypeError(f"Expected offsets as a Tensor, got {type(offsets).__name__}")
-    if offsets.dtype != torch.int64 or offsets.dim() != 1 or len(offsets) == 0:
-        raise ValueError(
-            f"Expected offsets int64 (B + 1,), got {_name(offsets.dtype)} {tuple(offsets.shape)}"
-        )
-    if isinstance(values, torch.Tensor) and values.dim() == 0:
-        raise ValueError("Expected values (N, ...), got a scalar")
-    if kind not in (None, "str", "bytes"):
-        raise ValueError(f"Expected kind None, 'str' or 'bytes', got {kind!r}")
-    flat = isinstance(values, torch.Tensor) and values.dim() == 1
-    if kind is not None and not (flat and values.dtype == torch.uint8):
-        raise ValueError(f"Expected uint8 values (N,) for kind {kind!r}, got {values!r:.60}")
-    if offsets.device.type == "cpu":
-        start, stop = int(offsets[0]), int(offsets[-1])
-        if start < 0 or stop > len(values) or bool((offsets.diff() < 0).any()):
-            raise ValueError(
-                f"Expected offsets that do not decrease within [0, {len(values)}], "
-                f"got {start} to {stop}"
-            )
-
-
 def _is_data(values: object) -> bool:
     """Whether a tensor has nothing but its values to copy: no autograd, no subclass."""
     return type(values) is torch.Tensor and not values.requires_grad
-
-
-def _forward(start: int, stop: int, step: int) -> slice:
-    """The ascending slice that picks the rows of range(start, stop, step): torch takes no other."""
-    picked = range(start, stop, step)
-    if not picked:
-        return slice(0, 0, 1)
-    return slice(min(picked[0], picked[-1]), max(picked[0], picked[-1]) + 1, abs(step))
 
 
 def _to_bytes(values: Any) -> bytes:
@@ -315,23 +281,13 @@ def _to_bytes(values: Any) -> bytes:
     return data
 
 
-def _decode(data: bytes, kind: Kind) -> str | bytes:
-    return data.decode() if kind == "str" else data
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _brief(item: object) -> str:
-    text = repr(item)
-    return text if len(text) <= _REPR_CHARS else text[: _REPR_CHARS - 3] + "..."
-
-
 def _unflatten(parts: Iterable[Any], kind: Kind | None) -> Ragged:
     values, offsets = parts
     return ragged_of(values, offsets, kind)
 
+
+# So that torch.load takes it as it takes tensors: nothing but the parts is put in place.
+torch.serialization.add_safe_globals([ragged_of])
 
 pytree.register_pytree_node(
     Ragged,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fastload.columns import Column, Stack
+from fastload.columns import Codes, Column, Hash, Pad, Spec, Stack, column_name
 from fastload.file_leaves import FileLeaves, SelectedLeaf
 
 __all__ = ["select"]
 
-Selected = tuple[str, Column | Stack, list[SelectedLeaf]]
+Selected = tuple[str, Spec, list[SelectedLeaf]]
 
 
 def select(files: FileLeaves, columns: object) -> Iterator[Selected]:
-    """Yields each output's name, spec and leaves (one for a `Column`), in output order.
+    """Yields each output's name, spec and leaves (one, but for a `Stack`), in output order.
 
     columns: the `columns` argument of the dataset.
 
@@ -60,14 +60,17 @@ def _select_spec(files: FileLeaves, output: object, spec: object) -> Iterator[Se
     if isinstance(spec, Stack):
         paths = [path for name in spec.names for path in files.find(name)]
         yield output, spec, [files.leaf(path) for path in paths]
-    elif isinstance(spec, Column):
-        paths = files.find(spec.name)
-        for path in paths:
+    elif isinstance(spec, (Column, Pad, Hash, Codes)):
+        name = column_name(spec)
+        for path in files.find(name):
             # A struct becomes one output for each of its fields.
-            rest = ".".join(path)[len(spec.name) :]
+            rest = ".".join(path)[len(name) :]
             yield output + rest, spec, [files.leaf(path)]
     else:
-        raise TypeError(f"Expected a column name, Column or Stack for `{output}`, got {spec!r}")
+        raise TypeError(
+            f"Expected a column name, Column, Stack, Pad, Hash or Codes for `{output}`, got "
+            f"{spec!r}"
+        )
 
 
 def _refuse_empty(columns: Sequence[object] | Mapping[object, object]) -> None:

@@ -1,4 +1,4 @@
-"""What the footers tell of planned columns: the bytes of their values, and nulls."""
+"""What the footers tell of planned columns: the sizes of their values, and nulls."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from fastload._core import summarize_leaves
 from fastload.errors import NullValueError
+from fastload.plan_sizes import PlanSizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fastload.schema import ColumnPlan
+    from fastload.column_plan import ColumnPlan
     from fastload.source import SourceFile
 
 __all__ = ["survey"]
@@ -18,46 +19,57 @@ __all__ = ["survey"]
 
 def survey(
     files: Sequence[SourceFile], plans: Sequence[ColumnPlan], *, check_nulls: bool
-) -> list[int]:
-    """The bytes of all values of each column; exact for bytes where the writers tell.
+) -> list[PlanSizes]:
+    """The sizes of the values of each column.
 
-    check_nulls: refuse columns that are shown to hold nulls and have no fill.
+    check_nulls: refuse columns that are shown to hold nulls and do not take them.
 
     Raises `NullValueError` naming the first such null; `CorruptFileError` for a column chunk
     outside its file; `UnsupportedTypeError` for an encrypted column.
     """
     footers = [file.footer for file in files]
-    refused = [check_nulls and plan.fill is None for plan in plans]
+    refused = [check_nulls and not plan.takes_nulls for plan in plans]
+    # In lists footers count empty ones as nulls, so only the values tell.
+    counted = [
+        refuse and not plan.depth and not plan.list_size
+        for refuse, plan in zip(refused, plans, strict=True)
+    ]
     summaries = summarize_leaves(
         footers,
         [plan.leaves for plan in plans],
-        statistics=[refuse or plan.bytes for refuse, plan in zip(refused, plans, strict=True)],
+        statistics=[count or plan.bytes for count, plan in zip(counted, plans, strict=True)],
     )
-    value_bytes = []
-    nulls: dict[str, str] = {}
-    for plan, refuse, summary in zip(plans, refused, summaries, strict=True):
+    sizes = []
+    nulls: dict[ColumnPlan, str] = {}
+    for plan, refuse, count, summary in zip(plans, refused, counted, summaries, strict=True):
         lacking = [index for index, leaf in enumerate(plan.leaves) if leaf < 0]
-        constants = (len(plan.constant(i) or b"") * footers[i].num_rows for i in lacking)
-        value_bytes.append(summary.value_bytes + sum(constants))
+        constants = (
+            len(plan.constant(file) or plan.fill or b"") * footers[file].num_rows
+            for file in lacking
+        )
+        sizes.append(PlanSizes(summary.values, summary.value_bytes + sum(constants)))
         if not refuse:
             continue
-        empty = (i for i in lacking if plan.constant(i) is None and footers[i].num_rows)
-        first = next(empty, len(files))
-        if 0 <= summary.null_file < first:
-            place = f"row group {summary.null_row_group}, column `{plan.name}`"
-            nulls.setdefault(plan.name, f"{files[summary.null_file].path}, {place}")
+        empty = (file for file in lacking if plan.constant(file) is None)
+        first = next((file for file in empty if footers[file].num_rows), len(files))
+        if count and 0 <= summary.null_file < first:
+            group = f"row group {summary.null_row_group}, column `{plan.name}`"
+            nulls[plan] = f"{files[summary.null_file].path}, {group}"
         elif first < len(files):
-            place = f"{files[first].path}, which has no value for column `{plan.name}`"
-            nulls.setdefault(plan.name, place)
+            nulls[plan] = f"{files[first].path}, which has no value for column `{plan.name}`"
     if nulls:
         raise NullValueError(_describe_nulls(nulls))
-    return value_bytes
+    return sizes
 
 
-def _describe_nulls(nulls: Mapping[str, str]) -> str:
+def _describe_nulls(nulls: Mapping[ColumnPlan, str]) -> str:
     """The sentence for columns with nulls, given the place of the first null of each."""
     first, *others = nulls
-    advice = f"write Column({first!r}, fill=...) or Column({first!r}, valid=True)"
-    if others:
-        advice += f"; likewise for {', '.join(f'`{name}`' for name in others)}"
+    if first.hash_buckets:
+        advice = f"write Hash({first.name!r}, ..., fill=...)"
+    else:
+        advice = f"write Column({first.name!r}, fill=...) or Column({first.name!r}, valid=True)"
+    names = dict.fromkeys(plan.name for plan in others if plan.name != first.name)
+    if names:
+        advice += f"; likewise for {', '.join(f'`{name}`' for name in names)}"
     return f"Expected no nulls, got some ({advice}) - at {nulls[first]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +23,23 @@ _MOST = 2**63 - 1  # the core's integers
 
 def common_type(first: LeafType, second: LeafType) -> LeafType | None:
     """The type that values of both are read as; None where pyarrow knows none."""
+    tensors = {
+        (stored.tensor_shape, stored.tensor_order)
+        for stored in (first, second)
+        if stored.tensor_shape
+    }
+    if len(first.list_sizes) != len(second.list_sizes) or len(tensors) > 1:
+        return None
+    sizes = zip(first.list_sizes, second.list_sizes, strict=True)
+    list_sizes = tuple(one if one == other else 0 for one, other in sizes)
+    values = _common_values(first, second)
+    if values is None:
+        return None
+    shape, order = tensors.pop() if tensors and list_sizes == first.list_sizes else ((), ())
+    return replace(values, list_sizes=list_sizes, tensor_shape=shape, tensor_order=order)
+
+
+def _common_values(first: LeafType, second: LeafType) -> LeafType | None:
     if first.arrow == second.arrow:
         return first
     schemas = [pa.schema([("column", stored.arrow)]) for stored in (first, second)]
@@ -43,7 +61,7 @@ def multipliers(leaf: SelectedLeaf, *, unscaled: bool) -> tuple[int, ...]:
     if set(factors.values()) == {1}:
         return ()
     if max(factors.values()) > _MOST:
-        arrow = ", ".join(str(stored.arrow) for stored in leaf.types)
+        arrow = ", ".join(map(str, leaf.types))
         raise SchemaError(
             "Expected decimals whose unscaled integers fit int64 at one scale, got the types "
             f"{arrow} - at column `{leaf.name}`"

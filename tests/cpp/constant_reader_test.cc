@@ -155,19 +155,18 @@ TEST(ConstantReader, NullListsAreEmpty) {
 TEST(ConstantReader, NullListsOfFixedSizeAreAllFill) {
   ColumnSpec spec = Spec(DType::kInt16, BytesOf(int16_t{-2}), {});
   spec.list_size = 3;
+  int16_t out[8] = {};
+  uint8_t valid[2] = {7, 7};
+  const auto reader = MakeConstantFixedReader(&spec, 0);
+  EXPECT_EQ(KindOf(reader->Read(2, reinterpret_cast<uint8_t*>(out), 8, valid)),
+            ErrorKind::kNullValue);
   spec.null_lists = true;
-  NestedRows rows;
-  ASSERT_TRUE(MakeNullNestedReader(&spec)->Read(2, &rows, /*valid=*/false).ok());
-  EXPECT_TRUE(rows.offsets.empty());
-  EXPECT_TRUE(rows.valid.empty());
-  ASSERT_EQ(rows.values.length(), 6 * 2);
-  for (int i = 0; i < 6; ++i) {
-    int16_t item;
-    std::memcpy(&item, rows.values.data() + i * 2, sizeof(item));
-    EXPECT_EQ(item, -2);
-  }
-  spec.list_size = int64_t{1} << 62;
-  EXPECT_FALSE(MakeNullNestedReader(&spec)->Read(4, &rows, /*valid=*/false).ok());
+  EXPECT_TRUE(reader->Dictionary()->empty());
+  ASSERT_TRUE(reader->Skip(3).ok());
+  ASSERT_TRUE(reader->Read(2, reinterpret_cast<uint8_t*>(out), 8, valid).ok());
+  const std::vector<int16_t> rows(out, out + 8);
+  EXPECT_EQ(rows, (std::vector<int16_t>{-2, -2, -2, 0, -2, -2, -2, 0}));
+  EXPECT_EQ(valid[0] + valid[1], 0);
 }
 
 // Of three files the second lacks `number`, `text` and a column of the stack, and has
@@ -258,7 +257,7 @@ TEST_F(LackingColumns, OfAllFilesReadNothing) {
 TEST_F(LackingColumns, WithoutFillNameTheFile) {
   columns_[2].constants.clear();
   columns_[2].fill.reset();
-  Pipeline pipeline(files_, columns_, {{OutputKind::kBytes, {2}}},
+  Pipeline pipeline(files_, columns_, {{OutputKind::kRagged, {2}}},
                     PipelineOptions{.threads = 1, .io_threads = 1});
   std::vector<Piece> pieces = {{1, 0, 0, 90}};
   auto scan = *pipeline.Start(testing::CutPlan(pieces, 90, 90, false), ScanOptions{});

@@ -53,6 +53,27 @@ Encoded RandomRuns(int width, std::mt19937* random) {
   return encoded;
 }
 
+TEST(HybridDecoder, DecodesBitmapsInPieces) {
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 50; ++trial) {
+    const Encoded encoded = RandomRuns(1, &random);
+    HybridDecoder decoder;
+    decoder.Reset(encoded.bytes.data(), static_cast<int64_t>(encoded.bytes.size()), 1);
+    for (size_t at = 0; at < encoded.values.size();) {
+      const size_t n = std::min<size_t>(encoded.values.size() - at, 1 + random() % 500);
+      std::vector<uint64_t> words((n + 63) / 64, ~uint64_t{0});
+      ASSERT_TRUE(decoder.DecodeBitmap(static_cast<int64_t>(n), words.data()).ok());
+      for (size_t i = 0; i < words.size() * 64; ++i) {
+        const uint32_t expected = i < n ? encoded.values[at + i] : 0;
+        ASSERT_EQ(words[i / 64] >> (i % 64) & 1, expected) << at << " " << i;
+      }
+      at += n;
+    }
+    uint64_t word;
+    EXPECT_EQ(KindOf(decoder.DecodeBitmap(1, &word)), ErrorKind::kCorruptFile);
+  }
+}
+
 TEST(HybridDecoder, DecodesEveryWidthInPieces) {
   std::mt19937 random(1);
   for (int width = 0; width <= 32; ++width) {

@@ -81,9 +81,9 @@ inline ReadPlan CutPlan(const std::vector<Piece>& pieces, int64_t window_rows,
   return builder.Build(batch_rows);
 }
 
-// The rows that a plan stands for, one line each.
-inline std::vector<std::string> PlannedTexts(const ReadPlan& plan,
-                                             const std::vector<FileSpec>& files) {
+// The rows that a plan stands for.
+inline std::vector<RowId> PlannedRows(const ReadPlan& plan,
+                                      const std::vector<FileSpec>& files) {
   std::vector<RowId> ids;
   for (size_t w = 0; w + 1 < plan.first_piece.size(); ++w) {
     std::vector<RowId> window;
@@ -108,8 +108,14 @@ inline std::vector<std::string> PlannedTexts(const ReadPlan& plan,
     }
   }
   for (int64_t i = 0; i < plan.padding; ++i) ids[ids.size() - 1 - i].real = false;
+  return ids;
+}
+
+// One line each.
+inline std::vector<std::string> PlannedTexts(const ReadPlan& plan,
+                                             const std::vector<FileSpec>& files) {
   std::vector<std::string> lines;
-  for (const RowId& id : ids) lines.push_back(Text(id));
+  for (const RowId& id : PlannedRows(plan, files)) lines.push_back(Text(id));
   return lines;
 }
 

@@ -131,8 +131,8 @@ TEST(RowError, NamesTheFirstNull) {
       auto reader = *FixedReader::Make(file.Chunk(), &spec);
       std::vector<uint16_t> codes(3000);
       if (dictionary) {
-        EXPECT_EQ(RowOf(reader->ReadCodes(3000, 1, 0, codes.data(), nullptr).status()),
-                  null);
+        auto* const out = reinterpret_cast<uint8_t*>(codes.data());
+        EXPECT_EQ(RowOf(reader->ReadCodes(3000, {2, 1, 0}, out, nullptr).status()), null);
       }
     }
   }

@@ -137,10 +137,10 @@ inline std::vector<OutputSpec> Outputs() {
   for (int32_t c = 0; c < kStacked; ++c) stacked.push_back(4 + c);
   return {{OutputKind::kColumn, {0}}, {OutputKind::kColumn, {1}},
           {OutputKind::kValid, {1}},  {OutputKind::kStack, stacked},
-          {OutputKind::kBytes, {2}},  {OutputKind::kValid, {2}},
+          {OutputKind::kRagged, {2}}, {OutputKind::kValid, {2}},
           {OutputKind::kColumn, {0}}, {OutputKind::kFile, {}},
           {OutputKind::kRow, {}},     {OutputKind::kRealRow, {}},
-          {OutputKind::kBytes, {2}},  {OutputKind::kColumn, {3}}};
+          {OutputKind::kRagged, {2}}, {OutputKind::kColumn, {3}}};
 }
 
 struct RowId {
@@ -183,7 +183,7 @@ inline std::vector<std::string> Texts(const Layout& layout, const Batch& batch) 
   const auto bytes = [&](int32_t output, int64_t row) {
     const int64_t* numbers = batch.areas.numbers.data() + layout.slot(output).number;
     const auto* offsets = reinterpret_cast<const int64_t*>(base + numbers[0]);
-    const char* values = reinterpret_cast<const char*>(base + numbers[1]);
+    const char* values = reinterpret_cast<const char*>(base + numbers[2]);
     return "'" + std::string(values + offsets[row], values + offsets[row + 1]) + "'";
   };
   std::vector<std::string> lines;

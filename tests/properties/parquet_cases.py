@@ -1,13 +1,13 @@
-"""Random flat Parquet files, and how to write them."""
+"""Random Parquet files, and how to write them."""
 
 from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
+from nested_cases import Shape, with_nulls
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = {"float16": np.uint16, "float32": np.uint32, "float64": np.uint64}
@@ -99,9 +99,23 @@ MAKERS = [
 ]
 
 
+# Arrow writes or reads no lists of views, dictionaries or nulls.
+NESTED_LEAVES = [
+    maker
+    for maker in MAKERS
+    if maker(np.random.default_rng(0), 1).type != pa.string_view()
+    and not pa.types.is_dictionary(maker(np.random.default_rng(0), 1).type)
+    and not pa.types.is_null(maker(np.random.default_rng(0), 1).type)
+]
+
+
 @dataclass(frozen=True)
 class Files:
-    """What is written: `rows` by file and row group, `kinds` index MAKERS, one per column."""
+    """What is written: `rows` by file and row group, and columns.
+
+    kinds: one per column: an index into MAKERS, or, past its end, the seed of a nested Shape.
+    null_shares: of the flat ones.
+    """
 
     rows: list
     kinds: list
@@ -131,19 +145,10 @@ class Files:
     def _table(self, rng, rows):
         columns = {}
         for number, (kind, share) in enumerate(zip(self.kinds, self.null_shares, strict=True)):
-            column = MAKERS[kind](rng, rows)
-            if share and not pa.types.is_null(column.type):
-                keep = pa.array(rng.random(rows) >= share)
-                nulls = pa.nulls(rows, column.type)
-                if pa.types.is_dictionary(column.type):
-                    indices = keep.to_numpy(False), column.indices.to_numpy(False)
-                    indices = pa.array(indices[1], mask=~indices[0])
-                    column = pa.DictionaryArray.from_arrays(indices, column.dictionary)
-                elif pa.types.is_string_view(column.type):
-                    listed = zip(keep.to_pylist(), column.to_pylist(), strict=True)
-                    column = pa.array([v if k else None for k, v in listed], column.type)
-                else:
-                    column = pc.if_else(keep, column, nulls)
+            if kind < len(MAKERS):
+                column = with_nulls(rng, MAKERS[kind](rng, rows), share)
+            else:
+                column = Shape(kind, NESTED_LEAVES).array(rng, rows)
             columns[f"c{number}"] = column
         return pa.table(columns)
 
@@ -167,7 +172,9 @@ group_rows = st.one_of(st.integers(0, 9), st.integers(0, 400), st.just(1500))
 
 @st.composite
 def files(draw):
-    kinds = draw(st.lists(st.integers(0, len(MAKERS) - 1), min_size=1, max_size=9))
+    flat = st.integers(0, len(MAKERS) - 1)
+    nested = st.integers(len(MAKERS), 2**16)
+    kinds = draw(st.lists(st.one_of(flat, flat, nested), min_size=1, max_size=9))
     shares = st.sampled_from([0, 0, 0.05, 0.5, 0.95, 1])
     return Files(
         draw(st.lists(st.lists(group_rows, min_size=1, max_size=4), min_size=1, max_size=3)),

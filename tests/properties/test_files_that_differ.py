@@ -1,7 +1,7 @@
 """Files whose schemas differ give what pyarrow reads through its permissive unification."""
 
 import tempfile
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arrow_values import Values, assert_holds, values_of
 from fastload import Column, FastParquetDataset, SchemaError
 from fastload.schema import plan_columns
 from fastload.source import Source
+from fastload.testing import assert_same_rows
 
 NUMBERS = [
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
@@ -22,6 +22,7 @@ NUMBERS = [
     *(pa.float16(), pa.float32(), pa.float64()),
     *(pa.decimal128(9, 2), pa.decimal128(18, 4), pa.decimal256(50, 3)),
 ]
+WIDE = Context(prec=90)
 UNITS = ("s", "ms", "us", "ns")
 FAMILIES = [
     [pa.null(), *NUMBERS],
@@ -35,6 +36,7 @@ FAMILIES = [
     [pa.null(), pa.bool_(), pa.int8(), pa.string(), pa.date32(), pa.timestamp("ms")],
 ]
 STRUCT_FIELDS = ("u", "v")
+SHAPES = ["flat", "flat", "flat", "struct", "list", "list of list"]
 
 
 # How a small number becomes a value of a type; promotion never fails on any of these.
@@ -67,13 +69,35 @@ def small(rng, arrow, rows):
     return pa.array(values, arrow, mask=mask)
 
 
-def plain(arrow):
-    """The type without what is not of the values: a dictionary."""
-    if pa.types.is_dictionary(arrow):
-        return arrow.value_type
-    if pa.types.is_struct(arrow):
-        return pa.struct([pa.field(f.name, plain(f.type)) for f in arrow])
-    return arrow
+def lists(rng, values, rows):
+    """`rows` lists of those values: of a fixed size or of any, empty and null."""
+    if len(values) == 2 * rows and rng.integers(3) == 0:
+        return pa.FixedSizeListArray.from_arrays(values, 2)
+    cuts = np.sort(rng.integers(0, len(values) + 1, max(0, rows - 1)))
+    offsets = np.concatenate([[0], cuts, [len(values)]])[: rows + 1].astype(np.int32)
+    mask = pa.array(rng.random(rows) < 0.2) if rows else None
+    if not rows:
+        return pa.array([], pa.list_(values.type))
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=mask)
+
+
+@st.composite
+def columns(draw, rng, shape, family, rows):
+    """A column of a table, of that shape and of types of that family."""
+    types = st.sampled_from(family)
+    if shape != "flat" and draw(st.integers(0, 7)) == 0:
+        return pa.nulls(rows)
+    if shape == "flat":
+        return small(rng, draw(types), rows)
+    if shape == "struct":
+        fields = draw(st.lists(st.sampled_from(STRUCT_FIELDS), min_size=1, unique=True))
+        children = [small(rng, draw(types), rows) for _ in fields]
+        mask = pa.array(rng.random(rows) < 0.2)
+        return pa.StructArray.from_arrays(children, fields, mask=mask)
+    values = small(rng, draw(types), 2 * rows)
+    if shape == "list of list":
+        return lists(rng, lists(rng, values, rows), rows)
+    return lists(rng, values, rows)
 
 
 @st.composite
@@ -81,24 +105,28 @@ def tables(draw):
     """Two or three tables that share some columns, of types of one family each."""
     names = draw(st.lists(st.sampled_from("abcde"), min_size=1, max_size=4, unique=True))
     families = {name: draw(st.sampled_from(FAMILIES)) for name in names}
-    nested = {name: draw(st.sampled_from([False, False, False, True])) for name in names}
+    shapes = {name: draw(st.sampled_from(SHAPES)) for name in names}
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     found = []
     for _ in range(draw(st.integers(2, 3))):
         rows = draw(st.sampled_from([0, 1, 7, 40]))
         kept = draw(st.permutations(names))[: draw(st.integers(1, len(names)))]
-        columns = {}
-        for name in kept:
-            types = st.sampled_from(families[name])
-            if not nested[name]:
-                columns[name] = small(rng, draw(types), rows)
-                continue
-            fields = draw(st.lists(st.sampled_from(STRUCT_FIELDS), min_size=1, unique=True))
-            children = [small(rng, draw(types), rows) for _ in fields]
-            mask = pa.array(rng.random(rows) < 0.2)
-            columns[name] = pa.StructArray.from_arrays(children, fields, mask=mask)
-        found.append(pa.table(columns))
+        arrays = [draw(columns(rng, shapes[name], families[name], rows)) for name in kept]
+        found.append(pa.table(arrays, kept))
     return found
+
+
+def plain(arrow):
+    """The type without what is not of the values: a dictionary."""
+    if pa.types.is_dictionary(arrow):
+        return arrow.value_type
+    if pa.types.is_struct(arrow):
+        return pa.struct([pa.field(f.name, plain(f.type)) for f in arrow])
+    if pa.types.is_fixed_size_list(arrow):
+        return pa.list_(plain(arrow.value_type), arrow.list_size)
+    if pa.types.is_list(arrow):
+        return pa.list_(plain(arrow.value_type))
+    return arrow
 
 
 def unify(paths):
@@ -112,36 +140,40 @@ def unify(paths):
 
 
 def read(paths, unified):
-    """All rows of the leaves as pyarrow reads them; those with decimals by their own values."""
-    tables = [pq.read_table(path, partitioning=None).flatten() for path in paths]
-    leaves = unified.empty_table().flatten().schema
-    decimals = {
-        field.name for table in tables for field in table.schema if pa.types.is_decimal(field.type)
-    }
-    try:
-        table = ds.dataset(paths, schema=unified).to_table().flatten()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # It casts no decimals to halves, and integers to wide decimals only.
-        assert decimals
-        table = None
-    names = [leaf.name for leaf in leaves if table is not None or leaf.name in decimals]
-    return {
-        name: floats(tables, name, leaves.field(name).type)
-        if name in decimals
-        else values_of(table[name])
-        for name in names
-    }
+    """All rows as pyarrow reads them; decimals by their own values, which its casts miss."""
+    tables = [pq.read_table(path, partitioning=None) for path in paths]
+    columns = {}
+    for field in unified:
+        parts = [table[field.name] for table in tables if field.name in table.column_names]
+        if any("decimal" in str(part.type) for part in parts):
+            listed = [
+                value
+                for table in tables
+                for value in (
+                    table[field.name].to_pylist()
+                    if field.name in table.column_names
+                    else [None] * table.num_rows
+                )
+            ]
+            values = [cast(value, field.type) for value in listed]
+            columns[field.name] = pa.array(values, field.type)
+        else:
+            schema = pa.schema([field])
+            columns[field.name] = ds.dataset(paths, schema=schema).to_table()[field.name]
+    return pa.table(columns)
 
 
-def floats(tables, name, arrow):
-    """A leaf of which some files have decimals: correctly rounded, which pyarrow's casts miss."""
-    listed = []
-    for table in tables:
-        there = name in table.column_names
-        listed += table[name].to_pylist() if there else [None] * table.num_rows
-    valid = np.array([value is not None for value in listed], bool)
-    kind = np.float64 if pa.types.is_decimal(arrow) else arrow.to_pandas_dtype()
-    return Values(np.array([float(value or 0) for value in listed]).astype(kind), valid)
+def cast(value, arrow):
+    """Numbers of Python, in lists and structs too, as what a type takes."""
+    if isinstance(value, list):
+        return [cast(item, arrow.value_type) for item in value]
+    if isinstance(value, dict):
+        return {name: cast(value.get(name), arrow.field(name).type) for name in value}
+    if value is None:
+        return None
+    if pa.types.is_decimal(arrow):
+        return Decimal(value).quantize(Decimal(1).scaleb(-arrow.scale), context=WIDE)
+    return float(value)
 
 
 @settings(
@@ -163,19 +195,9 @@ def test_files_are_read_as_their_unified_schema(tables, shuffle, threads):
                 plan_columns(source, check_nulls=False)
             return
         want = read(paths, unified)
-        leaves = unified.empty_table().flatten().column_names
-        assert list(plan_columns(source, check_nulls=False).schema) == leaves
-        columns = {name: Column(name, valid=True) for name in want}
+        names = plan_columns(source, check_nulls=False).schema
+        asked = {name: Column(name, valid=True) for name in names}
         with FastParquetDataset(
-            paths, columns=columns, batch_size=50, shuffle=shuffle, threads=threads, provenance=True
+            paths, columns=asked, batch_size=50, shuffle=shuffle, threads=threads
         ) as dataset:
-            starts = np.concatenate([[0], np.cumsum([table.num_rows for table in tables])])
-            for batch in dataset:
-                rows = starts[batch["__file__"].numpy()] + batch["__row__"].numpy()
-                for name, values in want.items():
-                    assert_holds(batch[name], values, rows, fill=_nothing(values), place=name)
-                    assert (batch[f"{name}__valid"].numpy() == values.valid[rows]).all(), name
-
-
-def _nothing(values):
-    return None if values.kind else 0
+            assert_same_rows(dataset, want, asked, ordered=not shuffle)

@@ -4,7 +4,8 @@ import torch
 from torch.utils.data import DataLoader
 from typing_extensions import assert_type
 
-from fastload import Batch, Column, FastParquetDataset, Ragged, Stack
+from fastload import Batch, Codes, Column, FastParquetDataset, Hash, Pad, Ragged, Stack
+from fastload.testing import assert_same_rows
 
 dataset = FastParquetDataset(
     ["a.parquet", "b.parquet"],
@@ -12,6 +13,9 @@ dataset = FastParquetDataset(
         "label": "click",
         "price": Column("price", dtype=torch.float32, fill=0.0, valid=True),
         "features": Stack(["x", "y"], dtype=torch.float32),
+        "tokens": Pad("tokens", 128),
+        "tags": Pad(Hash("tags", 1000, seed=1, fill=""), 8, value=-1),
+        "country": Codes("country", ["DE", "FR"], unknown=2),
     },
     batch_size=4096,
     shuffle=True,
@@ -34,5 +38,8 @@ for batch in loader:
 text = Ragged(torch.zeros(3, dtype=torch.uint8), torch.tensor([0, 1, 3]), "str")
 assert_type(text.to("cpu"), Ragged)
 
+assert_type(text.to_padded(0, [None, 4]), torch.Tensor)
+
 with FastParquetDataset("a.parquet") as opened:
+    assert_same_rows(opened, object(), ["x"], ordered=False)
     opened.close()

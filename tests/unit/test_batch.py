@@ -47,7 +47,7 @@ def save_and_load(batch):
     buffer = io.BytesIO()
     torch.save(batch, buffer)
     buffer.seek(0)
-    return torch.load(buffer, weights_only=False)
+    return torch.load(buffer, weights_only=True)
 
 
 @pytest.mark.parametrize(
@@ -177,30 +177,48 @@ def lend(rows, areas):
 
 OUTPUTS = [
     Output("a", "column", torch.int64),
-    Output("word", "str", torch.uint8),
+    Output("word", "ragged", torch.uint8, text="str"),
     Output("b", "column", torch.float32),
-    Output("dense", "stack", torch.float32, 3),
+    Output("dense", "rows", torch.float32, (3,)),
     Output("c", "column", torch.int64),
+    Output("tags", "ragged", torch.uint8, depth=1, text="str"),
     Output("c__valid", "column", torch.bool),
-    Output("key", "bytes", torch.uint8),
+    Output("turned", "rows", torch.float32, (3, 2), strides=(1, 3)),
+    Output("key", "ragged", torch.uint8, text="bytes"),
+    Output("boxes", "ragged", torch.int16, (2,), depth=2),
 ]
+# Of each area: where it begins in bytes, the code of its items, and these.
+LAID = [
+    (0, "q", [1, 2]),  # a
+    (64, "q", [3, 4]),  # c, a pitch of 64 bytes further
+    (128, "f", [0.5, 1.5]),  # b
+    (192, "B", [1, 0]),  # c__valid
+    (256, "f", [0, 1, 2, 3, 4, 5]),  # dense
+    (320, "f", range(12)),  # turned
+    (384, "q", [0, 1, 3]),  # word
+    (448, "B", list(b"xyz")),
+    (512, "q", [0, 2, 3]),  # tags: lists, strings, bytes
+    (576, "q", [0, 1, 1, 3]),
+    (640, "B", list(b"uvw")),
+    (704, "q", [0, 2, 2]),  # key
+    (768, "B", [0, 255]),
+    (832, "q", [0, 1, 1]),  # boxes: lists, lists, pairs
+    (896, "q", [0, 2]),
+    (960, "h", [1, 2, 3, 4]),
+]
+AREAS = (
+    *(0, 64, 128, 64, 192, 64, 256, 320),
+    *(384, 2, 448, 3),
+    *(512, 2, 576, 3, 640, 3),
+    *(704, 2, 768, 2),
+    *(832, 2, 896, 1, 960, 8),
+)
 
 
 def fill():
-    block = lend(2, (0, 64, 128, 64, 192, 64, 256, 320, 384, 3, 448, 512, 2))
+    block = lend(2, AREAS)
     view = memoryview(block).cast("B")
-    areas = [
-        (0, "q", [1, 2]),
-        (64, "q", [3, 4]),
-        (128, "f", [0.5, 1.5]),
-        (192, "B", [1, 0]),
-        (256, "f", [0, 1, 2, 3, 4, 5]),
-        (320, "q", [0, 1, 3]),
-        (384, "B", list(b"xyz")),
-        (448, "q", [0, 2, 2]),
-        (512, "B", [0, 255]),
-    ]
-    for start, code, items in areas:
+    for start, code, items in LAID:
         typed = view[start:].cast(code)
         for i, item in enumerate(items):
             typed[i] = item
@@ -216,14 +234,17 @@ def test_assembler_gives_each_output_its_area():
         "b": [0.5, 1.5],
         "dense": [[0, 1, 2], [3, 4, 5]],
         "c": [3, 4],
+        "tags": [["u", ""], ["vw"]],
         "c__valid": [True, False],
+        "turned": [[[0, 3], [1, 4], [2, 5]], [[6, 9], [7, 10], [8, 11]]],
         "key": [b"\x00\xff", b""],
+        "boxes": [[[[1, 2], [3, 4]]], []],
     }
     assert batch._position == POSITION
     for output in OUTPUTS:
         value = batch[output.name]
         assert value.dtype == output.dtype
-        assert isinstance(value, Ragged) or value.is_contiguous()
+        assert isinstance(value, Ragged) or output.strides or value.is_contiguous()
     first = batch["a"].data_ptr()
     assert [value.data_ptr() - first for value in (batch["b"], batch["dense"])] == [128, 256]
 
@@ -260,7 +281,9 @@ def test_assembled_tensors_are_of_their_own_to_autograd():
 
 
 def test_assembler_takes_empty_batches():
-    batch = Assembler(OUTPUTS)(lend(0, (0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 128, 192, 0)))
+    # Dtypes and rows, then of each Ragged its levels and values: all of it nothing.
+    empty = (0,) * len(AREAS)
+    batch = Assembler(OUTPUTS)(lend(0, empty))
     assert [len(value) for value in batch.values()] == [0] * len(OUTPUTS)
     assert batch["dense"].shape == (0, 3)
     assert batch["word"].tolist() == []
@@ -270,8 +293,10 @@ def test_assembler_takes_empty_batches():
         _length_ = 0
 
     nothing = Nothing()
-    nothing.rows, nothing.areas = 0, (0,) * 13
-    assert Assembler(OUTPUTS)(nothing)["key"].tolist() == []
+    nothing.rows, nothing.areas = 0, empty
+    batch = Assembler(OUTPUTS)(nothing)
+    assert batch["key"].tolist() == batch["boxes"].tolist() == []
+    assert batch["boxes"].values.values.shape == (0, 2)
     assert Assembler([])(nothing) == {}
 
 

@@ -1,4 +1,4 @@
-"""Column and Stack check their arguments when they are built."""
+"""Specs check their arguments when they are built."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fastload.columns import DTYPES, Column, Stack
+from fastload.columns import DTYPES, Codes, Column, Hash, Pad, Stack, column_name
 
 
 def test_column_defaults() -> None:
@@ -67,3 +67,80 @@ def test_stack_keeps_its_own_names() -> None:
     names.append("")
     assert stack.names == ("a", "b")
     assert hash(stack) == hash(Stack(("a", "b")))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"name": 3}, TypeError, "column name of Hash to be a str, got 3"),
+        ({"buckets": 0}, ValueError, r"buckets of Hash in \[1, 9223372036854775807\], got 0"),
+        ({"buckets": 2**63}, ValueError, "buckets of Hash"),
+        ({"buckets": 10.0}, TypeError, "buckets of Hash to be an int, got 10.0"),
+        ({"buckets": True}, TypeError, "got True"),
+        ({"seed": -1}, ValueError, "seed of Hash"),
+        ({"seed": 2**64}, ValueError, "seed of Hash"),
+        ({"fill": 1.5}, TypeError, "fill of Hash to be int, str or bytes, got 1.5"),
+    ],
+)
+def test_hash_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Hash(**{"name": "a", "buckets": 10, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "error", "message"),
+    [
+        ("abc", TypeError, "a list of str, bytes or int, got str"),
+        ({"a": 1}, TypeError, "got dict"),
+        ([], ValueError, "at least one value, got none"),
+        ([1.5], TypeError, "to hold str, bytes or int, got 1.5"),
+        ([True, False], TypeError, "got True"),
+        (["a", b"a"], TypeError, "of one kind, got 'a' and b'a'"),
+        ([1, True], TypeError, "of one kind, got 1 and True"),
+        (["a", "b", "a"], ValueError, "once, got 'a' twice"),
+        ([2**63], ValueError, "values of vocabulary of Codes in .* got 9223372036854775808"),
+    ],
+)
+def test_codes_refuses(vocabulary: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Codes("a", vocabulary)
+
+
+def test_codes_keeps_its_own_vocabulary() -> None:
+    words = ["b", "a"]
+    codes = Codes("x", words, unknown=2)
+    words.append("c")
+    assert codes.vocabulary == ("b", "a")
+    assert hash(codes) == hash(Codes("x", ("b", "a"), 2))
+    assert repr(codes) == "Codes(name='x', unknown=2)"
+    with pytest.raises(TypeError, match="unknown of Codes to be an int, got None"):
+        Codes("x", ["a"], None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"name": 3}, TypeError, "a name, Column, Hash or Codes as the column of Pad, got 3"),
+        ({"name": Stack(["a"])}, TypeError, "a name, Column, Hash or Codes .* got Stack"),
+        ({"length": 0}, ValueError, "length of Pad in"),
+        ({"length": "3"}, TypeError, "length of Pad to be an int, got '3'"),
+        ({"value": None}, TypeError, "value of Pad to be a number, got None"),
+        ({"value": "x"}, TypeError, "value of Pad to be a number, got 'x'"),
+        ({"dtype": int}, TypeError, "torch.dtype"),
+        (
+            {"name": Hash("a", 5), "dtype": torch.int32},
+            ValueError,
+            "no dtype of Pad beside that of its Hash, got torch.int32",
+        ),
+    ],
+)
+def test_pad_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Pad(**{"name": "a", "length": 4, **arguments})
+
+
+def test_pad_composes() -> None:
+    assert Pad("a", 4, dtype=torch.int8).elements == Column("a", torch.int8)
+    for inner in (Column("a", fill=1), Hash("a", 5), Codes("a", [1])):
+        assert Pad(inner, 4).elements is inner
+        assert column_name(Pad(inner, 4)) == column_name(inner) == "a"

@@ -3,10 +3,12 @@ import copy
 import io
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils.data import default_convert
+from torch.utils.data import default_collate, default_convert
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from fastload.ragged import Ragged
 
@@ -28,10 +30,28 @@ def nested(rows):
     return Ragged(inner, torch.tensor([0] + [len(outer) for outer in rows]).cumsum(0))
 
 
+def word_lists(rows):
+    inner = strings([word for row in rows for word in row])
+    return Ragged(inner, torch.tensor([0] + [len(row) for row in rows]).cumsum(0))
+
+
+def deep(rows):
+    inner = word_lists([words for row in rows for words in row])
+    return Ragged(inner, torch.tensor([0] + [len(row) for row in rows]).cumsum(0))
+
+
 NUMBERS = [[1, 2], [], [3], [4, 5, 6], [7]]
 WORDS = ["gold", "", "grün", "日本", "x"]
 NESTED = [[[1], [2, 3]], [], [[]], [[4, 5, 6]]]
-MAKERS = [(lists, NUMBERS), (strings, WORDS), (nested, NESTED)]
+WORD_LISTS = [["gold", ""], [], ["grün", "日本", "x"], [""], ["y"]]
+DEEP = [[["a", "bc"], []], [], [[]], [["grün"], ["", "x"]]]
+MAKERS = [
+    (lists, NUMBERS),
+    (strings, WORDS),
+    (nested, NESTED),
+    (word_lists, WORD_LISTS),
+    (deep, DEEP),
+]
 
 
 @pytest.mark.parametrize(("make", "rows"), MAKERS)
@@ -92,6 +112,11 @@ def test_equality_is_like_for_like():
     assert strings(["a"]) != strings([b"a"], "bytes")
     assert nested(NESTED) == nested(NESTED)
     assert nested(NESTED)[1:] != nested(NESTED)
+    assert word_lists(WORD_LISTS)[1:3] == word_lists(WORD_LISTS[1:3])
+    assert word_lists([["a", "b"]]) != word_lists([["a"], ["b"]])
+    assert word_lists([["ab"]]) != word_lists([["a", "b"]])
+    assert word_lists([["a"]]) != strings(["a"])
+    assert nested([[[1]]]) != lists([[1]])
     nan = lists([[float("nan")]], torch.float64)
     assert nan != nan.clone()
     assert lists(NUMBERS) != NUMBERS
@@ -114,7 +139,18 @@ def test_to_padded():
         [[9, 9, 9], [9, 9, 9]],
         [[4, 5, 6], [9, 9, 9]],
     ]
+    # A slice is as wide as its own longest list, at every level.
+    assert nested(NESTED)[:3].to_padded(9).shape == (3, 2, 2)
+    assert nested(NESTED).to_padded(9, [1, 2]).tolist() == [[[1, 9]], [[9, 9]], [[9, 9]], [[4, 5]]]
+    assert nested(NESTED).to_padded(9, [None, 1]).shape == (4, 2, 1)
+    assert nested(NESTED).to_padded(9, 3).shape == (4, 3, 3)
+    assert word_lists([["ab", "c"], ["d"]]).to_padded(0).tolist() == [
+        [[97, 98], [99, 0]],
+        [[100, 0], [0, 0]],
+    ]
+    assert deep(DEEP).to_padded().shape == (4, 2, 2, 5)
     assert lists([]).to_padded().shape == (0, 0)
+    assert nested([]).to_padded().shape == (0, 0, 0)
     points = Ragged(torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 3]))
     assert points.to_padded(length=1).tolist() == [[[0.0, 1.0]], [[2.0, 3.0]]]
 
@@ -125,8 +161,9 @@ def test_to_nested_is_jagged_and_shares_memory():
     assert jagged.layout == torch.jagged
     assert [row.tolist() for row in jagged.unbind()] == NUMBERS[2:]
     assert jagged.values().data_ptr() == ragged.values[2:].data_ptr()
-    with pytest.raises(ValueError, match="one level of lists"):
+    with pytest.raises(ValueError, match=r"one level of lists .* got lists of int64: write"):
         nested(NESTED).to_nested()
+    assert len(nested(NESTED).values.to_nested().unbind()) == 4
 
 
 @pytest.mark.parametrize(("make", "rows"), MAKERS)
@@ -139,7 +176,7 @@ def test_copies_are_equal(make, rows, how):
         buffer = io.BytesIO()
         torch.save(ragged, buffer)
         buffer.seek(0)
-        other = torch.load(buffer, weights_only=False)
+        other = torch.load(buffer, weights_only=True)
     elif how == "to":
         other = ragged.to("cpu", non_blocking=True)
     else:
@@ -157,10 +194,55 @@ def test_a_slice_pickles_its_own_values_only():
     assert copy.deepcopy(ragged[10:12]).values.untyped_storage().nbytes() == 1600
 
 
-def test_dataloader_leaves_it_alone():
-    ragged = strings(WORDS)
+@pytest.mark.parametrize(("make", "rows"), MAKERS)
+def test_nothing_takes_it_apart_by_accident(make, rows):
+    ragged = make(rows)
     assert not isinstance(ragged, collections.abc.Sequence)
     assert default_convert(ragged) is ragged
+    with pytest.raises(TypeError, match="Ragged"):
+        default_collate([ragged, ragged])
+    with pytest.raises(TypeError, match=r"got a Ragged: write ragged\.to_padded"):
+        np.asarray(ragged)
+    with pytest.raises((TypeError, ValueError)):
+        torch.as_tensor(ragged)
+
+
+class Pinnable(torch.Tensor):
+    """Says what is asked of it: pinning needs an accelerator."""
+
+    def pin_memory(self):
+        return self.clone()
+
+
+def test_pin_memory_reaches_every_level():
+    def watched(tensor):
+        return tensor.as_subclass(Pinnable)
+
+    words = word_lists(WORD_LISTS)
+    inner = Ragged(watched(words.values.values), watched(words.values.offsets), "str")
+    ragged = Ragged(inner, watched(words.offsets))
+    pinned = pin_memory(ragged)
+    assert type(pinned) is Ragged
+    for part, other in zip(pytree.tree_leaves(pinned), pytree.tree_leaves(ragged), strict=True):
+        assert part.data_ptr() != other.data_ptr()
+    assert pinned.values.kind == "str"
+    assert pinned.tolist() == WORD_LISTS
+
+
+def test_rows_of_lists_of_str_are_of_str():
+    ragged = word_lists(WORD_LISTS)[2:]
+    row = ragged[0]
+    assert (type(row), row.kind, len(row)) == (Ragged, "str", 3)
+    assert row[1] == "日本"
+    assert [list(words) for words in ragged] == WORD_LISTS[2:]
+    assert ragged.values.values.data_ptr() == row.values.data_ptr()
+    assert [r.depth for r in (lists([]), strings([]), nested([]), ragged, deep(DEEP))] == [
+        1,
+        0,
+        2,
+        1,
+        2,
+    ]
 
 
 def test_is_a_pytree_node():
@@ -176,6 +258,13 @@ def test_repr_is_short():
     assert repr(strings(WORDS)) == "Ragged(5 rows of str: 'gold', '', 'grün', ...)"
     assert len(repr(lists([list(range(1000))] * 1000))) < 120
     assert repr(lists([])) == "Ragged(0 rows of int64)"
+    assert repr(word_lists([["a", "b"], []])) == "Ragged(2 rows of lists of str: ['a', 'b'], [])"
+    assert repr(deep([])) == "Ragged(0 rows of lists of lists of str)"
+    boxes = Ragged(torch.arange(4).reshape(2, 2), torch.tensor([0, 1, 2]))
+    assert repr(boxes) == "Ragged(2 rows of int64 (2,): [[0, 1]], [[2, 3]])"
+    assert len(repr(strings(["x" * 10**6] * 5))) < 150
+    assert repr(strings([b"\xff"])) == "Ragged(1 rows of str: '\N{REPLACEMENT CHARACTER}')"
+    assert repr(strings([b"\xff"], "bytes")) == "Ragged(1 rows of bytes: b'\\xff')"
 
 
 @pytest.mark.parametrize(

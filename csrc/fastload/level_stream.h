@@ -1,0 +1,63 @@
+// Repetition or definition levels of one data page.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fastload/hybrid.h"
+#include "fastload/status.h"
+#include "parquet/column_page.h"
+#include "parquet/column_reader.h"
+#include "parquet/types.h"
+
+namespace fastload {
+
+class LevelStream {
+ public:
+  // Levels decoded at once when they go through scratch.
+  static constexpr int64_t kBlockLevels = 1024;
+
+  explicit LevelStream(int16_t max_level);
+
+  // Takes the levels at the front of the `size` bytes of a V1 page, which are borrowed;
+  // returns how many of the bytes are levels.
+  Result<int64_t> SetV1(parquet::Encoding::type encoding, int64_t levels,
+                        const uint8_t* data, int64_t size);
+
+  // Takes the levels of a V2 page: all of the bytes, which are borrowed.
+  Status SetV2(const uint8_t* data, int64_t size);
+
+  // The run that comes next; of levels that are not stored as runs, one of length 0.
+  Result<HybridDecoder::Run> Peek();
+
+  // Passes over levels of the run that Peek told.
+  Status Skip(int64_t n) { return runs_.Skip(n); }
+
+  // Decodes n levels; one beyond the maximum is an ErrorKind::kCorruptFile.
+  Status Decode(int64_t n, uint8_t* levels);
+
+  // Whether DecodeBits may be called: the maximum is 1, stored as runs.
+  bool has_bits() const { return max_level_ == 1 && !legacy_; }
+
+  // Decodes n levels to bits, the lowest of bits[0] first; those after the last are 0.
+  Status DecodeBits(int64_t n, uint64_t* bits) { return runs_.DecodeBitmap(n, bits); }
+
+ private:
+  Status CheckMaximum() const;
+  Status DecodeLegacy(int64_t n, uint8_t* levels);
+
+  int16_t max_level_;
+  int bit_width_;
+  bool legacy_ = false;  // BIT_PACKED, deprecated since format 1.0
+  HybridDecoder runs_;
+  parquet::LevelDecoder legacy_levels_;
+  std::vector<uint32_t> block_;
+  std::vector<int16_t> legacy_block_;
+};
+
+// Takes the levels of a page whose bytes are borrowed; `repetition` is null for a column
+// without lists. Returns how many bytes of the page come before its values.
+Result<int64_t> SetPageLevels(const parquet::DataPage& page, LevelStream* repetition,
+                              LevelStream* definition);
+
+}  // namespace fastload

@@ -1,0 +1,135 @@
+#include "fastload/list_items.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "fastload/strided.h"
+
+namespace fastload {
+
+Status NullElement() {
+  return MakeError(ErrorKind::kNullValue,
+                   "Expected no null, got one (write fill= or valid=True for this "
+                   "column)");
+}
+
+Status FixedItems::Append(int64_t n) {
+  ARROW_ASSIGN_OR_RAISE(uint8_t* const out, Extend(n));
+  return values_->Decode(n, out);
+}
+
+Status FixedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) {
+  if (non_null == n) return Append(n);
+  if (non_null == 0) return InsertNulls(size(), n);
+  if (!spec_->fill.has_value()) return NullElement();
+  ARROW_ASSIGN_OR_RAISE(uint8_t* out, Extend(n));
+  const int stride = item_size();
+  while (n > 0) {
+    const int64_t count = std::min(n, kBlock);
+    int64_t values = 0;
+    for (int64_t i = 0; i < count; ++i) values += valid[i];
+    auto* const block = reinterpret_cast<uint8_t*>(block_.data());
+    if (values > 0) ARROW_RETURN_NOT_OK(values_->Decode(values, block));
+    WithItem(stride, [&]<typename T>(T fill) {
+      std::memcpy(&fill, spec_->fill->data(), sizeof(T));
+      Spread(reinterpret_cast<const T*>(block), valid, count, fill, {out, stride});
+    });
+    out += count * stride;
+    valid += count;
+    n -= count;
+  }
+  return Status::OK();
+}
+
+Status FixedItems::InsertNulls(int64_t at, int64_t n) {
+  if (!spec_->fill.has_value()) return NullElement();
+  const int stride = item_size();
+  const int64_t moved = (size() - at) * stride;
+  ARROW_ASSIGN_OR_RAISE(uint8_t* const end, Extend(n));
+  uint8_t* const gap = end - moved;
+  if (moved > 0) std::memmove(gap + n * stride, gap, static_cast<size_t>(moved));
+  WithItem(stride, [&]<typename T>(T fill) {
+    std::memcpy(&fill, spec_->fill->data(), sizeof(T));
+    Fill(fill, n, {gap, stride});
+  });
+  return Status::OK();
+}
+
+void MemoryItems::SetOutput(uint8_t* out, int64_t capacity) {
+  out_ = out;
+  size_ = 0;
+  capacity_ = capacity;
+}
+
+Result<uint8_t*> MemoryItems::Extend(int64_t n) {
+  if (n > capacity_ - size_) {
+    return MakeError(
+        ErrorKind::kCorruptFile,
+        "Expected rows of " + std::to_string(capacity_) + " elements in all, got more");
+  }
+  uint8_t* const out = out_ + size_ * item_size();
+  size_ += n;
+  return out;
+}
+
+Status FixedNestedItems::SetOutput(NestedRows* out, int64_t expected) {
+  out_ = out;
+  return out_->values.Reserve(expected * item_size());
+}
+
+Result<uint8_t*> FixedNestedItems::Extend(int64_t n) {
+  const int64_t bytes = n * item_size();
+  ARROW_RETURN_NOT_OK(out_->values.Reserve(bytes));
+  uint8_t* const out = out_->values.mutable_data() + out_->values.length();
+  out_->values.UnsafeAdvance(bytes);
+  return out;
+}
+
+Status ByteNestedItems::SetOutput(NestedRows* out, int64_t expected) {
+  out_ = out;
+  const auto needed = out->views.size() + static_cast<size_t>(expected);
+  if (needed > out->views.capacity()) {
+    out->views.reserve(std::max(needed, 2 * out->views.capacity()));
+  }
+  // The rows may be others than those of the last call.
+  values_->Rewind();
+  return Status::OK();
+}
+
+ByteView ByteNestedItems::Fill() const {
+  return {reinterpret_cast<const uint8_t*>(spec_->fill->data()),
+          static_cast<int64_t>(spec_->fill->size())};
+}
+
+ByteView* ByteNestedItems::Extend(int64_t n) {
+  const size_t before = out_->views.size();
+  out_->views.resize(before + static_cast<size_t>(n));
+  return out_->views.data() + before;
+}
+
+Status ByteNestedItems::Append(int64_t n) {
+  return values_->Decode(n, Extend(n), &out_->owners);
+}
+
+Status ByteNestedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) {
+  if (non_null == n) return Append(n);
+  if (!spec_->fill.has_value()) return NullElement();
+  ByteView* const views = Extend(n);
+  if (non_null > 0) {
+    ARROW_RETURN_NOT_OK(values_->Decode(non_null, views, &out_->owners));
+  }
+  // From the back a value never moves over one that has still to move.
+  const ByteView fill = Fill();
+  int64_t next = non_null;
+  for (int64_t i = n - 1; i >= 0; --i) views[i] = valid[i] != 0 ? views[--next] : fill;
+  return Status::OK();
+}
+
+Status ByteNestedItems::InsertNulls(int64_t at, int64_t n) {
+  if (!spec_->fill.has_value()) return NullElement();
+  out_->views.insert(out_->views.begin() + at, static_cast<size_t>(n), Fill());
+  return Status::OK();
+}
+
+}  // namespace fastload

@@ -1,0 +1,119 @@
+#include "fastload/nested_levels.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace fastload {
+
+namespace {
+
+// A shorter run of largest definition levels is not worth a block of its own.
+constexpr int64_t kShortRun = 256;
+
+constexpr int64_t kWordBits = 64;
+
+}  // namespace
+
+ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr) {
+  std::vector<const parquet::schema::Node*> path;
+  for (const auto* node = descr.schema_node().get(); node->parent() != nullptr;
+       node = node->parent()) {
+    path.push_back(node);
+  }
+  ListThresholds thresholds;
+  int definition = 0;
+  for (auto node = path.rbegin(); node != path.rend(); ++node) {
+    if ((*node)->is_required()) continue;
+    ++definition;
+    if ((*node)->is_repeated()) thresholds.element.push_back(definition);
+  }
+  thresholds.max_definition = definition;
+  return thresholds;
+}
+
+NestedLevels::NestedLevels(const parquet::ColumnDescriptor& descr)
+    : max_definition_(descr.max_definition_level()),
+      repetition_(descr.max_repetition_level()),
+      definition_(descr.max_definition_level()) {}
+
+Result<int64_t> NestedLevels::SetPage(const parquet::DataPage& page) {
+  page_left_ = page.num_values();
+  block_left_ = 0;
+  return SetPageLevels(page, &repetition_, &definition_);
+}
+
+Status NestedLevels::DecodeBlock() {
+  block_at_ = 0;
+  if (repetition_.has_bits()) {
+    ARROW_ASSIGN_OR_RAISE(const HybridDecoder::Run run, definition_.Peek());
+    const bool present =
+        run.repeated && static_cast<int64_t>(run.value) == max_definition_;
+    if (present && run.length >= std::min(page_left_, kShortRun)) {
+      block_left_ = std::min({page_left_, run.length, kBitsBlock});
+      block_is_bits_ = true;
+      ARROW_RETURN_NOT_OK(definition_.Skip(block_left_));
+      ARROW_RETURN_NOT_OK(repetition_.DecodeBits(block_left_, bits_.data()));
+      page_left_ -= block_left_;
+      return Status::OK();
+    }
+  }
+  block_left_ = std::min(page_left_, kBytesBlock);
+  block_is_bits_ = false;
+  ARROW_RETURN_NOT_OK(repetition_.Decode(block_left_, repetition_bytes_.data()));
+  ARROW_RETURN_NOT_OK(definition_.Decode(block_left_, definition_bytes_.data()));
+  page_left_ -= block_left_;
+  return Status::OK();
+}
+
+Result<LevelSpan> NestedLevels::Next(int64_t max_starts) {
+  if (block_left_ == 0) ARROW_RETURN_NOT_OK(DecodeBlock());
+  const LevelSpan span = block_is_bits_ ? NextBits(max_starts) : NextBytes(max_starts);
+  block_at_ += span.levels;
+  block_left_ -= span.levels;
+  return span;
+}
+
+LevelSpan NestedLevels::NextBits(int64_t max_starts) const {
+  LevelSpan span;
+  span.bits = bits_.data();
+  span.first = block_at_;
+  const int64_t end = block_at_ + block_left_;
+  for (int64_t at = block_at_; at < end;) {
+    const int64_t offset = at % kWordBits;
+    const int64_t count = std::min(kWordBits - offset, end - at);
+    const uint64_t mask = ~uint64_t{0} >> (kWordBits - count) << offset;
+    uint64_t starts = ~bits_[static_cast<size_t>(at / kWordBits)] & mask;
+    const int64_t room = max_starts - span.starts;
+    if (std::popcount(starts) > room) {
+      for (int64_t i = 0; i < room; ++i) starts &= starts - 1;
+      span.starts = max_starts;
+      span.levels += std::countr_zero(starts) - offset;
+      return span;
+    }
+    span.starts += std::popcount(starts);
+    span.levels += count;
+    at += count;
+  }
+  return span;
+}
+
+LevelSpan NestedLevels::NextBytes(int64_t max_starts) const {
+  LevelSpan span;
+  span.repetition = repetition_bytes_.data() + block_at_;
+  span.definition = definition_bytes_.data() + block_at_;
+  int64_t starts = 0;
+  for (int64_t i = 0; i < block_left_; ++i) starts += span.repetition[i] == 0 ? 1 : 0;
+  if (starts <= max_starts) {
+    span.levels = block_left_;
+    span.starts = starts;
+    return span;
+  }
+  span.starts = max_starts;
+  int64_t room = max_starts;
+  for (; span.repetition[span.levels] != 0 || room > 0; ++span.levels) {
+    if (span.repetition[span.levels] == 0) --room;
+  }
+  return span;
+}
+
+}  // namespace fastload

@@ -1,0 +1,80 @@
+// Repetition and definition levels of a leaf in lists: what they mean, and those of one
+// data page in blocks. Dremel's encoding, as Parquet describes it:
+// https://parquet.apache.org/docs/file-format/nestedencoding/
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "fastload/level_stream.h"
+#include "fastload/status.h"
+#include "parquet/column_page.h"
+#include "parquet/schema.h"
+
+namespace fastload {
+
+// What the definition levels of a leaf mean.
+struct ListThresholds {
+  // The element itself is not null.
+  int max_definition = 0;
+  // Of each level of lists, the outermost first: from this definition level on the list
+  // has elements; one below it is empty; further below, it or a struct around it is null.
+  std::vector<int> element;
+};
+
+// Lists are what repeats on the way to the leaf, annotated as lists or not.
+ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr);
+
+// Levels side by side, one pair for each element, or null, or empty or null list.
+struct LevelSpan {
+  int64_t levels = 0;
+  int64_t starts = 0;  // repetition levels of 0: the rows that begin here
+  // In a column with one level of lists, where every definition level is the largest:
+  // bit `first` + i is repetition level i. Else null.
+  const uint64_t* bits = nullptr;
+  int64_t first = 0;
+  // Where `bits` is null: a byte for each level.
+  const uint8_t* repetition = nullptr;
+  const uint8_t* definition = nullptr;
+};
+
+// The levels of the pages of a column chunk, page after page.
+class NestedLevels {
+ public:
+  explicit NestedLevels(const parquet::ColumnDescriptor& descr);
+
+  // Takes the levels of a page whose bytes are borrowed; returns how many bytes of the
+  // page come before its values.
+  Result<int64_t> SetPage(const parquet::DataPage& page);
+
+  // Levels left in the page.
+  int64_t left() const { return page_left_ + block_left_; }
+
+  // The next levels (there must be some), at most those of a block: up to the level at
+  // which row number `max_starts`, counted from 0, would begin. No levels if that is the
+  // very next. Good until the next call.
+  Result<LevelSpan> Next(int64_t max_starts);
+
+ private:
+  // Levels decoded at once: when they are all bits, and when they are bytes.
+  static constexpr int64_t kBitsBlock = 8192;
+  static constexpr int64_t kBytesBlock = LevelStream::kBlockLevels;
+
+  Status DecodeBlock();
+  LevelSpan NextBits(int64_t max_starts) const;
+  LevelSpan NextBytes(int64_t max_starts) const;
+
+  int max_definition_;
+  LevelStream repetition_;
+  LevelStream definition_;
+  int64_t page_left_ = 0;   // not decoded yet
+  int64_t block_left_ = 0;  // decoded, not handed out yet
+  int64_t block_at_ = 0;
+  bool block_is_bits_ = false;
+  std::array<uint64_t, kBitsBlock / 64> bits_;
+  std::array<uint8_t, kBytesBlock> repetition_bytes_;
+  std::array<uint8_t, kBytesBlock> definition_bytes_;
+};
+
+}  // namespace fastload

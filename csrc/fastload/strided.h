@@ -1,0 +1,55 @@
+// Elements of fixed width on their way to memory with gaps or among nulls.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace fastload {
+
+// Where elements go: to out, out + stride, ...
+struct Destination {
+  uint8_t* out;
+  int64_t stride;
+};
+
+template <typename T>
+void StoreStrided(const T* items, int64_t rows, Destination to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(to.out + i * to.stride, items + i, sizeof(T));
+  }
+}
+
+// Puts the items, which are as many as `valid` has ones, where the ones are. Reads one
+// item past the last.
+template <typename T>
+void Spread(const T* items, const uint8_t* valid, int64_t rows, T fill, Destination to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const T item = valid[i] != 0 ? *items : fill;
+    std::memcpy(to.out + i * to.stride, &item, sizeof(T));
+    items += valid[i];
+  }
+}
+
+template <typename T>
+void Fill(T fill, int64_t rows, Destination to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(to.out + i * to.stride, &fill, sizeof(T));
+  }
+}
+
+// Calls fn with an unsigned integer of `item_size` bytes.
+template <typename Fn>
+void WithItem(int item_size, Fn&& fn) {
+  switch (item_size) {
+    case 1:
+      return fn(uint8_t{});
+    case 2:
+      return fn(uint16_t{});
+    case 4:
+      return fn(uint32_t{});
+    default:
+      return fn(uint64_t{});
+  }
+}
+
+}  // namespace fastload

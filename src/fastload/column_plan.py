@@ -1,0 +1,253 @@
+"""How the core reads one leaf column, and what its values are then."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import torch
+
+from fastload.columns import DTYPES, Codes, Column, Fill, Hash
+from fastload.constants import encode_constant, encode_constants
+from fastload.errors import SchemaError
+from fastload.fill import encode_bytes, encode_hash, encode_number
+from fastload.unify import multipliers
+
+if TYPE_CHECKING:
+    import builtins
+
+    from fastload.file_leaves import SelectedLeaf
+    from fastload.leaf_types import LeafType
+
+__all__ = ["ColumnPlan", "Item", "plan_leaf"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """How the core reads one leaf column; `ColumnSpec` of the core, member for member.
+
+    leaves: its leaf index in each file, by file index; -1 = the file lacks it.
+    fill: the bytes of one element (of the whole value for bytes); None = a null is an error.
+    exact: an integer that is rounded to become a float is an error.
+    multipliers: from the integers of each file to those handed out; () = 1 in every file.
+    constants: the value of each file that lacks it, as `fill`; () = null in all of them.
+    depth: levels of lists of varying lengths around an item.
+    list_size: elements of an item that is a list of a fixed size; 0 = an item is one element.
+    null_lists: a null list is empty (or all fill) instead of an error.
+    hash_buckets: 0 = values are not hashed.
+    vocabulary: None = values are not coded.
+    """
+
+    name: str
+    leaves: tuple[int, ...]
+    dtype: str
+    bytes: bool
+    fill: builtins.bytes | None
+    cast: bool = False
+    unscaled: bool = False
+    exact: bool = False
+    multipliers: tuple[int, ...] = ()
+    constants: tuple[builtins.bytes | None, ...] = ()
+    depth: int = 0
+    list_size: int = 0
+    null_lists: bool = False
+    hash_buckets: int = 0
+    hash_seed: int = 0
+    vocabulary: tuple[builtins.bytes, ...] | tuple[int, ...] | None = None
+    unknown: int = -1
+
+    @property
+    def takes_nulls(self) -> bool:
+        """Whether a row may be null without being an error."""
+        return self.null_lists if self.depth or self.list_size else self.fill is not None
+
+    def constant(self, file: int) -> builtins.bytes | None:
+        """The value of a file that lacks the column; None = null."""
+        return self.constants[file] if self.constants else None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What lies in the lists of a column, or in its rows where there are none.
+
+    shape: () for one element, else of the lists of fixed sizes, or of the tensor.
+    strides: elements from one entry to the next in each dimension of `shape`.
+    unit, kind: as in `Field`.
+    """
+
+    dtype: torch.dtype
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    unit: str | None = None
+    kind: Literal["str", "bytes"] | None = None
+
+
+def plan_leaf(
+    leaf: SelectedLeaf,
+    spec: Column | Hash | Codes,
+    *,
+    zero: bool = False,
+    varying: bool = False,
+) -> tuple[ColumnPlan, Item]:
+    """The plan of one leaf.
+
+    zero: puts 0 (or nothing) at nulls where no fill is given.
+    varying: the outermost lists count as of varying lengths even if they are of a fixed size.
+
+    Raises `SchemaError`, `ValueError` or `TypeError` when the leaf can't become what is asked.
+    """
+    stored = leaf.type
+    if isinstance(spec, Hash):
+        plan, item = _hashed(leaf, spec)
+    elif isinstance(spec, Codes):
+        plan, item = _coded(leaf, spec)
+    elif stored.kind == "str" or stored.kind == "bytes":
+        plan, item = _text(leaf, spec, stored.kind, zero=zero)
+    else:
+        plan, item = _number(leaf, spec, zero=zero)
+    if not stored.list_sizes:
+        return plan, item
+    depth = _varying_levels(stored.list_sizes, plan)
+    if varying:
+        depth = max(depth, 1)
+    shape, strides = _item_shape(stored, depth)
+    null_lists = zero or isinstance(spec, Codes) or spec.fill is not None
+    size = math.prod(shape) if shape else 0
+    plan = replace(plan, depth=depth, list_size=size, null_lists=null_lists)
+    return plan, replace(item, shape=shape, strides=strides)
+
+
+def _varying_levels(sizes: tuple[int, ...], plan: ColumnPlan) -> int:
+    """The levels that stay lists; fixed ones inside them become dimensions of an item."""
+    depth = len(sizes)
+    if plan.bytes:
+        return depth
+    while depth and sizes[depth - 1]:
+        depth -= 1
+    return depth
+
+
+def _item_shape(stored: LeafType, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of what lies below `depth` levels of lists."""
+    shape = stored.list_sizes[depth:]
+    if not shape or not stored.tensor_shape:
+        return shape, _row_major(shape)
+    # The tensor is what the innermost list holds; as stored it is row-major.
+    stored_shape = (*shape[:-1], *stored.tensor_shape)
+    strides = _row_major(stored_shape)
+    outer = len(shape) - 1
+    order = [*range(outer), *(outer + place for place in stored.tensor_order)]
+    return tuple(stored_shape[k] for k in order), tuple(strides[k] for k in order)
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
+
+
+def _text(
+    leaf: SelectedLeaf, spec: Column, kind: Literal["str", "bytes"], *, zero: bool
+) -> tuple[ColumnPlan, Item]:
+    if spec.dtype is not None:
+        raise SchemaError(
+            f"Expected no dtype for a column of type {leaf.type}, got {spec.dtype} (Hash and Codes "
+            f"make integers of it) - at column `{leaf.name}`"
+        )
+    fill = b"" if zero else None
+    if spec.fill is not None:
+        fill = _encode(leaf.name, encode_bytes, spec.fill, kind)
+    constants = encode_constants(leaf, lambda value: encode_bytes(value, kind))
+    plan = ColumnPlan(leaf.name, leaf.indices, "uint8", bytes=True, fill=fill, constants=constants)
+    return plan, Item(torch.uint8, kind=kind)
+
+
+def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool) -> tuple[ColumnPlan, Item]:
+    stored = leaf.type
+    dtype = spec.dtype or stored.dtype
+    if stored.kind == "decimal" and dtype == torch.bool:
+        raise SchemaError(
+            f"Expected a float or integer dtype for a column of type {stored}, got {dtype} - at "
+            f"column `{leaf.name}`"
+        )
+    fill = None
+    if spec.fill is not None:
+        fill = _encode(leaf.name, encode_number, spec.fill, dtype)
+    elif zero:
+        fill = bytes(dtype.itemsize)
+    elif dtype.is_floating_point:
+        fill = encode_number(float("nan"), dtype)
+    unscaled = stored.kind == "decimal" and not dtype.is_floating_point
+    plan = ColumnPlan(
+        leaf.name,
+        leaf.indices,
+        DTYPES[dtype],
+        bytes=False,
+        fill=fill,
+        cast=leaf.is_cast(dtype),
+        unscaled=unscaled,
+        exact=spec.dtype is None and leaf.widens_integers,
+        multipliers=multipliers(leaf, unscaled=unscaled),
+        constants=encode_constants(leaf, lambda value: encode_constant(value, leaf, dtype)),
+    )
+    return plan, Item(dtype, unit=stored.unit)
+
+
+def _hashed(leaf: SelectedLeaf, spec: Hash) -> tuple[ColumnPlan, Item]:
+    kind = _key_kind(leaf, "hash")
+    fill = None
+    if spec.fill is not None:
+        fill = _encode(leaf.name, encode_hash, spec.fill, kind, spec.buckets, spec.seed)
+    constants = encode_constants(
+        leaf, lambda value: encode_hash(value, kind, spec.buckets, spec.seed)
+    )
+    plan = _key_plan(leaf, fill, constants)
+    return replace(plan, hash_buckets=spec.buckets, hash_seed=spec.seed), Item(torch.int64)
+
+
+def _coded(leaf: SelectedLeaf, spec: Codes) -> tuple[ColumnPlan, Item]:
+    kind = _key_kind(leaf, "look up in a vocabulary")
+    words: tuple[Any, ...] = tuple(spec.vocabulary)
+    given = type(words[0]).__name__
+    if kind not in (None, given):
+        raise SchemaError(
+            f"Expected a vocabulary of {kind} for a column of type {leaf.type}, got one of {given} "
+            f"- at column `{leaf.name}`"
+        )
+    codes = {word: code for code, word in enumerate(words)}
+    constants = encode_constants(
+        leaf, lambda value: encode_number(codes.get(value, spec.unknown), torch.int64)
+    )
+    if given == "str":
+        words = tuple(word.encode() for word in words)
+    plan = _key_plan(leaf, encode_number(spec.unknown, torch.int64), constants)
+    return replace(plan, vocabulary=words, unknown=spec.unknown), Item(torch.int64)
+
+
+def _key_kind(leaf: SelectedLeaf, what: str) -> Literal["str", "bytes", "int"] | None:
+    """What the values of a leaf are as keys; None for those of a column that is all null."""
+    stored = leaf.type
+    if stored.kind == "str" or stored.kind == "bytes":
+        return stored.kind
+    if pa.types.is_integer(stored.arrow):
+        return "int"
+    if stored.kind == "null":
+        return None
+    raise SchemaError(
+        f"Expected strings, binary or integers to {what}, got {stored} - at column `{leaf.name}`"
+    )
+
+
+def _key_plan(
+    leaf: SelectedLeaf, fill: bytes | None, constants: tuple[bytes | None, ...]
+) -> ColumnPlan:
+    return ColumnPlan(leaf.name, leaf.indices, "int64", bytes=False, fill=fill, constants=constants)
+
+
+def _encode(name: str, encode: Any, fill: Fill, *arguments: object) -> bytes:
+    """`encode(fill, *arguments)`, with the place in what it raises."""
+    try:
+        encoded: bytes = encode(fill, *arguments)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error} - at column `{name}`") from None
+    return encoded

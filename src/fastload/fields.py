@@ -1,0 +1,70 @@
+"""What a batch holds: a field for each output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Field", "Schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One entry of a batch of B rows.
+
+    A tensor has the shape (B, *shape); the values of a `Ragged` have (N, *shape).
+
+    torch cannot add, compare for order, negate or shift uint16, uint32 and uint64 tensors, nor
+    take their minimum, gather from them, or use them as indices and in an Embedding (torch
+    2.13, CPU); it can cast, copy, concatenate and sum them. To compute with such a column, ask
+    for a dtype that fits its values: `Column(name, dtype=torch.int64)`.
+
+    dtype: of the tensor, or of the values of the `Ragged`.
+    shape: of one row, or of one value of a `Ragged`: () for a scalar, (F,) for a stack,
+        (length,) for a pad, (n,) or (n, m) for lists of fixed sizes, and its own shape for a
+        fixed_shape_tensor.
+    ragged: a `Ragged` of values instead of a tensor.
+    unit: "day", "s", "ms", "us" or "ns" for dates, times, timestamps and durations.
+    kind: "str" or "bytes" for a `Ragged` whose rows, or their elements, are such; else None.
+    depth: levels of lists of varying lengths around a value; 0 for plain columns, and for
+        strings themselves.
+    """
+
+    dtype: torch.dtype
+    shape: tuple[int, ...] = ()
+    ragged: bool = False
+    unit: str | None = None
+    kind: Literal["str", "bytes"] | None = None
+    depth: int = 0
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one row of a tensor, or of one value of a `Ragged`."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+
+class Schema(Mapping[str, Field]):
+    """The fields of a batch by output name, in output order."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[str, Field]) -> None:
+        self._fields = dict(fields)
+
+    def __getitem__(self, name: str) -> Field:
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        lines = "".join(f"  {name!r}: {entry},\n" for name, entry in self._fields.items())
+        return f"Schema({{\n{lines}}})"

@@ -1,0 +1,182 @@
+"""Checks of a dataset that its users may run too."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fastload.arrow_outputs import ArrowOutput, outputs_of
+from fastload.ragged import Ragged, own_rows
+from fastload.ragged_text import describe
+from fastload.views import bits
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from fastload.schema import Columns
+
+__all__ = ["assert_same_rows"]
+
+# Characters of a value that a message shows.
+_SHOWN = 120
+
+
+def assert_same_rows(
+    batches: Iterable[Mapping[str, Any]],
+    table: Any,
+    columns: Columns = None,
+    *,
+    ordered: bool = True,
+) -> None:
+    """Checks that batches hold the rows of a table, value for value and bit for bit.
+
+    What a batch should hold is computed from the table alone, with pyarrow and numpy, so a
+    dataset can be checked against what `pyarrow.parquet.read_table` reads:
+
+        assert_same_rows(FastParquetDataset(path), pq.read_table(path))
+
+    Args:
+        batches: a dataset, a DataLoader of one, or batches kept from it. Rows that
+            uneven="pad" marks as not real are left out, and provenance is not looked at.
+        table: a pyarrow.Table with the rows in the order of the batches.
+        columns: the dataset's `columns` argument.
+        ordered: False = the rows may come in any order, each as often as in the table.
+
+    Raises:
+        AssertionError: they differ; says in which row and column, and how.
+        KeyError, ValueError: the table lacks a column, or has nulls that `columns` has no
+            fill for.
+    """
+    want = outputs_of(table, columns)
+    if ordered:
+        _assert_in_order(batches, want, table.num_rows)
+    else:
+        _assert_in_any_order(batches, want, table.num_rows)
+
+
+def _assert_in_order(
+    batches: Iterable[Mapping[str, Any]], want: Mapping[str, ArrowOutput], rows: int
+) -> None:
+    start = 0
+    for batch in batches:
+        got = _checked(batch, want)
+        stop = start + len(next(iter(got.values())))
+        if stop > rows:
+            raise AssertionError(f"Expected {rows} rows, got more")
+        differences: dict[str, int] = {}
+        for name, output in want.items():
+            parts = _comparable(got[name], output), _comparable(output.rows[start:stop], output)
+            row = _first_difference(*parts)
+            if row is not None:
+                differences[name] = row
+        if differences:
+            name = min(differences, key=differences.__getitem__)
+            row = differences[name]
+            raise AssertionError(
+                f"Expected {_shown(want[name].rows, start + row)}, got {_shown(got[name], row)} "
+                f"- at row {start + row}, column `{name}`"
+            )
+        start = stop
+    if start != rows:
+        raise AssertionError(f"Expected {rows} rows, got {start}")
+
+
+def _assert_in_any_order(
+    batches: Iterable[Mapping[str, Any]], want: Mapping[str, ArrowOutput], rows: int
+) -> None:
+    wanted = list(zip(*(_keys(_comparable(o.rows, o)) for o in want.values()), strict=True))
+    left = Counter(wanted)
+    seen = 0
+    for batch in batches:
+        got = _checked(batch, want)
+        columns = [_keys(_comparable(got[name], output)) for name, output in want.items()]
+        for row, key in enumerate(zip(*columns, strict=True)):
+            if not left[key]:
+                shown = {name: _shown(value, row) for name, value in got.items()}
+                raise AssertionError(
+                    "Expected each row as often as in the table, got one that is not there, or "
+                    f"once too often: {shown} - at row {seen + row}"
+                )
+            left[key] -= 1
+        seen += len(columns[0])
+    missing = next((row for row, key in enumerate(wanted) if left[key]), None)
+    if missing is not None:
+        shown = {name: _shown(output.rows, missing) for name, output in want.items()}
+        raise AssertionError(
+            f"Expected {rows} rows, got {seen}; row {missing} of the table is missing: {shown}"
+        )
+
+
+def _checked(batch: Mapping[str, Any], want: Mapping[str, ArrowOutput]) -> dict[str, Any]:
+    """The outputs that are compared: real rows, of the types that they should be."""
+    provenance = {"__file__", "__row__", "__valid__"} - set(want)
+    names = [name for name in batch if name not in provenance]
+    if names != list(want):
+        raise AssertionError(f"Expected outputs {list(want)}, got {names}")
+    real = batch.get("__valid__") if "__valid__" in provenance else None
+    got = {name: batch[name] if real is None else batch[name][real] for name in names}
+    for name, value in got.items():
+        wanted, found = _type(want[name].rows), _type(value)
+        # Arrow reads an enum as binary; the format says that it is UTF-8.
+        if found not in (wanted, wanted.replace("bytes", "str")):
+            raise AssertionError(f"Expected {wanted}, got {found} - at column `{name}`")
+        rows = len(next(iter(got.values())))
+        if len(value) != rows:
+            raise AssertionError(f"Expected {rows} rows, got {len(value)} - at column `{name}`")
+    return got
+
+
+def _type(value: object) -> str:
+    if isinstance(value, Ragged):
+        return f"a Ragged of {describe(value)}"
+    if isinstance(value, torch.Tensor):
+        shape = ", ".join(["B", *map(str, value.shape[1:])])
+        return f"a {value.dtype} tensor ({shape})"
+    return type(value).__name__
+
+
+def _comparable(value: Any, output: ArrowOutput) -> Any:
+    """The value with its bits in place of its numbers, on the CPU, with its own rows only."""
+    if isinstance(value, Ragged):
+        own = own_rows(value, copies=False)
+        inner = _comparable(own.values, output)
+        return Ragged(inner, own.offsets.cpu())
+    value = value.detach().cpu()
+    if output.any_nan and value.is_floating_point():
+        value = value.masked_fill(value.isnan(), float("nan"))
+    return bits(value)
+
+
+def _first_difference(got: Any, want: Any) -> int | None:
+    """The first row in which two comparable values of as many rows differ."""
+    if isinstance(want, torch.Tensor):
+        rows = (got != want).unsqueeze(1).flatten(1).any(1).nonzero()
+        return int(rows[0]) if len(rows) else None
+    lengths = (got.offsets.diff() != want.offsets.diff()).nonzero()
+    row = int(lengths[0]) if len(lengths) else None
+    # Up to there the elements of both are as many.
+    count = int(want.offsets[len(want) if row is None else row])
+    element = _first_difference(got.values[:count], want.values[:count])
+    if element is None:
+        return row
+    return int(torch.searchsorted(want.offsets, element, right=True)) - 1
+
+
+def _keys(value: Any) -> list[Hashable]:
+    """Of each row of a comparable value, something that is equal for equal rows alone."""
+    if isinstance(value, torch.Tensor):
+        data = value.numpy().tobytes()
+        size = len(data) // len(value) if len(value) else 0
+        return [data[k * size : (k + 1) * size] for k in range(len(value))]
+    elements = _keys(value.values)
+    bounds = value.offsets.tolist()
+    return [tuple(elements[a:b]) for a, b in itertools.pairwise(bounds)]
+
+
+def _shown(value: Any, row: int) -> str:
+    item = value[row]
+    text = repr(item.tolist() if isinstance(item, (torch.Tensor, Ragged)) else item)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -1,0 +1,242 @@
+"""Columns of lists, structs and maps through the dataset, against what pyarrow reads."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from fastload import (
+    Codes,
+    Column,
+    FastParquetDataset,
+    Hash,
+    NullValueError,
+    Pad,
+    Ragged,
+    Stack,
+)
+from fastload.testing import assert_same_rows
+from stored_tables import StoredTables, fill_of
+
+ROWS = 1000
+NULLS = 0.2
+
+
+def some(rng, make, least=0, most=5, nulls=NULLS):
+    """Lists of what `make` makes, some of them null."""
+    return [
+        None if rng.random() < nulls else [make() for _ in range(int(rng.integers(least, most)))]
+        for _ in range(ROWS)
+    ]
+
+
+def tables(nulls):
+    """A column of every shape, with a share of nulls at every level."""
+    rng = np.random.default_rng(7)
+
+    def maybe(make):
+        return lambda: None if rng.random() < nulls else make()
+
+    number = maybe(lambda: int(rng.integers(-100, 100)))
+    real = maybe(lambda: float(rng.random()))
+    word = maybe(lambda: str(rng.integers(0, 30)) * int(rng.integers(0, 4)))
+    pair = maybe(lambda: [real(), real()])
+    inner = maybe(lambda: [number() for _ in range(int(rng.integers(0, 4)))])
+    point = maybe(lambda: {"x": real(), "name": word(), "tags": maybe(lambda: [word()])()})
+    entries = maybe(lambda: [(str(k), number()) for k in range(int(rng.integers(0, 4)))])
+    point_type = pa.struct({"x": pa.float32(), "name": pa.string(), "tags": pa.list_(pa.binary())})
+
+    def column(make, kind):
+        return pa.array([maybe(make)() for _ in range(ROWS)], kind)
+
+    tensor = pa.fixed_shape_tensor(pa.float32(), [2, 2], permutation=[1, 0])
+    return pa.table(
+        {
+            "id": np.arange(ROWS),
+            "l": pa.array(some(rng, number, nulls=nulls), pa.list_(pa.int32())),
+            "lf": pa.array(some(rng, real, nulls=nulls), pa.large_list(pa.float64())),
+            "ls": pa.array(some(rng, word, nulls=nulls), pa.list_(pa.string())),
+            "ll": pa.array(some(rng, inner, nulls=nulls), pa.list_(pa.list_(pa.int16()))),
+            "lll": column(lambda: [[inner()], []], pa.list_(pa.list_(pa.list_(pa.int64())))),
+            "e": column(lambda: [real(), real(), real()], pa.list_(pa.float32(), 3)),
+            "es": column(lambda: [word(), word()], pa.list_(pa.string(), 2)),
+            "le": pa.array(some(rng, pair, nulls=nulls), pa.list_(pa.list_(pa.float32(), 2))),
+            "el": column(lambda: [inner(), inner()], pa.list_(pa.list_(pa.int8()), 2)),
+            "p": column(point, point_type),
+            "lp": pa.array(some(rng, point, nulls=nulls), pa.list_(point_type)),
+            "m": column(entries, pa.map_(pa.string(), pa.int64())),
+            "t": pa.ExtensionArray.from_storage(
+                tensor, column(lambda: [real() for _ in range(4)], tensor.storage_type)
+            ),
+            "b": pa.array(some(rng, maybe(lambda: bool(rng.integers(2))), nulls=nulls)),
+            "d": pa.array(some(rng, number, nulls=nulls), pa.list_(pa.int64())).cast(
+                pa.list_(pa.timestamp("us"))
+            ),
+            "u": column(lambda: int(rng.integers(0, 2**63)), pa.uint64()),
+            "w": column(word, pa.string()),
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=["plain", "dictionary", "small pages"])
+def paths(request, tmp_path_factory):
+    options = {
+        "plain": {"use_dictionary": False, "compression": "none"},
+        "dictionary": {"data_page_version": "2.0", "compression": "zstd"},
+        "small pages": {"data_page_size": 200, "write_batch_size": 16},
+    }[request.param]
+    directory = tmp_path_factory.mktemp("nested")
+    for name, nulls in (("none", 0), ("some", NULLS)):
+        pq.write_table(tables(nulls), directory / f"{name}.parquet", row_group_size=300, **options)
+    return {name: str(directory / f"{name}.parquet") for name in ("none", "some")}
+
+
+def with_fill(stored):
+    return {name: Column(name, fill=fill_of(leaf)) for name, leaf in stored.leaves.items()}
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("batch_size", [1, 77, 5000])
+def test_in_order(paths, batch_size, threads):
+    stored = StoredTables([paths["some"]])
+    columns = with_fill(stored)
+    with FastParquetDataset(
+        paths["some"], columns=columns, batch_size=batch_size, threads=threads
+    ) as dataset:
+        assert_same_rows(dataset, stored.table, columns)
+
+
+@pytest.mark.parametrize("window", [1, 50, 700, 10_000])
+def test_shuffled(paths, window):
+    stored = StoredTables([paths["some"]])
+    columns = {name: Column(name, valid=True) for name in stored.leaves}
+    with FastParquetDataset(
+        paths["some"],
+        columns=columns,
+        batch_size=64,
+        shuffle=True,
+        shuffle_window=window,
+        provenance=True,
+        threads=2,
+    ) as dataset:
+        batches = list(dataset)
+    rows = np.concatenate([stored.indices_of(batch) for batch in batches])
+    assert sorted(rows.tolist()) == list(range(ROWS))
+    assert_same_rows(batches, stored.table.take(pa.array(rows)), columns)
+    assert_same_rows(batches, stored.table, columns, ordered=False)
+
+
+def test_without_nulls_nothing_is_asked_for(paths):
+    stored = StoredTables([paths["none"]])
+    with FastParquetDataset(paths["none"], batch_size=128) as dataset:
+        assert list(dataset.schema) == list(stored.leaves)
+        assert dataset.schema["t"].shape == (2, 2)
+        assert dataset.schema["e"].shape == (3,)
+        batches = list(dataset)
+    assert_same_rows(batches, stored.table)
+    assert batches[0]["e"].is_contiguous()
+    assert batches[0]["e"].data_ptr() % 64 == 0
+    assert isinstance(batches[0]["ls"][0], Ragged)
+
+
+def test_one_leaf_of_a_struct_reads_only_that(paths):
+    def read(columns):
+        with FastParquetDataset(paths["none"], columns=columns) as dataset:
+            batches = list(dataset)
+            return dataset.stats().read.bytes, batches
+
+    one, batches = read(["lp.x"])
+    all_of_it, others = read(["lp"])
+    assert list(batches[0]) == ["lp.x"]
+    assert list(others[0]) == ["lp.x", "lp.name", "lp.tags"]
+    assert batches[0]["lp.x"] == others[0]["lp.x"]
+    assert 0 < one < all_of_it
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_specs_over_lists(paths, shuffle):
+    table = pq.read_table(paths["some"])
+    columns = {
+        "l": Column("l", dtype=torch.float32, valid=True),
+        "half": Column("lf", dtype=torch.bfloat16, fill=0),
+        "short": Pad(Column("l", fill=-7), 2, value=-1),
+        "long": Pad(Column("lf", valid=True), 12, value=float("inf")),
+        "pairs": Pad(Column("le", fill=0), 3),
+        "cut": Pad(Column("e", fill=0), 2),
+        "hashes": Hash("ls", 1000, seed=3, fill=""),
+        "buckets": Pad(Hash("ls", 1000, fill="x"), 4, value=-1),
+        "numbers": Hash("l", 50, fill=0),
+        "codes": Codes("ls", [str(k) for k in range(30)]),
+        "dense": Codes("es", ["1", "22"], unknown=9),
+        "keys": Pad(Codes("m.key", ["0", "1"]), 3),
+        "word": Hash("w", 2**40, fill="none"),
+        "big": Hash("u", 2**62, fill=2**64 - 1),
+        "stack": Stack(["id", "u"], dtype=torch.float64, fill=-1),
+        "id": "id",
+    }
+    with FastParquetDataset(
+        paths["some"], columns=columns, batch_size=90, shuffle=shuffle, shuffle_window=400
+    ) as dataset:
+        batches = list(dataset)
+    order = torch.cat([batch["id"] for batch in batches]).numpy()
+    assert_same_rows(batches, table.take(pa.array(order)), columns)
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        (Column("l"), "column `l`"),
+        (Column("ls"), "column `ls`"),
+        (Column("e"), "column `e`"),
+        (Column("p.name"), "column `p.name`"),
+        (Column("m.key"), "column `m.key`"),
+        (Hash("ls", 10), "column `ls`"),
+        (Pad("l", 3), "column `l`"),
+    ],
+)
+def test_nulls_without_fill_are_named(paths, spec, place):
+    with pytest.raises(NullValueError, match=rf"fill=.*some\.parquet, row group 0.*{place}"):
+        list(FastParquetDataset(paths["some"], columns={"x": spec}))
+
+
+def test_null_elements_of_floats_are_nan(tmp_path):
+    table = pa.table(
+        {"l": [[1.0, None], []], "e": pa.array([[None, 2.0]] * 2, pa.list_(pa.float32(), 2))}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    with FastParquetDataset(tmp_path / "a.parquet") as dataset:
+        assert_same_rows(dataset, table)
+
+
+def test_rows_for_a_loader_that_collates(paths):
+    with FastParquetDataset(paths["none"], columns=["id", "e", "l", "ls"], batch_size=None) as rows:
+        first = next(iter(rows))
+    table = pq.read_table(paths["none"], columns=["e", "l", "ls"]).slice(0, 1).to_pydict()
+    assert first["e"].tolist() == table["e"][0]
+    assert first["l"].tolist() == table["l"][0]
+    assert first["ls"].tolist() == table["ls"][0]
+
+
+@pytest.mark.parametrize("threads", [1, 4, 7])
+def test_thread_counts_agree(paths, threads):
+    options = {"batch_size": 100, "shuffle": True, "shuffle_window": 300}
+    with FastParquetDataset(paths["none"], threads=0, **options) as dataset:
+        first = list(dataset)
+    with FastParquetDataset(paths["none"], threads=threads, **options) as dataset:
+        for batch, other in zip(dataset, first, strict=True):
+            for name, value in batch.items():
+                same = value == other[name]
+                assert same if isinstance(same, bool) else same.all(), name
+
+
+def test_images_as_hugging_face_writes_them(tmp_path):
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    images = [{"bytes": bytes([k]) * k * 100, "path": f"{k}.png"} for k in range(20)]
+    table = pa.table({"image": pa.array(images, kind), "label": np.arange(20)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with FastParquetDataset(tmp_path / "a.parquet", batch_size=7) as dataset:
+        batches = list(dataset)
+    assert list(batches[0]) == ["image.bytes", "image.path", "label"]
+    assert batches[1]["image.bytes"][0] == bytes([7]) * 700
+    assert_same_rows(batches, table)

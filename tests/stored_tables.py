@@ -1,0 +1,83 @@
+"""The rows of several files as pyarrow reads them, by (file, row group, row)."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastload import plan
+from fastload.arrow_leaves import leaves_of
+from fastload.arrow_numbers import is_binary, is_text
+
+# What nulls become by the kind of a column: no default, so that a mix-up shows.
+FILLS = {"str": "(nöne)", "bytes": b"\0\xff none", "bool": True, "float": -2.5, "int": 77}
+
+
+class StoredTables:
+    """The files' rows one after the other.
+
+    table: all of them.
+    leaves: those of the table, by dotted name.
+    row_groups: of all files, as a dataset of them has them.
+    """
+
+    def __init__(self, paths, columns=None):
+        files = [pq.ParquetFile(path) for path in paths]
+        self.table = takable(pa.concat_tables([file.read(columns) for file in files]))
+        self.leaves = leaves_of(self.table)
+        sizes = [
+            [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+            for file in files
+        ]
+        self.row_groups = plan.RowGroups(
+            np.array([n for of_file in sizes for n in of_file], np.int64),
+            np.array([f for f, of_file in enumerate(sizes) for _ in of_file], np.int64),
+            np.array([g for of_file in sizes for g in range(len(of_file))], np.int64),
+        )
+        edges = np.concatenate([[0], np.cumsum(self.row_groups.rows)])
+        self._group_start = {
+            (int(f), int(g)): int(start)
+            for f, g, start in zip(
+                self.row_groups.file, self.row_groups.index, edges[:-1], strict=True
+            )
+        }
+        self._file_start = np.concatenate([[0], np.cumsum([sum(n) for n in sizes])])
+
+    def indices(self, rows):
+        """Rows of the table, for rows (N, 3) as `plan.rows_of` names them."""
+        starts = [self._group_start[f, g] for f, g in rows[:, :2].tolist()]
+        return np.array(starts, np.int64) + rows[:, 2]
+
+    def indices_of(self, batch):
+        """Rows of the table that a batch with provenance holds."""
+        return self._file_start[batch["__file__"].numpy()] + batch["__row__"].numpy()
+
+
+def takable(table):
+    """The table without views of strings, of which pyarrow takes no rows."""
+    kinds = [pa.string() if kind == pa.string_view() else kind for kind in table.schema.types]
+    return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
+
+
+def fill_of(leaf):
+    """A fill that fits the values of a leaf."""
+    kind = leaf.values.type
+    if is_text(kind):
+        return FILLS["str"]
+    if is_binary(kind):
+        return FILLS["bytes"]
+    if pa.types.is_boolean(kind) or isinstance(kind, pa.Bool8Type):
+        return FILLS["bool"]
+    return FILLS["float" if becomes_float(leaf) else "int"]
+
+
+def becomes_float(leaf):
+    """Whether the values of a leaf are floats by default."""
+    kind = leaf.values.type
+    return pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+
+
+def has_nulls(leaf):
+    """Whether there is a null that needs a fill: not that of a float, or any null list."""
+    if leaf.has_null_lists:
+        return True
+    return leaf.values.null_count > 0 and not becomes_float(leaf)
