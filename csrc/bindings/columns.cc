@@ -60,6 +60,22 @@ constexpr std::array<std::pair<const char*, OutputKind>, 10> kOutputKinds = {{
     {"real_row", OutputKind::kRealRow},
 }};
 
+// The bytes of one value of the column; ValueError if an element has another size.
+std::string Element(const py::bytes& value, const ColumnSpec& spec) {
+  std::string element(value);
+  if (!spec.bytes && element.size() != static_cast<size_t>(ItemSize(spec.dtype))) {
+    throw py::value_error("Expected the bytes of one element, got " +
+                          std::to_string(element.size()));
+  }
+  return element;
+}
+
+void CheckPerFile(const std::string& name, size_t size, size_t files) {
+  if (size == 0 || size == files) return;
+  throw py::value_error("Expected " + name + " for each of " + std::to_string(files) +
+                        " files or none, got " + std::to_string(size));
+}
+
 Vocabulary::Integer VocabularyInteger(py::handle entry) {
   if (PyLong_Check(entry.ptr()) == 0) {
     throw py::type_error("Expected a vocabulary of bytes or of int");
@@ -117,18 +133,22 @@ void RegisterColumns(py::module_& m) {
   py::class_<ColumnSpec>(m, "ColumnSpec", "How one leaf column of the files is read.")
       .def(py::init([](std::string name, std::vector<int32_t> leaves,
                        const std::string& dtype, bool bytes,
-                       std::optional<py::bytes> fill, bool cast, int64_t multiplier,
-                       bool unscaled, int32_t depth, int64_t list_size, bool null_lists,
+                       std::optional<py::bytes> fill, bool cast, bool unscaled,
+                       bool exact, std::vector<int64_t> multipliers,
+                       const std::vector<std::optional<py::bytes>>& constants,
+                       int32_t depth, int64_t list_size, bool null_lists,
                        int64_t hash_buckets, uint64_t hash_seed,
                        const std::optional<std::vector<py::object>>& vocabulary,
                        int64_t unknown) {
              ColumnSpec spec{.name = std::move(name),
                              .leaves = std::move(leaves),
+                             .constants = {},
                              .dtype = Named(kDTypes, dtype),
                              .bytes = bytes,
                              .fill = std::nullopt,
                              .cast = cast,
-                             .multiplier = multiplier,
+                             .exact = exact,
+                             .multipliers = std::move(multipliers),
                              .unscaled = unscaled,
                              .depth = depth,
                              .list_size = list_size,
@@ -137,21 +157,24 @@ void RegisterColumns(py::module_& m) {
                              .hash_seed = hash_seed,
                              .vocabulary = MakeVocabulary(vocabulary),
                              .unknown = unknown};
-             if (fill) spec.fill = std::string(*fill);
-             if (spec.fill && !bytes &&
-                 spec.fill->size() != static_cast<size_t>(ItemSize(spec.dtype))) {
-               throw py::value_error("Expected a fill of one element, got " +
-                                     std::to_string(spec.fill->size()) + " bytes");
+             if (fill) spec.fill = Element(*fill, spec);
+             for (const auto& constant : constants) {
+               spec.constants.emplace_back();
+               if (constant) spec.constants.back() = Element(*constant, spec);
              }
+             const size_t files = spec.leaves.size();
+             CheckPerFile("multipliers", spec.multipliers.size(), files);
+             CheckPerFile("constants", spec.constants.size(), files);
              CheckCategories(spec);
              return spec;
            }),
            py::kw_only(), py::arg("name"), py::arg("leaves"), py::arg("dtype"),
-           py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("multiplier"),
-           py::arg("unscaled"), py::arg("depth") = 0, py::arg("list_size") = 0,
-           py::arg("null_lists") = false, py::arg("hash_buckets") = 0,
-           py::arg("hash_seed") = 0, py::arg("vocabulary") = py::none(),
-           py::arg("unknown") = -1);
+           py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("unscaled"),
+           py::arg("exact") = false, py::arg("multipliers") = py::tuple(),
+           py::arg("constants") = py::tuple(), py::arg("depth") = 0,
+           py::arg("list_size") = 0, py::arg("null_lists") = false,
+           py::arg("hash_buckets") = 0, py::arg("hash_seed") = 0,
+           py::arg("vocabulary") = py::none(), py::arg("unknown") = -1);
 
   py::class_<OutputSpec>(m, "OutputSpec", "One tensor, or ragged tensor, of a batch.")
       .def(py::init([](const std::string& kind, std::vector<int32_t> columns,

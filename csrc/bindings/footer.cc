@@ -7,6 +7,7 @@
 #include "arrow/c/bridge.h"
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
+#include "fastload/leaf_summary.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -59,6 +60,16 @@ LeafChunks ReadLeafChunks(const Footer& footer, int32_t leaf) {
   return ValueOrRaise(std::move(chunks));
 }
 
+std::vector<LeafSummary> Summarize(const std::vector<std::shared_ptr<Footer>>& footers,
+                                   const std::vector<std::vector<int32_t>>& leaves,
+                                   const std::vector<bool>& statistics) {
+  Result<std::vector<LeafSummary>> summaries = [&] {
+    const py::gil_scoped_release release;
+    return SummarizeLeaves(footers, leaves, statistics);
+  }();
+  return ValueOrRaise(std::move(summaries));
+}
+
 }  // namespace
 
 void RegisterFooter(py::module_& m) {
@@ -107,6 +118,17 @@ void RegisterFooter(py::module_& m) {
       .def_readonly("null_count", &LeafChunks::null_count,
                     "Nulls, at any level; -1 = unknown.");
 
+  py::class_<LeafSummary>(m, "LeafSummary",
+                          "What the footers of many files say of one leaf column.")
+      .def_readonly("values", &LeafSummary::values,
+                    "Elements, nulls among them, and one for each list without elements.")
+      .def_readonly("value_bytes", &LeafSummary::value_bytes,
+                    "Bytes of all byte-array values; those of the pages where unknown.")
+      .def_readonly("null_file", &LeafSummary::null_file,
+                    "Index of the first file with a null known of; -1 = none.")
+      .def_readonly("null_row_group", &LeafSummary::null_row_group,
+                    "The row group of that file with the null; -1 = none.");
+
   py::class_<Footer, std::shared_ptr<Footer>>(
       m, "Footer",
       "The footer of one Parquet file, parsed from the end of the file. Immutable.\n\n"
@@ -145,6 +167,13 @@ void RegisterFooter(py::module_& m) {
             return MakeFooter(state[0].cast<py::bytes>(), state[1].cast<int64_t>(),
                               state[2].cast<std::string>());
           }));
+
+  m.def(
+      "summarize_leaves", &Summarize, py::arg("footers"), py::arg("leaves"),
+      py::kw_only(), py::arg("statistics"),
+      "Takes together what the footers say of columns, `leaves[column][file]` being the\n"
+      "index of the leaf in the file, -1 = it lacks it. Without `statistics[column]` it\n"
+      "is quicker, finds no nulls, and the bytes are those of the pages.");
 }
 
 }  // namespace fastload

@@ -85,6 +85,18 @@ struct ToFloat {
   }
 };
 
+// Integers, without rounding them.
+template <typename Float>
+struct ToSameFloat {
+  using Element = Float;
+  template <typename Value>
+  static bool Cast(Value value, Element* out) {
+    *out = static_cast<Float>(value);
+    Value back;
+    return ToInteger<Value>::Cast(*out, &back) && back == value;
+  }
+};
+
 template <uint16_t (*kRound)(float)>
 struct ToSixteenBits {
   using Element = uint16_t;
@@ -174,7 +186,16 @@ std::string_view NameOf(DType dtype) {
   return kNames[static_cast<size_t>(dtype)];
 }
 
-CastFn FindCast(Stored stored, DType dtype) {
+CastFn FindCast(Stored stored, DType dtype, bool exact) {
+  // Other integers are promoted to floats that hold all of them.
+  if (exact && dtype == DType::kFloat64) {
+    if (stored == Stored::kInt64) {
+      return CastValues<Number<int64_t, int64_t>, ToSameFloat<double>>;
+    }
+    if (stored == Stored::kUInt64) {
+      return CastValues<Number<int64_t, uint64_t>, ToSameFloat<double>>;
+    }
+  }
   switch (stored) {
     case Stored::kBool:
       return CastFrom<Number<uint8_t, uint8_t>>(dtype);

@@ -22,7 +22,8 @@ struct Offender {
 // Casts `n` raw values; whether all fit. What an offender becomes is its low bits.
 using CastFn = bool (*)(const uint8_t* raw, int64_t n, uint8_t* out, Offender* offender);
 
-// The cast of a stored type other than kDecimal.
-CastFn FindCast(Stored stored, DType dtype);
+// The cast of a stored type other than kDecimal. With `exact` an integer that would be
+// rounded does not fit.
+CastFn FindCast(Stored stored, DType dtype, bool exact = false);
 
 }  // namespace fastload

@@ -17,6 +17,7 @@ namespace fastload {
 
 // One column chunk, ready to be decoded. `descr` is borrowed and outlives the reader.
 struct ChunkInput {
+  int32_t file = 0;  // its index, for what a ColumnSpec says of each file
   std::unique_ptr<parquet::PageReader> pages;
   const parquet::ColumnDescriptor* descr = nullptr;
   int64_t rows = 0;  // rows of the row group

@@ -54,8 +54,12 @@ constexpr int ItemSize(DType dtype) {
 
 // How one leaf column of the files is read.
 struct ColumnSpec {
-  std::string name;             // dotted path, for errors
-  std::vector<int32_t> leaves;  // leaf column index in each file, by file index
+  std::string name;  // dotted path, for errors
+  // Leaf column index in each file, by file index; -1: the file lacks the column, and all
+  // of its rows have the value that `constants` says.
+  std::vector<int32_t> leaves;
+  // By file index, one value as `fill` has it; nullopt: null. Empty: null in every file.
+  std::vector<std::optional<std::string>> constants;
   // Element type written. For byte columns (strings, binary) kUInt8, with `bytes` set.
   DType dtype = DType::kInt64;
   bool bytes = false;  // variable-length bytes; else a fixed-width value
@@ -65,8 +69,12 @@ struct ColumnSpec {
   // The caller asked for another type than the stored one: a value that does not fit
   // is an ErrorKind::kValue. When false, stored integers are truncated as Arrow does.
   bool cast = false;
-  int64_t multiplier = 1;  // 86'400'000 where stored days are wanted as milliseconds
-  bool unscaled = false;   // decimals: the unscaled integer instead of the float
+  // An integer that is rounded to become a float does not fit.
+  bool exact = false;
+  // From the stored integers of each file to those handed out, by file index:
+  // 86'400'000 where stored days are wanted as milliseconds. Empty: 1 in every file.
+  std::vector<int64_t> multipliers;
+  bool unscaled = false;  // decimals: the unscaled integer instead of the float
   // Levels of lists around an item whose lengths vary from list to list; 0: an item a
   // row.
   int32_t depth = 0;
@@ -83,6 +91,15 @@ struct ColumnSpec {
   // or, if not null, the index in this vocabulary, and `unknown` for what is not in it.
   std::shared_ptr<const Vocabulary> vocabulary;
   int64_t unknown = -1;
+
+  bool HasLeaf(int32_t file) const { return leaves[static_cast<size_t>(file)] >= 0; }
+  const std::optional<std::string>& Constant(int32_t file) const {
+    static const std::optional<std::string> kNull;
+    return constants.empty() ? kNull : constants[static_cast<size_t>(file)];
+  }
+  int64_t Multiplier(int32_t file) const {
+    return multipliers.empty() ? 1 : multipliers[static_cast<size_t>(file)];
+  }
 };
 
 // One tensor (or ragged tensor) of the batch.

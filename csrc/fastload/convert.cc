@@ -53,9 +53,10 @@ bool SameBytes(Stored stored, DType dtype) {
 }  // namespace
 
 Result<Converter> Converter::Make(const parquet::ColumnDescriptor& descr,
-                                  const ColumnSpec& spec) {
+                                  const ColumnSpec& spec, int32_t file) {
   Converter converter;
   converter.spec_ = &spec;
+  converter.multiplier_ = spec.Multiplier(file);
   converter.raw_width_ = RawWidth(descr);
   converter.item_size_ = ItemSize(spec.dtype);
   converter.of_views_ = descr.physical_type() == parquet::Type::BYTE_ARRAY;
@@ -73,10 +74,10 @@ Result<Converter> Converter::Make(const parquet::ColumnDescriptor& descr,
         FindCast(spec.unscaled ? Stored::kInt64 : Stored::kFloat64, spec.dtype);
     return converter;
   }
-  if (spec.multiplier != 1) {
+  if (converter.multiplier_ != 1) {
     if (!IsInteger(stored)) {
-      return Status::Invalid("Expected multiplier=1 for a column that is not of ",
-                             "integers, got ", spec.multiplier);
+      return Status::Invalid("Expected a multiplier of 1 for a column that is not of ",
+                             "integers, got ", converter.multiplier_);
     }
     converter.checked_ = true;
     converter.load_ = FindCast(stored, DType::kInt64);
@@ -84,15 +85,17 @@ Result<Converter> Converter::Make(const parquet::ColumnDescriptor& descr,
     return converter;
   }
   converter.identity_ = SameBytes(stored, spec.dtype);
-  converter.checked_ = spec.cast || !IsInteger(stored);
-  converter.cast_ = FindCast(stored, spec.dtype);
+  converter.checked_ = spec.cast || spec.exact || !IsInteger(stored);
+  converter.cast_ = FindCast(stored, spec.dtype, spec.exact);
   return converter;
 }
 
 Status Converter::DoesNotFit(const Offender& offender) const {
   std::string message = "Expected a value that fits " + std::string(NameOf(spec_->dtype));
-  if (load_ != nullptr) {
-    message += " after it is multiplied by " + std::to_string(spec_->multiplier);
+  if (multiplier_ != 1) {
+    message += " after it is multiplied by " + std::to_string(multiplier_);
+  } else if (spec_->exact) {
+    message += " without rounding";
   }
   return AtValue(MakeError(ErrorKind::kValue, message + ", got " + offender.text),
                  offender.index);
@@ -140,14 +143,14 @@ Status Converter::ConvertBlock(const uint8_t* raw, int64_t n, uint8_t* out) cons
   if (decimals_) {
     ARROW_ASSIGN_OR_RAISE(const bool fits, decimals_->Load(raw, n, bytes, &offender));
     if (!fits) return DoesNotFit(offender);
-  } else {
-    if (!load_(raw, n, bytes, &offender)) return DoesNotFit(offender);
-    ARROW_RETURN_NOT_OK(Multiply(n, block.data()));
+  } else if (!load_(raw, n, bytes, &offender)) {
+    return DoesNotFit(offender);
   }
+  if (multiplier_ != 1) ARROW_RETURN_NOT_OK(Multiply(n, block.data()));
   if (cast_(bytes, n, out, &offender)) return Status::OK();
-  if (load_ != nullptr) {
+  if (multiplier_ != 1) {
     const int64_t product = block[static_cast<size_t>(offender.index)];
-    offender.text = std::to_string(product / spec_->multiplier);
+    offender.text = std::to_string(product / multiplier_);
   }
   return DoesNotFit(offender);
 }
@@ -155,7 +158,7 @@ Status Converter::ConvertBlock(const uint8_t* raw, int64_t n, uint8_t* out) cons
 Status Converter::Multiply(int64_t n, int64_t* values) const {
   for (int64_t i = 0; i < n; ++i) {
     const int64_t value = values[i];
-    if (__builtin_mul_overflow(value, spec_->multiplier, &values[i])) {
+    if (__builtin_mul_overflow(value, multiplier_, &values[i])) {
       return DoesNotFit({i, std::to_string(value)});
     }
   }

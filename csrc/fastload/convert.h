@@ -17,10 +17,10 @@ namespace fastload {
 // changes.
 class Converter {
  public:
-  // ErrorKind::kUnsupported if the column holds nothing that the spec can ask of it.
-  // `spec` is borrowed.
+  // For a column chunk of the file of that index. ErrorKind::kUnsupported if the column
+  // holds nothing that the spec can ask of it. `spec` is borrowed.
   static Result<Converter> Make(const parquet::ColumnDescriptor& descr,
-                                const ColumnSpec& spec);
+                                const ColumnSpec& spec, int32_t file);
 
   // The raw values are parquet::ByteArrays.
   bool of_views() const { return of_views_; }
@@ -46,6 +46,7 @@ class Converter {
   const ColumnSpec* spec_ = nullptr;
   int raw_width_ = 0;
   int item_size_ = 0;
+  int64_t multiplier_ = 1;
   bool of_views_ = false;
   bool identity_ = false;  // the raw values are the elements as they are
   bool checked_ = false;

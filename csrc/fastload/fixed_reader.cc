@@ -148,7 +148,8 @@ class FlatFixedReader : public FixedReader {
 
 Result<std::unique_ptr<FixedReader>> FixedReader::Make(ChunkInput input,
                                                        const ColumnSpec* spec) {
-  ARROW_ASSIGN_OR_RAISE(Converter converter, Converter::Make(*input.descr, *spec));
+  ARROW_ASSIGN_OR_RAISE(Converter converter,
+                        Converter::Make(*input.descr, *spec, input.file));
   if (spec->fill.has_value() &&
       static_cast<int>(spec->fill->size()) != ItemSize(spec->dtype)) {
     return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",

@@ -55,11 +55,31 @@ Status CheckChunk(const parquet::ColumnChunkMetaData& chunk, int64_t file_bytes)
   return Status::OK();
 }
 
+// Under a plain footer columns may be encrypted, each with a key of its own (libparquet
+// then throws when asked for the chunk's metadata) or with that of the footer.
+Status CheckPlain(const parquet::RowGroupMetaData& row_group, int32_t leaf) {
+  bool plain = leaf >= row_group.num_columns();  // damage, which is found elsewhere
+  try {
+    plain = plain || row_group.ColumnChunk(leaf)->crypto_metadata() == nullptr;
+  } catch (const parquet::ParquetException&) {
+    // Encrypted.
+  }
+  if (plain) return Status::OK();
+  return MakeError(ErrorKind::kUnsupported,
+                   "Expected a plain column, got an encrypted one; fastload reads no "
+                   "encrypted Parquet (leave it out with columns=[...])");
+}
+
 Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& type,
-              LeafChunks* chunks) {
+              bool with_statistics, LeafChunks* chunks) {
   chunks->compressed_bytes.push_back(chunk.total_compressed_size());
   chunks->uncompressed_bytes.push_back(chunk.total_uncompressed_size());
   chunks->num_values.push_back(chunk.num_values());
+  if (!with_statistics) {
+    chunks->value_bytes.push_back(-1);
+    chunks->null_count.push_back(-1);
+    return Status::OK();
+  }
   const auto sizes = chunk.size_statistics();
   const bool sized =
       sizes != nullptr && sizes->unencoded_byte_array_data_bytes.has_value();
@@ -151,13 +171,6 @@ Status Footer::Parse(std::string_view thrift) {
     metadata_ = ReadFileMetaData(thrift);
     return Status::OK();
   }));
-  // Asked first: libparquet ends the process when the metadata of an encrypted column is
-  // touched without its key.
-  if (metadata_->is_encryption_algorithm_set()) {
-    return MakeError(ErrorKind::kUnsupported,
-                     "Expected plain columns, got encrypted ones; fastload reads no "
-                     "encrypted Parquet");
-  }
   ARROW_RETURN_NOT_OK(ReadPart("schema", [&]() -> Status {
     ARROW_ASSIGN_OR_RAISE(Leaves leaves, ReadLeaves(*metadata_));
     leaves_ = std::move(leaves.leaves);
@@ -202,33 +215,58 @@ bool Footer::SameSchema(const Footer& other) const {
 }
 
 Result<LeafChunks> Footer::ReadLeafChunks(int32_t leaf) const {
-  if (leaf < 0 || leaf >= metadata_->num_columns()) {
-    return Status::IndexError("leaf ", leaf, " of ", metadata_->num_columns());
+  ARROW_ASSIGN_OR_RAISE(std::vector<LeafChunks> chunks, ReadChunks({leaf}, {true}));
+  return std::move(chunks[0]);
+}
+
+Result<std::vector<LeafChunks>> Footer::ReadChunks(
+    const std::vector<int32_t>& leaves, const std::vector<bool>& statistics) const {
+  for (const int32_t leaf : leaves) {
+    if (leaf < 0 || leaf >= metadata_->num_columns()) {
+      return Status::IndexError("leaf ", leaf, " of ", metadata_->num_columns());
+    }
   }
-  const arrow::Field& field = *leaf_schema_->field(leaf);
-  LeafChunks chunks;
+  std::vector<LeafChunks> chunks(leaves.size());
   for (int g = 0; g < metadata_->num_row_groups(); ++g) {
-    std::unique_ptr<parquet::ColumnChunkMetaData> chunk;
+    std::unique_ptr<parquet::RowGroupMetaData> row_group;
     Status status = ReadPart("footer", [&]() -> Status {
-      chunk = metadata_->RowGroup(g)->ColumnChunk(leaf);
+      row_group = metadata_->RowGroup(g);
       return Status::OK();
     });
-    if (status.ok()) status = CheckChunk(*chunk, file_bytes_);
-    if (status.ok()) {
-      status = ReadPart("footer", [&] { return Append(*chunk, *field.type(), &chunks); });
-    }
-    if (!status.ok()) {
-      return At(status,
-                PlaceIn(file_, g, leaves_[static_cast<size_t>(leaf)].DottedName()));
+    if (!status.ok()) return At(status, PlaceIn(file_, g));
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      status = ReadChunk(*row_group, leaves[i], statistics[i], &chunks[i]);
+      if (status.ok()) continue;
+      const Leaf& leaf = leaves_[static_cast<size_t>(leaves[i])];
+      return At(status, PlaceIn(file_, g, leaf.DottedName()));
     }
   }
   return chunks;
 }
 
+Status Footer::ReadChunk(const parquet::RowGroupMetaData& row_group, int32_t leaf,
+                         bool statistics, LeafChunks* chunks) const {
+  if (metadata_->is_encryption_algorithm_set()) {
+    ARROW_RETURN_NOT_OK(CheckPlain(row_group, leaf));
+  }
+  std::unique_ptr<parquet::ColumnChunkMetaData> chunk;
+  ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
+    chunk = row_group.ColumnChunk(leaf);
+    return Status::OK();
+  }));
+  ARROW_RETURN_NOT_OK(CheckChunk(*chunk, file_bytes_));
+  return ReadPart("footer", [&] {
+    return Append(*chunk, *leaf_schema_->field(leaf)->type(), statistics, chunks);
+  });
+}
+
 Result<std::string> Footer::Serialize() const {
   std::string tail;
   ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
-    tail = metadata_->SerializeToString();
+    // Of a signed footer the plain text; to sign it again would take its key.
+    tail = metadata_->is_encryption_algorithm_set()
+               ? metadata_->SerializeUnencrypted(/*scrub=*/false, /*debug=*/false)
+               : metadata_->SerializeToString();
     return Status::OK();
   }));
   const auto length = static_cast<uint32_t>(tail.size());

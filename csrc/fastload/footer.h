@@ -59,6 +59,11 @@ class Footer {
   // ErrorKind::kCorruptFile; asked here, so that damage elsewhere does no harm.
   Result<LeafChunks> ReadLeafChunks(int32_t leaf) const;
 
+  // Of several leaves. Of one without `statistics` the bytes of values and the nulls are
+  // left unknown, which is quicker.
+  Result<std::vector<LeafChunks>> ReadChunks(const std::vector<int32_t>& leaves,
+                                             const std::vector<bool>& statistics) const;
+
   const std::shared_ptr<parquet::FileMetaData>& metadata() const { return metadata_; }
 
   // The footer as the end of a file, for Make().
@@ -69,6 +74,8 @@ class Footer {
 
   Status Parse(std::string_view thrift);
   Status ReadRowGroups();
+  Status ReadChunk(const parquet::RowGroupMetaData& row_group, int32_t leaf,
+                   bool statistics, LeafChunks* chunks) const;
 
   std::string file_;
   int64_t file_bytes_ = 0;

@@ -102,7 +102,8 @@ Result<std::unique_ptr<NestedReader>> NestedReader::Make(ChunkInput input,
     auto items = std::make_unique<ByteNestedItems>(values.get(), spec);
     return make(std::move(values), std::move(items));
   }
-  ARROW_ASSIGN_OR_RAISE(Converter converter, Converter::Make(*input.descr, *spec));
+  ARROW_ASSIGN_OR_RAISE(Converter converter,
+                        Converter::Make(*input.descr, *spec, input.file));
   if (spec->fill.has_value() &&
       static_cast<int>(spec->fill->size()) != ItemSize(spec->dtype)) {
     return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",

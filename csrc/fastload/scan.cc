@@ -188,6 +188,10 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
       if (!window->fresh[p]) continue;
       const auto file = static_cast<int32_t>(window->pieces[p].file);
       const auto row_group = static_cast<int32_t>(window->pieces[p].row_group);
+      if (!spec.HasLeaf(file)) {
+        state.streams.push_back(nullptr);
+        continue;
+      }
       const FileSpec& file_spec = dataset_->files.spec(file);
       auto range =
           ChunkRange(file_spec, row_group, spec.leaves[static_cast<size_t>(file)]);
@@ -202,6 +206,8 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
       state.fetch_bytes += state.streams.back()->MemoryBytes();
     }
   }
+  const auto lacks = [](const auto& stream) { return stream == nullptr; };
+  if (std::ranges::all_of(state.streams, lacks)) state.streams.clear();
   return Status::OK();
 }
 
@@ -218,8 +224,11 @@ void Scan::AdmitLocked() {
     requests_.pop_front();
     fetched_bytes_ += state.fetch_bytes;
     ++admitted_;
-    auto left = std::make_shared<std::atomic<size_t>>(state.streams.size());
+    const auto lacking = std::count(state.streams.begin(), state.streams.end(), nullptr);
+    auto left = std::make_shared<std::atomic<size_t>>(state.streams.size() -
+                                                      static_cast<size_t>(lacking));
     for (const auto& stream : state.streams) {
+      if (stream == nullptr) continue;
       stream->Start([self = shared_from_this(), window, unit, left] {
         if (--*left > 0) return;
         std::lock_guard lock(self->mutex_);

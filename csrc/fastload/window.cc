@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fastload/chunk_open.h"
+#include "fastload/constant_reader.h"
 #include "fastload/gather.h"
 
 namespace fastload {
@@ -37,6 +38,17 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
   const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[column])];
+  if (!spec.HasLeaf(file)) {
+    *cursor = Cursor{};
+    if (spec.depth > 0) {
+      cursor->nested = MakeNullNestedReader(&spec);
+    } else if (spec.bytes) {
+      cursor->bytes = MakeConstantBytesReader(&spec, file);
+    } else {
+      cursor->fixed = MakeConstantFixedReader(&spec, file);
+    }
+    return Status::OK();
+  }
   auto& bytes = state_.streams[stream];
   *cursor = Cursor{.fetch_bytes = bytes->MemoryBytes()};
   ARROW_ASSIGN_OR_RAISE(
@@ -44,6 +56,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
       OpenChunk(dataset_->files.spec(file), static_cast<int32_t>(p.row_group),
                 spec.leaves[static_cast<size_t>(file)], std::move(bytes), &dataset_->pool,
                 dataset_->verify_crc));
+  input.file = file;
   if (spec.depth > 0) {
     ARROW_ASSIGN_OR_RAISE(cursor->nested, NestedReader::Make(std::move(input), &spec));
   } else if (spec.bytes) {

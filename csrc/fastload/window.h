@@ -52,7 +52,8 @@ struct StagedBytes {
 };
 
 struct WindowUnit {
-  // For each column of the unit, for each piece that begins a column chunk.
+  // For each column of the unit, for each piece that begins a column chunk; null where
+  // the file lacks the column. Empty where none has anything to read.
   std::vector<std::shared_ptr<ChunkStream>> streams;
   // Staged units: of each part, the sizes of a ragged output that Layout::Place takes.
   std::vector<int64_t> sizes;

@@ -104,9 +104,11 @@ Status WindowTask::StageNested() {
   if (!spec.bytes) {
     int64_t bytes = 0;
     for (const Piece& piece : window_->pieces) {
-      const auto file = static_cast<size_t>(piece.file);
-      bytes += ElementBytes(*dataset_->files.spec(static_cast<int32_t>(file)).metadata,
-                            static_cast<int32_t>(piece.row_group), spec.leaves[file],
+      const auto file = static_cast<int32_t>(piece.file);
+      if (!spec.HasLeaf(file)) continue;
+      bytes += ElementBytes(*dataset_->files.spec(file).metadata,
+                            static_cast<int32_t>(piece.row_group),
+                            spec.leaves[static_cast<size_t>(file)],
                             piece.stop - piece.start, ItemSize(spec.dtype));
     }
     // Row groups are not even: a little more, rather than moving it all.

@@ -62,6 +62,20 @@ class Footer:
     def __getstate__(self) -> tuple[bytes, int, str]: ...
     def __setstate__(self, state: tuple[bytes, int, str], /) -> None: ...
 
+class LeafSummary:
+    @property
+    def values(self) -> int: ...
+    @property
+    def value_bytes(self) -> int: ...
+    @property
+    def null_file(self) -> int: ...
+    @property
+    def null_row_group(self) -> int: ...
+
+def summarize_leaves(
+    footers: Sequence[Footer], leaves: Sequence[Sequence[int]], *, statistics: Sequence[bool]
+) -> list[LeafSummary]: ...
+
 class ColumnSpec:
     def __init__(
         self,
@@ -72,8 +86,10 @@ class ColumnSpec:
         bytes: bool,  # noqa: A002 - as the core names it
         fill: bytes | None,
         cast: bool,
-        multiplier: int,
         unscaled: bool,
+        exact: bool = False,
+        multipliers: Sequence[int] = (),
+        constants: Sequence[_Bytes | None] = (),
         depth: int = 0,
         list_size: int = 0,
         null_lists: bool = False,

@@ -10,14 +10,16 @@ import pyarrow as pa
 import torch
 
 from fastload.columns import DTYPES, Codes, Column, Fill, Hash
+from fastload.constants import encode_constant, encode_constants
 from fastload.errors import SchemaError
 from fastload.fill import encode_bytes, encode_hash, encode_number
+from fastload.unify import multipliers
 
 if TYPE_CHECKING:
     import builtins
 
+    from fastload.file_leaves import SelectedLeaf
     from fastload.leaf_types import LeafType
-    from fastload.selection import SelectedLeaf
 
 __all__ = ["ColumnPlan", "Item", "plan_leaf"]
 
@@ -26,8 +28,11 @@ __all__ = ["ColumnPlan", "Item", "plan_leaf"]
 class ColumnPlan:
     """How the core reads one leaf column; `ColumnSpec` of the core, member for member.
 
-    leaves: its leaf index in each file, by file index.
+    leaves: its leaf index in each file, by file index; -1 = the file lacks it.
     fill: the bytes of one element (of the whole value for bytes); None = a null is an error.
+    exact: an integer that is rounded to become a float is an error.
+    multipliers: from the integers of each file to those handed out; () = 1 in every file.
+    constants: the value of each file that lacks it, as `fill`; () = null in all of them.
     depth: levels of lists of varying lengths around an item.
     list_size: elements of an item that is a list of a fixed size; 0 = an item is one element.
     null_lists: a null list is empty (or all fill) instead of an error.
@@ -41,8 +46,10 @@ class ColumnPlan:
     bytes: bool
     fill: builtins.bytes | None
     cast: bool = False
-    multiplier: int = 1
     unscaled: bool = False
+    exact: bool = False
+    multipliers: tuple[int, ...] = ()
+    constants: tuple[builtins.bytes | None, ...] = ()
     depth: int = 0
     list_size: int = 0
     null_lists: bool = False
@@ -50,6 +57,15 @@ class ColumnPlan:
     hash_seed: int = 0
     vocabulary: tuple[builtins.bytes, ...] | tuple[int, ...] | None = None
     unknown: int = -1
+
+    @property
+    def takes_nulls(self) -> bool:
+        """Whether a row may be null without being an error."""
+        return self.null_lists if self.depth or self.list_size else self.fill is not None
+
+    def constant(self, file: int) -> builtins.bytes | None:
+        """The value of a file that lacks the column; None = null."""
+        return self.constants[file] if self.constants else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +157,8 @@ def _text(
     fill = b"" if zero else None
     if spec.fill is not None:
         fill = _encode(leaf.name, encode_bytes, spec.fill, kind)
-    plan = ColumnPlan(leaf.name, leaf.indices, "uint8", bytes=True, fill=fill)
+    constants = encode_constants(leaf, lambda value: encode_bytes(value, kind))
+    plan = ColumnPlan(leaf.name, leaf.indices, "uint8", bytes=True, fill=fill, constants=constants)
     return plan, Item(torch.uint8, kind=kind)
 
 
@@ -160,15 +177,18 @@ def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool) -> tuple[ColumnPlan
         fill = bytes(dtype.itemsize)
     elif dtype.is_floating_point:
         fill = encode_number(float("nan"), dtype)
+    unscaled = stored.kind == "decimal" and not dtype.is_floating_point
     plan = ColumnPlan(
         leaf.name,
         leaf.indices,
         DTYPES[dtype],
         bytes=False,
         fill=fill,
-        cast=stored.cast or (dtype != stored.dtype and stored.kind != "null"),
-        multiplier=stored.multiplier,
-        unscaled=stored.kind == "decimal" and not dtype.is_floating_point,
+        cast=leaf.is_cast(dtype),
+        unscaled=unscaled,
+        exact=spec.dtype is None and leaf.widens_integers,
+        multipliers=multipliers(leaf, unscaled=unscaled),
+        constants=encode_constants(leaf, lambda value: encode_constant(value, leaf, dtype)),
     )
     return plan, Item(dtype, unit=stored.unit)
 
@@ -178,7 +198,10 @@ def _hashed(leaf: SelectedLeaf, spec: Hash) -> tuple[ColumnPlan, Item]:
     fill = None
     if spec.fill is not None:
         fill = _encode(leaf.name, encode_hash, spec.fill, kind, spec.buckets, spec.seed)
-    plan = _key_plan(leaf, fill)
+    constants = encode_constants(
+        leaf, lambda value: encode_hash(value, kind, spec.buckets, spec.seed)
+    )
+    plan = _key_plan(leaf, fill, constants)
     return replace(plan, hash_buckets=spec.buckets, hash_seed=spec.seed), Item(torch.int64)
 
 
@@ -191,9 +214,13 @@ def _coded(leaf: SelectedLeaf, spec: Codes) -> tuple[ColumnPlan, Item]:
             f"Expected a vocabulary of {kind} for a column of type {leaf.type}, got one of {given} "
             f"- at column `{leaf.name}`"
         )
+    codes = {word: code for code, word in enumerate(words)}
+    constants = encode_constants(
+        leaf, lambda value: encode_number(codes.get(value, spec.unknown), torch.int64)
+    )
     if given == "str":
         words = tuple(word.encode() for word in words)
-    plan = _key_plan(leaf, encode_number(spec.unknown, torch.int64))
+    plan = _key_plan(leaf, encode_number(spec.unknown, torch.int64), constants)
     return replace(plan, vocabulary=words, unknown=spec.unknown), Item(torch.int64)
 
 
@@ -211,8 +238,10 @@ def _key_kind(leaf: SelectedLeaf, what: str) -> Literal["str", "bytes", "int"] |
     )
 
 
-def _key_plan(leaf: SelectedLeaf, fill: bytes | None) -> ColumnPlan:
-    return ColumnPlan(leaf.name, leaf.indices, "int64", bytes=False, fill=fill)
+def _key_plan(
+    leaf: SelectedLeaf, fill: bytes | None, constants: tuple[bytes | None, ...]
+) -> ColumnPlan:
+    return ColumnPlan(leaf.name, leaf.indices, "int64", bytes=False, fill=fill, constants=constants)
 
 
 def _encode(name: str, encode: Any, fill: Fill, *arguments: object) -> bytes:

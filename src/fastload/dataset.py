@@ -41,9 +41,13 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     """An IterableDataset of finished batches, for `DataLoader(ds, batch_size=None)`.
 
     Args:
-        source: a local file, directory or glob, or a list of them.
+        source: a local file, directory or glob, or a list of them. Files may differ in their
+            columns and types: see `columns`. Directories called `key=value` below the one
+            given, or from the first wildcard of a glob on, are columns too.
         columns: None = all; a list of names ("a.b" for a struct's field); or a mapping from
-            output name to name, `Column`, `Stack`, `Pad`, `Hash` or `Codes`.
+            output name to name, `Column`, `Stack`, `Pad`, `Hash` or `Codes`. A column has the type
+            that pyarrow's permissive unification gives those in the files, and is null where a
+            file lacks it.
         batch_size: rows of a batch; None yields single rows, for DataLoader to collate.
         limit: only the first so many rows of the epoch's sequence.
         shuffle: permute row groups over the whole dataset, then rows within windows.
@@ -68,7 +72,8 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     Raises:
         SourceNotFoundError, CorruptFileError, StorageError: what `source` names can't be read.
         ColumnNotFoundError, SchemaError, UnsupportedTypeError, NullValueError: the columns are
-            not there, differ between files, can't be read, or hold nulls without a fill.
+            not there, have no common type in the files, can't be read (encrypted ones), or hold
+            nulls without a fill.
         ValueError, TypeError: a wrong argument; a memory_budget too small for the windows.
     """
 

@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import stat
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -15,7 +16,7 @@ from fastload.errors import SourceNotFoundError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PathLike", "find_files"]
+__all__ = ["FoundFile", "PathLike", "find_files"]
 
 PathLike = str | os.PathLike[str]
 
@@ -24,8 +25,20 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HIDDEN = ("_", ".")
 
 
-def find_files(source: PathLike | Sequence[PathLike]) -> list[str]:
-    """The paths that a source stands for, in canonical order; at least one.
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file that a source stands for.
+
+    folders: the names of the directories between the directory given and the file, outermost
+        first; for a glob, from its first wildcard on. () for a file given by itself.
+    """
+
+    path: str
+    folders: tuple[str, ...] = ()
+
+
+def find_files(source: PathLike | Sequence[PathLike]) -> list[FoundFile]:
+    """The files that a source stands for, in canonical order; at least one.
 
     No file is opened. Raises `SourceNotFoundError` or `StorageError` naming the path;
     `TypeError` or `ValueError` for what is no local path.
@@ -39,7 +52,7 @@ def find_files(source: PathLike | Sequence[PathLike]) -> list[str]:
         )
     if not source:
         raise SourceNotFoundError("Expected at least one file, got an empty list of paths")
-    found: list[str] = []
+    found: list[FoundFile] = []
     for entry in source:
         if not isinstance(entry, (str, os.PathLike)):
             raise TypeError(
@@ -49,7 +62,7 @@ def find_files(source: PathLike | Sequence[PathLike]) -> list[str]:
     return found
 
 
-def _find(entry: PathLike) -> list[str]:
+def _find(entry: PathLike) -> list[FoundFile]:
     path = _local_path(entry)
     try:
         mode = os.stat(path).st_mode
@@ -67,8 +80,13 @@ def _find(entry: PathLike) -> list[str]:
                 "Expected a directory with files (names that start with _ or . don't count), "
                 f"found none - at {path}"
             )
-        return files
-    return [path]
+        root = len(path)
+        return [FoundFile(file, _folders(file[root:])) for file in files]
+    return [FoundFile(path)]
+
+
+def _folders(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split(os.sep)[:-1] if name)
 
 
 def _local_path(entry: PathLike) -> str:
@@ -98,7 +116,7 @@ def _local_path(entry: PathLike) -> str:
     return unquote(path[len("file://") + len(parts.netloc) :])
 
 
-def _find_glob(pattern: str) -> list[str]:
+def _find_glob(pattern: str) -> list[FoundFile]:
     parts = PurePath(pattern).parts
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     # A pattern that spells out a hidden name means it.
@@ -115,7 +133,7 @@ def _find_glob(pattern: str) -> list[str]:
             found.add(match)
     if not found:
         raise SourceNotFoundError(f"Expected files that match the glob, found none - at {pattern}")
-    return sorted(found)
+    return [FoundFile(path, PurePath(path).parts[fixed:-1]) for path in sorted(found)]
 
 
 def _walk(directory: str) -> list[str]:

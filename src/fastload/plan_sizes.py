@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from fastload.columns import DTYPES
 
 if TYPE_CHECKING:
-    from fastload._core import LeafChunks
     from fastload.column_plan import ColumnPlan
 
 __all__ = ["PlanSizes"]
@@ -20,22 +19,16 @@ _VIEW_BYTES = 16
 _ITEM_BYTES = {name: dtype.itemsize for dtype, name in DTYPES.items()}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PlanSizes:
-    """What the footers say of all chunks of a column.
+    """What the footers say of all chunks of a column, and the constants of files without.
 
     values: elements, nulls among them, and one for each list without elements.
     value_bytes: of all str or bytes; where a writer left them out, those of the pages.
     """
 
-    values: int = 0
-    value_bytes: int = 0
-
-    def add(self, chunks: LeafChunks) -> None:
-        """Counts the chunks of one file."""
-        self.values += sum(chunks.num_values)
-        known = zip(chunks.value_bytes, chunks.uncompressed_bytes, strict=True)
-        self.value_bytes += sum(exact if exact >= 0 else pages for exact, pages in known)
+    values: int
+    value_bytes: int
 
     def ragged_bytes(self, plan: ColumnPlan, rows: int) -> int:
         """Bytes of a row of the Ragged of a column: values, shared out evenly, and offsets.

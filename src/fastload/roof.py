@@ -33,7 +33,7 @@ def measure(
     files = Source.open(source)
     projection = plan_columns(files, columns)
     by_file = [
-        sorted({column.leaves[index] for column in projection.columns})
+        sorted({column.leaves[index] for column in projection.columns} - {-1})
         for index in range(len(files.files))
     ]
     times = [

@@ -10,14 +10,14 @@ import torch
 
 from fastload.column_plan import ColumnPlan, plan_leaf
 from fastload.columns import Codes, Column, Hash, Pad, Spec, Stack
-from fastload.errors import NullValueError, SchemaError
+from fastload.errors import SchemaError
 from fastload.fields import Field, Schema
+from fastload.file_leaves import FileLeaves, SelectedLeaf
 from fastload.fill import encode_number
-from fastload.plan_sizes import PlanSizes
-from fastload.selection import FileLeaves, SelectedLeaf, select
+from fastload.selection import select
+from fastload.survey import survey
 
 if TYPE_CHECKING:
-    from fastload._core import LeafChunks
     from fastload.source import Source
 
 __all__ = [
@@ -168,19 +168,7 @@ class _Planner:
 
     def finish(self, *, check_nulls: bool) -> Projection:
         plans = tuple(self.plans)
-        sizes = [PlanSizes() for _ in plans]
-        nulls: dict[ColumnPlan, str] = {}
-        for number, plan in enumerate(plans):
-            # In lists footers count empty ones as nulls, so only the values tell.
-            checked = check_nulls and plan.fill is None and not plan.depth and not plan.list_size
-            for file, leaf in zip(self.files.source.files, plan.leaves, strict=True):
-                chunks = file.footer.leaf_chunks(leaf)
-                sizes[number].add(chunks)
-                place = _find_null(chunks) if checked else None
-                if place is not None:
-                    nulls.setdefault(plan, f"{file.path}, {place}, column `{plan.name}`")
-        if nulls:
-            raise NullValueError(_describe_nulls(nulls))
+        sizes = survey(self.files.source.files, plans, check_nulls=check_nulls)
         rows = max(1, self.files.source.num_rows)
         row_bytes = sum(
             sizes[output.columns[0]].ragged_bytes(plans[output.columns[0]], rows)
@@ -216,23 +204,3 @@ def _promote(output: str, leaves: Sequence[SelectedLeaf]) -> torch.dtype:
                 f"`{leaf.name}`"
             ) from None
     return dtype
-
-
-def _find_null(chunks: LeafChunks) -> str | None:
-    """The first row group whose footer shows a null, in words."""
-    groups = (number for number, nulls in enumerate(chunks.null_count) if nulls > 0)
-    first = next(groups, None)
-    return None if first is None else f"row group {first}"
-
-
-def _describe_nulls(nulls: Mapping[ColumnPlan, str]) -> str:
-    """The sentence for columns with nulls, given the place of the first null of each."""
-    first, *others = nulls
-    if first.hash_buckets:
-        advice = f"write Hash({first.name!r}, ..., fill=...)"
-    else:
-        advice = f"write Column({first.name!r}, fill=...) or Column({first.name!r}, valid=True)"
-    names = dict.fromkeys(plan.name for plan in others if plan.name != first.name)
-    if names:
-        advice += f"; likewise for {', '.join(f'`{name}`' for name in names)}"
-    return f"Expected no nulls, got some ({advice}) - at {nulls[first]}"

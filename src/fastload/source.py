@@ -18,10 +18,13 @@ from fastload.errors import (
     SourceNotFoundError,
     StorageError,
 )
-from fastload.paths import PathLike, find_files
+from fastload.hive import keys_of
+from fastload.paths import FoundFile, PathLike, find_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from fastload.hive import Keys
 
 __all__ = ["Source", "SourceFile"]
 
@@ -39,6 +42,7 @@ class SourceFile:
     size: bytes.
     mtime_ns: modification time in ns since the epoch; with `size` it tells a later change.
     digest: of the footer's bytes, 16 bytes.
+    keys: the hive keys in the names of its directories, with their values.
     """
 
     path: str
@@ -46,6 +50,7 @@ class SourceFile:
     mtime_ns: int
     footer: Footer
     digest: bytes
+    keys: Keys = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +73,21 @@ class Source:
 
         source: a file, a directory (searched to any depth), a glob (`**` too), a file:// URL,
             or a list of them. A list keeps its order; what a directory or a glob holds is
-            sorted by path, without names that start with "_" or ".".
+            sorted by path, without names that start with "_" or ".". Directories below the
+            one given, or from the first wildcard of a glob on, that are called `key=value`
+            are hive keys.
 
-        Raises `SourceNotFoundError`, `CorruptFileError`, `StorageError` or
-        `UnsupportedTypeError`, naming the file; `TypeError` or `ValueError` for what is no
-        local path.
+        Raises `SourceNotFoundError`, `CorruptFileError`, `StorageError`,
+        `UnsupportedTypeError` or `SchemaError` (of hive keys), naming the file; `TypeError` or
+        `ValueError` for what is no local path.
         """
-        paths = find_files(source)
-        if len(paths) == 1:
-            files = [_read_footer(paths[0])]
+        found = find_files(source)
+        if len(found) == 1:
+            files = [_read_footer(found[0])]
         else:
-            threads = ThreadPoolExecutor(min(_FOOTER_THREADS, len(paths)), "fastload-footer")
+            threads = ThreadPoolExecutor(min(_FOOTER_THREADS, len(found)), "fastload-footer")
             try:
-                files = list(threads.map(_read_footer, paths))
+                files = list(threads.map(_read_footer, found))
             finally:
                 threads.shutdown(cancel_futures=True)
         return cls.of_files(files)
@@ -108,17 +115,21 @@ class Source:
     def fingerprint(self) -> str:
         """What a saved state is checked against: 32 hexadecimal digits.
 
-        Over each file's name (without directories), size and footer, in order: a dataset may
-        be moved or copied, but not reordered or written anew.
+        Over each file's name (without directories), hive keys, size and footer, in order: a
+        dataset may be moved or copied, but not reordered or written anew.
         """
         digest = hashlib.blake2b(digest_size=16)
         for file in self.files:
             name = os.path.basename(file.path).encode("utf-8", "surrogateescape")
             digest.update(b"%d:%s:%d:%s" % (len(name), name, file.size, file.digest))
+            if file.keys:
+                digest.update(repr(file.keys).encode())
         return digest.hexdigest()
 
 
-def _read_footer(path: str) -> SourceFile:
+def _read_footer(found: FoundFile) -> SourceFile:
+    path = found.path
+    keys = keys_of(found.folders, path)
     try:
         fd = _open(path)
     except FileNotFoundError:
@@ -138,7 +149,7 @@ def _read_footer(path: str) -> SourceFile:
         os.close(fd)
     footer = Footer(tail, size, path)
     digest = hashlib.blake2b(tail[len(tail) - needed :], digest_size=16).digest()
-    return SourceFile(path, size, status.st_mtime_ns, footer, digest)
+    return SourceFile(path, size, status.st_mtime_ns, footer, digest, keys)
 
 
 def _open(path: str) -> int:

@@ -72,6 +72,23 @@ TEST(Cast, FloatsToIntegersAreExact) {
   EXPECT_FALSE(Cast(Stored::kFloat32, DType::kUInt8, 256.0F, &byte, &offender));
 }
 
+TEST(Cast, ExactFloatsOfIntegers) {
+  Offender offender;
+  double out = 0;
+  const auto exact = [&](Stored stored, auto value) {
+    return FindCast(stored, DType::kFloat64, /*exact=*/true)(
+        reinterpret_cast<const uint8_t*>(&value), 1, reinterpret_cast<uint8_t*>(&out),
+        &offender);
+  };
+  EXPECT_TRUE(exact(Stored::kInt64, std::numeric_limits<int64_t>::min()));
+  EXPECT_EQ(out, -0x1p63);
+  EXPECT_FALSE(exact(Stored::kInt64, std::numeric_limits<int64_t>::max()));
+  EXPECT_EQ(offender.text, "9223372036854775807");
+  EXPECT_TRUE(exact(Stored::kUInt64, uint64_t{1} << 63));
+  EXPECT_FALSE(exact(Stored::kUInt64, std::numeric_limits<uint64_t>::max()));
+  EXPECT_TRUE(exact(Stored::kInt32, std::numeric_limits<int32_t>::max()));
+}
+
 TEST(Half, RoundTripsEveryValue) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<uint16_t>(bits);

@@ -210,7 +210,7 @@ TEST(FixedReader, FailsOnlyOnRowsThatDoNotFit) {
 TEST(FixedReader, MultipliesChecked) {
   OpenedColumn file(Int64File({2, -3, int64_t{1} << 40}, false));
   ColumnSpec spec = Spec(DType::kInt64);
-  spec.multiplier = 86'400'000;
+  spec.multipliers = {86'400'000};
   auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
   int64_t out[2] = {};
   ASSERT_TRUE(reader->Read(2, reinterpret_cast<uint8_t*>(out), 8, nullptr).ok());
@@ -218,6 +218,63 @@ TEST(FixedReader, MultipliesChecked) {
   EXPECT_EQ(out[1], -259'200'000);
   const Status status = reader->Read(1, reinterpret_cast<uint8_t*>(out), 8, nullptr);
   EXPECT_EQ(KindOf(status), ErrorKind::kValue);
+}
+
+TEST(FixedReader, MultipliesByTheFilesOwn) {
+  const auto bytes = Int64File({2, -3}, false);
+  ColumnSpec spec = Spec(DType::kInt64);
+  spec.leaves = {0, 0};
+  spec.multipliers = {1, 1000};
+  for (const int32_t number : {0, 1}) {
+    OpenedColumn file(bytes);
+    ChunkInput chunk = file.Chunk();
+    chunk.file = number;
+    auto reader = FixedReader::Make(std::move(chunk), &spec).ValueOrDie();
+    int64_t out[2] = {};
+    ASSERT_TRUE(reader->Read(2, reinterpret_cast<uint8_t*>(out), 8, nullptr).ok());
+    EXPECT_EQ(out[1], number == 0 ? -3 : -3000);
+  }
+}
+
+TEST(FixedReader, UnscaledDecimalsOfAnotherScale) {
+  for (const bool dictionary : {false, true}) {
+    ColumnData<parquet::Int64Type> data;
+    data.values = {150, -7, int64_t{1} << 62};
+    data.valid = {1, 1, 1};
+    Layout layout;
+    layout.dictionary = dictionary;
+    OpenedColumn file(WriteColumn<parquet::Int64Type>(
+        Leaf(parquet::Type::INT64, parquet::LogicalType::Decimal(18, 2)), data, layout));
+    ColumnSpec spec = Spec(DType::kInt64);
+    spec.cast = true;
+    spec.unscaled = true;
+    spec.multipliers = {100};
+    auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+    int64_t out[2] = {};
+    ASSERT_TRUE(reader->Read(2, reinterpret_cast<uint8_t*>(out), 8, nullptr).ok());
+    EXPECT_EQ(out[0], 15'000);
+    EXPECT_EQ(out[1], -700);
+    const Status status = reader->Read(1, reinterpret_cast<uint8_t*>(out), 8, nullptr);
+    EXPECT_EQ(KindOf(status), ErrorKind::kValue);
+  }
+}
+
+TEST(FixedReader, ExactFloatsRefuseToRound) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  OpenedColumn file(Int64File({kMost, -kMost, int64_t{1} << 62, kMost + 1}, false));
+  ColumnSpec spec = Spec(DType::kFloat64);
+  spec.cast = true;
+  spec.exact = true;
+  auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+  double out[3] = {};
+  ASSERT_TRUE(reader->Read(3, reinterpret_cast<uint8_t*>(out), 8, nullptr).ok());
+  EXPECT_EQ(out[0], 0x1p53);
+  EXPECT_EQ(out[1], -0x1p53);
+  EXPECT_EQ(out[2], 0x1p62);
+  const Status status = reader->Read(1, reinterpret_cast<uint8_t*>(out), 8, nullptr);
+  EXPECT_EQ(KindOf(status), ErrorKind::kValue);
+  EXPECT_EQ(status.message(),
+            "Expected a value that fits float64 without rounding, got 9007199254740993");
 }
 
 TEST(FixedReader, NullWithoutFillIsAnError) {

@@ -131,8 +131,8 @@ TEST(RowError, NamesTheFirstNull) {
       auto reader = *FixedReader::Make(file.Chunk(), &spec);
       std::vector<uint16_t> codes(3000);
       if (dictionary) {
-        EXPECT_EQ(RowOf(reader->ReadCodes(3000, 1, 0, codes.data(), nullptr).status()),
-                  null);
+        auto* const out = reinterpret_cast<uint8_t*>(codes.data());
+        EXPECT_EQ(RowOf(reader->ReadCodes(3000, {2, 1, 0}, out, nullptr).status()), null);
       }
     }
   }
@@ -166,7 +166,7 @@ TEST(RowError, NamesTheFirstOfAllSteps) {
         Leaf(parquet::Type::INT64, parquet::LogicalType::Int(64, is_signed)), data,
         Layout{}));
     ColumnSpec spec = Int8Spec();
-    spec.multiplier = 10;
+    spec.multipliers = {10};
     auto reader = *FixedReader::Make(file.Chunk(), &spec);
     std::vector<uint8_t> out(values.size());
     return reader->Read(static_cast<int64_t>(values.size()), out.data(), 1, nullptr);

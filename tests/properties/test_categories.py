@@ -54,7 +54,6 @@ def read_categories(path: Path, rows: int, *, shuffled: bool = False, **spec: An
                 bytes=False,
                 fill=struct.pack("<q", _NULL),
                 cast=False,
-                multiplier=1,
                 unscaled=False,
                 **spec,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from fastload.errors import (
     StorageError,
     UnsupportedTypeError,
 )
-from fastload.paths import find_files
+from fastload.paths import PathLike, find_files
 from fastload.source import Source
 
 
@@ -27,6 +28,10 @@ def write(path: Path, rows: int = 3, row_group_size: int = 2) -> Path:
     table = pa.table({"a": range(rows)})
     pq.write_table(table, path, row_group_size=row_group_size)
     return path
+
+
+def paths_of(source: PathLike | Sequence[PathLike]) -> list[str]:
+    return [file.path for file in find_files(source)]
 
 
 def relative(paths: list[str], root: Path) -> list[str]:
@@ -38,7 +43,7 @@ def test_directory_is_sorted_and_leaves_hidden_names_out(tmp_path: Path) -> None
     for name in [*names, "_SUCCESS", ".crc", "_temporary/x.parquet", "a/.b.parquet"]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    assert relative(find_files(tmp_path), tmp_path) == sorted(names)
+    assert relative(paths_of(tmp_path), tmp_path) == sorted(names)
 
 
 def test_linked_directories_are_walked_once(tmp_path: Path) -> None:
@@ -46,7 +51,7 @@ def test_linked_directories_are_walked_once(tmp_path: Path) -> None:
     (tmp_path / "data" / "loop").symlink_to(tmp_path / "data")
     other = write(tmp_path / "other" / "b.parquet")
     (tmp_path / "data" / "link").symlink_to(other.parent)
-    assert relative(find_files(tmp_path / "data"), tmp_path / "data") == [
+    assert relative(paths_of(tmp_path / "data"), tmp_path / "data") == [
         "a.parquet",
         "link/b.parquet",
     ]
@@ -55,35 +60,35 @@ def test_linked_directories_are_walked_once(tmp_path: Path) -> None:
 def test_glob(tmp_path: Path) -> None:
     for name in ["b/x.parquet", "a/x.parquet", "a/y.parquet", "a/_y.parquet", "_t/x.parquet"]:
         write(tmp_path / name)
-    assert relative(find_files(f"{tmp_path}/*/x.parquet"), tmp_path) == [
+    assert relative(paths_of(f"{tmp_path}/*/x.parquet"), tmp_path) == [
         "a/x.parquet",
         "b/x.parquet",
     ]
     everything = ["a/x.parquet", "a/y.parquet", "b/x.parquet"]
-    assert relative(find_files(f"{tmp_path}/**"), tmp_path) == everything
-    assert relative(find_files(f"{tmp_path}/[ab]"), tmp_path) == everything
-    assert relative(find_files(f"{tmp_path}/_*/*.parquet"), tmp_path) == ["_t/x.parquet"]
+    assert relative(paths_of(f"{tmp_path}/**"), tmp_path) == everything
+    assert relative(paths_of(f"{tmp_path}/[ab]"), tmp_path) == everything
+    assert relative(paths_of(f"{tmp_path}/_*/*.parquet"), tmp_path) == ["_t/x.parquet"]
 
 
 def test_list_keeps_its_order(tmp_path: Path) -> None:
     b, a = write(tmp_path / "b.parquet"), write(tmp_path / "d" / "a.parquet")
-    assert find_files([str(b), a.parent, b]) == [str(b), str(a), str(b)]
+    assert paths_of([str(b), a.parent, b]) == [str(b), str(a), str(b)]
 
 
 def test_a_file_may_look_like_a_glob(tmp_path: Path) -> None:
     path = write(tmp_path / "part[0].parquet")
     write(tmp_path / "part0.parquet")
-    assert find_files(path) == [str(path)]
+    assert paths_of(path) == [str(path)]
 
 
 def test_file_urls(tmp_path: Path) -> None:
     path = write(tmp_path / "a b#?.parquet")
     url = path.as_uri()
     assert "%20" in url
-    assert find_files(url) == [str(path)]
-    assert find_files(url.replace("file://", "file://localhost")) == [str(path)]
+    assert paths_of(url) == [str(path)]
+    assert paths_of(url.replace("file://", "file://localhost")) == [str(path)]
     with pytest.raises(ValueError, match="without a host"):
-        find_files("file://server/data")
+        paths_of("file://server/data")
 
 
 @pytest.mark.parametrize(
@@ -257,11 +262,27 @@ def test_truncated_download(data_dir: Path) -> None:
 def test_encrypted_files(data_dir: Path) -> None:
     data = data_dir / "parquet-testing" / "data"
     for name, message in [
-        ("encrypt_columns_plaintext_footer.parquet.encrypted", "plain columns"),
+        ("encrypt_columns_and_footer.parquet.encrypted", "plain footer"),
         ("uniform_encryption.parquet.encrypted", "plain footer"),
     ]:
         with pytest.raises(UnsupportedTypeError, match=rf"Expected .*{message}.* - at .*{name}"):
             Source.open(data / name)
+
+
+def test_encrypted_columns_under_a_plain_footer(data_dir: Path) -> None:
+    name = "encrypt_columns_plaintext_footer.parquet.encrypted"
+    for path, encrypted in [(name, {4, 5}), (f"aes256/{name}", set(range(8)))]:
+        source = Source.open(data_dir / "parquet-testing" / "data" / path)
+        for footer in (source.files[0].footer, pickle.loads(pickle.dumps(source)).files[0].footer):
+            for number, leaf in enumerate(footer.leaves):
+                if number not in encrypted:
+                    assert len(footer.leaf_chunks(number).compressed_bytes) == 1
+                    continue
+                with pytest.raises(
+                    UnsupportedTypeError,
+                    match=rf"a plain column, got an encrypted one.*{name}, .*`{leaf.path[0]}",
+                ):
+                    footer.leaf_chunks(number)
 
 
 def test_row_groups_count_where_the_footer_says_zero(data_dir: Path) -> None:

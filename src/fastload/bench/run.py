@@ -87,7 +87,7 @@ def _files(source: str | None) -> list[str]:
         return [str(sample())]
     from fastload.paths import find_files
 
-    return find_files(source)
+    return [file.path for file in find_files(source)]
 
 
 def _peers(names: Sequence[str]) -> tuple[Peer, ...]:

@@ -1,0 +1,224 @@
+"""The leaf columns of files that may differ, as one schema."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastload import leaf_types
+from fastload.errors import ColumnNotFoundError, SchemaError
+from fastload.file_schema import FileSchema, Path, group_files, groups_above, merge_paths
+from fastload.hive import HiveKey, find_keys
+from fastload.unify import common_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from fastload.leaf_types import LeafType
+    from fastload.source import Source
+
+__all__ = ["FileLeaves", "SelectedLeaf"]
+
+# Column names shown where none is near to the one asked for.
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedLeaf:
+    """One leaf column of all files.
+
+    indices: of the leaf in each file; -1 = the file lacks it.
+    type: the one that all files' types have in common.
+    stored: the type in each file (that in common where it lacks the leaf); () = all have the
+        one in common.
+    constants: by file, the value of all rows of a file that lacks the leaf: a number, decimal,
+        str or bytes, or None for null; () = null in all of them.
+    """
+
+    name: str
+    indices: tuple[int, ...]
+    type: LeafType
+    stored: tuple[LeafType, ...] = ()
+    constants: tuple[Any, ...] = ()
+
+    @property
+    def types(self) -> list[LeafType]:
+        """The types that files store, each once."""
+        return list({id(stored): stored for stored in self.stored}.values()) or [self.type]
+
+    @property
+    def widens_integers(self) -> bool:
+        """Whether integers of some files are read as the floats of others."""
+        if self.type.kind != "number" or not self.type.dtype.is_floating_point:
+            return False
+        return any(
+            stored.kind == "number" and not stored.dtype.is_floating_point for stored in self.types
+        )
+
+    def is_cast(self, dtype: torch.dtype) -> bool:
+        """Whether some file stores another type than `dtype`."""
+        return any(
+            stored.cast or (stored.dtype != dtype and stored.kind != "null")
+            for stored in self.types
+        )
+
+
+class FileLeaves:
+    """The leaf columns of all files and their hive keys, found by path.
+
+    paths: those of all files in order of first appearance, as pyarrow unifies schemas; then
+        those of the keys.
+    """
+
+    __slots__ = ("_keys", "_schema_of", "_schemas", "below", "exact", "path", "paths", "source")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.path = source.files[0].path
+        self._schemas, self._schema_of = group_files(source.files)
+        self._keys = find_keys(source.files)
+        keys = ((name,) for name in self._keys)
+        self.paths = list(dict.fromkeys([*merge_paths(self._schemas), *keys]))
+        self.exact: dict[str, list[Path]] = {}
+        self.below: dict[str, list[Path]] = {}
+        for path in self.paths:
+            self.exact.setdefault(".".join(path), []).append(path)
+            for group in groups_above(path):
+                self.below.setdefault(".".join(group), []).append(path)
+
+    def leaf(self, path: Path) -> SelectedLeaf:
+        """The leaf of that path in all files; a file may lack it.
+
+        Raises `SchemaError` naming two files whose types have none in common, or
+        `UnsupportedTypeError`.
+        """
+        key = self._keys.get(path[0]) if len(path) == 1 else None
+        found = [schema.find(path) for schema in self._schemas]
+        stored = [
+            None if index is None else schema.resolve(index)
+            for schema, index in zip(self._schemas, found, strict=True)
+        ]
+        self._stand_in(path, found, stored)
+        common = self._common(path, stored)
+        name = ".".join(path)
+        indices: list[int] = [-1 if index is None else index for index in found]
+        if key is not None:
+            return self._keyed(key, indices, stored, common)
+        assert common is not None
+        return SelectedLeaf(
+            name, self._by_file(indices), common, self._stored_by_file(stored, common)
+        )
+
+    def _stand_in(self, path: Path, found: list[int | None], stored: list[LeafType | None]) -> None:
+        """Puts the leaf of type null that a file has instead; none, where it only is null."""
+        for number, schema in enumerate(self._schemas):
+            if found[number] is None:
+                found[number] = index = schema.find_null(path)
+                stored[number] = None if index is None else schema.resolve(index)
+        if not any(type_ and type_.list_sizes for type_ in stored):
+            return
+        for number, type_ in enumerate(stored):
+            if type_ and type_.kind == "null" and not type_.list_sizes:
+                found[number] = stored[number] = None
+
+    def find(self, name: str) -> list[Path]:
+        """The leaves of that dotted name, or those below it; at least one.
+
+        Raises `ColumnNotFoundError` with the nearest names, or `SchemaError` for two.
+        """
+        exact = self.exact.get(name, [])
+        if len(exact) > 1:
+            raise SchemaError(
+                f"Expected one column of that name, got {len(exact)} - at {self.path}, column "
+                f"`{name}`"
+            )
+        found = exact or self.below.get(name, [])
+        if not found:
+            raise ColumnNotFoundError(_not_found(name, [*self.exact, *self.below], self.path))
+        return found
+
+    def _common(self, path: Path, stored: Sequence[LeafType | None]) -> LeafType | None:
+        """The type in common; None where no file has the leaf."""
+        common: LeafType | None = None
+        known = list(zip(self._schemas, stored, strict=True))
+        for schema, type_ in known:
+            if type_ is None:
+                other = schema.other(path)
+                if other is not None:
+                    raise _no_common_type(path, known, schema, other, None)
+                continue
+            unified = type_ if common is None else common_type(common, type_)
+            if unified is None:
+                raise _no_common_type(path, known, schema, str(type_), type_)
+            common = unified
+        return common
+
+    def _keyed(
+        self,
+        key: HiveKey,
+        indices: Sequence[int],
+        stored: Sequence[LeafType | None],
+        common: LeafType | None,
+    ) -> SelectedLeaf:
+        """The leaf of a hive key: its value counts even where the file has the column too."""
+        if common is None or common.kind == "null":
+            common = leaf_types.resolve(key.infer_type(), "None")
+        values = key.parse(common.arrow, self.source.files)
+        constants = tuple(None if text is None else values[text] for text in key.texts)
+        leaves = zip(self._by_file(indices), key.named, strict=True)
+        return SelectedLeaf(
+            key.name,
+            tuple(-1 if named else index for index, named in leaves),
+            common,
+            self._stored_by_file(stored, common),
+            constants,
+        )
+
+    def _by_file(self, by_schema: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple([by_schema[number] for number in self._schema_of])
+
+    def _stored_by_file(
+        self, stored: Sequence[LeafType | None], common: LeafType
+    ) -> tuple[LeafType, ...]:
+        if all(type_ is None or type_ == common for type_ in stored):
+            return ()
+        return self._by_file([type_ or common for type_ in stored])
+
+
+def _no_common_type(
+    path: Path,
+    known: Sequence[tuple[FileSchema, LeafType | None]],
+    refused: FileSchema,
+    got: str,
+    got_type: LeafType | None,
+) -> SchemaError:
+    """Names the first of the known schemas that the refused one can't be unified with."""
+    typed = [(schema, type_) for schema, type_ in known if type_ and type_.kind != "null"]
+    conflicts = (
+        (schema, type_)
+        for schema, type_ in typed
+        if got_type is None or common_type(type_, got_type) is None
+    )
+    # Each may have a type in common with each, but not all of them; and where no file has
+    # the column, it is a hive key.
+    schema, type_ = next(conflicts, typed[0] if typed else (None, None))
+    first = f"{type_} in {schema.path}" if schema and type_ else "a hive key"
+    return SchemaError(
+        f"Expected column `{'.'.join(path)}` to have types that promote to a common one, got "
+        f"{first} and {got} in {refused.path}"
+    )
+
+
+def _not_found(name: str, known: Sequence[str], path: str) -> str:
+    folded: dict[str, str] = {}
+    for candidate in known:
+        folded.setdefault(candidate.casefold(), candidate)
+    near = difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
+    names = [folded[match] for match in near] or known[:_SHOWN]
+    label = "the nearest are" if len(near) > 1 else "the nearest is" if near else "there are"
+    more = "" if near or len(known) <= _SHOWN else " and more"
+    shown = ", ".join(f"`{candidate}`" for candidate in names)
+    return f"Expected a column of the files, got `{name}`; {label} {shown}{more} - at {path}"

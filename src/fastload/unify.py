@@ -1,0 +1,83 @@
+"""One type for a column whose files store it in several: pyarrow's permissive unification."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from fastload import leaf_types
+from fastload.errors import SchemaError
+
+if TYPE_CHECKING:
+    from fastload.file_leaves import SelectedLeaf
+    from fastload.leaf_types import LeafType
+
+__all__ = ["common_type", "multipliers"]
+
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAY_S = 86_400
+_MOST = 2**63 - 1  # the core's integers
+
+
+def common_type(first: LeafType, second: LeafType) -> LeafType | None:
+    """The type that values of both are read as; None where pyarrow knows none."""
+    tensors = {
+        (stored.tensor_shape, stored.tensor_order)
+        for stored in (first, second)
+        if stored.tensor_shape
+    }
+    if len(first.list_sizes) != len(second.list_sizes) or len(tensors) > 1:
+        return None
+    sizes = zip(first.list_sizes, second.list_sizes, strict=True)
+    list_sizes = tuple(one if one == other else 0 for one, other in sizes)
+    values = _common_values(first, second)
+    if values is None:
+        return None
+    shape, order = tensors.pop() if tensors and list_sizes == first.list_sizes else ((), ())
+    return replace(values, list_sizes=list_sizes, tensor_shape=shape, tensor_order=order)
+
+
+def _common_values(first: LeafType, second: LeafType) -> LeafType | None:
+    if first.arrow == second.arrow:
+        return first
+    schemas = [pa.schema([("column", stored.arrow)]) for stored in (first, second)]
+    try:
+        unified = pa.unify_schemas(schemas, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return None
+    return leaf_types.resolve(unified.field(0).type, "None")
+
+
+def multipliers(leaf: SelectedLeaf, *, unscaled: bool) -> tuple[int, ...]:
+    """From the integers that each file stores to those handed out; () = 1 for all.
+
+    unscaled: decimals are handed out as their unscaled integers.
+
+    Raises `SchemaError` when one exceeds int64.
+    """
+    factors = {id(t): _multiplier(t, leaf.type, unscaled=unscaled) for t in leaf.types}
+    if set(factors.values()) == {1}:
+        return ()
+    if max(factors.values()) > _MOST:
+        arrow = ", ".join(map(str, leaf.types))
+        raise SchemaError(
+            "Expected decimals whose unscaled integers fit int64 at one scale, got the types "
+            f"{arrow} - at column `{leaf.name}`"
+        )
+    stored = leaf.stored or (leaf.type,) * len(leaf.indices)
+    return tuple([factors[id(type_)] for type_ in stored])
+
+
+def _multiplier(stored: LeafType, common: LeafType, *, unscaled: bool) -> int:
+    if stored.kind == "null":
+        return 1
+    if unscaled:
+        scale = stored.arrow.scale if stored.kind == "decimal" else 0
+        return int(10 ** (common.arrow.scale - scale))
+    if stored.unit is None or common.unit is None or stored.unit == common.unit:
+        return stored.multiplier
+    if stored.unit == "day":
+        return _DAY_S * _TICKS[common.unit]
+    return _TICKS[common.unit] // _TICKS[stored.unit]
