@@ -71,14 +71,15 @@ class ListNestedReader : public NestedReader {
 
 Status CheckLevels(const ChunkInput& input, const ColumnSpec& spec) {
   const int64_t levels = input.descr->max_repetition_level();
-  if (spec.depth < 1 || (levels > spec.depth) != (spec.list_size > 0)) {
-    return Status::Invalid("Expected lists in lists ", levels, " deep, got a depth of ",
-                           spec.depth, " and a list size of ", spec.list_size);
+  if (spec.depth < 1) return Status::Invalid("Expected lists, got a depth of 0");
+  if (spec.list_size == 0 ? levels == spec.depth : levels > spec.depth) {
+    return Status::OK();
   }
-  if (levels >= spec.depth) return Status::OK();
+  const std::string more = spec.list_size == 0 ? "" : " or more";
+  const int64_t depth = spec.depth + (spec.list_size == 0 ? 0 : 1);
   return MakeError(ErrorKind::kUnsupported,
-                   "Expected a column of lists in lists, " + std::to_string(spec.depth) +
-                       " deep, got " + std::to_string(levels) + " deep");
+                   "Expected a column of lists in lists, " + std::to_string(depth) +
+                       more + " deep, got " + std::to_string(levels) + " deep");
 }
 
 }  // namespace

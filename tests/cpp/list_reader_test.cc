@@ -125,7 +125,7 @@ TEST(ListReader, ReadsWhatArrowReads) {
   std::mt19937_64 random(1);
   for (const NestedCase& nested : Cases()) {
     for (const uint64_t null_percent : {0, 1, 25, 100}) {
-      CheckCase(nested, null_percent, nested.list_size > 20 ? 150 : 700, &random);
+      CheckCase(nested, null_percent, nested.list_size > 20 ? 60 : 300, &random);
       if (HasFailure()) return;
     }
   }

@@ -97,7 +97,7 @@ void CheckCase(const NestedCase& nested, const RandomLists& lists, int64_t rows,
 TEST(NestedReader, ReadsWhatArrowReads) {
   std::mt19937_64 random(1);
   for (const NestedCase& nested : NestedCases()) {
-    CheckCase(nested, RandomLists{}, 1500, &random);
+    CheckCase(nested, RandomLists{}, 600, &random);
     if (HasFailure()) return;
   }
 }
@@ -105,7 +105,7 @@ TEST(NestedReader, ReadsWhatArrowReads) {
 TEST(NestedReader, ReadsListsWithoutNulls) {
   std::mt19937_64 random(2);
   for (const NestedCase& nested : NestedCases()) {
-    CheckCase(nested, RandomLists{.null_percent = 0, .max_length = 2}, 1500, &random);
+    CheckCase(nested, RandomLists{.null_percent = 0, .max_length = 2}, 600, &random);
     if (HasFailure()) return;
   }
 }
@@ -118,7 +118,7 @@ TEST(NestedReader, ReadsLongLists) {
     for (const uint64_t null_percent : {0, 1, 60}) {
       const RandomLists lists{
           .null_percent = null_percent, .max_length = 700, .kinds = 100'000};
-      CheckCase(nested, lists, 60, &random);
+      CheckCase(nested, lists, 25, &random);
       if (HasFailure()) return;
     }
   }
