@@ -269,7 +269,7 @@ Status WindowTask::FillDealtColumn() {
   bool coded = true;  // every row so far
   ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
     const int64_t end = first + rows;
-    std::optional<uint32_t> base;
+    int64_t base = -1;  // code of the dictionary's first entry; -1: rows are values
     if (coded) {
       ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
       const auto entries = static_cast<int64_t>(dictionary.size()) / width;
@@ -280,17 +280,21 @@ Status WindowTask::FillDealtColumn() {
                                                        width, spec.fill, scratch_));
         }
       }
-      if (entries > 0 && table) base = table->Add(dictionary);
+      if (entries > 0 && table) {
+        const auto added = table->Add(dictionary);
+        if (added) base = *added;
+      }
     }
-    while (base && first < end) {
+    while (base >= 0 && first < end) {
       const int64_t n = std::min(kBlockRows, end - first);
-      const FixedReader::Codes codes{table->code_bytes(), *base, CodeTable::kNull};
+      const FixedReader::Codes codes{table->code_bytes(), static_cast<uint32_t>(base),
+                                     CodeTable::kNull};
       ARROW_ASSIGN_OR_RAISE(const int64_t read,
                             cursor.fixed->ReadCodes(n, codes, block, block_valid));
       Scatter(block, codes.bytes, slots + first, read, table->codes());
       if (with_valid) Scatter(block_valid, 1, slots + first, read, valid);
       first += read;
-      if (read < n) base.reset();
+      if (read < n) base = -1;
     }
     if (coded && first < end) {
       // The rest are values: so is, from now on, what was dealt out as codes.
