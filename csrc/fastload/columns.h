@@ -94,8 +94,8 @@ struct ColumnSpec {
 
   bool HasLeaf(int32_t file) const { return leaves[static_cast<size_t>(file)] >= 0; }
   const std::optional<std::string>& Constant(int32_t file) const {
-    static const std::optional<std::string> kNull;
-    return constants.empty() ? kNull : constants[static_cast<size_t>(file)];
+    static const std::optional<std::string> none;
+    return constants.empty() ? none : constants[static_cast<size_t>(file)];
   }
   int64_t Multiplier(int32_t file) const {
     return multipliers.empty() ? 1 : multipliers[static_cast<size_t>(file)];
