@@ -62,7 +62,7 @@ Status CheckPlain(const parquet::RowGroupMetaData& row_group, int32_t leaf) {
   try {
     plain = plain || row_group.ColumnChunk(leaf)->crypto_metadata() == nullptr;
   } catch (const parquet::ParquetException&) {
-    // Encrypted.
+    plain = false;
   }
   if (plain) return Status::OK();
   return MakeError(ErrorKind::kUnsupported,

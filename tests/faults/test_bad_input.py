@@ -151,14 +151,6 @@ def test_column_twice(path):
     assert "`id`" in refusal(ValueError, path, columns=["id", "id"])
 
 
-def test_nested_column(tmp_path):
-    file = tmp_path / "nested.parquet"
-    pq.write_table(pa.table({"l": [[1], [2, 3]]}), file)
-    sentence = refusal(UnsupportedTypeError, file)
-    assert "`l" in sentence
-    assert str(file) in sentence
-
-
 def test_files_that_disagree(path, tmp_path):
     file = tmp_path / "other.parquet"
     pq.write_table(pa.table({"id": ["text"]}), file)
