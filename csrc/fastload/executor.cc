@@ -70,6 +70,8 @@ class ThreadPool final : public Executor {
 
   ~ThreadPool() override { Close(); }
 
+  int threads() const override { return static_cast<int>(threads_.size()); }
+
   void Submit(int64_t priority, Task task) override {
     {
       std::lock_guard lock(mutex_);
@@ -119,6 +121,8 @@ class ThreadPool final : public Executor {
 
 class InlineExecutor final : public Executor {
  public:
+  int threads() const override { return 1; }
+
   void Submit(int64_t priority, Task task) override {
     std::lock_guard lock(mutex_);
     queue_.Push(priority, std::move(task));

@@ -1,6 +1,7 @@
 // Reader of one column chunk whose leaf lies in lists, front to back.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -26,6 +27,20 @@ struct NestedRows {
   std::vector<std::shared_ptr<arrow::Buffer>> owners;
   // Of each row, if asked for: 1 = its outermost list is not null.
   std::vector<uint8_t> valid;
+
+  // Items of a row, of which `most` count.
+  int64_t Length(int64_t row, int64_t most) const {
+    const int64_t* starts = offsets[0].data() + row;
+    return std::min(starts[1] - starts[0], most);
+  }
+  // Forgets the rows; memory stays.
+  void Clear() {
+    offsets.clear();
+    values.Rewind(0);
+    views.clear();
+    owners.clear();
+    valid.clear();
+  }
 };
 
 // Not thread-safe; may move between threads.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace fastload {
@@ -16,37 +17,37 @@ constexpr int64_t kItemsAhead = 8;
 constexpr int64_t kAheadBytes = 4 * kCacheLine;
 
 // What the outermost level points to.
-struct Items {
-  const uint8_t* data;
-  int64_t bytes;  // of one
-};
-
-Items ItemsOf(const NestedRows& from, int64_t item) {
-  if (from.offsets.size() == 1) return {from.values.data(), item};
-  return {reinterpret_cast<const uint8_t*>(from.offsets[1].data()), sizeof(int64_t)};
+const uint8_t* ItemsOf(const NestedRows& rows) {
+  return rows.offsets.size() == 1
+             ? rows.values.data()
+             : reinterpret_cast<const uint8_t*>(rows.offsets[1].data());
 }
 
-// Calls fn(row) for each row in turn.
-template <typename Fn>
-void ForEachTaken(const NestedRows& from, const TakenRows& taken, Items items,
-                  const Fn& fn) {
-  if (taken.rows == nullptr) {
-    for (int64_t i = 0; i < taken.count; ++i) fn(taken.first + i);
-    return;
+// Brings offsets, then what they point to, into the cache before a row's turn.
+void Prefetch(const StagedLists& from, const TakenRows& taken, int64_t item, int64_t i) {
+  if (i + kOffsetsAhead < taken.count) {
+    const auto [rows, row] = from.Find(taken.rows[i + kOffsetsAhead]);
+    __builtin_prefetch(rows->offsets[0].data() + row);
   }
-  const int64_t* offsets = from.offsets[0].data();
+  if (i + kItemsAhead < taken.count) {
+    const auto [rows, row] = from.Find(taken.rows[i + kItemsAhead]);
+    const int64_t* ahead = rows->offsets[0].data() + row;
+    if (rows->offsets.size() > 1) item = sizeof(int64_t);
+    const uint8_t* items = ItemsOf(*rows) + ahead[0] * item;
+    const int64_t bytes = std::min((ahead[1] - ahead[0]) * item, kAheadBytes);
+    for (int64_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(items + at);
+  }
+}
+
+// Calls fn(rows, first, count) for runs of the rows taken, in turn.
+template <typename Fn>
+void ForEachTaken(const StagedLists& from, const TakenRows& taken, int64_t item,
+                  const Fn& fn) {
+  if (taken.rows == nullptr) return from.ForEachShare(taken.first, taken.count, fn);
   for (int64_t i = 0; i < taken.count; ++i) {
-    if (i + kOffsetsAhead < taken.count) {
-      __builtin_prefetch(offsets + taken.rows[i + kOffsetsAhead]);
-    }
-    if (i + kItemsAhead < taken.count) {
-      const int64_t* ahead = offsets + taken.rows[i + kItemsAhead];
-      const int64_t bytes = std::min((ahead[1] - ahead[0]) * items.bytes, kAheadBytes);
-      for (int64_t at = 0; at < bytes; at += kCacheLine) {
-        __builtin_prefetch(items.data + ahead[0] * items.bytes + at);
-      }
-    }
-    fn(taken.rows[i]);
+    Prefetch(from, taken, item, i);
+    const auto [rows, row] = from.Find(taken.rows[i]);
+    fn(*rows, row, 1);
   }
 }
 
@@ -57,41 +58,42 @@ void Copy(uint8_t* to, const uint8_t* from, int64_t bytes) {
 // Appends rows to one ragged output.
 class RaggedWriter {
  public:
-  RaggedWriter(const NestedRows& from, int64_t item, uint8_t* base,
-               const int64_t* numbers)
-      : from_(from), item_(item) {
-    for (const std::vector<int64_t>& offsets : from.offsets) {
+  RaggedWriter(size_t levels, int64_t item, uint8_t* base, const int64_t* numbers)
+      : item_(item), levels_(levels) {
+    for (Level& level : levels_) {
       auto* out = reinterpret_cast<int64_t*>(base + *numbers);
       *out = 0;
-      levels_.push_back({.from = offsets.data(), .next = out + 1});
+      level.next = out + 1;
       numbers += 2;
     }
     values_ = base + *numbers;
   }
 
-  void Append(int64_t first, int64_t rows) {
+  void Append(const NestedRows& from, int64_t first, int64_t rows) {
     int64_t begin = first;
     int64_t end = first + rows;
     int64_t outer_begin = begin;
     int64_t outer_end = end;
-    for (Level& level : levels_) {
+    for (size_t l = 0; l < levels_.size(); ++l) {
+      Level& level = levels_[l];
+      const int64_t* offsets = from.offsets[l].data();
       outer_begin = begin;
       outer_end = end;
-      begin = level.from[outer_begin];
-      end = level.from[outer_end];
+      begin = offsets[outer_begin];
+      end = offsets[outer_end];
       const int64_t shift = level.end - begin;
       for (int64_t i = outer_begin + 1; i <= outer_end; ++i) {
-        *level.next++ = level.from[i] + shift;
+        *level.next++ = offsets[i] + shift;
       }
       level.end += end - begin;
     }
-    if (from_.views.empty()) {
-      Copy(values_, from_.values.data() + begin * item_, (end - begin) * item_);
+    if (from.views.empty()) {
+      Copy(values_, from.values.data() + begin * item_, (end - begin) * item_);
       values_ += (end - begin) * item_;
       return;
     }
     for (int64_t i = outer_begin; i < outer_end; ++i) {
-      const ByteView& view = from_.views[static_cast<size_t>(i)];
+      const ByteView& view = from.views[static_cast<size_t>(i)];
       Copy(values_, view.data, view.size);
       values_ += view.size;
     }
@@ -99,30 +101,29 @@ class RaggedWriter {
 
  private:
   struct Level {
-    const int64_t* from;
-    int64_t* next;    // where the next offset goes
-    int64_t end = 0;  // of what has been appended
+    int64_t* next = nullptr;  // where the next offset goes
+    int64_t end = 0;          // of what has been appended
   };
 
-  const NestedRows& from_;
   const int64_t item_;
   std::vector<Level> levels_;
   uint8_t* values_ = nullptr;
 };
 
 // Lists of one level of items of fixed width, the usual case: without a writer's state.
-void WriteFlat(const NestedRows& from, const TakenRows& taken, int64_t item,
+void WriteFlat(const StagedLists& from, const TakenRows& taken, int64_t item,
                int64_t* offsets, uint8_t* values) {
-  const int64_t* starts = from.offsets[0].data();
-  const uint8_t* items = from.values.data();
   int64_t end = 0;
   *offsets++ = 0;
-  ForEachTaken(from, taken, {items, item}, [&](int64_t row) {
-    const int64_t count = starts[row + 1] - starts[row];
-    Copy(values + end * item, items + starts[row] * item, count * item);
+  for (int64_t i = 0; i < taken.count; ++i) {
+    Prefetch(from, taken, item, i);
+    const auto [rows, row] = from.Find(taken.rows[i]);
+    const int64_t* starts = rows->offsets[0].data() + row;
+    const int64_t count = starts[1] - starts[0];
+    Copy(values + end * item, rows->values.data() + starts[0] * item, count * item);
     end += count;
     *offsets++ = end;
-  });
+  }
 }
 
 }  // namespace
@@ -139,63 +140,75 @@ void AddByteLevel(NestedRows* rows) {
   rows->offsets.push_back(std::move(offsets));
 }
 
-void CountSizes(const NestedRows& from, const TakenRows& taken, int64_t item,
+StagedLists::StagedLists(BlockPool* pool, std::vector<int64_t> first_rows)
+    : first_rows_(std::move(first_rows)) {
+  for (size_t i = 0; i < first_rows_.size(); ++i) {
+    shares_.push_back(std::make_unique<Share>(pool));
+  }
+}
+
+void CountSizes(const StagedLists& from, const TakenRows& taken, int64_t item,
                 std::span<int64_t> sizes) {
   std::fill(sizes.begin(), sizes.end(), 0);
-  const auto count = [&](int64_t begin, int64_t end) {
+  const auto count = [&](const NestedRows& rows, int64_t begin, int64_t n) {
+    int64_t end = begin + n;
     for (size_t level = 0; level < sizes.size(); ++level) {
-      const int64_t* offsets = from.offsets[level].data();
+      const int64_t* offsets = rows.offsets[level].data();
       begin = offsets[begin];
       end = offsets[end];
       sizes[level] += end - begin;
     }
   };
-  if (taken.rows == nullptr) {
-    count(taken.first, taken.first + taken.count);
-  } else {
-    for (int64_t i = 0; i < taken.count; ++i) count(taken.rows[i], taken.rows[i] + 1);
-  }
+  ForEachTaken(from, taken, 0, count);
   sizes.back() *= item;
 }
 
-void WriteRagged(const NestedRows& from, const TakenRows& taken, int64_t item,
+void WriteRagged(const StagedLists& from, const TakenRows& taken, int64_t item,
                  uint8_t* base, const int64_t* numbers) {
-  if (taken.rows != nullptr && from.offsets.size() == 1) {
+  const size_t levels = from.levels();
+  if (taken.rows != nullptr && levels == 1) {
     return WriteFlat(from, taken, item, reinterpret_cast<int64_t*>(base + numbers[0]),
                      base + numbers[2]);
   }
-  RaggedWriter writer(from, item, base, numbers);
-  if (taken.rows == nullptr) return writer.Append(taken.first, taken.count);
-  ForEachTaken(from, taken, ItemsOf(from, item),
-               [&](int64_t row) { writer.Append(row, 1); });
-}
-
-void WritePadded(const NestedRows& from, const TakenRows& taken, int64_t item,
-                 const std::string& padding, uint8_t* out) {
-  const int64_t* starts = from.offsets[0].data();
-  const uint8_t* items = from.values.data();
-  const auto row_bytes = static_cast<int64_t>(padding.size());
-  const auto* pad = reinterpret_cast<const uint8_t*>(padding.data());
-  ForEachTaken(from, taken, {items, item}, [&](int64_t row) {
-    const int64_t bytes = std::min((starts[row + 1] - starts[row]) * item, row_bytes);
-    Copy(out, items + starts[row] * item, bytes);
-    Copy(out + bytes, pad + bytes, row_bytes - bytes);
-    out += row_bytes;
+  RaggedWriter writer(levels, item, base, numbers);
+  ForEachTaken(from, taken, item, [&](const NestedRows& rows, int64_t first, int64_t n) {
+    writer.Append(rows, first, n);
   });
 }
 
-void WriteLengths(const NestedRows& from, const TakenRows& taken, int64_t most,
-                  int64_t* out) {
-  const int64_t* starts = from.offsets[0].data();
-  for (int64_t i = 0; i < taken.count; ++i) {
-    const int64_t row = taken[i];
-    out[i] = std::min(starts[row + 1] - starts[row], most);
-  }
+void PadRow(const NestedRows& from, int64_t row, int64_t item, const std::string& padding,
+            uint8_t* out) {
+  const auto row_bytes = static_cast<int64_t>(padding.size());
+  const auto* pad = reinterpret_cast<const uint8_t*>(padding.data());
+  const int64_t* starts = from.offsets[0].data() + row;
+  const int64_t bytes = std::min((starts[1] - starts[0]) * item, row_bytes);
+  Copy(out, from.values.data() + starts[0] * item, bytes);
+  Copy(out + bytes, pad + bytes, row_bytes - bytes);
 }
 
-void WriteValid(const NestedRows& from, const TakenRows& taken, uint8_t* out) {
-  const uint8_t* valid = from.valid.data();
-  for (int64_t i = 0; i < taken.count; ++i) out[i] = valid[taken[i]];
+void WritePadded(const StagedLists& from, const TakenRows& taken, int64_t item,
+                 const std::string& padding, uint8_t* out) {
+  ForEachTaken(from, taken, item, [&](const NestedRows& rows, int64_t row, int64_t n) {
+    for (const int64_t end = row + n; row < end; ++row) {
+      PadRow(rows, row, item, padding, out);
+      out += padding.size();
+    }
+  });
+}
+
+void WriteLengths(const StagedLists& from, const TakenRows& taken, int64_t most,
+                  int64_t* out) {
+  ForEachTaken(from, taken, 0, [&](const NestedRows& rows, int64_t row, int64_t n) {
+    for (const int64_t end = row + n; row < end; ++row) {
+      *out++ = rows.Length(row, most);
+    }
+  });
+}
+
+void WriteValid(const StagedLists& from, const TakenRows& taken, uint8_t* out) {
+  ForEachTaken(from, taken, 0, [&](const NestedRows& rows, int64_t row, int64_t n) {
+    out = std::copy_n(rows.valid.data() + row, n, out);
+  });
 }
 
 }  // namespace fastload

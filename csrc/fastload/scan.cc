@@ -50,6 +50,13 @@ int64_t Scan::Priority(const Window& window, int32_t unit) const {
   return window.index * (static_cast<int64_t>(dataset_->units.size()) + 1) + unit + 1;
 }
 
+// Column chunks of a unit that are decoded side by side: enough for all threads, where
+// units alone are not.
+int64_t Scan::SharesWanted() const {
+  const auto units = static_cast<int64_t>(dataset_->units.size());
+  return (2 * cpu_->threads() + units - 1) / units;
+}
+
 // Opening -----------------------------------------------------------------------------
 
 void Scan::OpenWindowsLocked() {
@@ -94,6 +101,7 @@ void Scan::Describe(Window* window) const {
   w.shuffled = plan_.shuffled;
   w.pool = batch_pool_;
   CutParts(&w);
+  w.shares = CutShares(w, SharesWanted());
   w.units = std::vector<WindowUnit>(dataset_->units.size());
   w.unfilled = static_cast<int32_t>(w.units.size());
   w.unplaced = 1 + static_cast<int32_t>(
@@ -123,7 +131,7 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
       unit.blockers = 1;  // held until the order is known
       if (!dataset_->units[u].staged()) unit.blockers += 1;  // placed
       if (dataset_->units[u].columns.empty()) continue;
-      if (w.before && !w.before->units[u].decoded) unit.blockers += 1;
+      unit.held = w.before && !w.before->units[u].carried;
       if (!unit.streams.empty()) {
         unit.blockers += 1;
         requests_.push_back({window, static_cast<int32_t>(u)});
@@ -159,8 +167,11 @@ void Scan::ComputeOrder(Window* window) {
   const bool lists =
       any([](const Unit& u) { return u.kind == Unit::Kind::kFixed && u.list; });
   const bool nested = any([](const Unit& u) { return u.kind == Unit::Kind::kNested; });
-  if (nested || lists) window->order.rows = RowsOf(window->shuffle, window->takes);
-  if (lists) Invert(window->rows, &window->order);
+  const bool padded = any([](const Unit& u) { return u.kind == Unit::Kind::kPadded; });
+  if (nested || lists || padded) {
+    window->order.rows = RowsOf(window->shuffle, window->takes);
+  }
+  if (lists || padded) Invert(window->rows, &window->order);
 }
 
 void Scan::CutParts(Window* window) const {
@@ -244,17 +255,12 @@ void Scan::AdmitLocked() {
 
 void Scan::DecodedLocked(const std::shared_ptr<Window>& window, int32_t unit) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
-  state.decoded = true;
   if (!state.streams.empty()) --admitted_;
   fetched_bytes_ += state.carried_bytes - state.fetch_bytes;
   if (window->before) {
     fetched_bytes_ -= window->before->units[static_cast<size_t>(unit)].carried_bytes;
   }
   AdmitLocked();
-  const auto after = open_.find(window->index + 1);
-  if (window->continued && after != open_.end() && after->second->prepared) {
-    UnblockLocked(after->second, unit);
-  }
 }
 
 // Decoding ----------------------------------------------------------------------------
@@ -266,12 +272,34 @@ void Scan::UnblockLocked(const std::shared_ptr<Window>& window, int32_t unit) {
 }
 
 void Scan::SubmitLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step) {
+  const auto u = static_cast<size_t>(unit);
+  WindowUnit& state = window->units[u];
+  const int32_t tasks = WindowTask::Count(*window, dataset_->units[u], step);
+  state.running = tasks;
+  state.submitted = true;
+  const bool held = state.held && WindowTask::Decodes(dataset_->units[u], step);
+  for (int32_t task = held ? 1 : 0; task < tasks; ++task) {
+    SubmitTaskLocked(window, unit, step, task);
+  }
+}
+
+void Scan::SubmitTaskLocked(const std::shared_ptr<Window>& window, int32_t unit,
+                            Step step, int32_t task) {
   if (*cancelled_) return;
-  cpu_->Submit(Priority(*window, unit), [self = shared_from_this(), window, unit,
-                                         step](Scratch& scratch) {
+  cpu_->Submit(Priority(*window, unit), [self = shared_from_this(), window, unit, step,
+                                         task](Scratch& scratch) {
     if (!self->Wanted(*window)) return;
-    self->Attempt(window->index, [&] { self->Run(window, unit, step, scratch); });
+    self->Attempt(window->index, [&] { self->Run(window, unit, step, task, scratch); });
   });
+}
+
+void Scan::CarriedLocked(const Window& window, int32_t unit, Step step) {
+  const auto u = static_cast<size_t>(unit);
+  const auto found = open_.find(window.index + 1);
+  if (!window.continued || found == open_.end() || !found->second->prepared) return;
+  WindowUnit& after = found->second->units[u];
+  after.held = false;
+  if (after.submitted) SubmitTaskLocked(found->second, unit, step, 0);
 }
 
 template <typename Fn>
@@ -291,15 +319,32 @@ bool Scan::Wanted(const Window& window) {
 }
 
 void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
-               Scratch& scratch) {
-  WindowTask task(dataset_, window.get(), unit, &scratch);
-  const Status status = step == Step::kStage ? task.Stage() : task.Fill();
+               int32_t number, Scratch& scratch) {
+  WindowTask task(dataset_, window.get(), unit, number, &scratch);
+  const Status status = task.Run(step);
   {
     std::lock_guard lock(mutex_);
     if (*cancelled_) return;
-    if (!status.ok()) return FailLocked(window->index, status);
-    const Unit::Kind kind = dataset_->units[static_cast<size_t>(unit)].kind;
-    if (step == Step::kStage || kind == Unit::Kind::kFixed) DecodedLocked(window, unit);
+    const Unit& spec = dataset_->units[static_cast<size_t>(unit)];
+    WindowUnit& state = window->units[static_cast<size_t>(unit)];
+    if (!status.ok()) {
+      state.failures.emplace(number, status);
+    } else if (WindowTask::Decodes(spec, step) &&
+               number + 1 == WindowTask::Count(*window, spec, step)) {
+      state.carried = true;
+      CarriedLocked(*window, unit, step);
+    }
+    if (--state.running > 0) return;
+    if (!state.failures.empty()) {
+      return FailLocked(window->index, state.failures.begin()->second);
+    }
+  }
+  task.Finish(step);
+  {
+    std::lock_guard lock(mutex_);
+    if (*cancelled_) return;
+    const Unit& spec = dataset_->units[static_cast<size_t>(unit)];
+    if (WindowTask::Decodes(spec, step)) DecodedLocked(window, unit);
     if (step == Step::kFill && --window->unfilled == 0) FilledLocked(window);
   }
   if (step == Step::kStage) CountDown(window);
@@ -359,7 +404,6 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
       self->Attempt(index, [&] { self->Merge(batch); });
     });
   }
-  for (WindowUnit& unit : window->units) unit.staged = StagedBytes{};
   window->order = RowOrder{};
   window->before.reset();
   if (plan_.shuffled) spare_shuffles_.push_back(std::move(window->shuffle));

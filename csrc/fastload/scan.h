@@ -73,7 +73,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
     std::shared_ptr<Window> window;
     int32_t unit;
   };
-  enum class Step : uint8_t { kStage, kFill };
+  using Step = WindowTask::Step;
 
   // Those named Locked run with mutex_ held.
   void OpenWindowsLocked();
@@ -85,12 +85,16 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void FailLocked(int64_t window, const Status& status);
   void WakeLocked();
   void SubmitLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step);
+  void SubmitTaskLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step,
+                        int32_t task);
+  // The cursors of the window's unit are there for the next window.
+  void CarriedLocked(const Window& window, int32_t unit, Step step);
 
   void Describe(Window* window) const;
   void CutParts(Window* window) const;
   void Prepare(const std::shared_ptr<Window>& window);
   Status MakeStreams(Window* window, int32_t unit);
-  void Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
+  void Run(const std::shared_ptr<Window>& window, int32_t unit, Step step, int32_t task,
            Scratch& scratch);
   // One task less before the window's batches get their memory; the last one does that.
   void CountDown(const std::shared_ptr<Window>& window);
@@ -104,6 +108,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
 
   int64_t BatchRows(int64_t batch) const;
   int64_t LastWindow(int64_t batch) const;
+  int64_t SharesWanted() const;
   int64_t Priority(const Window& window, int32_t unit) const;
 
   Dataset* const dataset_;

@@ -81,6 +81,11 @@ std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
         break;
     }
   }
+  for (Unit& unit : units) {
+    // Without a ragged output nothing has to wait for the sizes of batches.
+    const bool ragged = !unit.slots.empty();
+    if (unit.kind == Unit::Kind::kNested && !ragged) unit.kind = Unit::Kind::kPadded;
+  }
   units.insert(units.end(), stacks.begin(), stacks.end());
   std::stable_partition(units.begin(), units.end(),
                         [](const Unit& u) { return u.staged(); });

@@ -14,6 +14,7 @@ namespace fastload {
 struct Unit {
   enum class Kind : uint8_t {
     kNested,   // one column of lists
+    kPadded,   // one column of lists, cut and padded to rows of equal size
     kBytes,    // one byte column
     kFixed,    // fixed-width columns, lists of fixed size among them
     kFile,     // index of each row's file
@@ -33,14 +34,14 @@ struct Unit {
   Kind kind = Kind::kFixed;
   // kFixed: one column, or the neighbours in a stack that share a cache line.
   std::vector<int32_t> columns;
-  // kFixed: bytes of a row, all its columns side by side. kNested: of an item.
+  // kFixed: bytes of a row, all its columns side by side. kNested, kPadded: of an item.
   int64_t width = 0;
   bool list = false;  // kFixed: of the one column, a row is a list
   // kFixed: each receives the whole row. kBytes, kNested: the ragged outputs.
   std::vector<Layout::Slot> slots;
   std::vector<Layout::Slot> valid_slots;  // each receives the validity of columns[0]
-  std::vector<Pad> pads;                  // kNested
-  std::vector<Length> lengths;            // kNested
+  std::vector<Pad> pads;                  // kNested, kPadded
+  std::vector<Length> lengths;            // kNested, kPadded
 
   // Its rows vary in size: they are staged before batches get their memory.
   bool staged() const { return kind == Kind::kBytes || kind == Kind::kNested; }

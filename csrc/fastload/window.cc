@@ -11,18 +11,70 @@
 namespace fastload {
 namespace {
 
-// Rows decoded at once before they are dealt to their slots: in the L1 cache.
-constexpr int64_t kBlockRows = 1024;
+// Whether each value has one destination, which it is decoded to. With more of them (a
+// column under two names) it is copied.
+bool IsDirect(const Window& window, const Unit& unit) {
+  return !window.shuffled && unit.slots.size() == 1 && unit.valid_slots.size() <= 1;
+}
+
+// Whether shares of a unit's rows are decoded independently of each other.
+bool IsShared(const Window& window, const Unit& unit) {
+  return unit.staged() || unit.kind == Unit::Kind::kPadded ||
+         (unit.kind == Unit::Kind::kFixed && (unit.list || IsDirect(window, unit)));
+}
 
 }  // namespace
 
-WindowTask::WindowTask(Dataset* dataset, Window* window, int32_t unit, Scratch* scratch)
+std::vector<Share> CutShares(const Window& window, int64_t wanted) {
+  const int64_t chunks = std::count(window.fresh.begin(), window.fresh.end(), true) +
+                         (window.fresh[0] ? 0 : 1);
+  const int64_t count = std::clamp<int64_t>(wanted, 1, chunks);
+  std::vector<Share> shares;
+  Share next;
+  int64_t chunk = 0;
+  for (size_t i = 0; i < window.pieces.size(); ++i) {
+    const bool begins = i == 0 || window.fresh[i];
+    // Share s begins with chunk ceil(s * chunks / count).
+    if (begins && chunk++ * count >= static_cast<int64_t>(shares.size()) * chunks) {
+      next.first_piece = i;
+      shares.push_back(next);
+    }
+    shares.back().end_piece = i + 1;
+    if (window.fresh[i]) ++next.first_chunk;
+    next.first_row += window.pieces[i].stop - window.pieces[i].start;
+  }
+  return shares;
+}
+
+int32_t WindowTask::Count(const Window& window, const Unit& unit, Step step) {
+  const size_t shares = window.shares.size();
+  if (step == Step::kFill && unit.staged()) {
+    return static_cast<int32_t>(std::min(shares, window.parts.size()));
+  }
+  return IsShared(window, unit) ? static_cast<int32_t>(shares) : 1;
+}
+
+bool WindowTask::Decodes(const Unit& unit, Step step) {
+  return !unit.columns.empty() && (step == Step::kStage || !unit.staged());
+}
+
+std::span<Part> WindowTask::Parts() const {
+  const auto tasks = static_cast<size_t>(Count(*window_, unit_, Step::kFill));
+  const auto task = static_cast<size_t>(task_);
+  const size_t first = task * window_->parts.size() / tasks;
+  const size_t end = (task + 1) * window_->parts.size() / tasks;
+  return std::span(window_->parts).subspan(first, end - first);
+}
+
+WindowTask::WindowTask(Dataset* dataset, Window* window, int32_t unit, int32_t task,
+                       Scratch* scratch)
     : dataset_(dataset),
       window_(window),
       unit_(dataset->units[static_cast<size_t>(unit)]),
       state_(window->units[static_cast<size_t>(unit)]),
       before_(window->before ? &window->before->units[static_cast<size_t>(unit)]
                              : nullptr),
+      task_(task),
       scratch_(scratch) {}
 
 Place WindowTask::PlaceOf(size_t column, const Piece& piece, int64_t page) const {
@@ -68,13 +120,17 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
 }
 
 Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
-  Cursor cursor;
-  if (before_ != nullptr) cursor = std::move(before_->cursors[column]);
-  const auto fresh_pieces =
+  const std::vector<Share>& shares = window_->shares;
+  const size_t task = IsShared(*window_, unit_) ? static_cast<size_t>(task_) : 0;
+  const bool last = !IsShared(*window_, unit_) || task + 1 == shares.size();
+  const size_t end = last ? window_->pieces.size() : shares[task].end_piece;
+  const auto chunks =
       static_cast<size_t>(std::count(window_->fresh.begin(), window_->fresh.end(), true));
-  size_t stream = column * fresh_pieces;
-  int64_t first = 0;
-  for (size_t i = 0; i < window_->pieces.size(); ++i) {
+  size_t stream = column * chunks + shares[task].first_chunk;
+  int64_t first = shares[task].first_row;
+  Cursor cursor;
+  if (task == 0 && before_ != nullptr) cursor = std::move(before_->cursors[column]);
+  for (size_t i = shares[task].first_piece; i < end; ++i) {
     const Piece& piece = window_->pieces[i];
     const int64_t rows = piece.stop - piece.start;
     Status status;
@@ -101,106 +157,47 @@ Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
     cursor.row = piece.stop;
     first += rows;
   }
-  dataset_->counters.decoded_values += first;
-  if (window_->continued) {
+  dataset_->counters.decoded_values += first - shares[task].first_row;
+  if (last && window_->continued) {
     state_.carried_bytes += cursor.fetch_bytes;
     state_.cursors.push_back(std::move(cursor));
   }
   return Status::OK();
 }
 
-template <typename Fn>
-void WindowTask::ForEachRun(const Part& part, const Fn& fn) const {
-  if (!window_->shuffled) {
-    fn(Run{.first = 0,
-           .rows = part.rows,
-           .bucket = part.first,
-           .within = nullptr,
-           .ahead = 0});
-    return;
-  }
-  const Shuffle& shuffle = window_->shuffle;
-  int64_t done = 0;
-  int64_t output = 0;  // of the take's first position
-  for (const Take& take : window_->takes) {
-    const int64_t skipped = std::max<int64_t>(0, part.first + done - output);
-    output += take.stop - take.start;
-    int64_t position = take.start + skipped;
-    while (position < take.stop && done < part.rows) {
-      const auto above = std::upper_bound(shuffle.bucket_starts.begin(),
-                                          shuffle.bucket_starts.end(), position);
-      const int64_t end = std::min<int64_t>(*above, take.stop);
-      const int64_t rows = std::min(end - position, part.rows - done);
-      const int64_t b = above - shuffle.bucket_starts.begin() - 1;
-      const int64_t bucket = shuffle.SlotStart(b);
-      // The same place in the next bucket; the last one has none.
-      const int64_t next = shuffle.SlotStart(b + 1) + position - *(above - 1);
-      const bool more = next + rows <= shuffle.slot_count();
-      fn(Run{.first = done,
-             .rows = rows,
-             .bucket = bucket,
-             .within = shuffle.within.data() + position,
-             .ahead = more ? next : -1});
-      position += rows;
-      done += rows;
-    }
+Status WindowTask::Run(Step step) {
+  Timer timer(&dataset_->counters.decode_ns);
+  return step == Step::kStage ? Stage() : Fill();
+}
+
+void WindowTask::Finish(Step step) {
+  Timer timer(&dataset_->counters.decode_ns);
+  switch (unit_.kind) {
+    case Unit::Kind::kBytes:
+      step == Step::kStage ? CountBytes() : state_.bytes.reset();
+      break;
+    case Unit::Kind::kNested:
+      step == Step::kStage ? CountNested() : state_.lists.reset();
+      break;
+    default:
+      if (unit_.list || unit_.kind == Unit::Kind::kPadded) RepeatLists();
   }
 }
 
 Status WindowTask::Stage() {
-  Timer timer(&dataset_->counters.decode_ns);
-  if (unit_.kind == Unit::Kind::kNested) return StageNested();
-  StagedBytes& staged = state_.staged;
-  const bool valid = !unit_.valid_slots.empty();
-  const bool dealt = window_->dealt();
-  staged.views.resize(static_cast<size_t>(window_->slots()));
-  if (valid) staged.valid.resize(static_cast<size_t>(window_->slots()));
-  std::vector<ByteView> views(dealt ? kBlockRows : 0);
-  std::vector<uint8_t> valids(dealt && valid ? kBlockRows : 0);
-  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
-    if (!dealt) {
-      return cursor.bytes->Read(rows, staged.views.data() + first,
-                                valid ? staged.valid.data() + first : nullptr,
-                                &staged.owners);
-    }
-    for (int64_t end = first + rows; first < end; first += kBlockRows) {
-      const int64_t n = std::min(kBlockRows, end - first);
-      ARROW_RETURN_NOT_OK(cursor.bytes->Read(
-          n, views.data(), valid ? valids.data() : nullptr, &staged.owners));
-      const uint32_t* slots = window_->shuffle.slots.data() + first;
-      for (int64_t i = 0; i < n; ++i)
-        staged.views[slots[i]] = views[static_cast<size_t>(i)];
-      if (valid) Scatter(valids.data(), 1, slots, n, staged.valid.data());
-    }
-    return Status::OK();
-  }));
-  state_.sizes.clear();
-  for (const Part& part : window_->parts) {
-    int64_t bytes = 0;
-    ForEachRun(part, [&](const Run& run) {
-      const ByteView* bucket = staged.views.data() + run.bucket;
-      for (int64_t i = 0; i < run.rows; ++i) {
-        bytes += bucket[run.within == nullptr ? i : run.within[i]].size;
-      }
-    });
-    state_.sizes.push_back(bytes);
-  }
-  return Status::OK();
+  return unit_.kind == Unit::Kind::kNested ? StageNested() : StageBytes();
 }
 
 Status WindowTask::Fill() {
-  Timer timer(&dataset_->counters.decode_ns);
   switch (unit_.kind) {
-    case Unit::Kind::kFixed: {
-      // One destination a value: decode to it. More (a column under two names): copy.
-      const bool direct =
-          !window_->shuffled && unit_.slots.size() == 1 && unit_.valid_slots.size() <= 1;
-      if (direct) return FillFixedInOrder();
+    case Unit::Kind::kFixed:
+      if (IsDirect(*window_, unit_)) return FillFixedInOrder();
       return unit_.list ? FillLists() : FillFixed();
-    }
     case Unit::Kind::kNested:
       FillNested();
       return Status::OK();
+    case Unit::Kind::kPadded:
+      return FillPadded();
     case Unit::Kind::kBytes:
       FillBytes();
       return Status::OK();
@@ -246,207 +243,6 @@ Status WindowTask::FillFixedInOrder() {
       return Status::OK();
     }));
   }
-  return Status::OK();
-}
-
-Status WindowTask::FillDealtColumn() {
-  const auto& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
-  const int64_t width = unit_.width;
-  const bool with_valid = !unit_.valid_slots.empty();
-  const uint32_t* slots = window_->shuffle.slots.data();
-  // A block holds values or codes, which are smaller, then validity.
-  uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * (width + 1));
-  uint8_t* values = scratch_->Get(Scratch::kRows, window_->slots() * (width + 1));
-  if (block == nullptr || values == nullptr) {
-    return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
-                               " rows, got none");
-  }
-  uint8_t* block_valid = with_valid ? block + kBlockRows * width : nullptr;
-  uint8_t* valid = with_valid ? values + window_->slots() * width : nullptr;
-  const auto chunks = std::max<int64_t>(
-      1, std::count(window_->fresh.begin(), window_->fresh.end(), true));
-  std::optional<CodeTable> table;
-  bool coded = true;  // every row so far
-  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
-    const int64_t end = first + rows;
-    int64_t base = -1;  // code of the dictionary's first entry; -1: rows are values
-    if (coded) {
-      ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
-      const auto entries = static_cast<int64_t>(dictionary.size()) / width;
-      if (entries > 0 && !table) {
-        const int64_t code_bytes = CodeTable::CodeBytes(entries, chunks, width);
-        if (code_bytes > 0) {
-          ARROW_ASSIGN_OR_RAISE(table, CodeTable::Make(window_->slots(), code_bytes,
-                                                       width, spec.fill, scratch_));
-        }
-      }
-      if (entries > 0 && table) {
-        const auto added = table->Add(dictionary);
-        if (added) base = *added;
-      }
-    }
-    while (base >= 0 && first < end) {
-      const int64_t n = std::min(kBlockRows, end - first);
-      const FixedReader::Codes codes{table->code_bytes(), static_cast<uint32_t>(base),
-                                     CodeTable::kNull};
-      ARROW_ASSIGN_OR_RAISE(const int64_t read,
-                            cursor.fixed->ReadCodes(n, codes, block, block_valid));
-      Scatter(block, codes.bytes, slots + first, read, table->codes());
-      if (with_valid) Scatter(block_valid, 1, slots + first, read, valid);
-      first += read;
-      if (read < n) base = -1;
-    }
-    if (coded && first < end) {
-      // The rest are values: so is, from now on, what was dealt out as codes.
-      coded = false;
-      for (int64_t row = 0; row < first; ++row) {
-        std::memcpy(values + slots[row] * width, table->Element(slots[row]),
-                    static_cast<size_t>(width));
-      }
-    }
-    for (; first < end; first += kBlockRows) {
-      const int64_t n = std::min(kBlockRows, end - first);
-      ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, width, block_valid));
-      Scatter(block, width, slots + first, n, values);
-      if (with_valid) Scatter(block_valid, 1, slots + first, n, valid);
-    }
-    return Status::OK();
-  }));
-  Collate(values, valid, coded && table ? &*table : nullptr);
-  return Status::OK();
-}
-
-Status WindowTask::FillFixed() {
-  const bool dealt = window_->dealt();
-  if (dealt && unit_.columns.size() == 1) return FillDealtColumn();
-  const int64_t width = unit_.width;
-  const bool with_valid = !unit_.valid_slots.empty();
-  // By slot: the window's rows, then their validity.
-  const int64_t valid_at = RoundUp(window_->slots() * width, kAlignment);
-  uint8_t* slots =
-      scratch_->Get(Scratch::kRows, valid_at + (with_valid ? window_->slots() : 0));
-  uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * width);
-  if (slots == nullptr || block == nullptr) {
-    return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
-                               " rows, got none");
-  }
-  uint8_t* valid = with_valid ? slots + valid_at : nullptr;
-  int64_t offset = 0;
-  for (size_t c = 0; c < unit_.columns.size(); ++c) {
-    const auto spec = static_cast<size_t>(unit_.columns[c]);
-    const int64_t item = ItemSize(dataset_->columns[spec].dtype);
-    ARROW_RETURN_NOT_OK(ForEachRow(c, [&](Cursor& cursor, int64_t first, int64_t rows) {
-      if (!dealt) {
-        return cursor.fixed->Read(rows, slots + first * width + offset, width,
-                                  with_valid ? valid + first : nullptr);
-      }
-      for (int64_t end = first + rows; first < end; first += kBlockRows) {
-        const int64_t n = std::min(kBlockRows, end - first);
-        ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, item, nullptr));
-        const uint32_t* to = window_->shuffle.slots.data() + first;
-        for (int64_t i = 0; i < n; ++i) {
-          std::memcpy(slots + to[i] * width + offset, block + i * item,
-                      static_cast<size_t>(item));
-        }
-      }
-      return Status::OK();
-    }));
-    offset += item;
-  }
-  Collate(slots, valid, nullptr);
-  return Status::OK();
-}
-
-void WindowTask::Collate(const uint8_t* slots, const uint8_t* valid, CodeTable* codes) {
-  const auto copy = [this](const uint8_t* from, int64_t width, const Part& part,
-                           const Layout::Slot& slot) {
-    uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
-    ForEachRun(part, [&](const Run& run) {
-      const uint8_t* bucket = from + run.bucket * width;
-      uint8_t* to = out + run.first * slot.stride;
-      if (run.within != nullptr) {
-        const uint8_t* ahead = run.ahead < 0 ? nullptr : from + run.ahead * width;
-        Gather(bucket, width, run.within, run.rows, to, slot.stride, ahead);
-        return;
-      }
-      for (int64_t i = 0; i < run.rows; ++i) {
-        std::memcpy(to + i * slot.stride, bucket + i * width, static_cast<size_t>(width));
-      }
-    });
-  };
-  const auto look_up = [&](const Part& part, const Layout::Slot& slot) {
-    uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
-    ForEachRun(part, [&](const Run& run) {
-      const int64_t bytes = codes->code_bytes();
-      const uint8_t* ahead = run.ahead < 0 ? nullptr : codes->codes() + run.ahead * bytes;
-      GatherCodes(codes->codes() + run.bucket * bytes, bytes, run.within, run.rows,
-                  codes->table(), unit_.width, out + run.first * slot.stride, ahead);
-    });
-  };
-  for (const Part& part : window_->parts) {
-    for (const Layout::Slot& slot : unit_.slots) {
-      codes == nullptr ? copy(slots, unit_.width, part, slot) : look_up(part, slot);
-    }
-    for (const Layout::Slot& slot : unit_.valid_slots) copy(valid, 1, part, slot);
-  }
-}
-
-void WindowTask::FillBytes() {
-  const StagedBytes& staged = state_.staged;
-  for (const Part& part : window_->parts) {
-    uint8_t* base = part.block->data();
-    for (const Layout::Slot& slot : unit_.slots) {
-      const int64_t* numbers = part.areas.numbers.data() + slot.number;
-      auto* offsets = reinterpret_cast<int64_t*>(base + numbers[0]);
-      uint8_t* values = base + numbers[2];
-      int64_t end = 0;
-      *offsets++ = 0;
-      ForEachRun(part, [&](const Run& run) {
-        const ByteView* bucket = staged.views.data() + run.bucket;
-        for (int64_t i = 0; i < run.rows; ++i) {
-          const ByteView& view = bucket[run.within == nullptr ? i : run.within[i]];
-          if (view.size > 0) {
-            std::memcpy(values + end, view.data, static_cast<size_t>(view.size));
-          }
-          end += view.size;
-          *offsets++ = end;
-        }
-      });
-    }
-    for (const Layout::Slot& slot : unit_.valid_slots) {
-      uint8_t* out = Layout::Address(base, part.areas, slot);
-      ForEachRun(part, [&](const Run& run) {
-        const uint8_t* bucket = staged.valid.data() + run.bucket;
-        for (int64_t i = 0; i < run.rows; ++i) {
-          *out++ = bucket[run.within == nullptr ? i : run.within[i]];
-        }
-      });
-    }
-  }
-  state_.staged.owners.clear();
-}
-
-Status WindowTask::FillProvenance() {
-  const int64_t width = unit_.width;
-  const bool dealt = window_->dealt();
-  uint8_t* slots = scratch_->Get(Scratch::kRows, window_->slots() * width);
-  if (slots == nullptr) return Status::OutOfMemory("No memory for the rows' numbers");
-  int64_t at = 0;
-  for (const Piece& piece : window_->pieces) {
-    const bool file = unit_.kind == Unit::Kind::kFile;
-    const int64_t first = file
-                              ? 0
-                              : dataset_->FirstRow(static_cast<int32_t>(piece.file),
-                                                   static_cast<int32_t>(piece.row_group));
-    for (int64_t row = piece.start; row < piece.stop; ++row, ++at) {
-      const int64_t slot =
-          dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
-      const int64_t value = file ? piece.file : first + row;
-      // Little-endian: the low bytes of a file's index are its int32.
-      std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
-    }
-  }
-  Collate(slots, nullptr, nullptr);
   return Status::OK();
 }
 

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -44,11 +46,19 @@ struct Cursor {
   int64_t fetch_bytes = 0;  // memory that its stream may hold
 };
 
-// The views of a byte column's rows, by slot, and what keeps them alive.
+// Pieces of a window that one task decodes: column chunks are decoded side by side.
+struct Share {
+  size_t first_piece = 0;
+  size_t end_piece = 0;
+  size_t first_chunk = 0;  // pieces before it that begin a column chunk
+  int64_t first_row = 0;   // of the window
+};
+
+// The views of a byte column's rows, by slot, and what keeps them alive, by share.
 struct StagedBytes {
   std::vector<ByteView> views;
   std::vector<uint8_t> valid;
-  std::vector<std::shared_ptr<arrow::Buffer>> owners;
+  std::vector<std::vector<std::shared_ptr<arrow::Buffer>>> owners;
 };
 
 struct WindowUnit {
@@ -57,14 +67,19 @@ struct WindowUnit {
   std::vector<std::shared_ptr<ChunkStream>> streams;
   // Staged units: of each part, the sizes of a ragged output that Layout::Place takes.
   std::vector<int64_t> sizes;
-  StagedBytes staged;                  // kBytes
-  std::unique_ptr<StagedLists> lists;  // kNested, from staging to filling
+  std::once_flag staging;
+  std::unique_ptr<StagedBytes> bytes;  // kBytes, from staging to filling
+  std::unique_ptr<StagedLists> lists;  // kNested, likewise
   int64_t fetch_bytes = 0;
   // Of each column, left for the next window where that goes on in the same row group.
   std::vector<Cursor> cursors;
   int64_t carried_bytes = 0;  // what the streams of `cursors` may hold
-  int32_t blockers = 0;       // what its next task waits for
-  bool decoded = false;
+  int32_t blockers = 0;       // what its next tasks wait for
+  bool submitted = false;
+  bool held = false;     // the first of them waits for the cursors of the window before
+  bool carried = false;  // `cursors` are there
+  int32_t running = 0;   // tasks left of the step it is at
+  std::map<int32_t, Status> failures;  // of those tasks; the first in order is told
 };
 
 struct Window {
@@ -88,54 +103,70 @@ struct Window {
   bool dealt() const { return shuffled && !shuffle.slots.empty(); }
 
   std::vector<Part> parts;
+  std::vector<Share> shares;  // of its pieces
   std::vector<WindowUnit> units;
   int32_t unplaced = 0;     // tasks left before the parts get their memory
   int32_t unfilled = 0;     // units left before the parts are complete
   int32_t undelivered = 0;  // whole parts left to hand out
 };
 
-// Decoding and collating one unit of one window. Runs without any lock: what it touches
-// is its unit's alone, or complete before it begins. Where the window goes on in a row
-// group, the unit's task of the window before has ended.
+// Cuts the window's pieces into shares: `wanted` of them, if it has as many column
+// chunks.
+std::vector<Share> CutShares(const Window& window, int64_t wanted);
+
+// A task of decoding and collating one unit of one window. Tasks run without any lock:
+// what they touch is their own, or complete before they begin. Where the window goes on
+// in a row group, the first one comes after the last one of the window before.
 class WindowTask {
  public:
-  WindowTask(Dataset* dataset, Window* window, int32_t unit, Scratch* scratch);
+  // Staged units take two steps, the others only the second.
+  enum class Step : uint8_t {
+    kStage,  // decodes the rows, and finds the sizes of each part's values
+    kFill,   // writes the rows to all parts, which have their memory
+  };
+  // Tasks that a step is divided into, which may run at the same time.
+  static int32_t Count(const Window& window, const Unit& unit, Step step);
+  // Whether the step is the one that decodes.
+  static bool Decodes(const Unit& unit, Step step);
 
-  // Staged units: decodes the rows, and finds the sizes of each part's values.
-  Status Stage();
-  // Writes the unit's rows to all parts, which have their memory.
-  Status Fill();
+  // Task number `task` of a step.
+  WindowTask(Dataset* dataset, Window* window, int32_t unit, int32_t task,
+             Scratch* scratch);
+
+  Status Run(Step step);
+  // After all tasks of the step.
+  void Finish(Step step);
 
  private:
-  using Sink = std::function<Status(Cursor& cursor, int64_t first, int64_t rows)>;
-  // Output rows [first, first + rows) of a part take the slots bucket + within[i];
-  // without shuffle (`within` null) the slots from `bucket` on.
-  struct Run {
-    int64_t first;
-    int64_t rows;
-    int64_t bucket;
-    const uint16_t* within;
-    int64_t ahead;  // a slot that is taken from later
-  };
+  Status Stage();
+  Status Fill();
 
-  // Hands every run of rows of the window to `sink`, with the cursor at its first row.
+  using Sink = std::function<Status(Cursor& cursor, int64_t first, int64_t rows)>;
+  // Hands every run of rows of the share to `sink`, with the cursor at its first row.
   Status ForEachRow(size_t column, const Sink& sink);
-  template <typename Fn>
-  void ForEachRun(const Part& part, const Fn& fn) const;
   Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
+  // The parts that this task of a staged unit fills.
+  std::span<Part> Parts() const;
   Status FillFixedInOrder();
+  // Through slots, in window_slots.cc.
   Status FillFixed();
+  Status FillDealtColumn();
+  Status FillProvenance();
+  void Collate(const uint8_t* slots, const uint8_t* valid, CodeTable* codes);
+  // Columns of bytes, in window_bytes.cc.
+  Status StageBytes();
+  void CountBytes();
   void FillBytes();
   // Columns of lists, in window_lists.cc.
+  // Of the elements of the share.
+  int64_t ExpectedBytes(const ColumnSpec& spec) const;
   Status StageNested();
+  void CountNested();
   void FillNested();
+  Status FillPadded();
   Status FillLists();
+  void RepeatLists();
   TakenRows Taken(const Part& part) const;
-  Status FillProvenance();
-  // One column, dealt out in blocks: as dictionary codes if they all are.
-  Status FillDealtColumn();
-  // Copies every output row from its slot; the values are looked up by `codes`, if any.
-  void Collate(const uint8_t* slots, const uint8_t* valid, CodeTable* codes);
   Place PlaceOf(size_t column, const Piece& piece, int64_t page) const;
 
   Dataset* dataset_;
@@ -143,6 +174,7 @@ class WindowTask {
   const Unit& unit_;
   WindowUnit& state_;
   WindowUnit* before_;  // of the window before, where ours goes on from it
+  const int32_t task_;
   Scratch* scratch_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <span>
 #include <string>
@@ -18,6 +19,8 @@ namespace {
 // Bytes of lists decoded at once before they are copied to their rows: in the L1 cache.
 constexpr int64_t kBlockBytes = 16 << 10;
 constexpr int64_t kMostBlockRows = 1024;
+// Of lists whose lengths vary, which cost more to begin with: in the L2 cache.
+constexpr int64_t kPadBytes = 64 << 10;
 
 // Decoded bytes of a column chunk that are believed before they have been seen, for each
 // byte that the file has of it. More has to prove itself: memory then grows as it comes.
@@ -95,22 +98,90 @@ void CopyRows(const uint8_t* rows, int64_t width, const uint32_t* outputs, int64
   }
 }
 
+// Writes `count` rows of a block to the places of the rows `outputs`.
+void PadRows(const NestedRows& rows, int64_t item, const std::string& padding,
+             const uint32_t* outputs, int64_t count, const RowPlaces& places) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (outputs[i] == RowOrder::kNone) continue;
+    PadRow(rows, i, item, padding, places[outputs[i]]);
+  }
+}
+
+// Of each pad a row without items.
+std::vector<std::string> PaddingsOf(const Unit& unit) {
+  std::vector<std::string> paddings;
+  for (const Unit::Pad& pad : unit.pads) {
+    std::string& padding = paddings.emplace_back();
+    const auto row_bytes = static_cast<size_t>(pad.slot.stride);
+    padding.reserve(row_bytes);
+    while (padding.size() < row_bytes) padding += pad.element;
+  }
+  return paddings;
+}
+
+// Where the rows of each output of a unit go.
+struct ListPlaces {
+  ListPlaces(const std::vector<Part>& parts, const Unit& unit)
+      : rows(PlacesOf(parts, unit.slots)), valid(PlacesOf(parts, unit.valid_slots)) {
+    for (const Unit::Pad& pad : unit.pads) pads.emplace_back(parts, pad.slot);
+    for (const Unit::Length& length : unit.lengths) {
+      lengths.emplace_back(parts, length.slot);
+    }
+  }
+
+  std::vector<RowPlaces> rows;
+  std::vector<RowPlaces> valid;
+  std::vector<RowPlaces> pads;
+  std::vector<RowPlaces> lengths;
+};
+
+// The output rows of consecutive rows of a window: the first that takes each, or
+// RowOrder::kNone.
+class OutputRows {
+ public:
+  OutputRows(const Window& window, int64_t most_rows)
+      : order_(window.shuffled ? window.order.outputs.data() : nullptr),
+        in_order_(window.shuffled ? 0 : static_cast<size_t>(most_rows)) {}
+
+  const uint32_t* Get(int64_t first, int64_t rows) {
+    if (order_ != nullptr) return order_ + first;
+    std::iota(in_order_.begin(), in_order_.begin() + rows, static_cast<uint32_t>(first));
+    return in_order_.data();
+  }
+
+ private:
+  const uint32_t* order_;
+  std::vector<uint32_t> in_order_;
+};
+
 }  // namespace
+
+int64_t WindowTask::ExpectedBytes(const ColumnSpec& spec) const {
+  int64_t bytes = 0;
+  const Share& share = window_->shares[static_cast<size_t>(task_)];
+  for (size_t i = share.first_piece; i < share.end_piece; ++i) {
+    const Piece& piece = window_->pieces[i];
+    const auto file = static_cast<int32_t>(piece.file);
+    if (!spec.HasLeaf(file)) continue;
+    bytes += ElementBytes(*dataset_->files.spec(file).metadata,
+                          static_cast<int32_t>(piece.row_group),
+                          spec.leaves[static_cast<size_t>(file)],
+                          piece.stop - piece.start, ItemSize(spec.dtype));
+  }
+  return bytes;
+}
 
 Status WindowTask::StageNested() {
   const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
-  state_.lists = std::make_unique<StagedLists>(window_->pool);
-  NestedRows& staged = state_.lists->rows;
+  std::call_once(state_.staging, [&] {
+    std::vector<int64_t> first_rows;
+    for (const Share& share : window_->shares) first_rows.push_back(share.first_row);
+    state_.lists = std::make_unique<StagedLists>(window_->pool, std::move(first_rows));
+  });
+  const auto task = static_cast<size_t>(task_);
+  NestedRows& staged = *state_.lists->share(task);
   if (!spec.bytes) {
-    int64_t bytes = 0;
-    for (const Piece& piece : window_->pieces) {
-      const auto file = static_cast<int32_t>(piece.file);
-      if (!spec.HasLeaf(file)) continue;
-      bytes += ElementBytes(*dataset_->files.spec(file).metadata,
-                            static_cast<int32_t>(piece.row_group),
-                            spec.leaves[static_cast<size_t>(file)],
-                            piece.stop - piece.start, ItemSize(spec.dtype));
-    }
+    const int64_t bytes = ExpectedBytes(spec);
     // Row groups are not even: a little more, rather than moving it all.
     ARROW_RETURN_NOT_OK(staged.values.Reserve(bytes + bytes / 16));
   }
@@ -119,26 +190,24 @@ Status WindowTask::StageNested() {
     return cursor.nested->Read(rows, &staged, valid);
   }));
   if (spec.bytes) AddByteLevel(&staged);
+  return Status::OK();
+}
+
+void WindowTask::CountNested() {
+  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
   const auto levels = static_cast<size_t>(RaggedLevels(spec));
   state_.sizes.resize(window_->parts.size() * levels);
   std::span<int64_t> sizes = state_.sizes;
   for (const Part& part : window_->parts) {
-    CountSizes(staged, Taken(part), ItemOf(unit_), sizes.first(levels));
+    CountSizes(*state_.lists, Taken(part), ItemOf(unit_), sizes.first(levels));
     sizes = sizes.subspan(levels);
   }
-  return Status::OK();
 }
 
 void WindowTask::FillNested() {
-  const NestedRows& staged = state_.lists->rows;
-  std::vector<std::string> paddings;
-  for (const Unit::Pad& pad : unit_.pads) {
-    std::string& padding = paddings.emplace_back();
-    const auto row_bytes = static_cast<size_t>(pad.slot.stride);
-    padding.reserve(row_bytes);
-    while (padding.size() < row_bytes) padding += pad.element;
-  }
-  for (const Part& part : window_->parts) {
+  const StagedLists& staged = *state_.lists;
+  const std::vector<std::string> paddings = PaddingsOf(unit_);
+  for (const Part& part : Parts()) {
     uint8_t* base = part.block->data();
     const TakenRows taken = Taken(part);
     for (const Layout::Slot& slot : unit_.slots) {
@@ -157,7 +226,6 @@ void WindowTask::FillNested() {
       WriteValid(staged, taken, Layout::Address(base, part.areas, slot));
     }
   }
-  state_.lists.reset();
 }
 
 Status WindowTask::FillLists() {
@@ -170,32 +238,74 @@ Status WindowTask::FillLists() {
                                " bytes, got none");
   }
   uint8_t* block_valid = with_valid ? block + block_rows * width : nullptr;
-  const auto places = PlacesOf(window_->parts, unit_.slots);
-  const auto valid_places = PlacesOf(window_->parts, unit_.valid_slots);
-  std::vector<uint32_t> in_order(window_->shuffled ? 0 : block_rows);
-  const auto outputs = [&](int64_t first, int64_t rows) -> const uint32_t* {
-    if (window_->shuffled) return window_->order.outputs.data() + first;
-    std::iota(in_order.begin(), in_order.begin() + rows, static_cast<uint32_t>(first));
-    return in_order.data();
-  };
-  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+  const ListPlaces places(window_->parts, unit_);
+  OutputRows outputs(*window_, block_rows);
+  return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
     for (const int64_t end = first + rows; first < end; first += block_rows) {
       const int64_t n = std::min(block_rows, end - first);
       ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, width, block_valid));
-      const uint32_t* to = outputs(first, n);
-      for (const RowPlaces& p : places) CopyRows(block, width, to, n, p);
-      for (const RowPlaces& p : valid_places) CopyRows(block_valid, 1, to, n, p);
+      const uint32_t* to = outputs.Get(first, n);
+      for (const RowPlaces& p : places.rows) CopyRows(block, width, to, n, p);
+      for (const RowPlaces& p : places.valid) CopyRows(block_valid, 1, to, n, p);
     }
     return Status::OK();
-  }));
-  if (!window_->shuffled) return Status::OK();
-  for (const RowOrder::Repeat& repeat : window_->order.repeats) {
-    for (const RowPlaces& p : places) {
-      std::memcpy(p[repeat.to], p[repeat.from], static_cast<size_t>(width));
-    }
-    for (const RowPlaces& p : valid_places) *p[repeat.to] = *p[repeat.from];
+  });
+}
+
+Status WindowTask::FillPadded() {
+  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  const Share& share = window_->shares[static_cast<size_t>(task_)];
+  int64_t share_rows = 0;
+  for (size_t i = share.first_piece; i < share.end_piece; ++i) {
+    share_rows += window_->pieces[i].stop - window_->pieces[i].start;
   }
-  return Status::OK();
+  const int64_t row_bytes = 1 + ExpectedBytes(spec) / share_rows;
+  const int64_t block_rows =
+      std::clamp<int64_t>(kPadBytes / row_bytes, 1, kMostBlockRows);
+  const bool with_valid = !unit_.valid_slots.empty();
+  const std::vector<std::string> paddings = PaddingsOf(unit_);
+  const ListPlaces places(window_->parts, unit_);
+  OutputRows outputs(*window_, block_rows);
+  NestedRows block;
+  return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+    for (const int64_t end = first + rows; first < end; first += block_rows) {
+      const int64_t n = std::min(block_rows, end - first);
+      block.Clear();
+      ARROW_RETURN_NOT_OK(cursor.nested->Read(n, &block, with_valid));
+      const uint32_t* to = outputs.Get(first, n);
+      for (size_t p = 0; p < paddings.size(); ++p) {
+        PadRows(block, unit_.width, paddings[p], to, n, places.pads[p]);
+      }
+      for (size_t l = 0; l < unit_.lengths.size(); ++l) {
+        std::vector<int64_t> lengths(static_cast<size_t>(n));
+        for (int64_t i = 0; i < n; ++i) {
+          lengths[static_cast<size_t>(i)] = block.Length(i, unit_.lengths[l].most);
+        }
+        CopyRows(reinterpret_cast<const uint8_t*>(lengths.data()), sizeof(int64_t), to, n,
+                 places.lengths[l]);
+      }
+      for (const RowPlaces& p : places.valid) {
+        CopyRows(block.valid.data(), 1, to, n, p);
+      }
+    }
+    return Status::OK();
+  });
+}
+
+void WindowTask::RepeatLists() {
+  if (window_->order.repeats.empty()) return;
+  const ListPlaces places(window_->parts, unit_);
+  const auto repeat = [this](const RowPlaces& p, int64_t bytes) {
+    for (const RowOrder::Repeat& r : window_->order.repeats) {
+      std::memcpy(p[r.to], p[r.from], static_cast<size_t>(bytes));
+    }
+  };
+  for (const RowPlaces& p : places.rows) repeat(p, unit_.width);
+  for (const RowPlaces& p : places.valid) repeat(p, 1);
+  for (const RowPlaces& p : places.lengths) repeat(p, sizeof(int64_t));
+  for (size_t p = 0; p < unit_.pads.size(); ++p) {
+    repeat(places.pads[p], unit_.pads[p].slot.stride);
+  }
 }
 
 TakenRows WindowTask::Taken(const Part& part) const {
