@@ -19,21 +19,18 @@ class FlatBytesReader : public BytesReader {
     return CatchParquet([&] { return cursor_.Skip(rows); });
   }
 
-  Status Read(int64_t rows, ByteView* views, uint8_t* valid,
-              BytesValues::Owners* owners) override {
-    return CatchParquet([&] { return ReadRows(rows, views, valid, owners); });
+  Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) override {
+    return CatchParquet([&] { return ReadRows(rows, views, valid, arena); });
   }
 
   int64_t page() const override { return cursor_.page(); }
 
  private:
-  Status ReadRows(int64_t rows, ByteView* views, uint8_t* valid,
-                  BytesValues::Owners* owners) {
-    values_.Rewind();
+  Status ReadRows(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) {
     while (rows > 0) {
       ARROW_ASSIGN_OR_RAISE(const DefinitionLevels::Span span, cursor_.Next(rows));
       if (span.non_null > 0) {
-        ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, views, owners));
+        ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, views, arena));
       }
       if (span.non_null < span.rows) {
         if (!spec_->fill.has_value()) return cursor_.NullIn(span);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fastload/plain_bytes.h"
+#include "fastload/short_copy.h"
 
 namespace fastload {
 
@@ -43,11 +44,6 @@ Status BytesValues::CheckLeft(int64_t n, int64_t left) const {
                                                 std::to_string(left));
 }
 
-void BytesValues::Rewind() {
-  page_appended_ = false;
-  dictionary_appended_ = false;
-}
-
 Status BytesValues::SetDictionary(const parquet::DictionaryPage& page) {
   if (page.encoding() != Encoding::PLAIN &&
       page.encoding() != Encoding::PLAIN_DICTIONARY) {
@@ -71,8 +67,6 @@ Status BytesValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_
                             int64_t max_values) {
   pos_ = data;
   end_ = data + size;
-  page_ = nullptr;
-  page_appended_ = false;
   switch (encoding) {
     case Encoding::PLAIN:
       source_ = fixed_size_ < 0 ? Source::kPlain : Source::kPlainFixed;
@@ -120,33 +114,30 @@ Status BytesValues::Skip(int64_t values) {
   return Status::OK();
 }
 
-Status BytesValues::Decode(int64_t n, ByteView* views, Owners* owners) {
+Status BytesValues::Decode(int64_t n, ByteView* views, ByteArena* arena) {
+  const uint8_t* const begin = pos_;
   switch (source_) {
     case Source::kPlain:
-      ARROW_RETURN_NOT_OK(OwnPage(owners));
-      return DecodePlain(n, views);
+      ARROW_RETURN_NOT_OK(DecodePlain(n, views));
+      return Own(begin, pos_, n, views, arena);
     case Source::kPlainFixed:
-      ARROW_RETURN_NOT_OK(OwnPage(owners));
-      return DecodeFixed(n, views);
+      ARROW_RETURN_NOT_OK(DecodeFixed(n, views));
+      return Own(begin, pos_, n, views, arena);
     case Source::kDictionary:
-      if (!dictionary_appended_) owners->push_back(dictionary_page_);
-      dictionary_appended_ = true;
+      arena->Keep(dictionary_page_);
       return hybrid_.Lookup(dictionary_.data(), static_cast<int64_t>(dictionary_.size()),
                             n, views);
     case Source::kArrow:
-      return DecodeWithArrow(n, views, owners);
+      return DecodeWithArrow(n, views, arena);
   }
   return Status::OK();
 }
 
-Status BytesValues::OwnPage(Owners* owners) {
-  if (page_ == nullptr) {
-    ARROW_ASSIGN_OR_RAISE(page_, CopyOf(pos_, end_ - pos_));
-    pos_ = page_->data();
-    end_ = pos_ + page_->size();
-  }
-  if (!page_appended_) owners->push_back(page_);
-  page_appended_ = true;
+Status BytesValues::Own(const uint8_t* begin, const uint8_t* end, int64_t n,
+                        ByteView* views, ByteArena* arena) {
+  ARROW_ASSIGN_OR_RAISE(uint8_t* const copy, arena->Allocate(end - begin));
+  if (end > begin) std::memcpy(copy, begin, static_cast<size_t>(end - begin));
+  for (int64_t i = 0; i < n; ++i) views[i].data = copy + (views[i].data - begin);
   return Status::OK();
 }
 
@@ -168,23 +159,19 @@ Status BytesValues::DecodeFixed(int64_t n, ByteView* views) {
   return Status::OK();
 }
 
-Status BytesValues::DecodeWithArrow(int64_t n, ByteView* views, Owners* owners) {
-  // The decoders reuse their memory, so each block is copied to a buffer of its own.
+Status BytesValues::DecodeWithArrow(int64_t n, ByteView* views, ByteArena* arena) {
+  // The decoders reuse their memory.
   while (n > 0) {
     const int64_t count = std::min(n, kBlockValues);
     ARROW_RETURN_NOT_OK(ArrowBlock(count, views));
     int64_t size = 0;
     for (int64_t i = 0; i < count; ++i) size += views[i].size;
-    ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> copy,
-                          arrow::AllocateBuffer(size));
-    uint8_t* to = copy->mutable_data();
+    ARROW_ASSIGN_OR_RAISE(uint8_t* to, arena->Allocate(size));
     for (int64_t i = 0; i < count; ++i) {
-      const auto length = static_cast<size_t>(views[i].size);
-      if (length > 0) std::memcpy(to, views[i].data, length);
+      ShortCopy(to, views[i].data, views[i].size);
       views[i].data = to;
-      to += length;
+      to += views[i].size;
     }
-    owners->push_back(std::move(copy));
     views += count;
     n -= count;
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arrow/buffer.h"
+#include "fastload/byte_arena.h"
 #include "fastload/chunk_reader.h"
 #include "fastload/hybrid.h"
 #include "fastload/page_cursor.h"
@@ -15,8 +16,6 @@ namespace fastload {
 
 class BytesValues : public PageValues {
  public:
-  using Owners = std::vector<std::shared_ptr<arrow::Buffer>>;
-
   // `descr` is borrowed.
   explicit BytesValues(const parquet::ColumnDescriptor* descr);
 
@@ -25,12 +24,8 @@ class BytesValues : public PageValues {
                  int64_t max_values) override;
   Status Skip(int64_t values) override;
 
-  // Writes n views, and appends to `owners` what they point to; a buffer appended
-  // since the last call of Rewind is not appended again.
-  Status Decode(int64_t n, ByteView* views, Owners* owners);
-
-  // The next Decode has other owners.
-  void Rewind();
+  // Writes n views of what `arena` then holds.
+  Status Decode(int64_t n, ByteView* views, ByteArena* arena);
 
  private:
   enum class Source : uint8_t {
@@ -42,11 +37,12 @@ class BytesValues : public PageValues {
 
   static constexpr int64_t kBlockValues = 1024;
 
-  // The page in memory of our own, copied when the first value of it is wanted.
-  Status OwnPage(Owners* owners);
   Status DecodePlain(int64_t n, ByteView* views);
   Status DecodeFixed(int64_t n, ByteView* views);
-  Status DecodeWithArrow(int64_t n, ByteView* views, Owners* owners);
+  // Moves n views of [begin, end) to a copy of that.
+  static Status Own(const uint8_t* begin, const uint8_t* end, int64_t n, ByteView* views,
+                    ByteArena* arena);
+  Status DecodeWithArrow(int64_t n, ByteView* views, ByteArena* arena);
   // Views of n values, at most kBlockValues, good until the next call.
   Status ArrowBlock(int64_t n, ByteView* views);
   Status CheckLeft(int64_t n, int64_t left) const;
@@ -57,14 +53,11 @@ class BytesValues : public PageValues {
 
   const uint8_t* pos_ = nullptr;
   const uint8_t* end_ = nullptr;
-  std::shared_ptr<arrow::Buffer> page_;  // null until copied
-  bool page_appended_ = false;
   HybridDecoder hybrid_;
   std::unique_ptr<parquet::Decoder> arrow_;
   parquet::Encoding::type arrow_encoding_ = parquet::Encoding::UNKNOWN;
 
   std::shared_ptr<arrow::Buffer> dictionary_page_;
-  bool dictionary_appended_ = false;
   std::vector<ByteView> dictionary_;
   std::vector<ByteView> scratch_;
 };

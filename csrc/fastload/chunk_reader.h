@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "arrow/buffer.h"
 #include "arrow/memory_pool.h"
+#include "fastload/byte_arena.h"
 #include "fastload/columns.h"
 #include "fastload/status.h"
 #include "parquet/column_reader.h"
@@ -77,11 +77,10 @@ class BytesReader {
 
   virtual Status Skip(int64_t rows) = 0;
 
-  // Writes `rows` views to `views`. What they point to stays alive as long as the
-  // buffers appended to `owners` and the spec do (pages are copied there, dictionaries
-  // once a chunk).
+  // Writes `rows` views to `views`. What they show lives as long as the spec and what
+  // `arena` then holds.
   virtual Status Read(int64_t rows, ByteView* views, uint8_t* valid,
-                      std::vector<std::shared_ptr<arrow::Buffer>>* owners) = 0;
+                      ByteArena* arena) = 0;
 
   virtual int64_t page() const = 0;
 };

@@ -93,7 +93,7 @@ class ConstantBytesReader : public BytesReader {
   Status Skip(int64_t) override { return Status::OK(); }
 
   Status Read(int64_t rows, ByteView* views, uint8_t* valid,
-              std::vector<std::shared_ptr<arrow::Buffer>>*) override {
+              ByteArena* /*arena*/) override {
     if (value_ == nullptr) return NoValue();
     std::fill_n(views, rows,
                 ByteView{reinterpret_cast<const uint8_t*>(value_->data()),

@@ -100,8 +100,6 @@ Status ByteNestedItems::SetOutput(NestedRows* out, int64_t expected) {
   if (needed > out->views.capacity()) {
     out->views.reserve(std::max(needed, 2 * out->views.capacity()));
   }
-  // The rows may be others than those of the last call.
-  values_->Rewind();
   return Status::OK();
 }
 
@@ -118,7 +116,7 @@ ByteView* ByteNestedItems::Extend(int64_t n) {
 }
 
 Status ByteNestedItems::Append(int64_t n) {
-  return values_->Decode(n, Extend(n), &out_->owners);
+  return values_->Decode(n, Extend(n), &out_->bytes);
 }
 
 Status ByteNestedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) {
@@ -126,7 +124,7 @@ Status ByteNestedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t non
   ARROW_ASSIGN_OR_RAISE(const ByteView fill, Fill());
   ByteView* const views = Extend(n);
   if (non_null > 0) {
-    ARROW_RETURN_NOT_OK(values_->Decode(non_null, views, &out_->owners));
+    ARROW_RETURN_NOT_OK(values_->Decode(non_null, views, &out_->bytes));
   }
   // From the back a value never moves over one that has still to move.
   int64_t next = non_null;

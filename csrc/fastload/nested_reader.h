@@ -8,6 +8,7 @@
 
 #include "arrow/buffer.h"
 #include "arrow/buffer_builder.h"
+#include "fastload/byte_arena.h"
 #include "fastload/chunk_reader.h"
 #include "fastload/columns.h"
 #include "fastload/status.h"
@@ -22,9 +23,9 @@ struct NestedRows {
   std::vector<std::vector<int64_t>> offsets;
   // Elements of fixed width, without gaps: of each item one, or spec.list_size.
   arrow::BufferBuilder values;
-  // Or, of a byte column, the views of the elements and what keeps them alive.
+  // Or, of a byte column, the views of the elements and what they show.
   std::vector<ByteView> views;
-  std::vector<std::shared_ptr<arrow::Buffer>> owners;
+  ByteArena bytes;
   // Of each row, if asked for: 1 = its outermost list is not null.
   std::vector<uint8_t> valid;
 
@@ -38,7 +39,7 @@ struct NestedRows {
     offsets.clear();
     values.Rewind(0);
     views.clear();
-    owners.clear();
+    bytes.Clear();
     valid.clear();
   }
 };

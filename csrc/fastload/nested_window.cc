@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "fastload/stream_copy.h"
+
 namespace fastload {
 namespace {
 
@@ -182,8 +184,8 @@ void PadRow(const NestedRows& from, int64_t row, int64_t item, const std::string
   const auto* pad = reinterpret_cast<const uint8_t*>(padding.data());
   const int64_t* starts = from.offsets[0].data() + row;
   const int64_t bytes = std::min((starts[1] - starts[0]) * item, row_bytes);
-  Copy(out, from.values.data() + starts[0] * item, bytes);
-  Copy(out + bytes, pad + bytes, row_bytes - bytes);
+  StreamCopy(out, from.values.data() + starts[0] * item, bytes);
+  StreamCopy(out + bytes, pad + bytes, row_bytes - bytes);
 }
 
 void WritePadded(const StagedLists& from, const TakenRows& taken, int64_t item,

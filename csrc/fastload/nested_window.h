@@ -21,7 +21,8 @@ class StagedLists {
  public:
   struct Share {
     explicit Share(BlockPool* pool)
-        : memory(pool), rows{.values = arrow::BufferBuilder(&memory)} {}
+        : memory(pool),
+          rows{.values = arrow::BufferBuilder(&memory), .bytes = ByteArena(pool)} {}
 
     BlockMemory memory;
     NestedRows rows;

@@ -7,6 +7,7 @@
 #include "fastload/chunk_open.h"
 #include "fastload/constant_reader.h"
 #include "fastload/gather.h"
+#include "fastload/stream_copy.h"
 
 namespace fastload {
 namespace {
@@ -167,7 +168,9 @@ Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
 
 Status WindowTask::Run(Step step) {
   Timer timer(&dataset_->counters.decode_ns);
-  return step == Step::kStage ? Stage() : Fill();
+  Status status = step == Step::kStage ? Stage() : Fill();
+  StreamFence();
+  return status;
 }
 
 void WindowTask::Finish(Step step) {

@@ -46,6 +46,8 @@ struct Cursor {
   int64_t fetch_bytes = 0;  // memory that its stream may hold
 };
 
+struct Window;
+
 // Pieces of a window that one task decodes: column chunks are decoded side by side.
 struct Share {
   size_t first_piece = 0;
@@ -54,11 +56,14 @@ struct Share {
   int64_t first_row = 0;   // of the window
 };
 
-// The views of a byte column's rows, by slot, and what keeps them alive, by share.
+// The views of a byte column's rows, by slot, and what they show, by share.
 struct StagedBytes {
-  std::vector<ByteView> views;
-  std::vector<uint8_t> valid;
-  std::vector<std::vector<std::shared_ptr<arrow::Buffer>>> owners;
+  static Result<std::unique_ptr<StagedBytes>> Make(const Window& window, bool valid);
+
+  std::shared_ptr<Block> memory;
+  ByteView* views;
+  uint8_t* valid;  // null if not asked for
+  std::vector<ByteArena> arenas;
 };
 
 struct WindowUnit {

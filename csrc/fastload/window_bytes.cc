@@ -1,43 +1,58 @@
 // Columns of bytes in a window: views are staged, then what they show is copied.
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "fastload/gather.h"
+#include "fastload/short_copy.h"
 #include "fastload/window.h"
 #include "fastload/window_runs.h"
 
 namespace fastload {
 
+Result<std::unique_ptr<StagedBytes>> StagedBytes::Make(const Window& window, bool valid) {
+  auto staged = std::make_unique<StagedBytes>();
+  const int64_t views = window.slots() * static_cast<int64_t>(sizeof(ByteView));
+  ARROW_ASSIGN_OR_RAISE(staged->memory,
+                        window.pool->Allocate(views + (valid ? window.slots() : 0)));
+  staged->views = reinterpret_cast<ByteView*>(staged->memory->data());
+  staged->valid = valid ? staged->memory->data() + views : nullptr;
+  for (size_t i = 0; i < window.shares.size(); ++i) {
+    staged->arenas.emplace_back(window.pool);
+  }
+  return staged;
+}
+
 Status WindowTask::StageBytes() {
-  const bool valid = !unit_.valid_slots.empty();
-  const bool dealt = window_->dealt();
+  Status made;
   std::call_once(state_.staging, [&] {
-    auto staged = std::make_unique<StagedBytes>();
-    staged->views.resize(static_cast<size_t>(window_->slots()));
-    if (valid) staged->valid.resize(static_cast<size_t>(window_->slots()));
-    staged->owners.resize(window_->shares.size());
-    state_.bytes = std::move(staged);
+    auto staged = StagedBytes::Make(*window_, !unit_.valid_slots.empty());
+    made = staged.status();
+    if (made.ok()) state_.bytes = std::move(*staged);
   });
+  ARROW_RETURN_NOT_OK(made);
+  if (state_.bytes == nullptr) return Status::OutOfMemory("No memory for views of bytes");
   StagedBytes& staged = *state_.bytes;
-  auto& owners = staged.owners[static_cast<size_t>(task_)];
+  const bool valid = staged.valid != nullptr;
+  ByteArena& arena = staged.arenas[static_cast<size_t>(task_)];
+  const bool dealt = window_->dealt();
   std::vector<ByteView> views(dealt ? kBlockRows : 0);
   std::vector<uint8_t> valids(dealt && valid ? kBlockRows : 0);
   return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
     if (!dealt) {
-      return cursor.bytes->Read(rows, staged.views.data() + first,
-                                valid ? staged.valid.data() + first : nullptr, &owners);
+      return cursor.bytes->Read(rows, staged.views + first,
+                                valid ? staged.valid + first : nullptr, &arena);
     }
     for (int64_t end = first + rows; first < end; first += kBlockRows) {
       const int64_t n = std::min(kBlockRows, end - first);
       ARROW_RETURN_NOT_OK(
-          cursor.bytes->Read(n, views.data(), valid ? valids.data() : nullptr, &owners));
+          cursor.bytes->Read(n, views.data(), valid ? valids.data() : nullptr, &arena));
       const uint32_t* slots = window_->shuffle.slots.data() + first;
-      for (int64_t i = 0; i < n; ++i)
+      for (int64_t i = 0; i < n; ++i) {
         staged.views[slots[i]] = views[static_cast<size_t>(i)];
-      if (valid) Scatter(valids.data(), 1, slots, n, staged.valid.data());
+      }
+      if (valid) Scatter(valids.data(), 1, slots, n, staged.valid);
     }
     return Status::OK();
   });
@@ -48,7 +63,7 @@ void WindowTask::CountBytes() {
   for (const Part& part : window_->parts) {
     int64_t bytes = 0;
     ForEachRun(*window_, part, [&](const SlotRun& run) {
-      const ByteView* bucket = state_.bytes->views.data() + run.bucket;
+      const ByteView* bucket = state_.bytes->views + run.bucket;
       for (int64_t i = 0; i < run.rows; ++i) {
         bytes += bucket[run.within == nullptr ? i : run.within[i]].size;
       }
@@ -58,6 +73,9 @@ void WindowTask::CountBytes() {
 }
 
 void WindowTask::FillBytes() {
+  // Rows: long enough for a read from memory to end.
+  constexpr int64_t kViewsAhead = 24;
+  constexpr int64_t kAhead = 12;
   const StagedBytes& staged = *state_.bytes;
   for (const Part& part : Parts()) {
     uint8_t* base = part.block->data();
@@ -68,12 +86,14 @@ void WindowTask::FillBytes() {
       int64_t end = 0;
       *offsets++ = 0;
       ForEachRun(*window_, part, [&](const SlotRun& run) {
-        const ByteView* bucket = staged.views.data() + run.bucket;
+        const ByteView* bucket = staged.views + run.bucket;
         for (int64_t i = 0; i < run.rows; ++i) {
-          const ByteView& view = bucket[run.within == nullptr ? i : run.within[i]];
-          if (view.size > 0) {
-            std::memcpy(values + end, view.data, static_cast<size_t>(view.size));
+          if (run.within != nullptr && i + kViewsAhead < run.rows) {
+            __builtin_prefetch(bucket + run.within[i + kViewsAhead]);
+            __builtin_prefetch(bucket[run.within[i + kAhead]].data);
           }
+          const ByteView& view = bucket[run.within == nullptr ? i : run.within[i]];
+          ShortCopy(values + end, view.data, view.size);
           end += view.size;
           *offsets++ = end;
         }
@@ -82,7 +102,7 @@ void WindowTask::FillBytes() {
     for (const Layout::Slot& slot : unit_.valid_slots) {
       uint8_t* out = Layout::Address(base, part.areas, slot);
       ForEachRun(*window_, part, [&](const SlotRun& run) {
-        const uint8_t* bucket = staged.valid.data() + run.bucket;
+        const uint8_t* bucket = staged.valid + run.bucket;
         for (int64_t i = 0; i < run.rows; ++i) {
           *out++ = bucket[run.within == nullptr ? i : run.within[i]];
         }

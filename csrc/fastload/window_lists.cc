@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fastload/nested_window.h"
+#include "fastload/stream_copy.h"
 #include "fastload/window.h"
 
 namespace fastload {
@@ -94,7 +95,7 @@ void CopyRows(const uint8_t* rows, int64_t width, const uint32_t* outputs, int64
       __builtin_prefetch(places[outputs[i + kAhead]], /*rw=*/1);
     }
     if (outputs[i] == RowOrder::kNone) continue;
-    std::memcpy(places[outputs[i]], rows + i * width, static_cast<size_t>(width));
+    StreamCopy(places[outputs[i]], rows + i * width, width);
   }
 }
 

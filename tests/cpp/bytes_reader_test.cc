@@ -63,7 +63,7 @@ std::shared_ptr<arrow::Buffer> Write(const Strings& strings, const Layout& layou
 // All views are kept to the end, so that an owner let go too early is found.
 Status ReadInPieces(BytesReader* reader, std::mt19937* random, bool with_skips,
                     std::vector<ByteView>* views, std::vector<uint8_t>* valid,
-                    std::vector<std::shared_ptr<arrow::Buffer>>* owners) {
+                    ByteArena* arena) {
   views->resize(kRows);
   valid->assign(kRows, 7);
   for (int64_t row = 0; row < kRows;) {
@@ -73,7 +73,7 @@ Status ReadInPieces(BytesReader* reader, std::mt19937* random, bool with_skips,
       ARROW_RETURN_NOT_OK(reader->Skip(piece));
     } else {
       ARROW_RETURN_NOT_OK(
-          reader->Read(piece, views->data() + row, valid->data() + row, owners));
+          reader->Read(piece, views->data() + row, valid->data() + row, arena));
     }
     row += piece;
   }
@@ -107,10 +107,10 @@ void CheckLayouts(const std::vector<Encoding::type>& encodings) {
           OpenedColumn file(Write<ParquetType>(strings, layout));
           std::vector<ByteView> views;
           std::vector<uint8_t> valid;
-          std::vector<std::shared_ptr<arrow::Buffer>> owners;
+          ByteArena arena;
           auto reader = BytesReader::Make(file.Chunk(), &spec).ValueOrDie();
           const Status status = ReadInPieces(reader.get(), &random, random() % 2 == 0,
-                                             &views, &valid, &owners);
+                                             &views, &valid, &arena);
           ASSERT_TRUE(status.ok()) << status.ToString();
           reader.reset();
           for (int64_t row = 0; row < kRows; ++row) {
@@ -160,8 +160,8 @@ TEST(BytesReader, NullWithoutFillIsAnError) {
   spec.bytes = true;
   auto reader = BytesReader::Make(file.Chunk(), &spec).ValueOrDie();
   std::vector<ByteView> views(100);
-  std::vector<std::shared_ptr<arrow::Buffer>> owners;
-  EXPECT_EQ(KindOf(reader->Read(100, views.data(), nullptr, &owners)),
+  ByteArena arena;
+  EXPECT_EQ(KindOf(reader->Read(100, views.data(), nullptr, &arena)),
             ErrorKind::kNullValue);
 }
 
@@ -190,10 +190,10 @@ TEST(BytesReader, SurvivesDamage) {
     OpenedColumn file(arrow::Buffer::FromString(std::move(damaged)));
     std::vector<ByteView> views;
     std::vector<uint8_t> valid;
-    std::vector<std::shared_ptr<arrow::Buffer>> owners;
+    ByteArena arena;
     auto reader = BytesReader::Make(file.Chunk(), &spec).ValueOrDie();
     const Status status =
-        ReadInPieces(reader.get(), &random, round % 2 == 0, &views, &valid, &owners);
+        ReadInPieces(reader.get(), &random, round % 2 == 0, &views, &valid, &arena);
     if (!status.ok()) {
       EXPECT_FALSE(status.message().empty());
       continue;

@@ -100,9 +100,9 @@ TEST(ConstantReader, Bytes) {
     const auto reader = MakeConstantBytesReader(&spec, file);
     std::vector<ByteView> views(3);
     std::vector<uint8_t> valid(3, 7);
-    std::vector<std::shared_ptr<arrow::Buffer>> owners;
+    ByteArena arena;
     ASSERT_TRUE(reader->Skip(10).ok());
-    ASSERT_TRUE(reader->Read(3, views.data(), valid.data(), &owners).ok());
+    ASSERT_TRUE(reader->Read(3, views.data(), valid.data(), &arena).ok());
     for (size_t row = 0; row < 3; ++row) {
       EXPECT_EQ(std::string(reinterpret_cast<const char*>(views[row].data),
                             static_cast<size_t>(views[row].size)),

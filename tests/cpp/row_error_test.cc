@@ -149,9 +149,9 @@ TEST(RowError, NamesTheFirstNullOfBytes) {
   spec.bytes = true;
   auto reader = *BytesReader::Make(file.Chunk(), &spec);
   std::vector<ByteView> views(2000);
-  std::vector<std::shared_ptr<arrow::Buffer>> owners;
-  ASSERT_TRUE(reader->Read(1000, views.data(), nullptr, &owners).ok());
-  const Status status = reader->Read(1000, views.data(), nullptr, &owners);
+  ByteArena arena;
+  ASSERT_TRUE(reader->Read(1000, views.data(), nullptr, &arena).ok());
+  const Status status = reader->Read(1000, views.data(), nullptr, &arena);
   EXPECT_EQ(KindOf(status), ErrorKind::kNullValue);
   EXPECT_EQ(RowOf(status), 1500);
 }
