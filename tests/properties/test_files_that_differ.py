@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload import Column, FastParquetDataset, SchemaError
@@ -176,11 +176,6 @@ def cast(value, arrow):
     return float(value)
 
 
-@settings(
-    max_examples=300,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 @given(tables=tables(), shuffle=st.booleans(), threads=st.sampled_from([0, 3]))
 def test_files_are_read_as_their_unified_schema(tables, shuffle, threads):
     with tempfile.TemporaryDirectory() as directory:
