@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from fastload import Column, FastParquetDataset, NullValueError, SchemaError, Stack
-from fastload.errors import UnsupportedTypeError
 
 ROWS = 120
 
@@ -229,22 +228,3 @@ def test_files_are_listed_and_opened_once(tmp_path, monkeypatch):
         assert len(list(dataset)) == 1
         assert len(list(dataset)) == 1
     assert calls == {"scandir": 3, "stat": 1 + 2 * 20, "open": 20}
-
-
-def test_clear_columns_beside_encrypted_ones(data_dir):
-    data = data_dir / "parquet-testing" / "data"
-    path = data / "encrypt_columns_plaintext_footer.parquet.encrypted"
-    for name in ("float_field", "double_field"):
-        with pytest.raises(UnsupportedTypeError, match=f"an encrypted one.*`{name}`"):
-            FastParquetDataset(path, columns=["boolean_field", name])
-    clear = ["boolean_field", "int32_field", "int96_field", "flba_field"]
-    table = pq.read_table(path, columns=clear)
-    batch = whole(path, {name: Column(name, valid=True) for name in [*clear, "ba_field"]})
-    assert batch["boolean_field"].tolist() == table["boolean_field"].to_pylist()
-    assert batch["int32_field"].tolist() == table["int32_field"].cast(pa.int32()).to_pylist()
-    assert batch["int96_field"].tolist() == table["int96_field"].cast(pa.int64()).to_pylist()
-    assert batch["flba_field"].tolist() == table["flba_field"].to_pylist()
-    with pytest.raises(UnsupportedTypeError, match=r"an encrypted one.*`boolean_field`"):
-        FastParquetDataset(data / "aes256" / path.name, columns=["boolean_field"])
-    with pytest.raises(UnsupportedTypeError, match=r"an encrypted one.*uniform_encryption"):
-        FastParquetDataset(data / "uniform_encryption.parquet.encrypted")
