@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, reject
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 from parquet_cases import files
 from spec_cases import outputs_of
@@ -60,10 +60,13 @@ def stored(files, directory):
     """The paths of the files, written, and what pyarrow reads of them, if it does either."""
     try:
         paths = files.write(directory)
-        return paths, StoredTables(paths)
+        tables = StoredTables(paths)
     # Such as ns in version 1.0, Arrow's dictionaries from delta encodings, lists of nulls in V1.
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError):
         reject()
+    # Of lists that go on in the next page pyarrow 26 loses those of DELTA_BINARY_PACKED.
+    assume(tables.table.num_rows == sum(map(sum, files.rows)))
+    return paths, tables
 
 
 @given(files=files(), reading=readings(), data=st.data())
