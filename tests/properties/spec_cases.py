@@ -37,7 +37,7 @@ def outputs_of(draw, leaves):
         output = f"o{number}" if draw(st.booleans()) else name
         columns[output] = draw(spec_of(leaves[name]))
     stacked = [leaf for leaf in leaves.values() if is_number(leaf) and not leaf.levels]
-    if len(stacked) > 1 and draw(st.booleans()):
+    if stacked and draw(st.booleans()):
         columns["stack"] = draw(stack_of(stacked))
     return columns
 
@@ -78,9 +78,10 @@ def spec_of(draw, leaf):
         specs.append(Column(name, dtype=draw(st.sampled_from(FLOATS)), fill=fill))
     if is_bytes or pa.types.is_integer(kind):
         buckets, seed = draw(st.integers(1, 2**63 - 1)), draw(st.integers(0, 2**64 - 1))
-        specs.append(Hash(name, buckets, seed=seed, fill=fill))
         words = [word for word in leaf.values[:WORDS].to_pylist() if word is not None]
-        specs.append(Codes(name, sorted(codable({fill, *words}))))
+        vocabulary = sorted(codable({fill, *words}))
+        # As often as all the others.
+        specs += 2 * [Hash(name, buckets, seed=seed, fill=fill), Codes(name, vocabulary)]
     spec = draw(st.sampled_from(specs))
     is_list = leaf.levels and all(lists.size for lists in leaf.levels[1:])
     if is_list and not (is_bytes and isinstance(spec, Column)) and draw(st.booleans()):
