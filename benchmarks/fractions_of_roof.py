@@ -44,13 +44,13 @@ def measure(
     passes, roofs, cpu = [], [], []
     with FastParquetDataset(source, columns=columns, threads=threads, **arguments) as dataset:
         for repeat in range(repeats + 1):
-            before, start = _cpu_s(), time.perf_counter()
+            before, start = cpu_s(), time.perf_counter()
             for _ in dataset:
                 pass
             elapsed = time.perf_counter() - start
             if repeat:
                 passes.append(elapsed)
-                cpu.append(_cpu_s() - before)
+                cpu.append(cpu_s() - before)
                 roofs.append(roof.measure(source, columns, threads))
     return Fraction(
         statistics.median(passes),
@@ -60,7 +60,7 @@ def measure(
     )
 
 
-def _cpu_s() -> float:
+def cpu_s() -> float:
     """CPU seconds of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime

@@ -5,19 +5,17 @@ from pathlib import Path
 
 import pytest
 
-DATA_VARIABLE = "FASTLOAD_TEST_DATA"
-DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+from data_files import DIRECTORY, VARIABLE
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The directory of Parquet files from other writers; tests/README.md lists them."""
-    directory = Path(os.environ.get(DATA_VARIABLE, DEFAULT_DATA))
-    if (directory / "real").is_dir():
-        return directory
+    if (DIRECTORY / "real").is_dir():
+        return DIRECTORY
     advice = (
-        f"no Parquet files at {directory}: set {DATA_VARIABLE} to a directory with the files "
-        "that tests/README.md lists"
+        f"no Parquet files at {DIRECTORY}: set {VARIABLE} to a directory with the files that "
+        "tests/README.md lists"
     )
     if os.environ.get("CI") == "true":
         pytest.fail(f"{advice} (CI runs every test)")

@@ -95,8 +95,11 @@ void RegisterFooter(py::module_& m) {
           "Of the lists around a value, outermost first: their elements; 0 = any number.")
       .def_property_readonly(
           "tensor_shape",
-          [](const Leaf& leaf) { return py::tuple(py::cast(leaf.tensor_shape)); },
-          "Of the arrow.fixed_shape_tensor that the innermost list is, as stored; empty "
+          [](const Leaf& leaf) -> std::optional<py::tuple> {
+            if (!leaf.tensor_shape.has_value()) return std::nullopt;
+            return py::tuple(py::cast(*leaf.tensor_shape));
+          },
+          "Of the arrow.fixed_shape_tensor that the innermost list is, as stored; None "
           "where it is none.")
       .def_property_readonly(
           "tensor_permutation",

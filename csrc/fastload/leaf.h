@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,10 @@ struct Leaf {
   // The lists around a value, outermost first, max_repetition_level of them: how many
   // elements each has by the writer's own Arrow schema; 0 = any number.
   std::vector<int64_t> list_sizes;
-  // Where the innermost list is an arrow.fixed_shape_tensor: its shape as stored, and its
-  // permutation (dimension i of the tensor is dimension permutation[i] as stored), if
-  // any.
-  std::vector<int64_t> tensor_shape;
+  // Where the innermost list is an arrow.fixed_shape_tensor: its shape as stored, which
+  // may have no dimension, and its permutation (dimension i of the tensor is dimension
+  // permutation[i] as stored), if any.
+  std::optional<std::vector<int64_t>> tensor_shape;
   std::vector<int64_t> tensor_permutation;
 
   // `names` with dots between.

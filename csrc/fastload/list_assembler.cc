@@ -87,7 +87,8 @@ Status ListAssembler::Add(const LevelSpan& span) {
   span_ = &span;
   flushed_ = 0;
   if (!span.all_present()) return AddBytes(span);
-  if (!span.begins_row() && reached_ == 0) return BadNesting();
+  // What is present has one level of lists.
+  if (levels_ > 1 || (!span.begins_row() && reached_ == 0)) return BadNesting();
   ARROW_RETURN_NOT_OK(span.row_length > 0 ? AddRows(span) : AddBits(span));
   reached_ = 1;
   if (valid_ != nullptr) {

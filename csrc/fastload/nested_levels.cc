@@ -14,7 +14,7 @@ constexpr int64_t kWordBits = 64;
 
 }  // namespace
 
-ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr) {
+ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t levels) {
   std::vector<const parquet::schema::Node*> path;
   for (const auto* node = descr.schema_node().get(); node->parent() != nullptr;
        node = node->parent()) {
@@ -28,6 +28,10 @@ ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr) {
     if ((*node)->is_repeated()) thresholds.element.push_back(definition);
   }
   thresholds.max_definition = definition;
+  while (static_cast<int64_t>(thresholds.element.size()) < levels) {
+    // A level that makes all of them null.
+    thresholds.element.push_back(definition + 2);
+  }
   return thresholds;
 }
 

@@ -23,8 +23,9 @@ struct ListThresholds {
   std::vector<int> element;
 };
 
-// Lists are what repeats on the way to the leaf, annotated as lists or not.
-ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr);
+// Lists are what repeats on the way to the leaf, annotated as lists or not. Of a leaf of
+// type null, its elements may be null lists, `levels` deep in all.
+ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t levels = 0);
 
 // Levels side by side, one pair for each element, or null, or empty or null list.
 struct LevelSpan {

@@ -16,6 +16,11 @@ namespace {
 // there are, may be wrong.
 constexpr int64_t kMostExpected = int64_t{1} << 22;
 
+// Levels of lists around an element, at least.
+int64_t LevelsOf(const ColumnSpec& spec) {
+  return spec.depth + (spec.list_size == 0 ? 0 : 1);
+}
+
 class ListNestedReader : public NestedReader {
  public:
   ListNestedReader(ChunkInput input, const ColumnSpec* spec,
@@ -23,7 +28,7 @@ class ListNestedReader : public NestedReader {
       : spec_(spec),
         values_(std::move(values)),
         items_(std::move(items)),
-        assembler_(ThresholdsOf(*input.descr), spec, items_->items()),
+        assembler_(ThresholdsOf(*input.descr, LevelsOf(*spec)), spec, items_->items()),
         mean_length_(input.levels == INT64_MAX || input.rows <= 0
                          ? 1
                          : static_cast<double>(input.levels) /
@@ -75,8 +80,11 @@ Status CheckLevels(const ChunkInput& input, const ColumnSpec& spec) {
   if (spec.list_size == 0 ? levels == spec.depth : levels > spec.depth) {
     return Status::OK();
   }
+  const int64_t depth = LevelsOf(spec);
+  if (levels > 0 && levels < depth && input.descr->logical_type()->is_null()) {
+    return Status::OK();
+  }
   const std::string more = spec.list_size == 0 ? "" : " or more";
-  const int64_t depth = spec.depth + (spec.list_size == 0 ? 0 : 1);
   return MakeError(ErrorKind::kUnsupported,
                    "Expected a column of lists in lists, " + std::to_string(depth) +
                        more + " deep, got " + std::to_string(levels) + " deep");

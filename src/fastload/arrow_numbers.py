@@ -53,8 +53,8 @@ def numbers_of(array: Any, *, unscaled: bool = False) -> npt.NDArray[Any]:
 def cast(numbers: npt.NDArray[Any], dtype: torch.dtype | None) -> torch.Tensor:
     """The tensor of the nearest numbers of that dtype; None = their own."""
     if dtype == torch.float16:
-        # Not torch's cast, which rounds twice.
-        with np.errstate(over="ignore"):
+        # Not torch's cast, which rounds twice. A signalling NaN is an invalid value.
+        with np.errstate(over="ignore", invalid="ignore"):
             return _tensor(numbers.astype(np.float16))
     if dtype == torch.bfloat16 and numbers.dtype.itemsize > 2:
         return _tensor(_odd_floats(numbers)).to(torch.bfloat16)
@@ -72,8 +72,8 @@ def _odd_floats(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
     Boldo and Melquiond, "When double rounding is odd" (2004).
     """
-    wide = numbers.astype(np.longdouble)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide = numbers.astype(np.longdouble)
         near = wide.astype(np.float32)
     inexact = np.isfinite(near) & (near != wide)
     bits = near.view(np.uint32)

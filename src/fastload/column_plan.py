@@ -114,7 +114,8 @@ def plan_leaf(
         depth = max(depth, 1)
     shape, strides = _item_shape(stored, depth)
     null_lists = zero or isinstance(spec, Codes) or spec.fill is not None
-    size = math.prod(shape) if shape else 0
+    fixed = stored.list_sizes[depth:]
+    size = math.prod(fixed) if fixed else 0
     plan = replace(plan, depth=depth, list_size=size, null_lists=null_lists)
     return plan, replace(item, shape=shape, strides=strides)
 
@@ -132,7 +133,7 @@ def _varying_levels(sizes: tuple[int, ...], plan: ColumnPlan) -> int:
 def _item_shape(stored: LeafType, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape and strides of what lies below `depth` levels of lists."""
     shape = stored.list_sizes[depth:]
-    if not shape or not stored.tensor_shape:
+    if not shape or stored.tensor_shape is None:
         return shape, _row_major(shape)
     # The tensor is what the innermost list holds; as stored it is row-major.
     stored_shape = (*shape[:-1], *stored.tensor_shape)

@@ -126,5 +126,7 @@ def _assembled(output: OutputPlan) -> Output:
         return Output(
             output.name, "ragged", field.dtype, field.shape, output.strides, field.depth, field.kind
         )
-    kind: Literal["rows", "column"] = "rows" if field.shape else "column"
+    # A list of one element that is a tensor without dimensions has no shape, but is a list.
+    rows = field.shape or output.kind == "list"
+    kind: Literal["rows", "column"] = "rows" if rows else "column"
     return Output(output.name, kind, field.dtype, field.shape, output.strides)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 __all__ = ["Field", "Schema"]
+
+# What torch stores, but has few operations for.
+_STORED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,13 @@ class Field:
         """Bytes of one row of a tensor, or of one value of a `Ragged`."""
         return self.dtype.itemsize * math.prod(self.shape)
 
+    @property
+    def note(self) -> str:
+        """What torch lacks for the dtype, and what to ask for instead; "" = nothing."""
+        if self.dtype not in _STORED:
+            return ""
+        return "torch does not add, compare or index with these: Column(dtype=torch.int64)"
+
 
 class Schema(Mapping[str, Field]):
     """The fields of a batch by output name, in output order."""
@@ -66,5 +75,8 @@ class Schema(Mapping[str, Field]):
         return len(self._fields)
 
     def __repr__(self) -> str:
-        lines = "".join(f"  {name!r}: {entry},\n" for name, entry in self._fields.items())
-        return f"Schema({{\n{lines}}})"
+        lines = []
+        for name, entry in self._fields.items():
+            note = f"  # {entry.note}" if entry.note else ""
+            lines.append(f"  {name!r}: {entry},{note}\n")
+        return f"Schema({{\n{''.join(lines)}}})"

@@ -196,7 +196,11 @@ def _no_common_type(
     got_type: LeafType | None,
 ) -> SchemaError:
     """Names the first of the known schemas that the refused one can't be unified with."""
-    typed = [(schema, type_) for schema, type_ in known if type_ and type_.kind != "null"]
+    typed = [
+        (schema, type_)
+        for schema, type_ in known
+        if type_ and (type_.kind != "null" or type_.list_sizes) and schema is not refused
+    ]
     conflicts = (
         (schema, type_)
         for schema, type_ in typed

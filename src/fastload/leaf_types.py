@@ -46,7 +46,8 @@ class LeafType:
     multiplier: from the stored integer to the one handed out.
     cast: the stored type is another than `dtype`.
     list_sizes: of the lists around a value, outermost first: their elements; 0 = any number.
-    tensor_shape: of the fixed_shape_tensor that the innermost list is, as stored; () = none.
+    tensor_shape: of the fixed_shape_tensor that the innermost list is, as stored; None = it is
+        none.
     tensor_order: dimension i of that tensor is dimension tensor_order[i] as stored.
     """
 
@@ -57,7 +58,7 @@ class LeafType:
     multiplier: int = 1
     cast: bool = False
     list_sizes: tuple[int, ...] = ()
-    tensor_shape: tuple[int, ...] = ()
+    tensor_shape: tuple[int, ...] | None = None
     tensor_order: tuple[int, ...] = ()
 
     def __str__(self) -> str:
@@ -81,9 +82,11 @@ def resolve_leaf(arrow: Any, leaf: Leaf) -> LeafType:
     """
     found = replace(resolve(arrow, leaf.logical_type), list_sizes=leaf.list_sizes)
     shape = leaf.tensor_shape
+    if shape is None:
+        return found
     order = leaf.tensor_permutation or tuple(range(len(shape)))
     # Extension metadata is the writer's own word, which only counts if it fits the list.
-    fits = shape and math.prod(shape) == leaf.list_sizes[-1] > 0
+    fits = math.prod(shape) == leaf.list_sizes[-1] > 0
     if not fits or sorted(order) != list(range(len(shape))):
         return found
     return replace(found, tensor_shape=shape, tensor_order=order)

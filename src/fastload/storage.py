@@ -26,7 +26,8 @@ class IO:
     retries: of one request, before it is an error.
     timeout_s: seconds that one request may take without an answer.
     verify_crc: compare each page with the checksum that its writer stored, if it stored one; a
-        difference raises `CorruptFileError`.
+        difference raises `CorruptFileError`. Off by default: it costs about 40 % of a pass over
+        local dictionary pages, and doubles one over plain, uncompressed pages.
     transport: "native" (the client without the GIL), "fsspec", or "auto" for the better one.
 
     Raises `TypeError` or `ValueError` when an argument is not what it should be.

@@ -23,10 +23,11 @@ _MOST = 2**63 - 1  # the core's integers
 
 def common_type(first: LeafType, second: LeafType) -> LeafType | None:
     """The type that values of both are read as; None where pyarrow knows none."""
+    first, second = _as_deep(first, second), _as_deep(second, first)
     tensors = {
         (stored.tensor_shape, stored.tensor_order)
         for stored in (first, second)
-        if stored.tensor_shape
+        if stored.tensor_shape is not None
     }
     if len(first.list_sizes) != len(second.list_sizes) or len(tensors) > 1:
         return None
@@ -35,8 +36,19 @@ def common_type(first: LeafType, second: LeafType) -> LeafType | None:
     values = _common_values(first, second)
     if values is None:
         return None
-    shape, order = tensors.pop() if tensors and list_sizes == first.list_sizes else ((), ())
+    same = tensors and list_sizes == first.list_sizes
+    shape, order = tensors.pop() if same else (None, ())
     return replace(values, list_sizes=list_sizes, tensor_shape=shape, tensor_order=order)
+
+
+def _as_deep(stored: LeafType, other: LeafType) -> LeafType:
+    """A type whose null elements may be lists, if the elements of the other are."""
+    missing = len(other.list_sizes) - len(stored.list_sizes)
+    if stored.kind != "null" or missing <= 0:
+        return stored
+    # The core knows the lists of such a file from their levels alone, hence of any size.
+    inner = other.list_sizes[len(stored.list_sizes) :]
+    return replace(stored, list_sizes=(0,) * len(stored.list_sizes) + inner)
 
 
 def _common_values(first: LeafType, second: LeafType) -> LeafType | None:

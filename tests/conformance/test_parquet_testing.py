@@ -1,59 +1,67 @@
 """The format's own conformance files: what pyarrow reads of them, value for value, or an error."""
 
-import os
+import resource
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import DATA_VARIABLE, DEFAULT_DATA
+from data_files import DIRECTORY
 from fastload import Column, CorruptFileError, FastParquetDataset, UnsupportedTypeError
 from fastload.arrow_leaves import leaves_of
 from fastload.testing import assert_same_rows
 from stored_tables import fill_of, takable
 
-ROOT = Path(os.environ.get(DATA_VARIABLE, DEFAULT_DATA), "parquet-testing")
-# Files that do not become tensors: the error, and why.
+# Files that pyarrow reads no more than we do: the error, its sentence, and why.
 REFUSED = {
-    "incorrect_map_schema.parquet": (CorruptFileError, "Map keys must be annotated as required"),
-    "large_string_map.brotli.parquet": (ValueError, "memory_budget of at least"),
+    "incorrect_map_schema.parquet": (
+        CorruptFileError,
+        "Map keys must be annotated as required",
+        "its schema is not one of the format; pyarrow refuses it too",
+    ),
+    "large_string_map.brotli.parquet": (
+        ValueError,
+        "memory_budget of at least",
+        "4 KB that claim one row of 2 GiB; pyarrow refuses it too, at any size of memory",
+    ),
 }
-READ_ELSEWHERE = {
-    # Asking pyarrow for its metadata ends the process: tests/integration/test_many_files.py.
-    "encrypt_columns_plaintext_footer.parquet.encrypted",
-}
-FILES = sorted(path.name for path in ROOT.glob("data/*.parquet") if path.name not in READ_ELSEWHERE)
-ENCRYPTED = sorted(
-    path.name for path in ROOT.glob("data/*.encrypted") if path.name not in READ_ELSEWHERE
-)
-# Damaged in a way that harms no value.
-LEGAL = {"ARROW-GH-43605.parquet"}
-DAMAGED = sorted(path.name for path in ROOT.glob("bad_data/*.parquet") if path.name not in LEGAL)
+# Its other columns are encrypted, and asking pyarrow for the metadata of all of them ends the
+# process.
+CLEAR_COLUMNS = ["boolean_field", "int32_field", "int96_field", "ba_field", "flba_field"]
+PARTLY_CLEAR = "parquet-testing/data/encrypt_columns_plaintext_footer.parquet.encrypted"
+# Damaged in a way that harms no value: pyarrow reads it.
+LEGAL = "parquet-testing/bad_data/ARROW-GH-43605.parquet"
+# No file of these holds a megabyte: what a reader asks for beyond that, damage made it ask for.
+ENOUGH_BYTES = 512 << 20
 
 
-@pytest.fixture
-def path(request, data_dir):
-    part, name = request.param
-    return str(data_dir / "parquet-testing" / part / name)
+def files(pattern):
+    """The paths of files below the data directory."""
+    found = (DIRECTORY / "parquet-testing").glob(pattern)
+    return sorted(str(path.relative_to(DIRECTORY)) for path in found)
 
 
-def params(part, names):
-    return [pytest.param((part, name), id=name) for name in names]
+FILES = files("data/*.parquet")
+ENCRYPTED = [name for name in files("data/**/*.encrypted") if name != PARTLY_CLEAR]
+DAMAGED = [name for name in files("bad_data/*.parquet") if name != LEGAL]
+READ = [name for name in FILES if Path(name).name not in REFUSED]
+
+
+def each(paths):
+    return pytest.mark.parametrize(
+        "path", [pytest.param(p, id=Path(p).name) for p in paths], indirect=True
+    )
 
 
 @pytest.mark.usefixtures("data_dir")
 def test_there_are_files():
     assert len(FILES) >= 45
-    assert len(ENCRYPTED) >= 5
+    assert len(ENCRYPTED) >= 10
     assert len(DAMAGED) >= 5
 
 
-@pytest.mark.parametrize(
-    "path",
-    params("data", [name for name in FILES if name not in REFUSED])
-    + params("bad_data", sorted(LEGAL)),
-    indirect=True,
-)
+@each([*READ, LEGAL])
 def test_values_are_those_of_pyarrow(path):
     table = takable(pq.read_table(path))
     filled, valid = {}, {}
@@ -66,28 +74,38 @@ def test_values_are_those_of_pyarrow(path):
         assert_same_rows(dataset, table, valid, ordered=False)
 
 
-@pytest.mark.parametrize("path", params("data", sorted(REFUSED)), indirect=True)
-def test_others_are_refused(path):
-    error, sentence = REFUSED[Path(path).name]
-    with pytest.raises(error, match=sentence):
+@each([name for name in FILES if name not in READ])
+def test_what_pyarrow_refuses_is_refused(path, refusal):
+    with refusal(*REFUSED[Path(path).name]), at_most(ENOUGH_BYTES):
         FastParquetDataset(path, batch_size=1)
 
 
-@pytest.mark.parametrize("path", params("data", ENCRYPTED), indirect=True)
-def test_encrypted_files_are_refused(path):
-    with pytest.raises(UnsupportedTypeError, match="encrypted"):
+@each(ENCRYPTED)
+def test_encrypted_files_are_refused(path, refusal):
+    with refusal(UnsupportedTypeError, "encrypted", "encrypted, and there are no keys"):
         FastParquetDataset(path)
 
 
-@pytest.mark.parametrize("path", params("bad_data", DAMAGED), indirect=True)
-def test_damage_is_named(path):
-    with pytest.raises(CorruptFileError, match=Path(path).name):
+@each([PARTLY_CLEAR])
+def test_clear_columns_beside_encrypted_ones(path):
+    columns = {name: Column(name, valid=True) for name in CLEAR_COLUMNS}
+    with FastParquetDataset(path, columns=columns) as dataset:
+        assert_same_rows(dataset, pq.read_table(path, columns=CLEAR_COLUMNS), columns)
+    for name in ("float_field", "double_field"):
+        with pytest.raises(UnsupportedTypeError, match=f"an encrypted one.*`{name}`"):
+            FastParquetDataset(path, columns=["boolean_field", name])
+
+
+@pytest.mark.timeout(60)
+@each(DAMAGED)
+def test_damage_is_named(path, refusal):
+    with refusal(CorruptFileError, Path(path).name, "damaged"), at_most(ENOUGH_BYTES):
         read_valid(path)
 
 
 def read_valid(path):
     columns = {field.name: Column(field.name, valid=True) for field in _arrow_schema(path)}
-    return list(FastParquetDataset(path, columns=columns, batch_size=10))
+    return list(FastParquetDataset(path, columns=columns, batch_size=10, threads=1))
 
 
 def _arrow_schema(path):
@@ -97,3 +115,16 @@ def _arrow_schema(path):
     except OSError:
         FastParquetDataset(path)
         raise
+
+
+@contextmanager
+def at_most(more_bytes):
+    """Lets this process ask the system for so many bytes more, whether it uses them or not."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + more_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)

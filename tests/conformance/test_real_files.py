@@ -1,24 +1,22 @@
 """Files from other writers: every column equals what pyarrow reads, bit for bit."""
 
-import os
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from conftest import DATA_VARIABLE, DEFAULT_DATA
+from data_files import DIRECTORY
 from fastload import Column, CorruptFileError, FastParquetDataset
 from fastload.testing import assert_same_rows
 from stored_tables import StoredTables, fill_of
 
-DATA = Path(os.environ.get(DATA_VARIABLE, DEFAULT_DATA))
 FILES = sorted(
-    str(path.relative_to(DATA))
+    str(path.relative_to(DIRECTORY))
     for part in ("real", "writers")
-    for path in DATA.glob(f"{part}/*.parquet")
+    for path in DIRECTORY.glob(f"{part}/*.parquet")
 )
+BROKEN = "real/broken/nyc_yellow_2024-01.truncated.parquet"
 
 
 @lru_cache(1)
@@ -29,11 +27,6 @@ def tables_of(path):
 @pytest.mark.usefixtures("data_dir")
 def test_there_are_files():
     assert len(FILES) >= 14
-
-
-@pytest.fixture
-def path(request, data_dir):
-    return str(data_dir / request.param)
 
 
 @pytest.mark.parametrize("path", FILES, indirect=True)
@@ -59,7 +52,8 @@ def test_shuffled_with_valid(path):
     assert_same_rows(batches, tables.table.take(pa.array(seen)), columns)
 
 
-def test_broken_file_is_named(data_dir):
-    path = data_dir / "real" / "broken" / "nyc_yellow_2024-01.truncated.parquet"
-    with pytest.raises(CorruptFileError, match=r"nyc_yellow_2024-01\.truncated\.parquet"):
+@pytest.mark.parametrize("path", [BROKEN], indirect=True)
+def test_broken_file_is_named(path, refusal):
+    sentence = r"nyc_yellow_2024-01\.truncated\.parquet"
+    with refusal(CorruptFileError, sentence, "cut off: there is no footer"):
         FastParquetDataset(path)

@@ -44,6 +44,16 @@ TEST(ListThresholds, FollowThePathToTheLeaf) {
   EXPECT_EQ(thresholds.element, (std::vector<int>{1, 4}));
 }
 
+TEST(ListThresholds, NullElementsMayBeNullLists) {
+  const NodePtr null = parquet::schema::PrimitiveNode::Make(
+      "element", Repetition::OPTIONAL, parquet::LogicalType::Null(),
+      parquet::Type::INT32);
+  const NodePtr column = List(null, Repetition::OPTIONAL);
+  const ListThresholds thresholds = ThresholdsOf(*Schema(column)->Column(0), 3);
+  EXPECT_EQ(thresholds.max_definition, 3);
+  EXPECT_EQ(thresholds.element, (std::vector<int>{2, 5, 5}));
+}
+
 TEST(LevelStream, DecodesTheDeprecatedEncoding) {
   std::mt19937 random(1);
   std::vector<uint8_t> levels(3000);

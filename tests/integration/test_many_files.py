@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fastload import Column, FastParquetDataset, NullValueError, SchemaError, Stack
-from fastload.errors import UnsupportedTypeError
+from fastload.testing import assert_same_rows
 
 ROWS = 120
 
@@ -231,20 +231,27 @@ def test_files_are_listed_and_opened_once(tmp_path, monkeypatch):
     assert calls == {"scandir": 3, "stat": 1 + 2 * 20, "open": 20}
 
 
-def test_clear_columns_beside_encrypted_ones(data_dir):
-    data = data_dir / "parquet-testing" / "data"
-    path = data / "encrypt_columns_plaintext_footer.parquet.encrypted"
-    for name in ("float_field", "double_field"):
-        with pytest.raises(UnsupportedTypeError, match=f"an encrypted one.*`{name}`"):
-            FastParquetDataset(path, columns=["boolean_field", name])
-    clear = ["boolean_field", "int32_field", "int96_field", "flba_field"]
-    table = pq.read_table(path, columns=clear)
-    batch = whole(path, {name: Column(name, valid=True) for name in [*clear, "ba_field"]})
-    assert batch["boolean_field"].tolist() == table["boolean_field"].to_pylist()
-    assert batch["int32_field"].tolist() == table["int32_field"].cast(pa.int32()).to_pylist()
-    assert batch["int96_field"].tolist() == table["int96_field"].cast(pa.int64()).to_pylist()
-    assert batch["flba_field"].tolist() == table["flba_field"].to_pylist()
-    with pytest.raises(UnsupportedTypeError, match=r"an encrypted one.*`boolean_field`"):
-        FastParquetDataset(data / "aes256" / path.name, columns=["boolean_field"])
-    with pytest.raises(UnsupportedTypeError, match=r"an encrypted one.*uniform_encryption"):
-        FastParquetDataset(data / "uniform_encryption.parquet.encrypted")
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_lists_of_nulls_beside_deeper_lists(tmp_path, shuffle):
+    """The elements of one file's lists may be null lists; those of another are lists."""
+    nulls = [[None], [], [None, None], None]
+    deep = {
+        "ll": ([[[1], []], None, [None, [2, 3]]], pa.list_(pa.list_(pa.int16()))),
+        "le": ([[[1.5, 2.5]], [], [None]], pa.list_(pa.list_(pa.float32(), 2))),
+        "ls": ([[["a"], []], [], [["b", None]]], pa.list_(pa.list_(pa.string()))),
+        "lp": ([[{"q": [7]}], [None], []], pa.list_(pa.struct({"q": pa.list_(pa.int64())}))),
+    }
+    write(tmp_path / "a.parquet", {name: pa.array(nulls, pa.list_(pa.null())) for name in deep})
+    write(tmp_path / "b.parquet", {name: pa.array(*column) for name, column in deep.items()})
+    columns = {
+        name: Column(name, fill="" if name == "ls" else 0, valid=True)
+        for name in ("ll", "le", "ls", "lp.q")
+    }
+    table = pa.table({n: pa.array(nulls + rows, kind) for n, (rows, kind) in deep.items()})
+    with FastParquetDataset(tmp_path, columns=columns, batch_size=2, shuffle=shuffle) as dataset:
+        assert_same_rows(dataset, table, columns, ordered=not shuffle)
+
+    write(tmp_path / "b.parquet", {"ll": pa.array([[1]], pa.list_(pa.int16()))})
+    write(tmp_path / "a.parquet", {"ll": pa.array([[[None]]], pa.list_(pa.list_(pa.null())))})
+    with pytest.raises(SchemaError, match=r"list<list<null>> in .*a\.parquet and list<int16> in"):
+        FastParquetDataset(tmp_path)

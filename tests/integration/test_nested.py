@@ -209,6 +209,21 @@ def test_null_elements_of_floats_are_nan(tmp_path):
         assert_same_rows(dataset, table)
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_tensors_without_dimensions(tmp_path, shuffle):
+    kind = pa.fixed_shape_tensor(pa.float32(), [])
+    values = pa.array([[float(k)] if k % 3 else None for k in range(100)], kind.storage_type)
+    column = pa.ExtensionArray.from_storage(kind, values)
+    table = pa.table({"x": np.arange(100, dtype=np.int8), "t": column, "y": np.arange(100)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=30)
+    columns = {"t": Column("t", fill=-1), "x": "x", "y": "y"}
+    with FastParquetDataset(
+        tmp_path / "a.parquet", columns=columns, batch_size=7, shuffle=shuffle
+    ) as dataset:
+        assert dataset.schema["t"].shape == ()
+        assert_same_rows(dataset, table, columns, ordered=not shuffle)
+
+
 def test_rows_for_a_loader_that_collates(paths):
     with FastParquetDataset(paths["none"], columns=["id", "e", "l", "ls"], batch_size=None) as rows:
         first = next(iter(rows))

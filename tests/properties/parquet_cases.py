@@ -26,6 +26,19 @@ DECIMALS = [
     *(pa.decimal128(*of) for of in ((3, 1), (9, 0), (9, 9), (15, 2), (18, 4), (38, 10))),
     pa.decimal256(60, 20),
 ]
+# Values of a column that are slow to make, each of which comes again.
+DISTINCT = 50
+# What pyarrow writes, by physical type, where there is no dictionary.
+ENCODINGS = {
+    "BOOLEAN": ["PLAIN", "RLE"],
+    "INT32": ["PLAIN", "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"],
+    "INT64": ["PLAIN", "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"],
+    "INT96": ["PLAIN"],
+    "FLOAT": ["PLAIN", "BYTE_STREAM_SPLIT"],
+    "DOUBLE": ["PLAIN", "BYTE_STREAM_SPLIT"],
+    "BYTE_ARRAY": ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"],
+    "FIXED_LEN_BYTE_ARRAY": ["PLAIN", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"],
+}
 
 
 def integers(rng, n, kind):
@@ -56,21 +69,22 @@ def times(rng, n, arrow, kind, most):
 
 
 def decimals(rng, n, arrow):
-    digits = [int(rng.integers(1, arrow.precision + 1)) for _ in range(n)]
+    digits = rng.integers(1, arrow.precision + 1, DISTINCT).tolist()
     unscaled = ["-"[: rng.integers(2)] + "".join(map(str, rng.integers(0, 10, d))) for d in digits]
-    values = [Decimal(f"{digits}e-{arrow.scale}") for digits in unscaled]
-    return pa.array(values, arrow)
+    values = pa.array([Decimal(f"{digits}e-{arrow.scale}") for digits in unscaled], arrow)
+    return values.take(pa.array(rng.integers(0, DISTINCT, n)))
 
 
 def strings(rng, n, arrow):
     pool = ["", "a", "naïve", "日本語", "x" * 300, *(str(k) for k in range(40))]
-    return pa.array([pool[k] for k in rng.integers(0, len(pool), n)], arrow)
+    return pa.array([pool[k] for k in rng.integers(0, len(pool), n).tolist()], arrow)
 
 
 def binaries(rng, n, arrow):
     width = arrow.byte_width if pa.types.is_fixed_size_binary(arrow) else None
-    sizes = rng.integers(0, 20, n) if width is None else [width] * n
-    return pa.array([rng.bytes(size) for size in sizes], arrow)
+    sizes = rng.integers(0, 20, DISTINCT).tolist() if width is None else [width] * DISTINCT
+    values = pa.array([rng.bytes(size) for size in sizes], arrow)
+    return values.take(pa.array(rng.integers(0, DISTINCT, n)))
 
 
 def dictionaries(rng, n, values):
@@ -99,13 +113,12 @@ MAKERS = [
 ]
 
 
-# Arrow writes or reads no lists of views, dictionaries or nulls.
+# Arrow writes or reads no lists of views or dictionaries.
 NESTED_LEAVES = [
     maker
     for maker in MAKERS
     if maker(np.random.default_rng(0), 1).type != pa.string_view()
     and not pa.types.is_dictionary(maker(np.random.default_rng(0), 1).type)
-    and not pa.types.is_null(maker(np.random.default_rng(0), 1).type)
 ]
 
 
@@ -115,11 +128,14 @@ class Files:
 
     kinds: one per column: an index into MAKERS, or, past its end, the seed of a nested Shape.
     null_shares: of the flat ones.
+    encodings: one per column: which of its ENCODINGS the first of its leaves has, its other
+        leaves the next ones; None = dictionaries.
     """
 
     rows: list
     kinds: list
     null_shares: list
+    encodings: list
     seed: int
     options: dict
     store_schema: bool
@@ -131,9 +147,7 @@ class Files:
         for number, groups in enumerate(self.rows):
             table = self._table(rng, sum(groups))
             path = f"{directory}/part-{number}.parquet"
-            with pq.ParquetWriter(
-                path, table.schema, store_schema=self.store_schema, **self.options
-            ) as writer:
+            with self._writer(path, table.schema, **self._encodings(table.schema)) as writer:
                 start = 0
                 for rows in groups:
                     part = table.slice(start, rows)
@@ -141,6 +155,27 @@ class Files:
                     start += rows
             paths.append(path)
         return paths
+
+    def _writer(self, path, schema, **encodings):
+        return pq.ParquetWriter(
+            path, schema, store_schema=self.store_schema, **self.options, **encodings
+        )
+
+    def _encodings(self, schema):
+        """What says so to pyarrow, by the paths that it gives the leaves."""
+        empty = pa.BufferOutputStream()
+        self._writer(empty, schema).close()
+        leaves = pq.ParquetFile(empty.getvalue()).schema
+        dictionaries, others = [], {}
+        for index in range(len(leaves)):
+            leaf = leaves.column(index)
+            first = self.encodings[int(leaf.path.split(".")[0].removeprefix("c"))]
+            if first is None:
+                dictionaries.append(leaf.path)
+            else:
+                known = ENCODINGS[leaf.physical_type]
+                others[leaf.path] = known[(first + index) % len(known)]
+        return {"use_dictionary": dictionaries, "column_encoding": others}
 
     def _table(self, rng, rows):
         columns = {}
@@ -157,7 +192,6 @@ PAGES = {
     "data_page_size": st.sampled_from([16, 200, 5000, 2**20]),
     "compression": st.sampled_from(["none", "snappy", "gzip", "zstd", "lz4", "brotli"]),
     "data_page_version": st.sampled_from(["1.0", "2.0"]),
-    "use_dictionary": st.booleans(),
     "dictionary_pagesize_limit": st.sampled_from([50, 2**20]),
     "write_batch_size": st.sampled_from([3, 64, 1024]),
     "write_statistics": st.booleans(),
@@ -167,19 +201,22 @@ PAGES = {
     "version": st.sampled_from(["1.0", "2.4", "2.6"]),
 }
 
-group_rows = st.one_of(st.integers(0, 9), st.integers(0, 400), st.just(1500))
+group_rows = st.one_of(st.integers(0, 9), st.integers(0, 60), st.integers(0, 300))
 
 
 @st.composite
 def files(draw):
     flat = st.integers(0, len(MAKERS) - 1)
     nested = st.integers(len(MAKERS), 2**16)
-    kinds = draw(st.lists(st.one_of(flat, flat, nested), min_size=1, max_size=9))
+    kinds = draw(st.lists(st.one_of(flat, flat, nested), min_size=1, max_size=6))
     shares = st.sampled_from([0, 0, 0.05, 0.5, 0.95, 1])
+    encodings = st.sampled_from([None, None, 0, 1, 2])
+    count = len(kinds)
     return Files(
-        draw(st.lists(st.lists(group_rows, min_size=1, max_size=4), min_size=1, max_size=3)),
+        draw(st.lists(st.lists(group_rows, min_size=1, max_size=3), min_size=1, max_size=3)),
         kinds,
-        draw(st.lists(shares, min_size=len(kinds), max_size=len(kinds))),
+        draw(st.lists(shares, min_size=count, max_size=count)),
+        draw(st.lists(encodings, min_size=count, max_size=count)),
         draw(st.integers(0, 2**32)),
         draw(st.fixed_dictionaries(PAGES)),
         draw(st.booleans()),

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 from parquet_cases import files
-from spec_cases import spec_of
+from spec_cases import outputs_of
 
 from fastload import FastParquetDataset, plan
 from fastload.testing import assert_same_batches, assert_same_rows
@@ -20,8 +20,8 @@ from stored_tables import StoredTables
 def readings(draw):
     world = draw(st.sampled_from([1, 1, 2, 5]))
     return {
-        "batch_size": draw(st.one_of(st.integers(1, 40), st.integers(1, 5000))),
-        "shuffle": draw(st.booleans()),
+        "batch_size": draw(st.one_of(st.integers(1, 40), st.integers(1, 1000))),
+        "shuffle": draw(st.sampled_from([False, True, True])),
         "shuffle_window": draw(st.sampled_from([1, 2, 30, 1000, 2**19])),
         "seed": draw(st.integers(0, 2**63)),
         "drop_last": draw(st.booleans()),
@@ -56,21 +56,25 @@ def planned_rows(tables, reading, epoch):
     return read_plan, tables.indices(rows)
 
 
-@settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+def stored(files, directory):
+    """The paths of the files, written, and what pyarrow reads of them, if it does either."""
+    try:
+        paths = files.write(directory)
+        tables = StoredTables(paths)
+    # Such as ns in version 1.0, Arrow's dictionaries from delta encodings, lists of nulls in V1.
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError):
+        reject()
+    # Of lists that go on in the next page pyarrow 26 loses those of DELTA_BINARY_PACKED.
+    assume(tables.table.num_rows == sum(map(sum, files.rows)))
+    return paths, tables
+
+
 @given(files=files(), reading=readings(), data=st.data())
 def test_rows_are_those_of_the_plan(files, reading, data):
     with tempfile.TemporaryDirectory() as directory:
-        try:
-            paths = files.write(directory)
-            tables = StoredTables(paths)
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-            return  # pyarrow's own refusal, to write or to read, such as of ns in version 1.0
-        columns = {name: data.draw(spec_of(leaf)) for name, leaf in tables.leaves.items()}
-        threads = [1, data.draw(st.sampled_from([0, 4, 7]))]
+        paths, tables = stored(files, directory)
+        columns = data.draw(outputs_of(tables.leaves))
+        threads = [1, data.draw(st.sampled_from([0, 2, 5]))]
         first = None
         for count in threads:
             with FastParquetDataset(

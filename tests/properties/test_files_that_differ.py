@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload import Column, FastParquetDataset, SchemaError
@@ -36,6 +36,7 @@ FAMILIES = [
     [pa.null(), pa.bool_(), pa.int8(), pa.string(), pa.date32(), pa.timestamp("ms")],
 ]
 STRUCT_FIELDS = ("u", "v")
+NULLS = pa.list_(pa.null())
 SHAPES = ["flat", "flat", "flat", "struct", "list", "list of list"]
 
 
@@ -94,6 +95,9 @@ def columns(draw, rng, shape, family, rows):
         children = [small(rng, draw(types), rows) for _ in fields]
         mask = pa.array(rng.random(rows) < 0.2)
         return pa.StructArray.from_arrays(children, fields, mask=mask)
+    if shape == "list of list" and draw(st.integers(0, 5)) == 0:
+        # Without a fixed size, which the lists of another file would not have.
+        return pa.array([None if n < 0 else [None] * n for n in rng.integers(-1, 4, rows)], NULLS)
     values = small(rng, draw(types), 2 * rows)
     if shape == "list of list":
         return lists(rng, lists(rng, values, rows), rows)
@@ -176,11 +180,6 @@ def cast(value, arrow):
     return float(value)
 
 
-@settings(
-    max_examples=300,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 @given(tables=tables(), shuffle=st.booleans(), threads=st.sampled_from([0, 3]))
 def test_files_are_read_as_their_unified_schema(tables, shuffle, threads):
     with tempfile.TemporaryDirectory() as directory:

@@ -1,0 +1,9 @@
+"""Where the Parquet files of other writers lie."""
+
+import os
+from pathlib import Path
+
+VARIABLE = "FASTLOAD_TEST_DATA"
+DIRECTORY = Path(
+    os.environ.get(VARIABLE, Path(__file__).resolve().parents[2].joinpath("shared", "data"))
+)
