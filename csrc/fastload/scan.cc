@@ -104,9 +104,10 @@ void Scan::Describe(Window* window) const {
   w.shares = CutShares(w, SharesWanted());
   w.units = std::vector<WindowUnit>(dataset_->units.size());
   w.unfilled = static_cast<int32_t>(w.units.size());
-  w.unplaced = 1 + static_cast<int32_t>(
-                       std::count_if(dataset_->units.begin(), dataset_->units.end(),
-                                     [](const Unit& u) { return u.staged(); }));
+  w.uncounted =
+      static_cast<int32_t>(std::count_if(dataset_->units.begin(), dataset_->units.end(),
+                                         [](const Unit& u) { return u.staged(); }));
+  w.unstaged = w.uncounted + 1;
   w.undelivered = static_cast<int32_t>(std::count_if(
       w.parts.begin(), w.parts.end(), [](const Part& p) { return p.whole; }));
 }
@@ -128,7 +129,7 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
     if (!status.ok()) return FailLocked(w.index, status);
     for (size_t u = 0; u < w.units.size(); ++u) {
       WindowUnit& unit = w.units[u];
-      unit.blockers = 1;  // held until the order is known
+      unit.blockers = 1;  // held until all is set, or the order is known
       if (!dataset_->units[u].staged()) unit.blockers += 1;  // placed
       if (dataset_->units[u].columns.empty()) continue;
       unit.held = w.before && !w.before->units[u].carried;
@@ -139,16 +140,23 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
     }
     AdmitLocked();
     OpenWindowsLocked();
+    for (size_t u = 0; u < w.units.size(); ++u) {
+      if (IsOrderless(u)) UnblockLocked(window, static_cast<int32_t>(u));
+    }
   }
   // While the first bytes are on their way.
   if (w.shuffled) ComputeOrder(&w);
   {
     std::lock_guard lock(mutex_);
     for (size_t u = 0; u < w.units.size(); ++u) {
-      UnblockLocked(window, static_cast<int32_t>(u));
+      if (!IsOrderless(u)) UnblockLocked(window, static_cast<int32_t>(u));
     }
   }
   CountDown(window);
+}
+
+bool Scan::IsOrderless(size_t unit) const {
+  return dataset_->units[unit].kind == Unit::Kind::kNested;
 }
 
 void Scan::ComputeOrder(Window* window) {
@@ -348,12 +356,27 @@ void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
     if (step == Step::kFill && --window->unfilled == 0) FilledLocked(window);
   }
   if (step == Step::kStage) CountDown(window);
+  if (step == Step::kCount) PlaceBatches(window);
 }
 
 void Scan::CountDown(const std::shared_ptr<Window>& window) {
   {
     std::lock_guard lock(mutex_);
-    if (--window->unplaced > 0) return;
+    if (--window->unstaged > 0) return;
+    for (size_t u = 0; u < window->units.size(); ++u) {
+      if (!dataset_->units[u].staged()) continue;
+      SubmitLocked(window, static_cast<int32_t>(u), Step::kCount);
+    }
+    if (window->uncounted > 0) return;
+    window->uncounted = 1;
+  }
+  PlaceBatches(window);
+}
+
+void Scan::PlaceBatches(const std::shared_ptr<Window>& window) {
+  {
+    std::lock_guard lock(mutex_);
+    if (--window->uncounted > 0) return;
   }
   const Status status = AllocateParts(window.get());
   std::lock_guard lock(mutex_);

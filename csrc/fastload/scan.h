@@ -41,7 +41,8 @@ struct Batch {
 //   opened    fewer than `open_windows` windows are undelivered
 //   prepared  its order is computed; its column chunks are asked for, as the byte budget
 //             allows
-//   staged    its byte columns are decoded, so that the sizes of its batches are known
+//   staged    its columns of bytes and lists are decoded
+//   counted   so that the sizes of its batches are known
 //   placed    its batches have their memory
 //   filled    every unit has written its columns
 //   delivered every batch that lies in it alone has been handed out
@@ -96,8 +97,12 @@ class Scan : public std::enable_shared_from_this<Scan> {
   Status MakeStreams(Window* window, int32_t unit);
   void Run(const std::shared_ptr<Window>& window, int32_t unit, Step step, int32_t task,
            Scratch& scratch);
-  // One task less before the window's batches get their memory; the last one does that.
+  // Whether the unit's rows are staged in the order in which they are stored.
+  bool IsOrderless(size_t unit) const;
+  // One less before the sizes of the window's batches are counted.
   void CountDown(const std::shared_ptr<Window>& window);
+  // One less before the window's batches get their memory.
+  void PlaceBatches(const std::shared_ptr<Window>& window);
   bool Wanted(const Window& window);
   // Runs a step of the window; what it throws, such as bad_alloc, fails the window.
   template <typename Fn>

@@ -49,7 +49,7 @@ std::vector<Share> CutShares(const Window& window, int64_t wanted) {
 
 int32_t WindowTask::Count(const Window& window, const Unit& unit, Step step) {
   const size_t shares = window.shares.size();
-  if (step == Step::kFill && unit.staged()) {
+  if (step != Step::kStage && unit.staged()) {
     return static_cast<int32_t>(std::min(shares, window.parts.size()));
   }
   return IsShared(window, unit) ? static_cast<int32_t>(shares) : 1;
@@ -168,22 +168,32 @@ Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
 
 Status WindowTask::Run(Step step) {
   Timer timer(&dataset_->counters.decode_ns);
-  Status status = step == Step::kStage ? Stage() : Fill();
-  StreamFence();
+  Status status;
+  switch (step) {
+    case Step::kStage:
+      status = Stage();
+      break;
+    case Step::kCount:
+      unit_.kind == Unit::Kind::kNested ? CountNested() : CountBytes();
+      break;
+    case Step::kFill:
+      status = Fill();
+      StreamFence();
+      break;
+  }
   return status;
 }
 
 void WindowTask::Finish(Step step) {
-  Timer timer(&dataset_->counters.decode_ns);
-  switch (unit_.kind) {
-    case Unit::Kind::kBytes:
-      step == Step::kStage ? CountBytes() : state_.bytes.reset();
-      break;
-    case Unit::Kind::kNested:
-      step == Step::kStage ? CountNested() : state_.lists.reset();
-      break;
-    default:
-      if (unit_.list || unit_.kind == Unit::Kind::kPadded) RepeatLists();
+  if (step == Step::kStage) {
+    const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+    const int64_t levels = unit_.kind == Unit::Kind::kNested ? RaggedLevels(spec) : 1;
+    state_.sizes.resize(window_->parts.size() * static_cast<size_t>(levels));
+  } else if (step == Step::kFill) {
+    Timer timer(&dataset_->counters.decode_ns);
+    state_.bytes.reset();
+    state_.lists.reset();
+    if (unit_.list || unit_.kind == Unit::Kind::kPadded) RepeatLists();
   }
 }
 

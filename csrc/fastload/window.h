@@ -110,7 +110,8 @@ struct Window {
   std::vector<Part> parts;
   std::vector<Share> shares;  // of its pieces
   std::vector<WindowUnit> units;
-  int32_t unplaced = 0;     // tasks left before the parts get their memory
+  int32_t unstaged = 0;     // units left to stage; one more until the order is known
+  int32_t uncounted = 0;    // staged units left before the parts get their memory
   int32_t unfilled = 0;     // units left before the parts are complete
   int32_t undelivered = 0;  // whole parts left to hand out
 };
@@ -124,9 +125,10 @@ std::vector<Share> CutShares(const Window& window, int64_t wanted);
 // in a row group, the first one comes after the last one of the window before.
 class WindowTask {
  public:
-  // Staged units take two steps, the others only the second.
+  // Staged units take three steps, the others only the last.
   enum class Step : uint8_t {
-    kStage,  // decodes the rows, and finds the sizes of each part's values
+    kStage,  // decodes the rows
+    kCount,  // finds the sizes of each part's values, once the order is known
     kFill,   // writes the rows to all parts, which have their memory
   };
   // Tasks that a step is divided into, which may run at the same time.
@@ -150,7 +152,7 @@ class WindowTask {
   // Hands every run of rows of the share to `sink`, with the cursor at its first row.
   Status ForEachRow(size_t column, const Sink& sink);
   Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
-  // The parts that this task of a staged unit fills.
+  // The parts that this task of a staged unit counts or fills.
   std::span<Part> Parts() const;
   Status FillFixedInOrder();
   // Through slots, in window_slots.cc.

@@ -59,8 +59,7 @@ Status WindowTask::StageBytes() {
 }
 
 void WindowTask::CountBytes() {
-  state_.sizes.clear();
-  for (const Part& part : window_->parts) {
+  for (const Part& part : Parts()) {
     int64_t bytes = 0;
     ForEachRun(*window_, part, [&](const SlotRun& run) {
       const ByteView* bucket = state_.bytes->views + run.bucket;
@@ -68,7 +67,7 @@ void WindowTask::CountBytes() {
         bytes += bucket[run.within == nullptr ? i : run.within[i]].size;
       }
     });
-    state_.sizes.push_back(bytes);
+    state_.sizes[static_cast<size_t>(&part - window_->parts.data())] = bytes;
   }
 }
 

@@ -197,11 +197,10 @@ Status WindowTask::StageNested() {
 void WindowTask::CountNested() {
   const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
   const auto levels = static_cast<size_t>(RaggedLevels(spec));
-  state_.sizes.resize(window_->parts.size() * levels);
-  std::span<int64_t> sizes = state_.sizes;
-  for (const Part& part : window_->parts) {
-    CountSizes(*state_.lists, Taken(part), ItemOf(unit_), sizes.first(levels));
-    sizes = sizes.subspan(levels);
+  for (const Part& part : Parts()) {
+    const auto number = static_cast<size_t>(&part - window_->parts.data());
+    CountSizes(*state_.lists, Taken(part), ItemOf(unit_),
+               std::span(state_.sizes).subspan(number * levels, levels));
   }
 }
 
