@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+# What is read ahead for the next pass is read by then.
+_REST_S = 0.3
+
+
 @dataclass(frozen=True, slots=True)
 class Fraction:
     """Medians over passes: seconds of a pass, of the roof, their ratio, CPU seconds of a pass."""
@@ -34,24 +38,29 @@ def measure(
 ) -> Fraction:
     """Lets passes and measurements of the roof take turns.
 
+    A pass begins with what was read ahead while the one before it ended, and ends with reading
+    ahead for the next: so one pass that is not counted comes before each that is, and the
+    machine comes to rest before the roof is measured.
+
     Args:
         source: file or files.
         threads: of the core, and of the roof.
-        repeats: passes counted; one more comes first, which takes its memory from the system.
+        repeats: passes counted; two more come first, which take their memory from the system.
         columns: as FastParquetDataset takes them.
         **arguments: of the dataset.
     """
     passes, roofs, cpu = [], [], []
     with FastParquetDataset(source, columns=columns, threads=threads, **arguments) as dataset:
-        for repeat in range(repeats + 1):
-            before, start = cpu_s(), time.perf_counter()
-            for _ in dataset:
-                pass
-            elapsed = time.perf_counter() - start
-            if repeat:
-                passes.append(elapsed)
-                cpu.append(cpu_s() - before)
-                roofs.append(roof.measure(source, columns, threads))
+        for _ in range(2):
+            _drain(dataset)
+        for _ in range(repeats):
+            _drain(dataset)
+            before, start = _cpu_s(), time.perf_counter()
+            _drain(dataset)
+            passes.append(time.perf_counter() - start)
+            cpu.append(_cpu_s() - before)
+            time.sleep(_REST_S)
+            roofs.append(roof.measure(source, columns, threads))
     return Fraction(
         statistics.median(passes),
         statistics.median(roofs),

@@ -136,22 +136,6 @@ TEST(BytesReader, ReadsFixedLengthByteArrays) {
       {Encoding::PLAIN, Encoding::BYTE_STREAM_SPLIT, Encoding::DELTA_BYTE_ARRAY});
 }
 
-TEST(BytesReader, OnePageIsCopiedOnce) {
-  std::mt19937 random(2);
-  const Strings strings = RandomStrings(false, 0.0, 5000, &random);
-  OpenedColumn file(Write<parquet::ByteArrayType>(strings, Layout{}));
-  ColumnSpec spec;
-  spec.bytes = true;
-  auto reader = BytesReader::Make(file.Chunk(), &spec).ValueOrDie();
-  ByteView views[10];
-  std::vector<std::shared_ptr<arrow::Buffer>> first;
-  std::vector<std::shared_ptr<arrow::Buffer>> second;
-  ASSERT_TRUE(reader->Read(10, views, nullptr, &first).ok());
-  ASSERT_TRUE(reader->Read(10, views, nullptr, &second).ok());
-  ASSERT_EQ(first.size(), 1);
-  EXPECT_EQ(first, second);
-}
-
 TEST(BytesReader, NullWithoutFillIsAnError) {
   std::mt19937 random(3);
   OpenedColumn file(
