@@ -26,6 +26,9 @@ struct ChunkInput {
   arrow::MemoryPool* pool = arrow::default_memory_pool();  // borrowed; of dictionaries
 };
 
+// The error of a null, at that row of the row group, in a column that takes none.
+Status UnexpectedNull(int64_t row);
+
 // Decodes fixed-width values, cast to the dtype of the spec, straight to their
 // destination. Not thread-safe; may move between threads.
 class FixedReader {

@@ -6,6 +6,13 @@
 
 namespace fastload {
 
+Status UnexpectedNull(int64_t row) {
+  return AtRow(MakeError(ErrorKind::kNullValue,
+                         "Expected no null, got one (write fill= or valid=True for this "
+                         "column)"),
+               row);
+}
+
 PageCursor::PageCursor(ChunkInput input, PageValues* values)
     : pages_(std::move(input.pages), values,
              [this](const parquet::DataPageStats& stats) {
@@ -91,10 +98,7 @@ Result<DefinitionLevels::Span> PageCursor::Next(int64_t max_rows) {
 Status PageCursor::NullIn(const DefinitionLevels::Span& span) const {
   int64_t row = 0;
   while (span.valid != nullptr && span.valid[row] != 0) ++row;
-  return AtRow(MakeError(ErrorKind::kNullValue,
-                         "Expected no null, got one (write fill= or valid=True for this "
-                         "column)"),
-               rows_ - rows_total_ - span.rows + row);
+  return UnexpectedNull(rows_ - rows_total_ - span.rows + row);
 }
 
 Status PageCursor::ValueIn(const DefinitionLevels::Span& span,

@@ -7,6 +7,7 @@
 #include "fastload/chunk_open.h"
 #include "fastload/constant_reader.h"
 #include "fastload/gather.h"
+#include "fastload/selected_reader.h"
 
 namespace fastload {
 namespace {
@@ -57,7 +58,19 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
                 spec.leaves[static_cast<size_t>(file)], std::move(bytes), &dataset_->pool,
                 dataset_->verify_crc));
   input.file = file;
-  if (spec.depth > 0) {
+  const RowBits bits = dataset_->Bits(file, static_cast<int32_t>(p.row_group));
+  if (bits.bits != nullptr) {
+    if (spec.depth > 0) {
+      ARROW_ASSIGN_OR_RAISE(cursor->nested,
+                            MakeSelectedNestedReader(std::move(input), &spec, bits));
+    } else if (spec.bytes) {
+      ARROW_ASSIGN_OR_RAISE(cursor->bytes,
+                            MakeSelectedBytesReader(std::move(input), &spec, bits));
+    } else {
+      ARROW_ASSIGN_OR_RAISE(cursor->fixed,
+                            MakeSelectedFixedReader(std::move(input), &spec, bits));
+    }
+  } else if (spec.depth > 0) {
     ARROW_ASSIGN_OR_RAISE(cursor->nested, NestedReader::Make(std::move(input), &spec));
   } else if (spec.bytes) {
     ARROW_ASSIGN_OR_RAISE(cursor->bytes, BytesReader::Make(std::move(input), &spec));
@@ -438,12 +451,20 @@ Status WindowTask::FillProvenance() {
                               ? 0
                               : dataset_->FirstRow(static_cast<int32_t>(piece.file),
                                                    static_cast<int32_t>(piece.row_group));
-    for (int64_t row = piece.start; row < piece.stop; ++row, ++at) {
-      const int64_t slot =
-          dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
-      const int64_t value = file ? piece.file : first + row;
-      // Little-endian: the low bytes of a file's index are its int32.
-      std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
+    SelectedRows rows(dataset_->Bits(static_cast<int32_t>(piece.file),
+                                     static_cast<int32_t>(piece.row_group)));
+    rows.Skip(piece.start);
+    for (int64_t left = piece.stop - piece.start; left > 0;) {
+      const SelectedRows::Span span = rows.Next(left, /*blocks=*/false);
+      if (span.rows == 0) return Status::Invalid("Expected more rows that stay");
+      for (int64_t row = span.start; row < span.start + span.rows; ++row, ++at) {
+        const int64_t slot =
+            dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
+        const int64_t value = file ? piece.file : first + row;
+        // Little-endian: the low bytes of a file's index are its int32.
+        std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
+      }
+      left -= span.rows;
     }
   }
   Collate(slots, nullptr, nullptr);
