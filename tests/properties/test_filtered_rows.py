@@ -39,7 +39,7 @@ def predicates(draw):
     low = draw(st.integers(0, 1000))
     high = low + draw(st.sampled_from([0, 1, 10, 100, 1000]))
     key = pc.field("key")
-    filters = draw(
+    return draw(
         st.sampled_from(
             [
                 (key >= low) & (key < high),
@@ -50,7 +50,6 @@ def predicates(draw):
             ]
         )
     )
-    return filters
 
 
 @st.composite
