@@ -16,15 +16,27 @@ Status UnexpectedNull(int64_t row) {
 PageCursor::PageCursor(ChunkInput input, PageValues* values)
     : pages_(std::move(input.pages), values,
              [this](const parquet::DataPageStats& stats) {
+               CheckRows(stats);
                // In a flat column every value, null or not, is a row.
                if (stats.num_values > skip_) return false;
                skip_ -= stats.num_values;
                return true;
              }),
       values_(values),
+      page_rows_(std::move(input.page_rows)),
       levels_(input.descr->max_definition_level()),
       rows_(input.rows),
       rows_total_(input.rows) {}
+
+void PageCursor::CheckRows(const parquet::DataPageStats& stats) const {
+  if (page_rows_.empty()) return;
+  const auto page = static_cast<size_t>(pages_.page());
+  const int64_t rows = page < page_rows_.size() ? page_rows_[page] : 0;
+  if (stats.num_values == rows) return;
+  throw parquet::ParquetException("Expected a page of " + std::to_string(rows) +
+                                  " rows, as the offset index tells, got " +
+                                  std::to_string(stats.num_values));
+}
 
 Status PageCursor::NextPage() {
   do {

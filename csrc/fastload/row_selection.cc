@@ -23,6 +23,20 @@ int64_t WordsOf(int64_t rows) { return (rows + 63) / 64; }
 
 }  // namespace
 
+bool AnyStays(RowBits bits, int64_t start, int64_t rows) {
+  if (bits.bits == nullptr) return rows > 0;
+  const int64_t stop = start + rows;
+  for (int64_t at = start; at < stop; at = (at / 64 + 1) * 64) {
+    uint64_t word = 0;
+    std::memcpy(&word, bits.bits + at / 64 * 8, sizeof(word));
+    word >>= at % 64;
+    const int64_t left = stop - at;
+    if (left < 64) word &= (uint64_t{1} << left) - 1;
+    if (word != 0) return true;
+  }
+  return false;
+}
+
 Status FileSelection::Check(const parquet::FileMetaData& metadata) const {
   if (offsets.empty()) return Status::OK();
   if (static_cast<int>(offsets.size()) != metadata.num_row_groups()) {
@@ -145,6 +159,19 @@ SelectedRows::Span SelectedRows::Next(int64_t most, bool blocks) {
   }
   row_ += span.rows;
   return span;
+}
+
+SelectedRows::Span SelectedRows::Before(const Span& span, int64_t row) const {
+  Span before{.start = span.start};
+  const int64_t rows = row - span.start;
+  for (int64_t at = 0; at < rows; at += 64) {
+    uint64_t word = WordAt(span.start + at);
+    if (rows - at < 64) word &= (uint64_t{1} << (rows - at)) - 1;
+    if (word == 0) continue;
+    before.selected += std::popcount(word);
+    before.rows = at + 64 - std::countl_zero(word);
+  }
+  return before;
 }
 
 void SelectedRows::Positions(const Span& span, uint16_t* out) const {

@@ -17,6 +17,9 @@ struct RowBits {
   int64_t rows = 0;
 };
 
+// Whether any of the rows [start, start + rows) stays.
+bool AnyStays(RowBits bits, int64_t start, int64_t rows);
+
 // The rows that stay of all row groups of one file; bytes are borrowed.
 struct FileSelection {
   // Where the bits of each row group begin; -1: all of its rows stay. Empty: those of all
@@ -56,6 +59,9 @@ class SelectedRows {
 
   // The row that Next would begin with; the number of rows at the end.
   int64_t row();
+
+  // The part of a span that lies before a row inside of it.
+  Span Before(const Span& span, int64_t row) const;
 
   // Goes back to a row, of a span that was not used up.
   void Return(int64_t row) { row_ = row; }

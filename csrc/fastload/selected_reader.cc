@@ -47,11 +47,25 @@ template <typename Reader>
 class Selected {
  public:
   // With `blocks`, rows that do not stay are decoded where that is quicker.
-  Selected(RowBits bits, bool blocks) : rows_(bits), blocks_(blocks) {}
+  Selected(RowBits bits, bool blocks, ChunkPages pages = {})
+      : rows_(bits), blocks_(blocks), pages_(std::move(pages)) {}
 
-  Reader& base() const { return *base_; }
-  bool blocks() const { return blocks_; }
   void Skip(int64_t rows) { rows_.Skip(rows); }
+
+  // Calls fn(base), which returns a Status or a Result; its error names a stored row.
+  template <typename Fn>
+  auto Call(const Fn& fn) -> decltype(fn(std::declval<Reader&>())) {
+    auto result = fn(*base_);
+    if (result.ok()) return result;
+    const Status status = StatusOf(result);
+    const auto row = RowOf(status);
+    return row ? AtRow(status, Stored(*row, &OmittedPages::row, &OmittedPages::rows))
+               : status;
+  }
+
+  int64_t page() const {
+    return Stored(base_->page(), &OmittedPages::page, &OmittedPages::pages);
+  }
 
   // The base reads `spec`, but for nulls of rows that do not stay.
   Status Open(ChunkInput input, const ColumnSpec* spec) {
@@ -61,6 +75,8 @@ class Selected {
       filled_ = std::make_unique<ColumnSpec>(Filled(*spec));
       spec = filled_.get();
     }
+    for (const OmittedPages& omitted : pages_.omitted) input.rows -= omitted.rows;
+    input.page_rows = std::move(pages_.page_rows);
     ARROW_ASSIGN_OR_RAISE(base_, Reader::Make(std::move(input), spec));
     return Status::OK();
   }
@@ -70,11 +86,19 @@ class Selected {
 
   // The next of them, at most `most`, with the base at its first row, to be read.
   Result<Span> Next(int64_t most) {
-    const Span span = rows_.Next(most, blocks_);
+    Span span = rows_.Next(most, blocks_);
     if (span.rows == 0) {
       return Status::Invalid("Expected ", most, " more rows that stay, got none");
     }
     ARROW_RETURN_NOT_OK(SkipTo(span.start));
+    // A block ends before pages that are not there; a run has none inside of it.
+    if (next_omitted_ < pages_.omitted.size()) {
+      const int64_t row = pages_.omitted[next_omitted_].row;
+      if (row < span.start + span.rows) {
+        span = rows_.Before(span, row);
+        rows_.Return(row);
+      }
+    }
     base_row_ = span.start + span.rows;
     return span;
   }
@@ -115,14 +139,36 @@ class Selected {
   Block& block() { return block_; }
 
  private:
+  static const Status& StatusOf(const Status& status) { return status; }
+  template <typename T>
+  static const Status& StatusOf(const Result<T>& result) {
+    return result.status();
+  }
+
+  // From a row or page as the base counts to the stored one.
+  int64_t Stored(int64_t number, int64_t OmittedPages::* first,
+                 int64_t OmittedPages::* count) const {
+    for (const OmittedPages& omitted : pages_.omitted) {
+      if (number >= omitted.*first) number += omitted.*count;
+    }
+    return number;
+  }
+
   Status SkipTo(int64_t row) {
-    const int64_t rows = row - base_row_;
+    int64_t rows = row - base_row_;
+    while (next_omitted_ < pages_.omitted.size() &&
+           pages_.omitted[next_omitted_].row < row) {
+      rows -= pages_.omitted[next_omitted_++].rows;
+    }
     base_row_ = row;
-    return rows > 0 ? base_->Skip(rows) : Status::OK();
+    if (rows <= 0) return Status::OK();
+    return Call([rows](Reader& base) { return base.Skip(rows); });
   }
 
   SelectedRows rows_;
   const bool blocks_;
+  ChunkPages pages_;
+  size_t next_omitted_ = 0;     // the first that the base is before
   bool refuses_nulls_ = false;  // of rows that stay; the base takes them
   std::unique_ptr<ColumnSpec> filled_;
   std::unique_ptr<Reader> base_;
@@ -155,8 +201,8 @@ void Take(const uint8_t* from, int64_t width, const uint16_t* positions, int64_t
 
 class SelectedFixedReader : public FixedReader {
  public:
-  SelectedFixedReader(const ColumnSpec& spec, RowBits bits, bool blocks)
-      : width_(ItemSize(spec.dtype)), selected_(bits, blocks) {}
+  SelectedFixedReader(const ColumnSpec& spec, RowBits bits, bool blocks, ChunkPages pages)
+      : width_(ItemSize(spec.dtype)), selected_(bits, blocks, std::move(pages)) {}
 
   Status Open(ChunkInput input, const ColumnSpec* spec) {
     return selected_.Open(std::move(input), spec);
@@ -172,12 +218,16 @@ class SelectedFixedReader : public FixedReader {
       ARROW_ASSIGN_OR_RAISE(const Span span, selected_.Next(rows));
       uint8_t* const span_valid = selected_.ValidOf(span, valid);
       if (span.whole()) {
-        ARROW_RETURN_NOT_OK(selected_.base().Read(span.rows, out, stride, span_valid));
+        ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
+          return base.Read(span.rows, out, stride, span_valid);
+        }));
         ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, nullptr));
       } else {
         selected_.block().values.resize(SelectedRows::kBlockRows);
         uint8_t* const block = selected_.block().bytes();
-        ARROW_RETURN_NOT_OK(selected_.base().Read(span.rows, block, width_, span_valid));
+        ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
+          return base.Read(span.rows, block, width_, span_valid);
+        }));
         const uint16_t* const positions = selected_.Positions(span);
         ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
         Take(block, width_, positions, span.selected, out, stride);
@@ -192,7 +242,7 @@ class SelectedFixedReader : public FixedReader {
 
   Result<std::span<const uint8_t>> Dictionary() override {
     ARROW_RETURN_NOT_OK(selected_.Align());
-    return selected_.base().Dictionary();
+    return selected_.Call([](FixedReader& base) { return base.Dictionary(); });
   }
 
   Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
@@ -209,7 +259,7 @@ class SelectedFixedReader : public FixedReader {
     return done;
   }
 
-  int64_t page() const override { return selected_.base().page(); }
+  int64_t page() const override { return selected_.page(); }
 
  private:
   // Returns what was read of the span; the rest is no codes.
@@ -218,8 +268,9 @@ class SelectedFixedReader : public FixedReader {
     const bool whole = span.whole();
     if (!whole) selected_.block().values.resize(SelectedRows::kBlockRows);
     uint8_t* const to = whole ? out : selected_.block().bytes();
-    ARROW_ASSIGN_OR_RAISE(const int64_t read,
-                          selected_.base().ReadCodes(span.rows, codes, to, span_valid));
+    ARROW_ASSIGN_OR_RAISE(const int64_t read, selected_.Call([&](FixedReader& base) {
+      return base.ReadCodes(span.rows, codes, to, span_valid);
+    }));
     const uint16_t* positions = nullptr;
     if (!whole) positions = selected_.Positions(span);
     if (read < span.rows) {
@@ -244,7 +295,8 @@ class SelectedFixedReader : public FixedReader {
 
 class SelectedBytesReader : public BytesReader {
  public:
-  SelectedBytesReader(RowBits bits, bool blocks) : selected_(bits, blocks) {}
+  SelectedBytesReader(RowBits bits, bool blocks, ChunkPages pages)
+      : selected_(bits, blocks, std::move(pages)) {}
 
   Status Open(ChunkInput input, const ColumnSpec* spec) {
     return selected_.Open(std::move(input), spec);
@@ -266,7 +318,9 @@ class SelectedBytesReader : public BytesReader {
         to = selected_.block().views.data();
       }
       const size_t owned = owners->size();
-      ARROW_RETURN_NOT_OK(selected_.base().Read(span.rows, to, span_valid, owners));
+      ARROW_RETURN_NOT_OK(selected_.Call([&](BytesReader& base) {
+        return base.Read(span.rows, to, span_valid, owners);
+      }));
       // Each run names the page that it lies in.
       if (owned > 0 && owners->size() == owned + 1 &&
           owners->back() == (*owners)[owned - 1]) {
@@ -286,7 +340,7 @@ class SelectedBytesReader : public BytesReader {
     return Status::OK();
   }
 
-  int64_t page() const override { return selected_.base().page(); }
+  int64_t page() const override { return selected_.page(); }
 
  private:
   Selected<BytesReader> selected_;
@@ -309,13 +363,14 @@ class SelectedNestedReader : public NestedReader {
   Status Read(int64_t rows, NestedRows* out, bool valid) override {
     while (rows > 0) {
       ARROW_ASSIGN_OR_RAISE(const Span span, selected_.Next(rows));
-      ARROW_RETURN_NOT_OK(selected_.base().Read(span.rows, out, valid));
+      ARROW_RETURN_NOT_OK(selected_.Call(
+          [&](NestedReader& base) { return base.Read(span.rows, out, valid); }));
       rows -= span.rows;
     }
     return Status::OK();
   }
 
-  int64_t page() const override { return selected_.base().page(); }
+  int64_t page() const override { return selected_.page(); }
 
  private:
   Selected<NestedReader> selected_;
@@ -325,17 +380,20 @@ class SelectedNestedReader : public NestedReader {
 
 Result<std::unique_ptr<FixedReader>> MakeSelectedFixedReader(ChunkInput input,
                                                              const ColumnSpec* spec,
-                                                             RowBits bits) {
-  auto reader =
-      std::make_unique<SelectedFixedReader>(*spec, bits, NeverFails(*spec, input));
+                                                             RowBits bits,
+                                                             ChunkPages pages) {
+  auto reader = std::make_unique<SelectedFixedReader>(
+      *spec, bits, NeverFails(*spec, input), std::move(pages));
   ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec));
   return reader;
 }
 
 Result<std::unique_ptr<BytesReader>> MakeSelectedBytesReader(ChunkInput input,
                                                              const ColumnSpec* spec,
-                                                             RowBits bits) {
-  auto reader = std::make_unique<SelectedBytesReader>(bits, NeverFails(*spec, input));
+                                                             RowBits bits,
+                                                             ChunkPages pages) {
+  auto reader = std::make_unique<SelectedBytesReader>(bits, NeverFails(*spec, input),
+                                                      std::move(pages));
   ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec));
   return reader;
 }

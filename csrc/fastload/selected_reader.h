@@ -6,18 +6,21 @@
 
 #include "fastload/chunk_reader.h"
 #include "fastload/nested_reader.h"
+#include "fastload/page_selection.h"
 #include "fastload/row_selection.h"
 
 namespace fastload {
 
-// As the readers' own Make; `bits` is of the chunk's row group. Errors name stored rows.
-// A row that does not stay is never one.
+// As the readers' own Make; `bits` is of the chunk's row group, and `pages` tells which
+// pages the input lacks. Errors name stored rows. A row that does not stay is never one.
 Result<std::unique_ptr<FixedReader>> MakeSelectedFixedReader(ChunkInput input,
                                                              const ColumnSpec* spec,
-                                                             RowBits bits);
+                                                             RowBits bits,
+                                                             ChunkPages pages = {});
 Result<std::unique_ptr<BytesReader>> MakeSelectedBytesReader(ChunkInput input,
                                                              const ColumnSpec* spec,
-                                                             RowBits bits);
+                                                             RowBits bits,
+                                                             ChunkPages pages = {});
 Result<std::unique_ptr<NestedReader>> MakeSelectedNestedReader(ChunkInput input,
                                                                const ColumnSpec* spec,
                                                                RowBits bits);

@@ -15,6 +15,7 @@
 #include "fastload/memory.h"
 #include "fastload/nested_reader.h"
 #include "fastload/nested_window.h"
+#include "fastload/page_selection.h"
 #include "fastload/read_plan.h"
 #include "fastload/row_order.h"
 #include "fastload/shuffle.h"
@@ -55,6 +56,8 @@ struct WindowUnit {
   // For each column of the unit, for each piece that begins a column chunk; null where
   // the file lacks the column. Empty where none has anything to read.
   std::vector<std::shared_ptr<ChunkStream>> streams;
+  // What each of them leaves out of its column chunk.
+  std::vector<ChunkPages> pages;
   // Staged units: of each part, the sizes of a ragged output that Layout::Place takes.
   std::vector<int64_t> sizes;
   StagedBytes staged;                  // kBytes

@@ -141,5 +141,38 @@ TEST(SelectedRows, GoesBackToARow) {
   EXPECT_EQ(Walk(&rows, 1'000'000, true), KeptRows(kept));
 }
 
+TEST(SelectedRows, CutsASpan) {
+  const std::vector<bool> kept = Scattered(3000, 0.3, 9);
+  const std::vector<uint8_t> bits = PackBits(kept);
+  for (int64_t row = 1; row < 1000; row += 37) {
+    SelectedRows rows({bits.data(), 3000});
+    const SelectedRows::Span span = rows.Next(1'000'000, true);
+    const SelectedRows::Span before = rows.Before(span, span.start + row);
+    rows.Return(span.start + row);
+    std::vector<int64_t> found;
+    std::vector<uint16_t> positions(SelectedRows::kBlockRows);
+    rows.Positions(before, positions.data());
+    for (int64_t i = 0; i < before.selected; ++i) {
+      found.push_back(before.start + positions[static_cast<size_t>(i)]);
+    }
+    EXPECT_LE(before.rows, row);
+    const std::vector<int64_t> rest = Walk(&rows, 1'000'000, true);
+    found.insert(found.end(), rest.begin(), rest.end());
+    EXPECT_EQ(found, KeptRows(kept));
+  }
+}
+
+TEST(AnyStays, LooksAtEveryRow) {
+  std::vector<bool> kept(300, false);
+  kept[130] = true;
+  const std::vector<uint8_t> bits = PackBits(kept);
+  for (int64_t start = 0; start < 300; start += 3) {
+    for (int64_t rows = 0; start + rows <= 300; rows += 7) {
+      const bool expected = start <= 130 && 130 < start + rows;
+      ASSERT_EQ(AnyStays({bits.data(), 300}, start, rows), expected);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fastload

@@ -83,6 +83,7 @@ def write(draw, table, directory):
             write_batch_size=draw(st.sampled_from([8, 64])),
             use_dictionary=draw(st.booleans()),
             data_page_version=draw(st.sampled_from(["1.0", "2.0"])),
+            write_page_index=draw(st.booleans()),
             compression=draw(st.sampled_from(["none", "snappy"])),
         )
 

@@ -243,6 +243,71 @@ def test_pages_without_a_row_that_stays_are_not_decoded(tmp_path):
         list(FastParquetDataset(damaged, columns=["value"], io=IO(verify_crc=True)))
 
 
+def indexed_file(path, rows=400_000):
+    number = np.arange(rows)
+    table = pa.table(
+        {
+            "number": number,
+            "category": number % 1000 * 10**9,
+            "text": pa.array([f"text {n % 5000}" for n in number]),
+            "nullable": pa.array(number, mask=(number % 1000 == 123) & (number > 300_000)),
+        }
+    )
+    pq.write_table(
+        table,
+        path,
+        use_dictionary=["category"],
+        compression="none",
+        data_page_size=20_000,
+        write_page_index=True,
+    )
+    return path
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("column", ["number", "category", "text"])
+def test_bytes_of_pages_without_a_row_that_stays_are_not_read(tmp_path, column, shuffle):
+    path = indexed_file(tmp_path / "a.parquet")
+    number = pc.field("number")
+    filters = (
+        ((number >= 100_000) & (number < 102_000))
+        | ((number >= 301_500) & (number < 302_000))
+        | (number == 399_999)
+    )
+    columns = ["number", column] if column != "number" else ["number"]
+    dataset = FastParquetDataset(
+        path, columns=columns, filters=filters, batch_size=500, shuffle=shuffle
+    )
+    kept = [*range(100_000, 102_000), *range(301_500, 302_000), 399_999]
+    rows = [
+        row
+        for batch in dataset
+        for row in zip(batch["number"].tolist(), batch[column].tolist(), strict=True)
+    ]
+    values = pq.read_table(path, columns=[column])[column].take(kept).to_pylist()
+    assert sorted(rows) == list(zip(kept, values, strict=True))
+    group = pq.read_metadata(path).row_group(0)
+    names = pq.read_schema(path).names
+    whole = sum(group.column(names.index(name)).total_compressed_size for name in columns)
+    assert dataset.stats().read.bytes < 0.3 * whole
+
+
+def test_a_null_behind_pages_that_are_not_read_is_named(tmp_path):
+    path = indexed_file(tmp_path / "a.parquet")
+    number = pc.field("number")
+    filters = (number < 10) | ((number > 350_000) & (number < 350_124) & (number != 350_050))
+    dataset = FastParquetDataset(path, columns=["nullable"], filters=filters)
+    with pytest.raises(NullValueError, match="row 350123"):
+        list(dataset)
+    filters &= number != 350_123
+    dataset = FastParquetDataset(path, columns=["nullable"], filters=filters, batch_size=500)
+    assert [v for b in dataset for v in b["nullable"].tolist()] == [
+        *range(10),
+        *range(350_001, 350_050),
+        *range(350_051, 350_123),
+    ]
+
+
 @pytest.mark.parametrize(
     ("filters", "error", "message"),
     [
