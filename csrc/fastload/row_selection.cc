@@ -10,8 +10,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 // Passing over a gap and reading the run behind it takes about as long as decoding so
-// many rows.
-constexpr int64_t kRunRows = 32;
+// many rows (64 to 256 measured, over a file of plain and dictionary columns).
+constexpr int64_t kRunRows = 128;
 
 // The place of the n-th bit (from 0) that is set; there are more than n.
 int64_t PlaceOf(uint64_t word, int64_t n) {

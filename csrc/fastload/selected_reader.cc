@@ -139,9 +139,9 @@ class Selected {
   Block& block() { return block_; }
 
  private:
-  static const Status& StatusOf(const Status& status) { return status; }
+  static Status StatusOf(const Status& status) { return status; }
   template <typename T>
-  static const Status& StatusOf(const Result<T>& result) {
+  static Status StatusOf(const Result<T>& result) {
     return result.status();
   }
 
