@@ -57,7 +57,9 @@ class FileScan:
             return
         self.check_unchanged()
         with _naming(self._file.path):
-            fragment = pads.ParquetFileFormat().make_fragment(
+            # Each thread waits for what it reads: to read ahead gains nothing.
+            options = pads.ParquetFragmentScanOptions(pre_buffer=False)
+            fragment = pads.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(
                 self._file.path,
                 LocalFileSystem(),
                 partition_expression=self._schema.guarantee(self._file),
