@@ -20,3 +20,11 @@ def data_dir() -> Path:
     if os.environ.get("CI") == "true":
         pytest.fail(f"{advice} (CI runs every test)")
     pytest.skip(advice)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cache_home(tmp_path_factory):
+    """What fastload keeps between runs stays out of the user's cache directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield

@@ -12,7 +12,6 @@
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 #include "fastload/cast.h"
-#include "fastload/hash.h"
 #include "fastload/vocabulary.h"
 #include "pybind11/stl.h"
 
@@ -186,15 +185,6 @@ void RegisterColumns(py::module_& m) {
            }),
            py::arg("kind"), py::arg("columns"), py::arg("length") = 0,
            py::arg("pad") = py::bytes());
-
-  m.def(
-      "xxhash64",
-      [](const py::bytes& data, uint64_t seed) {
-        const std::string_view view = data;
-        return Hash64(view.data(), view.size(), seed);
-      },
-      py::arg("data"), py::arg("seed") = 0,
-      "XXH64 of bytes, as columns with hash_buckets use it before the modulo.");
 }
 
 }  // namespace fastload

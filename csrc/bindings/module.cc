@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, m) {
   fastload::RegisterColumns(m);
   fastload::RegisterReadPlan(m);
   fastload::RegisterScan(m);
+  fastload::RegisterHash(m);
   fastload::RegisterPipeline(m);
   fastload::RegisterRoof(m);
 }

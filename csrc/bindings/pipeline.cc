@@ -1,6 +1,9 @@
 #include "fastload/pipeline.h"
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -10,6 +13,8 @@
 #include "bindings/fork_guard.h"
 #include "bindings/scan.h"
 #include "fastload/output_check.h"
+#include "fastload/row_selection.h"
+#include "pybind11/numpy.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -65,20 +70,51 @@ class PyPipeline {
   ForkGuard<Pipeline> pipeline_;
 };
 
+// By file None, or (bits, offsets): see FileSelection. The bits are borrowed.
+std::vector<FileSelection> Selections(const py::sequence& selections,
+                                      const std::vector<FileSpec>& files) {
+  if (selections.empty()) return {};
+  if (selections.size() != files.size()) {
+    throw py::value_error("Expected a selection for each of " +
+                          std::to_string(files.size()) + " files, got " +
+                          std::to_string(selections.size()));
+  }
+  std::vector<FileSelection> result(files.size());
+  for (size_t i = 0; i < files.size(); ++i) {
+    const py::object entry = selections[i];
+    if (entry.is_none()) continue;
+    const auto [bits, offsets] =
+        entry.cast<std::tuple<py::object, std::vector<int64_t>>>();
+    // A conversion would make a copy that nobody keeps.
+    using Bytes = py::array_t<uint8_t, py::array::c_style>;
+    if (!py::isinstance<Bytes>(bits)) {
+      throw py::type_error("Expected a selection's bits as contiguous uint8");
+    }
+    const auto array = py::reinterpret_borrow<Bytes>(bits);
+    result[i] = {.offsets = offsets, .bits = array.data(), .bytes = array.nbytes()};
+    RaiseIfError(result[i].Check(*files[i].metadata));
+  }
+  return result;
+}
+
 std::unique_ptr<PyPipeline> MakePipeline(const std::vector<FileTuple>& files,
                                          std::vector<ColumnSpec> columns,
                                          const std::vector<OutputSpec>& outputs,
                                          int32_t threads, int32_t io_threads,
                                          int64_t batch_memory_bytes,
-                                         int64_t fetch_memory_bytes, bool verify_crc) {
+                                         int64_t fetch_memory_bytes, bool verify_crc,
+                                         const py::sequence& selections) {
   RaiseIfError(CheckOutputs(columns, outputs));
+  std::vector<FileSpec> specs = FileSpecs(files);
+  std::vector<FileSelection> selected = Selections(selections, specs);
   return std::make_unique<PyPipeline>(
-      std::make_shared<Pipeline>(FileSpecs(files), std::move(columns), outputs,
+      std::make_shared<Pipeline>(std::move(specs), std::move(columns), outputs,
                                  PipelineOptions{.threads = threads,
                                                  .io_threads = io_threads,
                                                  .batch_memory_bytes = batch_memory_bytes,
                                                  .fetch_memory_bytes = fetch_memory_bytes,
-                                                 .verify_crc = verify_crc}));
+                                                 .verify_crc = verify_crc},
+                                 std::move(selected)));
 }
 
 }  // namespace
@@ -89,7 +125,9 @@ void RegisterPipeline(py::module_& m) {
       .def(py::init(&MakePipeline), py::kw_only(), py::arg("files"), py::arg("columns"),
            py::arg("outputs"), py::arg("threads"), py::arg("io_threads"),
            py::arg("batch_memory_bytes"), py::arg("fetch_memory_bytes"),
-           py::arg("verify_crc") = false)
+           py::arg("verify_crc") = false, py::arg("selections") = py::tuple(),
+           // The selections' bits, which the pipeline borrows.
+           py::keep_alive<1, 10>())
       .def(
           "start",
           [](PyPipeline& self, const ReadPlan& plan, int32_t open_windows,

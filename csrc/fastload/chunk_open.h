@@ -12,11 +12,6 @@
 
 namespace fastload {
 
-struct ByteRange {
-  int64_t offset = 0;
-  int64_t bytes = 0;
-};
-
 // The bytes of a column chunk, dictionary page included.
 Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf);
 

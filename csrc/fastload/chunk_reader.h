@@ -20,11 +20,16 @@ struct ChunkInput {
   int32_t file = 0;  // its index, for what a ColumnSpec says of each file
   std::unique_ptr<parquet::PageReader> pages;
   const parquet::ColumnDescriptor* descr = nullptr;
-  int64_t rows = 0;  // rows of the row group
+  int64_t rows = 0;  // rows of the row group, or of the pages that are read of it
+  // Of each page, where an index has told; () else.
+  std::vector<int64_t> page_rows;
   // Values of the chunk, nulls and empty lists too, as the footer tells.
   int64_t levels = INT64_MAX;
   arrow::MemoryPool* pool = arrow::default_memory_pool();  // borrowed; of dictionaries
 };
+
+// The error of a null, at that row of the row group, in a column that takes none.
+Status UnexpectedNull(int64_t row);
 
 // Decodes fixed-width values, cast to the dtype of the spec, straight to their
 // destination. Not thread-safe; may move between threads.

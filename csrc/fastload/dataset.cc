@@ -11,4 +11,10 @@ int64_t Dataset::FirstRow(int32_t file, int32_t row_group) {
   return found->second[static_cast<size_t>(row_group)];
 }
 
+RowBits Dataset::Bits(int32_t file, int32_t row_group) const {
+  const int64_t rows = files.spec(file).metadata->RowGroup(row_group)->num_rows();
+  if (selections.empty()) return {nullptr, rows};
+  return selections[static_cast<size_t>(file)].Of(row_group, rows);
+}
+
 }  // namespace fastload

@@ -13,16 +13,19 @@
 #include "fastload/layout.h"
 #include "fastload/memory.h"
 #include "fastload/recycling_pool.h"
+#include "fastload/row_selection.h"
 #include "fastload/unit.h"
 
 namespace fastload {
 
 struct Dataset {
   Dataset(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
-          const std::vector<OutputSpec>& outputs, int64_t pool_bytes, bool verify_crc)
+          const std::vector<OutputSpec>& outputs, std::vector<FileSelection> selections,
+          int64_t pool_bytes, bool verify_crc)
       : verify_crc(verify_crc),
         pool(arrow::default_memory_pool(), pool_bytes),
         files(std::move(files)),
+        selections(std::move(selections)),
         columns(std::move(columns)),
         layout(this->columns, outputs),
         units(MakeUnits(this->columns, outputs, layout)) {}
@@ -30,6 +33,7 @@ struct Dataset {
   const bool verify_crc;  // of pages that have a checksum
   RecyclingPool pool;     // of decompressed pages and dictionaries
   FileTable files;
+  const std::vector<FileSelection> selections;  // by file; empty: all rows stay
   const std::vector<ColumnSpec> columns;
   const Layout layout;
   const std::vector<Unit> units;
@@ -37,6 +41,9 @@ struct Dataset {
 
   // First row, in its file, of a row group.
   int64_t FirstRow(int32_t file, int32_t row_group);
+
+  // The rows of a row group that stay.
+  RowBits Bits(int32_t file, int32_t row_group) const;
 
  private:
   std::mutex mutex_;

@@ -2,21 +2,25 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 namespace fastload {
 
-ChunkStream::ChunkStream(const FetchContext& context, int32_t file, int64_t offset,
-                         int64_t bytes, int64_t segment_bytes, int64_t priority,
+ChunkStream::ChunkStream(const FetchContext& context, int32_t file,
+                         std::vector<ByteRange> ranges, int64_t segment_bytes,
+                         int64_t priority,
                          std::shared_ptr<const std::atomic<bool>> cancelled)
     : context_(context),
       file_(file),
-      offset_(offset),
-      bytes_(bytes),
+      ranges_(std::move(ranges)),
+      bytes_(std::accumulate(
+          ranges_.begin(), ranges_.end(), int64_t{0},
+          [](int64_t sum, const ByteRange& range) { return sum + range.bytes; })),
       segment_bytes_(segment_bytes),
       priority_(priority),
       cancelled_(std::move(cancelled)),
-      segments_(static_cast<size_t>((bytes + segment_bytes - 1) / segment_bytes)) {}
+      segments_(static_cast<size_t>((bytes_ + segment_bytes - 1) / segment_bytes)) {}
 
 ChunkStream::~ChunkStream() = default;
 
@@ -58,13 +62,8 @@ void ChunkStream::Request(size_t i, std::function<void()> ready) {
 void ChunkStream::Fill(size_t i) {
   Result<std::shared_ptr<Block>> block = [&]() -> Result<std::shared_ptr<Block>> {
     if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
-    ARROW_ASSIGN_OR_RAISE(auto file, context_.files->Open(file_));
     ARROW_ASSIGN_OR_RAISE(auto block, context_.pool->Allocate(SegmentBytes(i)));
-    Timer timer(&context_.counters->read_ns);
-    ARROW_RETURN_NOT_OK(
-        file->ReadAt(offset_ + SegmentStart(i), SegmentBytes(i), block->data()));
-    context_.counters->read_requests += 1;
-    context_.counters->read_bytes += SegmentBytes(i);
+    ARROW_RETURN_NOT_OK(ReadRanges(SegmentStart(i), SegmentBytes(i), block->data()));
     return block;
   }();
   std::lock_guard lock(mutex_);
@@ -73,6 +72,26 @@ void ChunkStream::Fill(size_t i) {
   segment.status = block.status();
   if (block.ok()) segment.block = *std::move(block);
   arrived_.notify_all();
+}
+
+Status ChunkStream::ReadRanges(int64_t position, int64_t bytes, uint8_t* out) {
+  ARROW_ASSIGN_OR_RAISE(auto file, context_.files->Open(file_));
+  Timer timer(&context_.counters->read_ns);
+  for (const ByteRange& range : ranges_) {
+    if (position >= range.bytes) {
+      position -= range.bytes;
+      continue;
+    }
+    const int64_t n = std::min(bytes, range.bytes - position);
+    if (n == 0) break;
+    ARROW_RETURN_NOT_OK(file->ReadAt(range.offset + position, n, out));
+    context_.counters->read_requests += 1;
+    context_.counters->read_bytes += n;
+    out += n;
+    bytes -= n;
+    position = 0;
+  }
+  return Status::OK();
 }
 
 Result<std::shared_ptr<Block>> ChunkStream::Wait(size_t i) {

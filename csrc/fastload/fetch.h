@@ -27,14 +27,14 @@ struct FetchContext {
   Counters* counters = nullptr;
 };
 
-// The bytes [offset, offset + bytes) of a file in segments, of which two at most are in
-// memory: the one being read and the one after it (beside those that buffers handed out
-// keep, and those that a Peek reaches into). One consumer; reads come from the I/O
-// executor.
+// The bytes of ranges of a file, one after the other, in segments, of which two at most
+// are in memory: the one being read and the one after it (beside those that buffers
+// handed out keep, and those that a Peek reaches into). One consumer; reads come from the
+// I/O executor.
 class ChunkStream final : public arrow::io::InputStream {
  public:
   // `cancelled`, once true, makes reads that have not begun fail at once.
-  ChunkStream(const FetchContext& context, int32_t file, int64_t offset, int64_t bytes,
+  ChunkStream(const FetchContext& context, int32_t file, std::vector<ByteRange> ranges,
               int64_t segment_bytes, int64_t priority,
               std::shared_ptr<const std::atomic<bool>> cancelled);
   ~ChunkStream() override;
@@ -67,6 +67,8 @@ class ChunkStream final : public arrow::io::InputStream {
   int64_t SegmentBytes(size_t i) const;
   void Request(size_t i, std::function<void()> ready);
   void Fill(size_t i);
+  // Reads the bytes from `position` on of all ranges taken as one.
+  Status ReadRanges(int64_t position, int64_t bytes, uint8_t* out);
   // Waits for the segment, and asks for the one after that being read.
   Result<std::shared_ptr<Block>> Wait(size_t i);
   size_t SegmentAt(int64_t position) const;
@@ -75,8 +77,8 @@ class ChunkStream final : public arrow::io::InputStream {
 
   const FetchContext context_;
   const int32_t file_;
-  const int64_t offset_;
-  const int64_t bytes_;
+  const std::vector<ByteRange> ranges_;
+  const int64_t bytes_;  // of all ranges
   const int64_t segment_bytes_;
   const int64_t priority_;
   const std::shared_ptr<const std::atomic<bool>> cancelled_;

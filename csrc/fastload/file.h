@@ -14,6 +14,11 @@
 
 namespace fastload {
 
+struct ByteRange {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
 // A file as it was when its footer was read.
 struct FileSpec {
   std::string path;

@@ -6,18 +6,37 @@
 
 namespace fastload {
 
+Status UnexpectedNull(int64_t row) {
+  return AtRow(MakeError(ErrorKind::kNullValue,
+                         "Expected no null, got one (write fill= or valid=True for this "
+                         "column)"),
+               row);
+}
+
 PageCursor::PageCursor(ChunkInput input, PageValues* values)
     : pages_(std::move(input.pages), values,
              [this](const parquet::DataPageStats& stats) {
+               CheckRows(stats);
                // In a flat column every value, null or not, is a row.
                if (stats.num_values > skip_) return false;
                skip_ -= stats.num_values;
                return true;
              }),
       values_(values),
+      page_rows_(std::move(input.page_rows)),
       levels_(input.descr->max_definition_level()),
       rows_(input.rows),
       rows_total_(input.rows) {}
+
+void PageCursor::CheckRows(const parquet::DataPageStats& stats) const {
+  if (page_rows_.empty()) return;
+  const auto page = static_cast<size_t>(pages_.page());
+  const int64_t rows = page < page_rows_.size() ? page_rows_[page] : 0;
+  if (stats.num_values == rows) return;
+  throw parquet::ParquetException("Expected a page of " + std::to_string(rows) +
+                                  " rows, as the offset index tells, got " +
+                                  std::to_string(stats.num_values));
+}
 
 Status PageCursor::NextPage() {
   do {
@@ -91,10 +110,7 @@ Result<DefinitionLevels::Span> PageCursor::Next(int64_t max_rows) {
 Status PageCursor::NullIn(const DefinitionLevels::Span& span) const {
   int64_t row = 0;
   while (span.valid != nullptr && span.valid[row] != 0) ++row;
-  return AtRow(MakeError(ErrorKind::kNullValue,
-                         "Expected no null, got one (write fill= or valid=True for this "
-                         "column)"),
-               rows_ - rows_total_ - span.rows + row);
+  return UnexpectedNull(rows_ - rows_total_ - span.rows + row);
 }
 
 Status PageCursor::ValueIn(const DefinitionLevels::Span& span,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "fastload/chunk_reader.h"
 #include "fastload/data_pages.h"
@@ -37,11 +38,14 @@ class PageCursor {
   Status ValueIn(const DefinitionLevels::Span& span, const Status& status) const;
 
  private:
+  // Throws unless the page that comes has as many rows as was told.
+  void CheckRows(const parquet::DataPageStats& stats) const;
   Status NextPage();
   Status SkipInPage(int64_t rows);
 
   DataPages pages_;  // calls back to this, which therefore stays where it is
   PageValues* values_;
+  const std::vector<int64_t> page_rows_;  // of each page; empty: not told
   DefinitionLevels levels_;
   int64_t rows_left_ = 0;  // in the page
   const int64_t rows_;     // of the row group

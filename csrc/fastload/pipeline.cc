@@ -67,9 +67,10 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
 }  // namespace
 
 Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
-                   const std::vector<OutputSpec>& outputs, PipelineOptions options)
-    : dataset_(std::move(files), std::move(columns), outputs, options.fetch_memory_bytes,
-               options.verify_crc),
+                   const std::vector<OutputSpec>& outputs, PipelineOptions options,
+                   std::vector<FileSelection> selections)
+    : dataset_(std::move(files), std::move(columns), outputs, std::move(selections),
+               options.fetch_memory_bytes, options.verify_crc),
       batches_(MakePrivateMemory(), options.batch_memory_bytes),
       fetches_(MakePrivateMemory(), options.fetch_memory_bytes),
       io_(MakeExecutor("fastload-io", options.io_threads)),

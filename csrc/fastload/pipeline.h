@@ -27,8 +27,10 @@ struct PipelineOptions {
 
 class Pipeline {
  public:
+  // `selections`, by file, is empty if all rows stay.
   Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
-           const std::vector<OutputSpec>& outputs, PipelineOptions options);
+           const std::vector<OutputSpec>& outputs, PipelineOptions options,
+           std::vector<FileSelection> selections = {});
   ~Pipeline();
 
   // Begins a pass. Scans may outlive the pipeline, closed. An error once it is closed.

@@ -6,7 +6,7 @@
 
 namespace fastload {
 
-// Rows [start, stop) of a row group.
+// Rows [start, stop) of a row group, counted among those that the dataset is made of.
 struct Piece {
   int64_t file;
   int64_t row_group;

@@ -209,19 +209,23 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
       const auto row_group = static_cast<int32_t>(window->pieces[p].row_group);
       if (!spec.HasLeaf(file)) {
         state.streams.push_back(nullptr);
+        state.pages.emplace_back();
         continue;
       }
       const FileSpec& file_spec = dataset_->files.spec(file);
       auto range =
           ChunkRange(file_spec, row_group, spec.leaves[static_cast<size_t>(file)]);
-      if (!range.ok()) {
-        return At(
-            range.status(),
-            Place{.file = file_spec.path, .row_group = row_group, .column = spec.name});
-      }
+      const Place place{
+          .file = file_spec.path, .row_group = row_group, .column = spec.name};
+      if (!range.ok()) return At(range.status(), place);
+      auto pages =
+          SelectPages(fetch_, file, row_group, spec.leaves[static_cast<size_t>(file)],
+                      *range, dataset_->Bits(file, row_group));
+      if (!pages.ok()) return At(pages.status(), place);
       state.streams.push_back(std::make_shared<ChunkStream>(
-          fetch_, file, range->offset, range->bytes, options_.segment_bytes,
+          fetch_, file, std::move(pages->ranges), options_.segment_bytes,
           Priority(*window, unit), cancelled_));
+      state.pages.push_back(*std::move(pages));
       state.fetch_bytes += state.streams.back()->MemoryBytes();
     }
   }

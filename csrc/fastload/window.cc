@@ -7,6 +7,7 @@
 #include "fastload/chunk_open.h"
 #include "fastload/constant_reader.h"
 #include "fastload/gather.h"
+#include "fastload/selected_reader.h"
 #include "fastload/stream_copy.h"
 
 namespace fastload {
@@ -110,7 +111,22 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
                 spec.leaves[static_cast<size_t>(file)], std::move(bytes), &dataset_->pool,
                 dataset_->verify_crc));
   input.file = file;
-  if (spec.depth > 0) {
+  ChunkPages& pages = state_.pages[stream];
+  const RowBits bits = dataset_->Bits(file, static_cast<int32_t>(p.row_group));
+  if (bits.bits != nullptr) {
+    if (spec.depth > 0) {
+      ARROW_ASSIGN_OR_RAISE(cursor->nested,
+                            MakeSelectedNestedReader(std::move(input), &spec, bits));
+    } else if (spec.bytes) {
+      ARROW_ASSIGN_OR_RAISE(
+          cursor->bytes,
+          MakeSelectedBytesReader(std::move(input), &spec, bits, std::move(pages)));
+    } else {
+      ARROW_ASSIGN_OR_RAISE(
+          cursor->fixed,
+          MakeSelectedFixedReader(std::move(input), &spec, bits, std::move(pages)));
+    }
+  } else if (spec.depth > 0) {
     ARROW_ASSIGN_OR_RAISE(cursor->nested, NestedReader::Make(std::move(input), &spec));
   } else if (spec.bytes) {
     ARROW_ASSIGN_OR_RAISE(cursor->bytes, BytesReader::Make(std::move(input), &spec));

@@ -17,6 +17,7 @@
 #include "fastload/memory.h"
 #include "fastload/nested_reader.h"
 #include "fastload/nested_window.h"
+#include "fastload/page_selection.h"
 #include "fastload/read_plan.h"
 #include "fastload/row_order.h"
 #include "fastload/shuffle.h"
@@ -42,7 +43,7 @@ struct Cursor {
   std::unique_ptr<FixedReader> fixed;
   std::unique_ptr<BytesReader> bytes;
   std::unique_ptr<NestedReader> nested;
-  int64_t row = 0;          // next row of the row group
+  int64_t row = 0;          // next row of the row group, of those that stay
   int64_t fetch_bytes = 0;  // memory that its stream may hold
 };
 
@@ -70,6 +71,8 @@ struct WindowUnit {
   // For each column of the unit, for each piece that begins a column chunk; null where
   // the file lacks the column. Empty where none has anything to read.
   std::vector<std::shared_ptr<ChunkStream>> streams;
+  // What each of them leaves out of its column chunk.
+  std::vector<ChunkPages> pages;
   // Staged units: of each part, the sizes of a ragged output that Layout::Place takes.
   std::vector<int64_t> sizes;
   std::once_flag staging;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "fastload/gather.h"
+#include "fastload/row_selection.h"
 #include "fastload/window.h"
 #include "fastload/window_runs.h"
 
@@ -166,12 +167,20 @@ Status WindowTask::FillProvenance() {
                               ? 0
                               : dataset_->FirstRow(static_cast<int32_t>(piece.file),
                                                    static_cast<int32_t>(piece.row_group));
-    for (int64_t row = piece.start; row < piece.stop; ++row, ++at) {
-      const int64_t slot =
-          dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
-      const int64_t value = file ? piece.file : first + row;
-      // Little-endian: the low bytes of a file's index are its int32.
-      std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
+    SelectedRows rows(dataset_->Bits(static_cast<int32_t>(piece.file),
+                                     static_cast<int32_t>(piece.row_group)));
+    rows.Skip(piece.start);
+    for (int64_t left = piece.stop - piece.start; left > 0;) {
+      const SelectedRows::Span span = rows.Next(left, /*blocks=*/false);
+      if (span.rows == 0) return Status::Invalid("Expected more rows that stay");
+      for (int64_t row = span.start; row < span.start + span.rows; ++row, ++at) {
+        const int64_t slot =
+            dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
+        const int64_t value = file ? piece.file : first + row;
+        // Little-endian: the low bytes of a file's index are its int32.
+        std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
+      }
+      left -= span.rows;
     }
   }
   Collate(slots, nullptr, nullptr);

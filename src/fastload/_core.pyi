@@ -8,6 +8,7 @@ from typing_extensions import CapsuleType
 from fastload.intervals import Int64s
 
 _File: TypeAlias = tuple[str, int, Footer]  # path, mtime_ns, footer
+_Selection: TypeAlias = tuple[NDArray[np.uint8], Sequence[int]]  # bits, offsets by row group
 _Bytes: TypeAlias = bytes  # ColumnSpec has an argument of that name
 
 class Leaf:
@@ -105,6 +106,12 @@ class OutputSpec:
     ) -> None: ...
 
 def xxhash64(data: bytes, seed: int = 0) -> int: ...
+def xxhash64_integers(
+    values: NDArray[np.int64], seeds: NDArray[np.uint64]
+) -> NDArray[np.uint64]: ...
+def xxhash64_bytes(
+    values: NDArray[np.uint8], offsets: NDArray[np.int64], seeds: NDArray[np.uint64]
+) -> NDArray[np.uint64]: ...
 
 class ReadPlan:
     def __init__(
@@ -146,6 +153,7 @@ class Pipeline:
         batch_memory_bytes: int,
         fetch_memory_bytes: int,
         verify_crc: bool = False,
+        selections: Sequence[_Selection | None] = (),
     ) -> None: ...
     def start(
         self, plan: ReadPlan, *, open_windows: int, fetch_bytes: int, segment_bytes: int

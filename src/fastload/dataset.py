@@ -15,7 +15,10 @@ from fastload.budget import Budget, available_cores, divide_budget, parse_bytes,
 from fastload.engine import Engine
 from fastload.epochs import EpochCell
 from fastload.fields import Field, Schema
+from fastload.filter_schema import FilterSchema
+from fastload.filters import RowSelection, select_rows
 from fastload.passes import Mark, Part, Pass, warn_of_copies
+from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.schema import OutputPlan, plan_columns
 from fastload.source import Source
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastload.paths import PathLike
+    from fastload.predicate import Filters, SplitArgument
     from fastload.schema import Columns
 
 __all__ = ["FastParquetDataset"]
@@ -49,6 +53,17 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             that pyarrow's permissive unification gives those in the files, and is null where a
             file lacks it.
         batch_size: rows of a batch; None yields single rows, for DataLoader to collate.
+        filters: which rows the dataset is made of: a pyarrow.compute Expression, or conditions as
+            pyarrow and pandas take them, `[("price", ">", 0)]`: a list is joined by "and", a
+            list of lists by "or" ("a.b" names the field of a struct). A row for which they
+            are null is left out. They may name any column of the files and any hive key. Row
+            groups are pruned by their statistics; the exact rows of the others are found
+            when the dataset is made, and kept in $FASTLOAD_CACHE_DIR, else in the user's
+            cache directory.
+        split: `(columns or None, start, stop)`: of the rows left, those whose hash lies in
+            [start, stop) of [0, 1), on every machine the same: `("user", 0, 0.9)` for training
+            and `("user", 0.9, 1)` for validation share no user. None hashes the file's path
+            below the directory given, and the row's number. Module `row_hash` defines it.
         limit: only the first so many rows of the epoch's sequence.
         shuffle: permute row groups over the whole dataset, then rows within windows.
         shuffle_window: rows mixed at once; None = min(2**19, the rows that decode to 512 MiB).
@@ -73,7 +88,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         SourceNotFoundError, CorruptFileError, StorageError: what `source` names can't be read.
         ColumnNotFoundError, SchemaError, UnsupportedTypeError, NullValueError: the columns are
             not there, have no common type in the files, can't be read (encrypted ones), or hold
-            nulls without a fill.
+            nulls without a fill (with filters or a split that is told while iterating).
         ValueError, TypeError: a wrong argument; a memory_budget too small for the windows.
     """
 
@@ -83,6 +98,8 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         *,
         columns: Columns = None,
         batch_size: int | None = 1024,
+        filters: Filters | None = None,
+        split: SplitArgument | None = None,
         limit: int | None = None,
         shuffle: bool = False,
         shuffle_window: int | None = None,
@@ -139,8 +156,15 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             uneven=uneven,
             limit=limit,
         )
+        filters = parse_filters(filters)
+        checked_split = parse_split(split)
         self._source = Source.open(source)
-        self._projection = plan_columns(self._source, columns)
+        self._predicate = Predicate()
+        if filters is not None or checked_split is not None:
+            filter_schema = FilterSchema.of(self._source)
+            self._predicate = filter_schema.predicate(filters, checked_split)
+        # The rows with nulls may be those that are left out.
+        self._projection = plan_columns(self._source, columns, check_nulls=not self._predicate)
         self._outputs = [
             *self._projection.outputs,
             *_extra_outputs(provenance=provenance, padded=uneven == "pad"),
@@ -148,8 +172,11 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         self._options = replace(
             options, shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes)
         )
+        self._selection: RowSelection | None = None
+        if self._predicate:
+            self._selection = select_rows(self._source, filter_schema, self._predicate)
         self._row_groups = plan.RowGroups(
-            self._source.row_group_rows,
+            self._selection.counts if self._selection else self._source.row_group_rows,
             self._source.row_group_file,
             self._source.row_group_index,
         )
@@ -266,7 +293,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             position = self._pass.mark.position
         else:
             position = self._resume or Position(self._epochs.next, ())
-        return encode_state(self._source, self._options, position)
+        return encode_state(self._source, self._options, self._predicate, position)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next iter() goes on right after what `state` says was delivered, on any world.
@@ -275,10 +302,10 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             SourceChangedError: the files are not those of the state.
             ValueError: it is no state, or an argument that decides the order has changed.
         """
-        seed, position = decode_state(state, self._source, self._options)
+        seed, position = decode_state(state, self._source, self._options, self._predicate)
         options = replace(self._options, seed=seed)
         # Refuses progress that this dataset can't have made.
-        plan.remaining_rows(self._source.num_rows, options, position.progress)
+        plan.remaining_rows(self._row_groups.total_rows, options, position.progress)
         self._epochs.set(position.epoch)
         self._end_pass()
         self._options = options
@@ -320,7 +347,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         files = self._source.files
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         return (
-            f"FastParquetDataset({files[0].path!r}{more}: {self._source.num_rows} rows, "
+            f"FastParquetDataset({files[0].path!r}{more}: {self._row_groups.total_rows} rows, "
             f"{len(self._outputs)} outputs)"
         )
 
@@ -340,7 +367,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     def _batches(self, position: Position) -> int:
         rank = self._resolved_rank()
         return plan.batches(
-            self._source.num_rows, self._options, position.progress, rank.world, rank.rank
+            self._row_groups.total_rows, self._options, position.progress, rank.world, rank.rank
         )
 
     def _next_position(self) -> Position:
@@ -363,7 +390,13 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         if self._engine is None or not self._engine.mine:
             threads, budget = self._budget(workers)
             self._engine = Engine(
-                self._source, self._projection, self._outputs, threads, budget, self._io
+                self._source,
+                self._projection,
+                self._outputs,
+                threads,
+                budget,
+                self._io,
+                self._selection.files if self._selection else (),
             )
         return self._engine
 
@@ -378,7 +411,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             batch_size=self._batch_rows,
             row_bytes=self._projection.row_bytes + sum(o.field.item_bytes for o in extra),
             staged_row_bytes=self._projection.staged_row_bytes,
-            total_rows=self._source.num_rows,
+            total_rows=self._row_groups.total_rows,
             shuffle_window=self._options.shuffle_window if self._options.shuffle else None,
             columns=len(self._projection.columns),
             threads=threads,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fastload.batch import Batch
     from fastload.budget import Budget
     from fastload.plan import ReadPlan
+    from fastload.row_selection import FileRows
     from fastload.schema import OutputPlan, Projection
     from fastload.source import Source
     from fastload.storage import IO
@@ -35,6 +36,7 @@ class Engine:
         threads: of the core; 0 = whoever waits for a batch does the work.
         budget: bytes and counts to keep to.
         io: how files are read.
+        rows: by file, its rows that stay; () = all.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Engine:
         threads: int,
         budget: Budget,
         io: IO,
+        rows: Sequence[FileRows] = (),
     ) -> None:
         self.budget = budget
         self._pid = os.getpid()
@@ -82,6 +85,7 @@ class Engine:
             batch_memory_bytes=budget.window_bytes + budget.lend_bytes,
             fetch_memory_bytes=budget.fetch_bytes,
             verify_crc=io.verify_crc,
+            selections=[(file.bits, file.offsets.tolist()) for file in rows],
         )
         # Joins the threads when the engine dies, or at exit, whichever comes first.
         self.close = weakref.finalize(self, self.pipeline.close)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fastload.leaf_types import LeafType
     from fastload.source import Source
 
-__all__ = ["FileLeaves", "SelectedLeaf"]
+__all__ = ["FileLeaves", "SelectedLeaf", "describe_not_found"]
 
 # Column names shown where none is near to the one asked for.
 _SHOWN = 8
@@ -137,7 +137,9 @@ class FileLeaves:
             )
         found = exact or self.below.get(name, [])
         if not found:
-            raise ColumnNotFoundError(_not_found(name, [*self.exact, *self.below], self.path))
+            raise ColumnNotFoundError(
+                describe_not_found(name, [*self.exact, *self.below], self.path)
+            )
         return found
 
     def _common(self, path: Path, stored: Sequence[LeafType | None]) -> LeafType | None:
@@ -216,7 +218,8 @@ def _no_common_type(
     )
 
 
-def _not_found(name: str, known: Sequence[str], path: str) -> str:
+def describe_not_found(name: str, known: Sequence[str], path: str) -> str:
+    """The sentence for a name that none of the known columns has, with the nearest ones."""
     folded: dict[str, str] = {}
     for candidate in known:
         folded.setdefault(candidate.casefold(), candidate)

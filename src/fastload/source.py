@@ -43,6 +43,8 @@ class SourceFile:
     mtime_ns: modification time in ns since the epoch; with `size` it tells a later change.
     digest: of the footer's bytes, 16 bytes.
     keys: the hive keys in the names of its directories, with their values.
+    name: its path below the directory given, or from the first wildcard of a glob on, with
+        "/"; of a file given by itself its name without directories.
     """
 
     path: str
@@ -51,6 +53,7 @@ class SourceFile:
     footer: Footer
     digest: bytes
     keys: Keys = ()
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,8 @@ def _read_footer(found: FoundFile) -> SourceFile:
         os.close(fd)
     footer = Footer(tail, size, path)
     digest = hashlib.blake2b(tail[len(tail) - needed :], digest_size=16).digest()
-    return SourceFile(path, size, status.st_mtime_ns, footer, digest, keys)
+    name = "/".join((*found.folders, os.path.basename(path)))
+    return SourceFile(path, size, status.st_mtime_ns, footer, digest, keys, name)
 
 
 def _open(path: str) -> int:

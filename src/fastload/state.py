@@ -11,6 +11,7 @@ from fastload.plan import Leg, Options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fastload.predicate import Predicate
     from fastload.source import Source
 
 __all__ = ["Position", "decode_state", "encode_state"]
@@ -26,7 +27,9 @@ class Position:
     progress: tuple[Leg, ...]
 
 
-def encode_state(source: Source, options: Options, position: Position) -> dict[str, Any]:
+def encode_state(
+    source: Source, options: Options, predicate: Predicate, position: Position
+) -> dict[str, Any]:
     """The state, for json.dumps; well under 2 KB."""
     return {
         "version": _VERSION,
@@ -36,12 +39,12 @@ def encode_state(source: Source, options: Options, position: Position) -> dict[s
         "seed": options.seed,
         "epoch": position.epoch,
         "progress": [[leg.world, leg.workers, leg.delivered] for leg in position.progress],
-        "order": _order(options),
+        "order": _order(options, predicate),
     }
 
 
 def decode_state(
-    state: Mapping[str, Any], source: Source, options: Options
+    state: Mapping[str, Any], source: Source, options: Options, predicate: Predicate
 ) -> tuple[int, Position]:
     """The seed and the position of a state made by `encode_state`.
 
@@ -67,7 +70,7 @@ def decode_state(
             f"{len(source.files)} files with {source.num_rows} rows whose names, sizes or "
             f"footers differ - at {source.files[0].path}"
         )
-    for name, value in _order(options).items():
+    for name, value in _order(options, predicate).items():
         if order.get(name) != value:
             raise ValueError(
                 f"Expected {name}={order.get(name)!r}, as when the state was saved, got "
@@ -76,7 +79,7 @@ def decode_state(
     return seed, Position(epoch, progress)
 
 
-def _order(options: Options) -> dict[str, Any]:
+def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
     """The arguments that decide which rows make which batch."""
     return {
         "batch_size": options.batch_size,
@@ -85,4 +88,6 @@ def _order(options: Options) -> dict[str, Any]:
         "drop_last": options.drop_last,
         "uneven": options.uneven,
         "limit": options.limit,
+        "filters": predicate.filters_text,
+        "split": predicate.split_text,
     }

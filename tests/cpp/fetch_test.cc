@@ -40,8 +40,8 @@ class ChunkStreamTest : public ::testing::TestWithParam<int> {
 
   std::shared_ptr<ChunkStream> Make(int64_t segment_bytes, int64_t bytes = kBytes) {
     return std::make_shared<ChunkStream>(
-        FetchContext{io_.get(), &pool_, files_.get(), &counters_}, 0, kOffset, bytes,
-        segment_bytes, 0, cancelled_);
+        FetchContext{io_.get(), &pool_, files_.get(), &counters_}, 0,
+        std::vector<ByteRange>{{kOffset, bytes}}, segment_bytes, 0, cancelled_);
   }
 
   std::string_view Expected(int64_t position, int64_t bytes) const {

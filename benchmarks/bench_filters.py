@@ -1,0 +1,169 @@
+"""One question: what does a filter cost, in time and bytes, against pyarrow.dataset and polars?
+
+    python benchmarks/bench_filters.py [--rows N] [--threads N] [--repeats N]
+
+For each share of rows that stay, scattered over the file and in one cluster, a line with the
+seconds of one pass (the best of the repeats) and the bytes read by fastload: the first pass, which
+finds the rows and reads them, and a later one; by pyarrow.dataset and polars, which find the rows
+on every pass. Each hands out the same rows, as tensors: that is checked before any timing. Bytes
+are those of read calls; polars maps files, which no call shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import torch
+
+from fastload import FastParquetDataset
+from fastload.budget import available_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_SHARES = (0.001, 0.01, 0.1, 1.0)
+_KEYS = 1_000_000
+_BATCH_ROWS = 65_536
+_COLUMNS = ["i0", "i1", "f0", "f1", "f2", "c0", "c1"]
+
+Columns = dict[str, torch.Tensor]
+
+
+def write_table(path: Path, rows: int) -> None:
+    """Numbers and categories beside two keys, uniform in [0, _KEYS): one scattered, one sorted."""
+    rng = np.random.default_rng(1)
+    table = pa.table(
+        {
+            "scattered": rng.integers(0, _KEYS, rows),
+            "clustered": np.arange(rows) * _KEYS // rows,
+            **{f"i{i}": rng.integers(0, 2**40, rows) for i in range(2)},
+            **{f"f{i}": rng.standard_normal(rows, np.float32) for i in range(3)},
+            **{f"c{i}": rng.integers(0, 1000, rows).astype(np.int32) for i in range(2)},
+        }
+    )
+    pq.write_table(table, path, row_group_size=250_000, write_page_index=True)
+
+
+def fastload_passes(
+    path: Path, key: str, limit: int, threads: int
+) -> tuple[Callable[[], Iterator[Columns]], Callable[[], Iterator[Columns]]]:
+    """A first pass, with nothing known of the rows, and a later one."""
+    home = Path(os.environ["FASTLOAD_CACHE_DIR"])
+
+    def make() -> FastParquetDataset:
+        filters = pc.field(key) < limit
+        return FastParquetDataset(
+            path, columns=_COLUMNS, filters=filters, batch_size=_BATCH_ROWS, threads=threads
+        )
+
+    later = make()
+
+    def first() -> Iterator[Columns]:
+        shutil.rmtree(home, ignore_errors=True)
+        with make() as dataset:
+            yield from dataset
+
+    return first, lambda: iter(later)
+
+
+def pyarrow_pass(path: Path, key: str, limit: int) -> Iterator[Columns]:
+    """Batches of pyarrow.dataset."""
+    scanner = pads.dataset(path).scanner(columns=_COLUMNS, filter=pc.field(key) < limit)
+    for batch in scanner.to_batches():
+        yield {name: _tensor(batch[name].to_numpy()) for name in _COLUMNS}
+
+
+def polars_pass(path: Path, key: str, limit: int) -> Iterator[Columns]:
+    """One table of polars."""
+    import polars as pl
+
+    table = pl.scan_parquet(path).filter(pl.col(key) < limit).select(_COLUMNS).collect()
+    yield {name: _tensor(table[name].to_numpy()) for name in _COLUMNS}
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    return torch.from_dlpack(array) if array.flags.writeable else _view(array)
+
+
+def _view(array: Any) -> torch.Tensor:
+    # torch warns of memory that can't be written to, which Arrow's can't; nobody does.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.from_numpy(array)
+
+
+def check_answer(batches: Iterator[Columns], expected: Any) -> None:
+    """Raises unless the batches hold exactly those rows, in order."""
+    parts = list(batches)
+    for name in _COLUMNS:
+        got = torch.cat([part[name] for part in parts]).numpy() if parts else np.zeros(0)
+        want = expected[name].to_numpy()
+        if not np.array_equal(got, want):
+            raise SystemExit(f"Expected {len(want)} rows of `{name}`, got others")
+
+
+def measure(make: Callable[[], Iterator[Columns]], repeats: int) -> tuple[float, int]:
+    """Seconds of the best pass, and the bytes that read calls gave to the last."""
+    best = float("inf")
+    read = 0
+    for _ in range(repeats):
+        before = _read_bytes()
+        start = time.perf_counter()
+        for _batch in make():
+            pass
+        best = min(best, time.perf_counter() - start)
+        read = _read_bytes() - before
+    return best, read
+
+
+def _read_bytes() -> int:
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["rchar"])
+
+
+def main() -> None:
+    """Runs the benchmark and prints its table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--threads", type=int, default=available_cores())
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["FASTLOAD_CACHE_DIR"] = os.path.join(directory, "cache")
+        path = Path(directory, "table.parquet")
+        write_table(path, arguments.rows)
+        print(f"{arguments.rows} rows, {path.stat().st_size >> 20} MB, seconds and MB of a pass")
+        print(f"{'':16}" + "".join(f"{n:>17}" for n in ("first", "later", "pyarrow", "polars")))
+        for key in ("scattered", "clustered"):
+            for share in _SHARES:
+                limit = round(share * _KEYS)
+                first, later = fastload_passes(path, key, limit, arguments.threads)
+                passes = (
+                    first,
+                    later,
+                    lambda key=key, limit=limit: pyarrow_pass(path, key, limit),
+                    lambda key=key, limit=limit: polars_pass(path, key, limit),
+                )
+                expected = pads.dataset(path).to_table(_COLUMNS, filter=pc.field(key) < limit)
+                line = f"{key} {share:<6g}"
+                for make in passes:
+                    check_answer(make(), expected)
+                    seconds, read = measure(make, arguments.repeats)
+                    line += f"  {seconds:8.4f} {read / 1e6:6.1f}"
+                print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

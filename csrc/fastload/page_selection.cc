@@ -1,0 +1,110 @@
+#include "fastload/page_selection.h"
+
+#include <limits>
+#include <optional>
+
+#include "parquet/metadata.h"
+#include "parquet/page_index.h"
+#include "parquet/properties.h"
+
+namespace fastload {
+namespace {
+
+// Between two ranges of a local file: reading them along takes less than another call.
+constexpr int64_t kHoleBytes = 64 << 10;
+
+ChunkPages WholeChunk(ByteRange chunk) { return {.ranges = {chunk}}; }
+
+bool InOrder(const std::vector<PageExtent>& pages, ByteRange chunk, int64_t rows) {
+  int64_t offset = chunk.offset;
+  int64_t row = 0;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const PageExtent& page = pages[i];
+    const bool at_row = i == 0 ? page.row == 0 : page.row >= row;
+    if (!at_row || page.row > rows || page.offset < offset || page.bytes < 0)
+      return false;
+    offset = page.offset + page.bytes;
+    row = page.row;
+  }
+  return !pages.empty() && offset <= chunk.offset + chunk.bytes;
+}
+
+}  // namespace
+
+ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowBits bits,
+                     int64_t hole_bytes) {
+  if (bits.bits == nullptr || !InOrder(pages, chunk, bits.rows)) return WholeChunk(chunk);
+  ChunkPages picked;
+  // From the chunk's start: a dictionary page comes before the data.
+  ByteRange range{chunk.offset, pages[0].offset - chunk.offset};
+  OmittedPages omitted;
+  const auto row_of = [&](size_t page) {
+    return page < pages.size() ? pages[page].row : bits.rows;
+  };
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const int64_t rows = row_of(i + 1) - pages[i].row;
+    if (!AnyStays(bits, pages[i].row, rows)) {
+      if (omitted.pages++ == 0) {
+        omitted.row = pages[i].row;
+        omitted.page = static_cast<int64_t>(i);
+      }
+      omitted.rows += rows;
+      continue;
+    }
+    const int64_t end = range.offset + range.bytes;
+    if (omitted.pages > 0 && pages[i].offset - end <= hole_bytes) {
+      for (auto page = static_cast<size_t>(omitted.page); page < i; ++page) {
+        picked.page_rows.push_back(row_of(page + 1) - pages[page].row);
+      }
+      range.bytes = pages[i].offset - range.offset;
+    } else if (omitted.pages > 0) {
+      picked.omitted.push_back(omitted);
+      if (range.bytes > 0) picked.ranges.push_back(range);
+      range = {pages[i].offset, 0};
+    }
+    omitted = {};
+    range.bytes = pages[i].offset + pages[i].bytes - range.offset;
+    picked.page_rows.push_back(rows);
+  }
+  if (omitted.pages > 0) picked.omitted.push_back(omitted);
+  if (range.bytes > 0) picked.ranges.push_back(range);
+  return picked.omitted.empty() ? WholeChunk(chunk) : picked;
+}
+
+Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
+                               int32_t row_group, int32_t leaf, ByteRange chunk,
+                               RowBits bits) {
+  if (bits.bits == nullptr || chunk.bytes <= kHoleBytes) return WholeChunk(chunk);
+  const FileSpec& spec = context.files->spec(file);
+  std::optional<parquet::IndexLocation> location;
+  ARROW_RETURN_NOT_OK(CatchParquet([&] {
+    if (spec.metadata->schema()->Column(leaf)->max_repetition_level() > 0) {
+      return Status::OK();  // the index does not tell the values of pages of lists
+    }
+    location =
+        spec.metadata->RowGroup(row_group)->ColumnChunk(leaf)->GetOffsetIndexLocation();
+    return Status::OK();
+  }));
+  if (!location || location->length <= 0 || location->offset < 0 ||
+      location->offset > spec.bytes - location->length) {
+    return WholeChunk(chunk);
+  }
+  std::vector<uint8_t> bytes(static_cast<size_t>(location->length));
+  ARROW_ASSIGN_OR_RAISE(const auto opened, context.files->Open(file));
+  ARROW_RETURN_NOT_OK(opened->ReadAt(location->offset, location->length, bytes.data()));
+  context.counters->read_requests += 1;
+  context.counters->read_bytes += location->length;
+  std::vector<PageExtent> pages;
+  ARROW_RETURN_NOT_OK(CatchParquet([&] {
+    const auto index =
+        parquet::OffsetIndex::Make(bytes.data(), static_cast<uint32_t>(bytes.size()),
+                                   parquet::default_reader_properties());
+    for (const parquet::PageLocation& page : index->page_locations()) {
+      pages.push_back({page.offset, page.compressed_page_size, page.first_row_index});
+    }
+    return Status::OK();
+  }));
+  return PickPages(pages, chunk, bits, kHoleBytes);
+}
+
+}  // namespace fastload

@@ -1,0 +1,166 @@
+"""The exact rows of one file that filters and a split keep."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+from pyarrow.fs import LocalFileSystem
+
+from fastload.errors import CorruptFileError, SourceChangedError, StorageError
+from fastload.row_hash import hash_columns, hash_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from fastload.filter_schema import FilterSchema
+    from fastload.predicate import Predicate
+    from fastload.source import SourceFile
+
+__all__ = ["FileScan"]
+
+# Of what is decoded at once of a row group; filters are evaluated on so many rows.
+_BATCH_ROWS = 1 << 17
+_MOST = 2**64 - 1
+
+
+class FileScan:
+    """The row groups of one file that pruning leaves, and the exact rows of each."""
+
+    def __init__(self, file: SourceFile, schema: FilterSchema, predicate: Predicate) -> None:
+        self._file = file
+        self._schema = schema
+        self._predicate = predicate
+        self.rows = file.footer.row_group_rows
+        self._starts = np.cumsum([0, *self.rows]).tolist()
+        self._fragments = dict(self._prune())
+
+    @property
+    def groups(self) -> list[int]:
+        """The row groups that may have rows that stay, in order."""
+        return list(self._fragments)
+
+    def _prune(self) -> Iterator[tuple[int, Any]]:
+        split = self._predicate.split
+        if split is not None and split.start == split.stop:
+            return
+        if self._predicate.filters is None and (split is None or split.columns is None):
+            for group, rows in enumerate(self.rows):
+                if rows:
+                    yield group, None
+            return
+        self.check_unchanged()
+        with _naming(self._file.path):
+            # Each thread waits for what it reads: to read ahead gains nothing.
+            options = pads.ParquetFragmentScanOptions(pre_buffer=False)
+            fragment = pads.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(
+                self._file.path,
+                LocalFileSystem(),
+                partition_expression=self._schema.guarantee(self._file),
+            )
+            left = fragment.split_by_row_group(self._predicate.filters, self._schema.arrow)
+            for part in left:
+                group = part.row_groups[0].id
+                if self.rows[group]:
+                    yield group, part
+
+    def select(self, group: int) -> tuple[int, NDArray[np.uint8] | None]:
+        """How many rows of a row group stay, and which: None = all, or none."""
+        fragment = self._fragments[group]
+        if fragment is None:
+            kept = self._hashed(
+                hash_numbers(self._file.name, self._starts[group], self.rows[group])
+            )
+        else:
+            with _naming(f"{self._file.path}, row group {group}"):
+                kept = self._scan(fragment, group)
+        count = int(np.count_nonzero(kept))
+        if count in (0, len(kept)):
+            return count, None
+        return count, np.packbits(kept, bitorder="little")
+
+    def _scan(self, fragment: Any, group: int) -> NDArray[np.bool_]:
+        filters, split = self._predicate.filters, self._predicate.split
+        columns = {} if filters is None else {"keep": filters}
+        for number, name in enumerate((split and split.columns) or ()):
+            columns[str(number)] = self._schema.column(name)
+        scanner = fragment.scanner(
+            schema=self._schema.arrow,
+            columns=columns,
+            batch_size=_BATCH_ROWS,
+            batch_readahead=1,
+            fragment_readahead=1,
+            use_threads=False,
+        )
+        kept = np.ones(self.rows[group], np.bool_)
+        at = 0
+        for batch in scanner.to_batches():
+            arrays = batch.columns
+            stop = at + len(batch)
+            if stop > len(kept):
+                break
+            if filters is not None:
+                passed = arrays.pop(0).fill_null(False)
+                kept[at:stop] &= passed.to_numpy(zero_copy_only=False)
+            if split is not None:
+                hashes = (
+                    hash_columns(arrays)
+                    if split.columns
+                    else hash_numbers(self._file.name, self._starts[group] + at, len(batch))
+                )
+                kept[at:stop] &= self._hashed(hashes)
+            at = stop
+        if at != len(kept):
+            raise CorruptFileError(f"Expected {len(kept)} rows, got others")
+        return kept
+
+    def _hashed(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which hashes lie in the split's range."""
+        assert self._predicate.split is not None
+        low, high = self._predicate.split.bounds
+        kept = np.ones(len(hashes), np.bool_) if low == 0 else hashes >= np.uint64(min(low, _MOST))
+        if low > _MOST:
+            kept[:] = False
+        if high <= _MOST:
+            kept &= hashes < np.uint64(high)
+        return kept
+
+    def check_unchanged(self) -> None:
+        """Raises `SourceChangedError` if the file is no longer that of the footer."""
+        try:
+            status = os.stat(self._file.path)
+        except OSError as error:
+            raise StorageError(
+                f"Can't look at the file: {error.strerror} - at {self._file.path}"
+            ) from error
+        if (status.st_size, status.st_mtime_ns) != (self._file.size, self._file.mtime_ns):
+            raise SourceChangedError(
+                f"Expected the file as it was when its footer was read, of {self._file.size} "
+                f"bytes, got {status.st_size} bytes and another time - at {self._file.path}"
+            )
+
+
+@contextlib.contextmanager
+def _naming(place: str) -> Iterator[None]:
+    """Names the place in what pyarrow raises."""
+    try:
+        yield
+    except CorruptFileError as error:
+        raise CorruptFileError(f"{error} - at {place}") from None
+    except (OSError, pa.ArrowException) as error:
+        line = str(error).partition("\n")[0]
+        raise _kind(error)(f"Can't evaluate the filters: {line} - at {place}") from error
+
+
+def _kind(error: Exception) -> type[Exception]:
+    # pyarrow raises an OSError without a number for bytes that are not as they should be.
+    if isinstance(error, OSError):
+        return CorruptFileError if error.errno is None else StorageError
+    types = (pa.ArrowTypeError, pa.ArrowNotImplementedError)
+    return TypeError if isinstance(error, types) else ValueError

@@ -1,0 +1,171 @@
+"""What decides which rows a dataset is made of: filters and a split."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+__all__ = [
+    "Filters",
+    "Predicate",
+    "Split",
+    "SplitArgument",
+    "expression_of",
+    "parse_filters",
+    "parse_split",
+]
+
+Filters = pc.Expression | Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
+"""The `filters` argument: an expression, or conditions as pyarrow and pandas take them."""
+
+SplitArgument = tuple[str | Sequence[str] | None, float, float]
+"""The `split` argument: column names or None, start and stop."""
+
+# Of the text of filters that a saved state holds.
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The rows whose hash lies in [start, stop) of [0, 1).
+
+    columns: what is hashed; None = the file's name and the row's number. See `row_hash`.
+    """
+
+    columns: tuple[str, ...] | None
+    start: float
+    stop: float
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first hash that lies in the range, and the first behind it; of 2**64."""
+        return _bound(self.start), _bound(self.stop)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predicate:
+    """Filters and split together; a row stays if it passes both.
+
+    filters: a pyarrow.compute Expression, or None.
+    """
+
+    filters: Any = None
+    split: Split | None = None
+
+    def __bool__(self) -> bool:
+        return self.filters is not None or self.split is not None
+
+    @property
+    def filters_text(self) -> str | None:
+        """The filters in at most about 200 characters; others have another text."""
+        if self.filters is None:
+            return None
+        text = " ".join(str(self.filters).split())
+        # The text leaves out the middle of long lists and digits of numbers.
+        digest = hashlib.blake2b(_serialized(self.filters), digest_size=8).hexdigest()
+        return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} #{digest}"
+
+    @property
+    def split_text(self) -> str | None:
+        """The split in words; None without one."""
+        if self.split is None:
+            return None
+        return repr((self.split.columns, self.split.start, self.split.stop))
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that differ for each predicate."""
+        digest = hashlib.blake2b(digest_size=16)
+        if self.filters is not None:
+            digest.update(str(self.filters).encode())
+            digest.update(_serialized(self.filters))
+        digest.update(repr(self.split_text).encode())
+        return digest.digest()
+
+
+def parse_filters(filters: Any) -> Any:
+    """The `filters` argument, checked: None, an Expression, or a list of conditions.
+
+    Raises `TypeError` or `ValueError`.
+    """
+    if filters is None or isinstance(filters, pc.Expression):
+        return filters
+    if not isinstance(filters, (list, tuple)):
+        raise TypeError(
+            "Expected filters as a pyarrow.compute Expression or a list of tuples "
+            f"(column, operator, value), got {filters!r}"
+        )
+    for conjunction in _conjunctions(filters):
+        for condition in conjunction:
+            if not isinstance(condition, tuple) or len(condition) != 3:
+                raise ValueError(
+                    "Expected each condition of filters as (column, operator, value), got "
+                    f"{condition!r}"
+                )
+            if not isinstance(condition[0], str):
+                raise TypeError(f"Expected the name of a column in filters, got {condition[0]!r}")
+    expression_of(filters, lambda name: (name,))
+    return filters
+
+
+def expression_of(filters: Any, path_of: Callable[[str], tuple[str, ...]]) -> Any:
+    """The Expression of filters; None of None.
+
+    path_of: from the name of a column, as conditions have it, to its path.
+
+    Raises `ValueError`.
+    """
+    if filters is None or isinstance(filters, pc.Expression):
+        return filters
+    paths = [
+        [(path_of(name), operator, value) for name, operator, value in conjunction]
+        for conjunction in _conjunctions(filters)
+    ]
+    try:
+        return pq.filters_to_expression(paths)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"Expected filters in pyarrow's form, got {filters!r}: {error}") from None
+
+
+def _conjunctions(filters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    """The lists that are joined by "or", of conditions that are joined by "and"."""
+    return filters if filters and isinstance(filters[0], list) else [filters]
+
+
+def parse_split(split: Any) -> Split | None:
+    """The `split` argument, checked; None of None.
+
+    Raises `TypeError` or `ValueError`.
+    """
+    if split is None:
+        return None
+    if not isinstance(split, (tuple, list)) or len(split) != 3:
+        raise TypeError(f"Expected split as (columns or None, start, stop), got {split!r}")
+    columns, start, stop = split
+    names = (columns,) if isinstance(columns, str) else columns
+    if names is not None:
+        if not isinstance(names, (tuple, list)) or not all(isinstance(n, str) for n in names):
+            raise TypeError(f"Expected the columns of split as names or None, got {columns!r}")
+        if not names:
+            raise ValueError("Expected at least one column of split, or None, got none")
+    for bound in (start, stop):
+        if isinstance(bound, bool) or not isinstance(bound, (int, float)):
+            raise TypeError(f"Expected start and stop of split as numbers, got {bound!r}")
+    if not 0 <= start <= stop <= 1:
+        raise ValueError(f"Expected split with 0 <= start <= stop <= 1, got {start} and {stop}")
+    return Split(None if names is None else tuple(names), float(start), float(stop))
+
+
+def _bound(fraction: float) -> int:
+    # Exact: a power of two only moves the exponent.
+    return math.ceil(math.ldexp(fraction, 64))
+
+
+def _serialized(expression: Any) -> bytes:
+    return bytes(expression.__reduce__()[1][0])

@@ -1,0 +1,190 @@
+"""Row selections kept on disk, shared by the processes of a node.
+
+An entry holds, after a head of 32 bytes (magic, row groups, bytes of bits, CRC-32 of what
+follows), counts and offsets as int64 and the bits of a `FileRows`. It appears by an atomic
+rename and never changes; nothing in it is ever executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import struct
+import tempfile
+import time
+import warnings
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastload.row_selection import FileRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SelectionCache"]
+
+_MAGIC = b"FLROWS01"
+_HEAD = struct.Struct("<8sqqII")
+# A smaller entry is not worth a mapping of its own, of which a process has 65,530.
+_MAPPED_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
+_LOCKS = 64
+_POLL_S = 0.05
+
+
+class SelectionCache:
+    """The directory of entries; without one, and after the first failure, it keeps nothing.
+
+    directory: None = $FASTLOAD_CACHE_DIR, else the user's cache directory.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        named = os.environ.get("FASTLOAD_CACHE_DIR")
+        home = directory or (Path(named) if named else _user_directory())
+        self._directory: Path | None = home / "selections" if home else None
+        try:
+            if self._directory:
+                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            # Who names a directory wants to know that it can't be used.
+            self._give_up(error, warn=bool(named))
+
+    def load(self, key: str) -> FileRows | None:
+        """The entry of that key; None if there is none. A damaged one is removed."""
+        if self._directory is None:
+            return None
+        path = self._path(key)
+        try:
+            with path.open("rb") as file:
+                rows = _read(file.fileno())
+        except FileNotFoundError:
+            return None
+        except OSError:
+            rows = None
+        if rows is None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        return rows
+
+    def store(self, key: str, rows: FileRows) -> FileRows:
+        """Keeps an entry; returns it as `load` would, or as it is where that fails."""
+        if self._directory is None:
+            return rows
+        path = self._path(key)
+        body: list[Any] = [rows.counts.astype("<i8"), rows.offsets.astype("<i8"), rows.bits]
+        crc = 0
+        for array in body:
+            crc = zlib.crc32(array, crc)
+        head = _HEAD.pack(_MAGIC, len(rows.counts), len(rows.bits), crc, 0)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            _write(path, [head, *body])
+        except OSError as error:
+            self._give_up(error, warn=True)
+            return rows
+        return self.load(key) or rows
+
+    @contextlib.contextmanager
+    def lock(self, key: str) -> Iterator[None]:
+        """Holds back other processes that would count the same; where it can't, none."""
+        descriptor = self._open_lock(key)
+        try:
+            while descriptor is not None and not _try_lock(descriptor):
+                time.sleep(_POLL_S)
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _open_lock(self, key: str) -> int | None:
+        if self._directory is None:
+            return None
+        path = self._directory / f"lock-{int(key[:8], 16) % _LOCKS:02d}"
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return None
+
+    def _path(self, key: str) -> Path:
+        assert self._directory is not None
+        return self._directory / key[:2] / f"{key}.rows"
+
+    def _give_up(self, error: OSError, *, warn: bool) -> None:
+        if warn:
+            warnings.warn(
+                f"Can't keep the counts of filtered rows: {error.strerror} - at "
+                f"{self._directory}; they stay in memory and are counted again next time",
+                stacklevel=2,
+            )
+        self._directory = None
+
+
+def _user_directory() -> Path | None:
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    # The specification has relative paths ignored.
+    if named and Path(named).is_absolute():
+        return Path(named) / "fastload"
+    try:
+        return Path.home() / ".cache" / "fastload"
+    except RuntimeError:
+        return None
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # the file system has no locks: to count twice is allowed
+    return True
+
+
+def _write(path: Path, parts: list[Any]) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for part in parts:
+                file.write(part)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _read(descriptor: int) -> FileRows | None:
+    """The entry of an open file; None if it is damaged."""
+    size = os.fstat(descriptor).st_size
+    head = os.pread(descriptor, _HEAD.size, 0)
+    if len(head) < _HEAD.size:
+        return None
+    magic, groups, bits_bytes, crc, _ = _HEAD.unpack(head)
+    if magic != _MAGIC or groups < 0 or bits_bytes < 0:
+        return None
+    if size != _HEAD.size + 16 * groups + bits_bytes or _crc(descriptor) != crc:
+        return None
+    mapped = bits_bytes >= _MAPPED_BYTES
+    whole = (
+        mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+        if mapped
+        else os.pread(descriptor, size, 0)
+    )
+    counts, offsets = np.frombuffer(whole, "<i8", 2 * groups, _HEAD.size).reshape(2, groups)
+    bits = np.frombuffer(whole, np.uint8, bits_bytes, _HEAD.size + 16 * groups)
+    return FileRows(counts.copy(), offsets.copy(), bits, mapped)
+
+
+def _crc(descriptor: int) -> int:
+    crc = 0
+    at = _HEAD.size
+    # Read rather than mapped, so that it does not count as this process's memory.
+    while block := os.pread(descriptor, _READ_BYTES, at):
+        crc = zlib.crc32(block, crc)
+        at += len(block)
+    return crc

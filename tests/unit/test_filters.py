@@ -1,0 +1,386 @@
+"""filters=: the rows that pyarrow.dataset keeps, and nothing else, with clear refusals."""
+
+import datetime
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from fastload import IO, Column, FastParquetDataset, NullValueError, SchemaError, SourceChangedError
+from fastload.errors import ColumnNotFoundError, CorruptFileError
+from fastload.filters import select_rows
+
+ROWS = 5000
+
+
+def table_of(rows=ROWS, first=0):
+    number = np.arange(first, first + rows)
+    return pa.table(
+        {
+            "number": number,
+            "price": pa.array([None if n % 11 == 0 else n / 7 for n in number], pa.float64()),
+            "country": pa.array([["de", "fr", None, "us"][n % 4] for n in number]),
+            "rare": pa.array([None if n % 100 == 3 else int(n) for n in number], pa.int32()),
+            "user": [{"age": int(n % 90), "name": f"u{n % 13}"} for n in number],
+            "day": pa.array([datetime.date(2024, 1, 1 + n % 28) for n in number]),
+            "tokens": [list(range(n % 4)) for n in number],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("filtered")
+    for i in range(2):
+        pq.write_table(
+            table_of(ROWS, i * ROWS),
+            directory / f"part-{i}.parquet",
+            row_group_size=1200,
+            data_page_size=2000,
+            use_dictionary=["country"],
+        )
+    return directory
+
+
+def numbers_of(dataset):
+    return [n for batch in dataset for n in batch["number"].tolist()]
+
+
+def expected(directory, filters):
+    if isinstance(filters, list):
+        filters = pq.filters_to_expression(filters)
+    return pads.dataset(directory).to_table(filter=filters)["number"].to_pylist()
+
+
+EXPRESSIONS = [
+    pc.field("number") < 1500,
+    pc.field("number") >= 2 * ROWS - 3,
+    pc.field("number") > 10**6,
+    pc.field("price") > 300,
+    ~(pc.field("price") > 300),
+    pc.field("price").is_null(),
+    pc.field("country") == "de",
+    pc.field("country").isin(["fr", "us"]),
+    pc.field("user", "age") < 7,
+    pc.field("day") == datetime.date(2024, 1, 5),
+    pc.starts_with(pc.field("country"), "d") | (pc.field("number") == 17),
+    pc.scalar(True) & (pc.field("number") >= 0),
+]
+
+
+@pytest.mark.parametrize("filters", EXPRESSIONS, ids=str)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_rows_that_pyarrow_keeps(directory, filters, shuffle):
+    dataset = FastParquetDataset(
+        directory, columns=["number"], filters=filters, batch_size=64, shuffle=shuffle
+    )
+    want = expected(directory, filters)
+    found = numbers_of(dataset)
+    assert (sorted(found) if shuffle else found) == want
+    assert len(dataset) == -(-len(want) // 64)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [("country", "==", "de"), ("number", "<", 777)],
+        [[("number", "<", 3)], [("number", ">", 9990), ("country", "!=", "us")]],
+        [("country", "in", {"de", "us"})],
+        [("country", "not in", ["de", "us"])],
+    ],
+)
+def test_conditions(directory, filters):
+    dataset = FastParquetDataset(directory, columns=["number"], filters=filters)
+    assert numbers_of(dataset) == expected(directory, filters)
+
+
+def test_conditions_name_fields_of_structs(directory):
+    found = numbers_of(
+        FastParquetDataset(directory, columns=["number"], filters=[("user.age", "<", 7)])
+    )
+    assert found == expected(directory, pc.field("user", "age") < 7)
+
+
+def test_every_kind_of_column_follows(directory):
+    filters = pc.field("country").isin(["fr"]) | (pc.field("number") < 40)
+    columns = {
+        "number": "number",
+        "price": "price",
+        "rare": Column("rare", fill=-1, valid=True),
+        "wide": Column("rare", dtype=torch.int64, fill=-2),
+        "name": "user.name",
+        "tokens": "tokens",
+    }
+    dataset = FastParquetDataset(
+        directory, columns=columns, filters=filters, batch_size=100, provenance=True
+    )
+    want = pads.dataset(directory).to_table(filter=filters)
+    found = {name: [] for name in [*dataset.schema]}
+    for batch in dataset:
+        for name, values in batch.items():
+            found[name] += values.tolist()
+    assert found["number"] == want["number"].to_pylist()
+    assert np.array_equal(
+        found["price"], want["price"].fill_null(np.nan).to_numpy(), equal_nan=True
+    )
+    assert found["rare"] == want["rare"].fill_null(-1).to_pylist()
+    assert found["rare__valid"] == want["rare"].is_valid().to_pylist()
+    assert found["wide"] == want["rare"].fill_null(-2).to_pylist()
+    assert found["name"] == [user["name"] for user in want["user"].to_pylist()]
+    assert found["tokens"] == want["tokens"].to_pylist()
+    stored = np.array(found["__file__"]) * ROWS + np.array(found["__row__"])
+    assert stored.tolist() == found["number"]
+
+
+def test_no_rows_at_all(directory):
+    dataset = FastParquetDataset(
+        directory, columns=["number"], filters=[("number", "<", 0)], shuffle=True, batch_size=7
+    )
+    assert len(dataset) == 0
+    assert list(dataset) == []
+
+
+def test_limit_counts_filtered_rows(directory):
+    filters = pc.field("country") == "us"
+    dataset = FastParquetDataset(directory, columns=["number"], filters=filters, limit=100)
+    assert numbers_of(dataset) == expected(directory, filters)[:100]
+
+
+def test_hive_keys(tmp_path):
+    for year in (2023, 2024):
+        for country in ("de", "__HIVE_DEFAULT_PARTITION__"):
+            path = tmp_path / f"year={year}" / f"country={country}"
+            path.mkdir(parents=True)
+            pq.write_table(pa.table({"number": np.arange(10) + year}), path / "a.parquet")
+    read = {"columns": ["number"], "batch_size": 7}
+    found = numbers_of(FastParquetDataset(tmp_path, filters=[("year", "=", 2024)], **read))
+    assert sorted(found) == sorted([*range(2024, 2034)] * 2)
+    filters = pc.field("country").is_null() & (pc.field("number") < 2025)
+    found = numbers_of(FastParquetDataset(tmp_path, filters=filters, **read))
+    assert sorted(found) == sorted([*range(2023, 2025), 2024])
+
+
+def test_pruned_files_are_not_read(tmp_path):
+    for year in (2023, 2024):
+        (tmp_path / f"year={year}").mkdir()
+        pq.write_table(
+            pa.table({"number": np.arange(1000), "year_": np.full(1000, year)}),
+            tmp_path / f"year={year}" / "a.parquet",
+            row_group_size=100,
+            compression="none",
+        )
+    filters = (pc.field("year") == 2024) & (pc.field("number") >= 950)
+    with FastParquetDataset(tmp_path, columns=["number"], filters=filters) as dataset:
+        assert numbers_of(dataset) == list(range(950, 1000))
+        assert dataset.stats().requests == 1
+
+
+def test_files_that_differ(tmp_path):
+    pq.write_table(pa.table({"a": pa.array([1, 2, 3], pa.int32())}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"a": [2.5, 3.0], "b": ["x", "y"]}), tmp_path / "1.parquet")
+    dataset = FastParquetDataset(tmp_path, columns=["a"], filters=pc.field("a") > 2)
+    assert [v for batch in dataset for v in batch["a"].tolist()] == [3.0, 2.5, 3.0]
+    dataset = FastParquetDataset(tmp_path, columns=["a"], filters=pc.field("b") == "y")
+    assert [v for batch in dataset for v in batch["a"].tolist()] == [3.0]
+
+
+def test_filters_may_remove_the_nulls(directory):
+    with pytest.raises(NullValueError, match="fill="):
+        FastParquetDataset(directory, columns=["rare"])
+    filters = pc.field("rare").is_valid()
+    dataset = FastParquetDataset(directory, columns=["rare"], filters=filters, batch_size=500)
+    want = pads.dataset(directory).to_table(filter=filters)["rare"].to_pylist()
+    assert [v for batch in dataset for v in batch["rare"].tolist()] == want
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_null_that_stays_is_named(directory, shuffle):
+    dataset = FastParquetDataset(
+        directory,
+        columns=["rare"],
+        filters=(pc.field("rare").is_valid()) | (pc.field("number") == 7303),
+        shuffle=shuffle,
+    )
+    with pytest.raises(NullValueError, match=r"part-1.*row group 1, column `rare`.*row 2303"):
+        list(dataset)
+
+
+def test_pages_without_a_row_that_stays_are_not_decoded(tmp_path):
+    rows = 40_000
+    table = pa.table({"key": np.arange(rows), "value": np.arange(rows) * 3})
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        table,
+        path,
+        use_dictionary=False,
+        compression="none",
+        data_page_size=4000,
+        write_page_checksum=True,
+        write_statistics=["key"],
+    )
+    filters = (pc.field("key") >= 20_000) & (pc.field("key") < 20_100)
+    dataset = FastParquetDataset(path, columns=["value"], filters=filters)
+    # Bytes of pages that hold none of those rows.
+    chunk = pq.read_metadata(path).row_group(0).column(1)
+    data = bytearray(path.read_bytes())
+    for share in (0.25, 0.75):
+        at = chunk.data_page_offset + int(chunk.total_compressed_size * share)
+        data[at : at + 8] = b"\xff" * 8
+    damaged = tmp_path / "damaged.parquet"
+    damaged.write_bytes(data)
+    dataset = FastParquetDataset(
+        damaged, columns=["value"], filters=filters, io=IO(verify_crc=True)
+    )
+    assert [v for b in dataset for v in b["value"].tolist()] == [
+        3 * k for k in range(20_000, 20_100)
+    ]
+    with pytest.raises(CorruptFileError):
+        list(FastParquetDataset(damaged, columns=["value"], io=IO(verify_crc=True)))
+
+
+def indexed_file(path, rows=400_000):
+    number = np.arange(rows)
+    table = pa.table(
+        {
+            "number": number,
+            "category": number % 1000 * 10**9,
+            "text": pa.array([f"text {n % 5000}" for n in number]),
+            "nullable": pa.array(number, mask=(number % 1000 == 123) & (number > 300_000)),
+        }
+    )
+    pq.write_table(
+        table,
+        path,
+        use_dictionary=["category"],
+        compression="none",
+        data_page_size=20_000,
+        write_page_index=True,
+    )
+    return path
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("column", ["number", "category", "text"])
+def test_bytes_of_pages_without_a_row_that_stays_are_not_read(tmp_path, column, shuffle):
+    path = indexed_file(tmp_path / "a.parquet")
+    number = pc.field("number")
+    filters = (
+        ((number >= 100_000) & (number < 102_000))
+        | ((number >= 301_500) & (number < 302_000))
+        | (number == 399_999)
+    )
+    columns = ["number", column] if column != "number" else ["number"]
+    dataset = FastParquetDataset(
+        path, columns=columns, filters=filters, batch_size=500, shuffle=shuffle
+    )
+    kept = [*range(100_000, 102_000), *range(301_500, 302_000), 399_999]
+    rows = [
+        row
+        for batch in dataset
+        for row in zip(batch["number"].tolist(), batch[column].tolist(), strict=True)
+    ]
+    values = pq.read_table(path, columns=[column])[column].take(kept).to_pylist()
+    assert sorted(rows) == list(zip(kept, values, strict=True))
+    group = pq.read_metadata(path).row_group(0)
+    names = pq.read_schema(path).names
+    whole = sum(group.column(names.index(name)).total_compressed_size for name in columns)
+    assert dataset.stats().read.bytes < 0.3 * whole
+
+
+def test_a_null_behind_pages_that_are_not_read_is_named(tmp_path):
+    path = indexed_file(tmp_path / "a.parquet")
+    number = pc.field("number")
+    filters = (number < 10) | ((number > 350_000) & (number < 350_124) & (number != 350_050))
+    dataset = FastParquetDataset(path, columns=["nullable"], filters=filters)
+    with pytest.raises(NullValueError, match="row 350123"):
+        list(dataset)
+    filters &= number != 350_123
+    dataset = FastParquetDataset(path, columns=["nullable"], filters=filters, batch_size=500)
+    assert [v for b in dataset for v in b["nullable"].tolist()] == [
+        *range(10),
+        *range(350_001, 350_050),
+        *range(350_051, 350_123),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("filters", "error", "message"),
+    [
+        (pc.field("numbr") > 1, ColumnNotFoundError, "`numbr`; the nearest is `number`"),
+        ([("numbr", ">", 1)], ColumnNotFoundError, "the nearest is `number`"),
+        (pc.field("user", "agee") > 1, ColumnNotFoundError, "user.agee"),
+        (pc.field("number") == "x", SchemaError, "fit the columns' types"),
+        (pc.field("number") + 1, SchemaError, "must evaluate to bool"),
+        (5, TypeError, "Expected filters as"),
+        ("number > 5", TypeError, "Expected filters as"),
+        ([], ValueError, "pyarrow's form"),
+        ([("number", ">")], ValueError, r"\(column, operator, value\)"),
+        ([("number", "~", 3)], ValueError, "valid operator"),
+        ([(3, ">", 3)], TypeError, "name of a column"),
+    ],
+)
+def test_refusals(directory, filters, error, message):
+    with pytest.raises(error, match=message):
+        FastParquetDataset(directory, columns=["number"], filters=filters)
+
+
+def test_columns_without_a_common_type(tmp_path):
+    pq.write_table(pa.table({"a": [1], "b": [1]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"a": [2], "b": [[1]]}), tmp_path / "1.parquet")
+    dataset = FastParquetDataset(tmp_path, columns=["a"], filters=pc.field("a") > 1)
+    assert [batch["a"].tolist() for batch in dataset] == [[2]]
+    with pytest.raises(SchemaError, match="`b`"):
+        FastParquetDataset(tmp_path, columns=["a"], filters=pc.field("b") > 1)
+
+
+def test_values_that_filters_cannot_be_asked_of(tmp_path):
+    pq.write_table(pa.table({"a": [1, 2**63 - 1]}), tmp_path / "0.parquet")
+    with pytest.raises(ValueError, match=r"overflow.*0\.parquet, row group 0"):
+        FastParquetDataset(tmp_path, filters=pc.field("a") + 1 > 5)
+
+
+def test_a_changed_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    pq.write_table(table_of(100), path)
+    real = select_rows
+
+    def change_first(*arguments):
+        pq.write_table(table_of(101), path)
+        return real(*arguments)
+
+    monkeypatch.setattr("fastload.dataset.select_rows", change_first)
+    with pytest.raises(SourceChangedError, match=r"a\.parquet"):
+        FastParquetDataset(path, columns=["number"], filters=[("number", ">", 1)])
+
+
+def test_a_pickle_keeps_the_rows(directory):
+    filters = pc.field("country") == "de"
+    dataset = FastParquetDataset(directory, columns=["number"], filters=filters)
+    again = pickle.loads(pickle.dumps(dataset))
+    assert numbers_of(again) == numbers_of(dataset)
+
+
+def test_a_state_belongs_to_its_filters(directory):
+    def make(filters, split=None):
+        return FastParquetDataset(
+            directory, columns=["number"], filters=filters, split=split, batch_size=10
+        )
+
+    filters = pc.field("number").isin(list(range(0, 5000, 3)))
+    dataset = make(filters)
+    whole = numbers_of(dataset)
+    iterator = iter(make(filters))
+    state = dataset.state_dict(after=next(iterator))
+    other = make(pc.field("number").isin([*range(0, 4999, 3), 1]))
+    with pytest.raises(ValueError, match="Expected filters="):
+        other.load_state_dict(state)
+    with pytest.raises(ValueError, match="Expected split="):
+        make(filters, (None, 0, 0.5)).load_state_dict(state)
+    same = make(filters)
+    same.load_state_dict(state)
+    assert numbers_of(same) == whole[10:]

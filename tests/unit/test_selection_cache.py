@@ -1,0 +1,189 @@
+"""Selections on disk: shared, never trusted blindly, never in the way."""
+
+import multiprocessing
+import os
+import pickle
+import shutil
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from fastload import FastParquetDataset
+from fastload.filter_scan import FileScan
+from fastload.row_selection import FileRows, pack_rows
+from fastload.selection_cache import SelectionCache
+
+FILTERS = (pc.field("a") < 50) | (pc.field("a") > 940)
+KEPT = [*range(50), *range(941, 1000)]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": np.arange(1000)}), path, row_group_size=300)
+    return path
+
+
+def kept(source):
+    dataset = FastParquetDataset(source, filters=FILTERS)
+    return [v for batch in dataset for v in batch["a"].tolist()]
+
+
+def entries(home):
+    return sorted(home.glob("selections/*/*"))
+
+
+@pytest.fixture
+def scans(monkeypatch):
+    """How many files have been scanned."""
+    count = []
+    real = FileScan.__init__
+
+    def counted(self, *arguments):
+        count.append(1)
+        real(self, *arguments)
+
+    monkeypatch.setattr(FileScan, "__init__", counted)
+    return count
+
+
+def test_counted_once_per_version(home, source, scans):
+    assert kept(source) == KEPT
+    assert kept(source) == KEPT
+    assert len(scans) == 1
+    assert len(entries(home)) == 1
+    FastParquetDataset(source, filters=pc.field("a") < 51)
+    assert len(scans) == 2
+    os.utime(source, ns=(1, 1))
+    assert kept(source) == KEPT
+    assert len(scans) == 3
+
+
+@pytest.mark.parametrize("at", [0, 9, 20, 40, -1])
+def test_a_damaged_entry_is_counted_again(home, source, scans, at):
+    kept(source)
+    (path,) = entries(home)
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[at] ^= 0x10
+    path.write_bytes(damaged)
+    assert kept(source) == KEPT
+    assert len(scans) == 2
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("size", [0, 5, 32, 60])
+def test_a_short_entry_is_counted_again(home, source, scans, size):
+    kept(source)
+    (path,) = entries(home)
+    path.write_bytes(path.read_bytes()[:size])
+    assert kept(source) == KEPT
+    assert len(scans) == 2
+
+
+def test_an_entry_that_is_a_directory(home, source):
+    kept(source)
+    (path,) = entries(home)
+    path.unlink()
+    path.mkdir()
+    (path / "x").touch()
+    with pytest.warns(UserWarning, match="Can't keep the counts of filtered rows"):
+        assert kept(source) == KEPT
+
+
+def test_a_home_that_cannot_be(home, source, scans):
+    home.write_text("a file")
+    with pytest.warns(UserWarning, match="Can't keep the counts of filtered rows"):
+        assert kept(source) == KEPT
+
+
+def test_a_user_without_a_cache_directory(tmp_path, source, monkeypatch):
+    monkeypatch.delenv("FASTLOAD_CACHE_DIR")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert kept(source) == KEPT
+
+
+def test_a_full_disk_is_told_once(home, tmp_path, monkeypatch):
+    for i in range(3):
+        pq.write_table(pa.table({"a": np.arange(1000)}), tmp_path / f"{i}.parquet")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fastload.selection_cache._write", full)
+    with pytest.warns(UserWarning, match="No space left") as warned:
+        assert kept([tmp_path / f"{i}.parquet" for i in range(3)]) == KEPT * 3
+    assert len(warned) == 1
+
+
+def big_rows():
+    rng = np.random.default_rng(3)
+    bits = np.packbits(rng.random(10_000_000) < 0.5, bitorder="little")
+    return pack_rows([17, int(np.unpackbits(bits).sum()), 0], [None, bits, None])
+
+
+def same(first: FileRows, second: FileRows):
+    return all(
+        np.array_equal(getattr(first, name), getattr(second, name))
+        for name in ("counts", "offsets", "bits")
+    )
+
+
+def test_large_entries_are_mapped(home):
+    rows = big_rows()
+    cache = SelectionCache()
+    stored = cache.store("ab" * 16, rows)
+    assert stored.mapped
+    assert same(stored, rows)
+    assert same(SelectionCache().load("ab" * 16), rows)
+    assert SelectionCache().load("cd" * 16) is None
+
+
+def test_a_pickle_of_what_is_mapped(home, tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "big.parquet"
+    values = (rng.random(9_000_000) < 0.3).astype(np.int8)
+    pq.write_table(pa.table({"a": values}), path, use_dictionary=False)
+    dataset = FastParquetDataset(path, filters=pc.field("a") == 1, batch_size=2**20)
+    pickled = pickle.dumps(dataset)
+    assert len(pickled) < 200_000
+    shutil.rmtree(home)
+    again = pickle.loads(pickled)
+    assert len(again) == len(dataset) == -(-int(values.sum()) // 2**20)
+    assert all((batch["a"] == 1).all() for batch in again)
+
+
+def count_in_process(source, results):
+    results.put(kept(source) == KEPT)
+
+
+def test_processes_share_entries(home, source):
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [context.Process(target=count_in_process, args=(source, results)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    assert all(results.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join()
+    assert len(entries(home)) == 1
+    assert "tmp" not in str([path.name for path in entries(home)])
+
+
+def test_the_lock_dies_with_its_holder(home, source):
+    cache = SelectionCache()
+    with cache.lock("00" * 16):
+        pass
+    with cache.lock("00" * 16):
+        assert sys.platform == "linux"
