@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -47,7 +47,7 @@ class Mark:
         """The position right after the batch."""
         part = self.part
         legs = advance(self.start.progress, part.world, part.workers, self.delivered)
-        return Position(self.start.epoch, legs)
+        return Position(self.start.seed, self.start.epoch, legs)
 
 
 # Batches carry their marks; torch.load asks what it may make.
@@ -92,7 +92,18 @@ class Pass:
         if not self._taken:
             return Mark(self.start, part, 0)
         # Workers take turns, so those before this one have delivered one more.
-        return Mark(self.start, part, (self._taken - 1) * part.workers + part.worker + 1)
+        turns = self.start.taken + self._taken - 1
+        return Mark(self.start, part, turns * part.workers + part.worker + 1)
+
+    @property
+    def own_position(self) -> Position:
+        """Where this worker goes on by itself."""
+        return replace(self.start, taken=self.start.taken + self._taken)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was asked of it."""
+        return self._handed_out_at is None and not self.finished
 
     def __iter__(self) -> Iterator[Batch]:
         return self
