@@ -16,7 +16,7 @@ CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-cpp test-pyarrow lint format bench asan tsan clean
+.PHONY: help venv build test test-unit test-semantics test-cpp test-pyarrow lint format bench asan tsan clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,9 @@ test: build ## everything: C++ tests, then Python tests
 
 test-unit: build ## the quick Python tests
 	$(RUN) -m pytest tests/unit
+
+test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPLES=5000
+	FASTLOAD_EXAMPLES=$(or $(EXAMPLES),5000) $(RUN) -m pytest tests/properties/test_semantics.py
 
 test-cpp: venv ## tests of the C++ core, without Python
 	@$(TEST_CPP) check

@@ -10,7 +10,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from fastload import FastParquetDataset
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
-from sample_files import ids_of, write_sample
+from sample_files import ids_of, write_files, write_sample
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -170,3 +170,21 @@ def test_stateful_data_loader_and_state_after(path):
     more = list(islice(resumed, 2))
     state = resumed.dataset.state_dict(after=more[-1])
     assert state["progress"] == [[1, 2, 7]]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(
+    "files",
+    [
+        [[3]],  # fewer rows than ranks
+        [[40], [31]],  # more ranks than row groups
+        [[5000]],  # one giant row group
+        [[0], [50, 0, 20], [], [0, 0], [33], []],  # empty files between full ones
+        [[]],  # no row at all
+    ],
+)
+def test_odd_files(tmp_path, files, shuffle):
+    paths = write_files(tmp_path, files)
+    make = partial(dataset_of, paths, shuffle=shuffle, batch_size=16)
+    assert_ranks_agree(make, (1, 2, 8, 5))
+    assert_resumes_exactly(make, after=[0] if files == [[]] else [0, 1])
