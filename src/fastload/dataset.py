@@ -15,7 +15,7 @@ from fastload.budget import Budget, available_cores, divide_budget, parse_bytes,
 from fastload.engine import Engine
 from fastload.epochs import EpochCell, Order, check_epoch, resolved
 from fastload.fields import Field, Schema
-from fastload.passes import Mark, Part, Pass, warn_of_copies
+from fastload.passes import Mark, Part, Pass, Prepared, warn_of_copies
 from fastload.ranks import Rank, resolve_rank
 from fastload.schema import OutputPlan, plan_columns
 from fastload.source import Source
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from fastload._core import Scan
     from fastload.paths import PathLike
     from fastload.schema import Columns
 
@@ -159,6 +160,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         self._closed = False
         self._engine: Engine | None = None
         self._pass: Pass | None = None
+        self._prepared: Prepared | None = None  # the pass expected after it
         self._consuming_s = 0.0
         self._copied_batches = 0
         self._budget(1)
@@ -195,21 +197,12 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         info = get_worker_info()
         part = Part(rank.world) if info is None else Part(rank.world, info.num_workers, info.id)
         engine = self._engine_of_process(part.workers)
-        read_plan = plan.read_plan(
-            self._row_groups,
-            replace(self._options, seed=start.seed),
-            start.epoch,
-            start.progress,
-            rank.world,
-            rank.rank,
-            part.workers,
-            part.worker,
-            stripe_rows=engine.budget.stripe_rows,
-            skip_batches=start.taken,
-        )
-        self._pass = Pass(
-            engine, read_plan, start, part, self._count_copy, batch_rows=self._batch_rows
-        )
+        scan = self._prepared.take(engine, start, part) if self._prepared else None
+        self._prepared = None
+        if scan is None:
+            scan = engine.start(self._read_plan(engine, start, part), self._batch_rows)
+        on_opened = self._prepare_next if engine.looks_ahead else None
+        self._pass = Pass(engine, scan, start, part, self._count_copy, on_opened)
         return self._pass.rows() if self._yields_rows else self._pass
 
     def set_epoch(self, epoch: int) -> None:
@@ -222,7 +215,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         loaded = self._epochs.next.position
         self._loaded = None
         if loaded.progress and loaded.epoch == epoch:
-            self._epochs.give(Order(loaded, stays=True))
+            self._give(Order(loaded, stays=True))
             return
         if loaded.progress and not (self._is_finished(loaded) and epoch == loaded.epoch + 1):
             warnings.warn(
@@ -230,7 +223,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
                 "progress",
                 stacklevel=2,
             )
-        self._epochs.give(Order(Position(loaded.seed, epoch, ())))
+        self._give(Order(Position(loaded.seed, epoch, ())))
 
     def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
         """What was delivered, as plain JSON values.
@@ -283,7 +276,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             self._own = position
             return
         self._loaded = None
-        self._epochs.give(Order(position))
+        self._give(Order(position))
 
     def stats(self) -> Stats:
         """What the stages have done in this process so far."""
@@ -314,7 +307,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     def __getstate__(self) -> dict[str, Any]:
         self._resolved_rank()
         # Threads, memory and the running pass belong to this process.
-        return {**self.__dict__, "_engine": None, "_pass": None, "_loaded": None}
+        return {**self.__dict__, "_engine": None, "_pass": None, "_prepared": None, "_loaded": None}
 
     def __repr__(self) -> str:
         files = self._source.files
@@ -361,6 +354,12 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             position = self._pass.own_position
         return encode_state(self._source, self._options, position, worker)
 
+    def _give(self, order: Order) -> None:
+        self._epochs.give(order)
+        if self._prepared is not None and self._prepared.start != self._next_position():
+            self._prepared.close()
+            self._prepared = None
+
     def _begin_pass(self) -> Position:
         here = get_worker_info() is None
         if here and self._loaded and self._pass and self._pass.untouched:
@@ -370,6 +369,29 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         self._loaded = order if here and order.position.progress else None
         self._own = None
         return start
+
+    def _read_plan(self, engine: Engine, start: Position, part: Part) -> plan.ReadPlan:
+        return plan.read_plan(
+            self._row_groups,
+            replace(self._options, seed=start.seed),
+            start.epoch,
+            start.progress,
+            part.world,
+            self._resolved_rank().rank,
+            part.workers,
+            part.worker,
+            stripe_rows=engine.budget.stripe_rows,
+            skip_batches=start.taken,
+        )
+
+    def _prepare_next(self, scan: Scan) -> None:
+        """Has the first windows of the next pass read while this one ends."""
+        if self._engine is None or self._pass is None:
+            return
+        start, part = self._next_position(), self._pass.part
+        read_plan = self._read_plan(self._engine, start, part)
+        following = self._engine.start(read_plan, self._batch_rows, before=scan)
+        self._prepared = Prepared(self._engine, following, start, part)
 
     def _end_pass(self) -> None:
         if self._pass is not None:

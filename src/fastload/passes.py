@@ -15,11 +15,11 @@ from fastload.state import Position
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from fastload._core import Scan
     from fastload.batch import Batch
     from fastload.engine import Engine
-    from fastload.plan import ReadPlan
 
-__all__ = ["Mark", "Part", "Pass"]
+__all__ = ["Mark", "Part", "Pass", "Prepared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +59,37 @@ class Pass:
 
     Args:
         engine: does the work.
-        plan: what this worker delivers.
+        scan: the core's side of the pass.
         start: where the pass begins.
         part: which worker this is.
         on_copy: told of each batch that is handed out as a copy.
+        on_opened: told once, with the scan, when the last window is in work.
     """
 
     def __init__(
         self,
         engine: Engine,
-        plan: ReadPlan,
+        scan: Scan,
         start: Position,
         part: Part,
         on_copy: Callable[[], None],
-        *,
-        batch_rows: int,
+        on_opened: Callable[[Scan], None] | None,
     ) -> None:
         self.start = start
         self.finished = False
         self.consuming_s = 0.0
-        self._part = part
+        self.part = part
         self._engine = engine
         self._on_copy = on_copy
         self._taken = 0
         self._handed_out_at: float | None = None
-        self._scan = engine.start(plan, batch_rows)
+        self._on_opened = on_opened
+        self._scan = scan
 
     @property
     def mark(self) -> Mark:
         """After what was handed out last."""
-        part = self._part
+        part = self.part
         if not self._taken:
             return Mark(self.start, part, 0)
         # Workers take turns, so those before this one have delivered one more.
@@ -143,8 +144,40 @@ class Pass:
         batch, copied = self._engine.batch_of(lent, self.mark)
         if copied:
             self._on_copy()
+        if self._on_opened is not None and self._scan.opened_all:
+            told, self._on_opened = self._on_opened, None
+            told(self._scan)
         self._handed_out_at = time.perf_counter()
         return batch
+
+
+class Prepared:
+    """A pass that is expected after the one that runs; its first windows are being read.
+
+    Args:
+        engine: does the work.
+        scan: the core's side of the pass.
+        start: where it begins.
+        part: which worker this is.
+    """
+
+    def __init__(self, engine: Engine, scan: Scan, start: Position, part: Part) -> None:
+        self.start = start
+        self._engine = engine
+        self._scan = scan
+        self._part = part
+
+    def take(self, engine: Engine, start: Position, part: Part) -> Scan | None:
+        """The scan, if the pass that begins is the one expected; else closes it."""
+        if engine is self._engine and (start, part) == (self.start, self._part):
+            engine.begin(self._scan)
+            return self._scan
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """Gives back its memory. Idempotent."""
+        self._scan.close()
 
 
 def warn_of_copies(memory_budget: int) -> None:
