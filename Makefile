@@ -13,12 +13,11 @@ COMPILERS := CC="$(CCACHE) $(CC)" CXX="$(CCACHE) $(CXX)"
 TEST_CPP := $(MAKE) --no-print-directory -f tests/cpp/Makefile PYTHON=$(RUN)
 OTHER := build/pyarrow-$(PYARROW)
 # Of each property, for `make test-properties`.
-EXAMPLES ?= 20000
 CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-properties test-cpp test-pyarrow lint format bench asan tsan clean
+.PHONY: help venv build test test-unit test-properties test-semantics test-cpp test-pyarrow lint format bench asan tsan clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,8 +46,11 @@ test-unit: build ## the quick Python tests
 
 # Hours: each example writes files and reads them twice.
 test-properties: build ## files to batches, by hypothesis: EXAMPLES=20000
-	EXAMPLES=$(EXAMPLES) $(RUN) -m pytest --timeout=0 \
+	EXAMPLES=$(or $(EXAMPLES),20000) $(RUN) -m pytest --timeout=0 \
 	    tests/properties/test_dataset_rows.py tests/properties/test_files_that_differ.py
+
+test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPLES=5000
+	FASTLOAD_EXAMPLES=$(or $(EXAMPLES),5000) $(RUN) -m pytest tests/properties/test_semantics.py
 
 test-cpp: venv ## tests of the C++ core, without Python
 	@$(TEST_CPP) check

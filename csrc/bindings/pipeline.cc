@@ -28,10 +28,12 @@ class PyPipeline {
   explicit PyPipeline(std::shared_ptr<Pipeline> pipeline)
       : pipeline_(std::move(pipeline)) {}
 
-  std::unique_ptr<PyScan> Start(const ReadPlan& plan, const ScanOptions& options) {
+  std::unique_ptr<PyScan> Start(const ReadPlan& plan, const ScanOptions& options,
+                                const PyScan* before) {
+    Scan* const scan_before = before == nullptr ? nullptr : before->get();
     Result<std::shared_ptr<Scan>> scan = [&] {
       const py::gil_scoped_release release;
-      return pipeline_->Start(plan, options);
+      return pipeline_->Start(plan, options, scan_before);
     }();
     return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)));
   }
@@ -48,6 +50,10 @@ class PyPipeline {
     counts["read_requests"] = c.read_requests.load();
     counts["read_bytes"] = c.read_bytes.load();
     counts["read_ns"] = c.read_ns.load();
+    const Counters& ahead = pipeline_->counters_ahead();
+    counts["read_ahead_requests"] = ahead.read_requests.load();
+    counts["read_ahead_bytes"] = ahead.read_bytes.load();
+    counts["read_ahead_ns"] = ahead.read_ns.load();
     counts["decoded_values"] = c.decoded_values.load();
     counts["decode_ns"] = c.decode_ns.load();
     counts["batches"] = c.batches.load();
@@ -131,15 +137,18 @@ void RegisterPipeline(py::module_& m) {
       .def(
           "start",
           [](PyPipeline& self, const ReadPlan& plan, int32_t open_windows,
-             int64_t fetch_bytes, int64_t segment_bytes) {
-            return self.Start(plan, {.open_windows = open_windows,
-                                     .fetch_bytes = fetch_bytes,
-                                     .segment_bytes = segment_bytes});
+             int64_t fetch_bytes, int64_t segment_bytes, const PyScan* before) {
+            return self.Start(plan,
+                              {.open_windows = open_windows,
+                               .fetch_bytes = fetch_bytes,
+                               .segment_bytes = segment_bytes},
+                              before);
           },
           // A scan works on the threads and files of its pipeline.
           py::keep_alive<0, 1>(), py::arg("plan"), py::kw_only(), py::arg("open_windows"),
-          py::arg("fetch_bytes"), py::arg("segment_bytes"),
-          "Begins a pass. Raises RuntimeError once closed.")
+          py::arg("fetch_bytes"), py::arg("segment_bytes"), py::arg("before") = nullptr,
+          "Begins a pass, or prepares the one that is expected after the pass `before`.\n"
+          "Raises RuntimeError once closed.")
       // Joins threads.
       .def("close", &PyPipeline::Close, py::call_guard<py::gil_scoped_release>(),
            "Ends all passes and threads; batches stay valid. Idempotent.")

@@ -37,6 +37,12 @@ void PyScan::Close() {
   if (scan_.mine()) scan_->Close();
 }
 
+void PyScan::Begin() {
+  if (scan_.mine()) scan_->Begin();
+}
+
+bool PyScan::opened_all() const { return scan_.mine() && scan_->opened_all(); }
+
 void RegisterScan(py::module_& m) {
   py::class_<LentBatch>(m, "LentBatch", py::buffer_protocol(),
                         "One batch in memory of the core: a writable buffer of bytes.")
@@ -64,6 +70,10 @@ void RegisterScan(py::module_& m) {
       .def("next", &PyScan::Next,
            "The next batch in plan order, or None at the end of the pass. Waits without\n"
            "the GIL; Ctrl-C interrupts it. Raises what went wrong, with its place.")
+      .def("begin", &PyScan::Begin, py::call_guard<py::gil_scoped_release>(),
+           "The pass, prepared ahead, has begun.")
+      .def_property_readonly("opened_all", &PyScan::opened_all,
+                             "Whether its last window is in work.")
       // Frees windows that were not handed out: no need to hold up Python for that.
       .def("close", &PyScan::Close, py::call_guard<py::gil_scoped_release>(),
            "Abandons the pass. Idempotent.");

@@ -27,6 +27,11 @@ class PyScan {
   // it waits.
   std::unique_ptr<LentBatch> Next();
   void Close();
+  // The pass that was expected has begun.
+  void Begin();
+  bool opened_all() const;
+  // Borrowed; null in a process that did not make it.
+  Scan* get() const { return scan_.mine() ? scan_.operator->() : nullptr; }
 
  private:
   ForkGuard<Scan> scan_;

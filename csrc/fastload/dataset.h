@@ -38,6 +38,7 @@ struct Dataset {
   const Layout layout;
   const std::vector<Unit> units;
   Counters counters;
+  Counters counters_ahead;  // of reads for a pass that has not begun
 
   // First row, in its file, of a row group.
   int64_t FirstRow(int32_t file, int32_t row_group);

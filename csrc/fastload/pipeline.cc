@@ -78,7 +78,8 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
 
 Pipeline::~Pipeline() { Close(); }
 
-Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& options) {
+Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& options,
+                                              Scan* before) {
   ARROW_RETURN_NOT_OK(Check(plan, dataset_));
   if (options.open_windows < 1 || options.segment_bytes < 1) {
     return Status::Invalid("Expected at least one window and one byte at a time");
@@ -91,7 +92,11 @@ Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& 
       FetchContext{io_.get(), &fetches_, &dataset_.files, &dataset_.counters}, &batches_,
       std::move(plan), options);
   scans_.push_back(scan);
-  scan->Start();
+  if (before == nullptr) {
+    scan->Start();
+  } else {
+    before->StartNext(scan);
+  }
   return scan;
 }
 

@@ -34,13 +34,16 @@ class Pipeline {
   ~Pipeline();
 
   // Begins a pass. Scans may outlive the pipeline, closed. An error once it is closed.
-  Result<std::shared_ptr<Scan>> Start(ReadPlan plan, const ScanOptions& options);
+  // With `before`, it is the pass that is expected after that one: see Scan::StartNext.
+  Result<std::shared_ptr<Scan>> Start(ReadPlan plan, const ScanOptions& options,
+                                      Scan* before = nullptr);
 
   // Ends all passes, joins the threads and closes the files. Batches handed out stay
   // valid. Idempotent.
   void Close();
 
   const Counters& counters() const { return dataset_.counters; }
+  const Counters& counters_ahead() const { return dataset_.counters_ahead; }
   BlockPool::Stats batch_memory() const { return batches_.stats(); }
   BlockPool::Stats fetch_memory() const { return fetches_.stats(); }
 

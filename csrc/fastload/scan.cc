@@ -18,6 +18,8 @@ Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch
       plan_(std::move(plan)),
       options_(options),
       batches_((plan_.rows + plan_.batch_rows - 1) / plan_.batch_rows),
+      allowed_windows_(options.open_windows),
+      allowed_bytes_(options.fetch_bytes),
       failed_window_(plan_.windows()) {
   int64_t rows = 0;
   for (int64_t w = 0; w < plan_.windows(); ++w) {
@@ -36,6 +38,53 @@ void Scan::Start() {
   OpenWindowsLocked();
 }
 
+void Scan::StartNext(const std::shared_ptr<Scan>& next) {
+  std::lock_guard lock(mutex_);
+  {
+    std::lock_guard next_lock(next->mutex_);
+    next->begun_ = false;
+    next->first_priority_ =
+        first_priority_ +
+        plan_.windows() * (static_cast<int64_t>(dataset_->units.size()) + 1);
+    next->allowed_windows_ = 0;
+    next->allowed_bytes_ = 0;
+  }
+  next_ = next;
+  LeaveToNextLocked();
+}
+
+void Scan::LeaveToNextLocked() {
+  if (next_window_ < plan_.windows() && !*cancelled_) return;
+  const auto next = next_.lock();
+  if (next == nullptr) return;
+  // A scan locks the one after it, never the one before.
+  next->Allow(options_.open_windows - static_cast<int64_t>(open_.size()),
+              options_.fetch_bytes - fetched_bytes_);
+}
+
+void Scan::Allow(int64_t windows, int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (begun_) return;
+  allowed_windows_ = windows;
+  allowed_bytes_ = bytes;
+  AdmitLocked();
+  OpenWindowsLocked();
+}
+
+void Scan::Begin() {
+  std::lock_guard lock(mutex_);
+  begun_ = true;
+  allowed_windows_ = options_.open_windows;
+  allowed_bytes_ = options_.fetch_bytes;
+  AdmitLocked();
+  OpenWindowsLocked();
+}
+
+bool Scan::opened_all() {
+  std::lock_guard lock(mutex_);
+  return next_window_ >= plan_.windows();
+}
+
 int64_t Scan::BatchRows(int64_t batch) const {
   return std::min(plan_.batch_rows, plan_.rows - batch * plan_.batch_rows);
 }
@@ -47,7 +96,8 @@ int64_t Scan::LastWindow(int64_t batch) const {
 }
 
 int64_t Scan::Priority(const Window& window, int32_t unit) const {
-  return window.index * (static_cast<int64_t>(dataset_->units.size()) + 1) + unit + 1;
+  const int64_t each = static_cast<int64_t>(dataset_->units.size()) + 1;
+  return first_priority_ + window.index * each + unit + 1;
 }
 
 // Column chunks of a unit that are decoded side by side: enough for all threads, where
@@ -61,7 +111,7 @@ int64_t Scan::SharesWanted() const {
 
 void Scan::OpenWindowsLocked() {
   if (preparing_ || *cancelled_ || next_window_ >= failed_window_) return;
-  if (static_cast<int64_t>(open_.size()) >= options_.open_windows) return;
+  if (static_cast<int64_t>(open_.size()) >= allowed_windows_) return;
   // One at a time, so that bytes are asked for in plan order.
   preparing_ = true;
   const int64_t index = next_window_++;
@@ -70,10 +120,11 @@ void Scan::OpenWindowsLocked() {
   open_[index] = window;
   // Before any other work: its reads go on while earlier windows are decoded.
   constexpr auto kFirst = std::numeric_limits<int64_t>::min();
-  cpu_->Submit(kFirst, [self = shared_from_this(), window](Scratch&) {
-    if (*self->cancelled_) return;
-    self->Attempt(window->index, [&] { self->Prepare(window); });
-  });
+  cpu_->Submit(begun_ ? kFirst : Priority(*window, -1),
+               [self = shared_from_this(), window](Scratch&) {
+                 if (*self->cancelled_) return;
+                 self->Attempt(window->index, [&] { self->Prepare(window); });
+               });
 }
 
 void Scan::Describe(Window* window) const {
@@ -218,12 +269,14 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
       const Place place{
           .file = file_spec.path, .row_group = row_group, .column = spec.name};
       if (!range.ok()) return At(range.status(), place);
+      FetchContext fetch = fetch_;
+      if (!begun_) fetch.counters = &dataset_->counters_ahead;
       auto pages =
-          SelectPages(fetch_, file, row_group, spec.leaves[static_cast<size_t>(file)],
+          SelectPages(fetch, file, row_group, spec.leaves[static_cast<size_t>(file)],
                       *range, dataset_->Bits(file, row_group));
       if (!pages.ok()) return At(pages.status(), place);
       state.streams.push_back(std::make_shared<ChunkStream>(
-          fetch_, file, std::move(pages->ranges), options_.segment_bytes,
+          fetch, file, std::move(pages->ranges), options_.segment_bytes,
           Priority(*window, unit), cancelled_));
       state.pages.push_back(*std::move(pages));
       state.fetch_bytes += state.streams.back()->MemoryBytes();
@@ -242,8 +295,8 @@ void Scan::AdmitLocked() {
     WindowUnit& state = window->units[static_cast<size_t>(unit)];
     // One unit always, so that a column chunk larger than the budget is read all the
     // same.
-    if (admitted_ > 0 && fetched_bytes_ + state.fetch_bytes > options_.fetch_bytes)
-      return;
+    const bool needed = admitted_ == 0 && begun_;
+    if (!needed && fetched_bytes_ + state.fetch_bytes > allowed_bytes_) return;
     requests_.pop_front();
     fetched_bytes_ += state.fetch_bytes;
     ++admitted_;
@@ -273,6 +326,7 @@ void Scan::DecodedLocked(const std::shared_ptr<Window>& window, int32_t unit) {
     fetched_bytes_ -= window->before->units[static_cast<size_t>(unit)].carried_bytes;
   }
   AdmitLocked();
+  LeaveToNextLocked();
 }
 
 // Decoding ----------------------------------------------------------------------------
@@ -441,6 +495,7 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
 void Scan::CloseWindowLocked(const std::shared_ptr<Window>& window) {
   open_.erase(window->index);
   OpenWindowsLocked();
+  LeaveToNextLocked();
 }
 
 void Scan::Merge(int64_t batch) {
@@ -520,16 +575,21 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
 }
 
 void Scan::Close() {
-  std::map<int64_t, std::shared_ptr<Window>> open;
-  std::map<int64_t, Pending> pending;
-  std::deque<Request> requests;
+  {
+    std::map<int64_t, std::shared_ptr<Window>> open;
+    std::map<int64_t, Pending> pending;
+    std::deque<Request> requests;
+    std::lock_guard lock(mutex_);
+    *cancelled_ = true;
+    open.swap(open_);
+    pending.swap(pending_);
+    requests.swap(requests_);
+    last_prepared_.reset();
+    WakeLocked();
+  }
   std::lock_guard lock(mutex_);
-  *cancelled_ = true;
-  open.swap(open_);
-  pending.swap(pending_);
-  requests.swap(requests_);
-  last_prepared_.reset();
-  WakeLocked();
+  fetched_bytes_ = 0;
+  LeaveToNextLocked();
 }
 
 }  // namespace fastload

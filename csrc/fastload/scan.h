@@ -54,6 +54,17 @@ class Scan : public std::enable_shared_from_this<Scan> {
   // Begins the work. Not part of the constructor: tasks share ownership.
   void Start();
 
+  // Begins the work of the pass that is expected after this one, with what this one
+  // leaves it of its windows and bytes, and after this one's own work. Its reads are
+  // counted apart until it begins.
+  void StartNext(const std::shared_ptr<Scan>& next);
+
+  // The pass that was expected has begun.
+  void Begin();
+
+  // Whether nothing is left to open, so that the next pass may be started.
+  bool opened_all();
+
   // The next batch in plan order; nullopt when none is ready within `timeout`. `*done` is
   // set when the pass is over. The first error of the earliest window ends the pass,
   // after every batch before that window.
@@ -78,6 +89,10 @@ class Scan : public std::enable_shared_from_this<Scan> {
 
   // Those named Locked run with mutex_ held.
   void OpenWindowsLocked();
+  // Has the next pass take what this one doesn't need any more.
+  void LeaveToNextLocked();
+  // How much of the options this scan may use.
+  void Allow(int64_t windows, int64_t bytes);
   void UnblockLocked(const std::shared_ptr<Window>& window, int32_t unit);
   void AdmitLocked();
   void DecodedLocked(const std::shared_ptr<Window>& window, int32_t unit);
@@ -132,6 +147,11 @@ class Scan : public std::enable_shared_from_this<Scan> {
   std::condition_variable ready_;
   int64_t wakes_ = 0;  // notifications of ready_ so far: none is lost between two looks
   bool preparing_ = false;
+  std::atomic<bool> begun_ = true;  // false: expected after the pass that runs
+  int64_t allowed_windows_;
+  int64_t allowed_bytes_;
+  std::weak_ptr<Scan> next_;    // expected after this one
+  int64_t first_priority_ = 0;  // of its tasks
   int64_t next_window_ = 0;
   std::map<int64_t, std::shared_ptr<Window>> open_;
   std::deque<Request>

@@ -13,11 +13,11 @@ from fastload import plan
 from fastload.batch import Batch
 from fastload.budget import Budget, available_cores, divide_budget, parse_bytes, resolve_window
 from fastload.engine import Engine
-from fastload.epochs import EpochCell
+from fastload.epochs import EpochCell, Order, check_epoch, resolved
 from fastload.fields import Field, Schema
 from fastload.filter_schema import FilterSchema
 from fastload.filters import RowSelection, select_rows
-from fastload.passes import Mark, Part, Pass, warn_of_copies
+from fastload.passes import Mark, Part, Pass, Prepared, warn_of_copies
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.schema import OutputPlan, plan_columns
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from fastload._core import Scan
     from fastload.paths import PathLike
     from fastload.predicate import Filters, SplitArgument
     from fastload.schema import Columns
@@ -180,12 +181,13 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             self._source.row_group_file,
             self._source.row_group_index,
         )
-        self._epochs = EpochCell()
-        self._resume: Position | None = None
-        self._resume_confirmed = False  # by set_epoch of the same epoch
+        self._epochs = EpochCell(Position(seed, 0, ()))
+        self._loaded: Order | None = None  # that the running pass began with
+        self._own: Position | None = None  # loaded by this worker process for itself
         self._closed = False
         self._engine: Engine | None = None
         self._pass: Pass | None = None
+        self._prepared: Prepared | None = None  # the pass expected after it
         self._consuming_s = 0.0
         self._copied_batches = 0
         self._budget(1)
@@ -213,56 +215,42 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         """Begins a pass and closes the one before; each pass is of the next epoch."""
         if self._closed:
             raise RuntimeError("Expected an open dataset, got one that was closed")
+        # Before anything that lets other threads run: in a worker process that lives on, one of
+        # them is about to tell DataLoader that the pass has begun.
+        start = self._begin_pass()
         rank = self._resolved_rank()
         rank.check_unchanged()
         self._end_pass()
         info = get_worker_info()
         part = Part(rank.world) if info is None else Part(rank.world, info.num_workers, info.id)
         engine = self._engine_of_process(part.workers)
-        start = self._next_position()
-        if self._resume is not None and not self._epochs.begun:
-            self._epochs.set(start.epoch)
-        self._resume = None
-        epoch = self._epochs.begin()
-        if epoch != start.epoch:
-            # In the next pass after a load, workers are forked with what the first one used.
-            start = Position(epoch, ())
-        read_plan = plan.read_plan(
-            self._row_groups,
-            self._options,
-            start.epoch,
-            start.progress,
-            rank.world,
-            rank.rank,
-            part.workers,
-            part.worker,
-            stripe_rows=engine.budget.stripe_rows,
-        )
-        self._pass = Pass(
-            engine, read_plan, start, part, self._count_copy, batch_rows=self._batch_rows
-        )
+        scan = self._prepared.take(engine, start, part) if self._prepared else None
+        self._prepared = None
+        if scan is None:
+            scan = engine.start(self._read_plan(engine, start, part), self._batch_rows)
+        on_opened = self._prepare_next if engine.looks_ahead else None
+        self._pass = Pass(engine, scan, start, part, self._count_copy, on_opened)
         return self._pass.rows() if self._yields_rows else self._pass
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is of this epoch.
+        """The next pass is of this epoch, in worker processes that live on too.
 
         The progress of a loaded state is kept if it is of this epoch, else dropped with a
         warning.
         """
-        if self._epochs.begun:
-            self._resume = None  # worker processes have used it
-        self._epochs.set(epoch)
-        if self._resume is None:
+        check_epoch(epoch)
+        loaded = self._epochs.next.position
+        self._loaded = None
+        if loaded.progress and loaded.epoch == epoch:
+            self._give(Order(loaded, stays=True))
             return
-        if epoch == self._resume.epoch:
-            self._resume_confirmed = True
-            return
-        warnings.warn(
-            f"The loaded state is of epoch {self._resume.epoch}; set_epoch({epoch}) drops its "
-            "progress",
-            stacklevel=2,
-        )
-        self._resume = None
+        if loaded.progress and not (self._is_finished(loaded) and epoch == loaded.epoch + 1):
+            warnings.warn(
+                f"The loaded state is of epoch {loaded.epoch}; set_epoch({epoch}) drops its "
+                "progress",
+                stacklevel=2,
+            )
+        self._give(Order(Position(loaded.seed, epoch, ())))
 
     def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
         """What was delivered, as plain JSON values.
@@ -284,7 +272,9 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
                     f"{type(after).__name__} without a position"
                 )
             position = mark.position
-        elif self._epochs.begun_by_worker and get_worker_info() is None:
+        elif (info := get_worker_info()) is not None:
+            return self._state_of_worker((info.id, info.num_workers))
+        elif self._epochs.begun_by_worker:
             raise RuntimeError(
                 "Expected state_dict(after=batch), got no batch: worker processes iterate this "
                 "dataset, and only a batch tells how far their consumer is"
@@ -292,7 +282,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         elif self._pass is not None:
             position = self._pass.mark.position
         else:
-            position = self._resume or Position(self._epochs.next, ())
+            position = self._epochs.next.position
         return encode_state(self._source, self._options, self._predicate, position)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -302,15 +292,18 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             SourceChangedError: the files are not those of the state.
             ValueError: it is no state, or an argument that decides the order has changed.
         """
-        seed, position = decode_state(state, self._source, self._options, self._predicate)
-        options = replace(self._options, seed=seed)
+        info = get_worker_info()
+        worker = None if info is None else (info.id, info.num_workers)
+        position, own = decode_state(state, self._source, self._options, self._predicate, worker)
         # Refuses progress that this dataset can't have made.
-        plan.remaining_rows(self._row_groups.total_rows, options, position.progress)
-        self._epochs.set(position.epoch)
+        plan.remaining_rows(self._row_groups.total_rows, self._options, position.progress)
+        check_epoch(position.epoch)
         self._end_pass()
-        self._options = options
-        self._resume = position
-        self._resume_confirmed = False
+        if own:
+            self._own = position
+            return
+        self._loaded = None
+        self._give(Order(position))
 
     def stats(self) -> Stats:
         """What the stages have done in this process so far."""
@@ -341,7 +334,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     def __getstate__(self) -> dict[str, Any]:
         self._resolved_rank()
         # Threads, memory and the running pass belong to this process.
-        return {**self.__dict__, "_engine": None, "_pass": None}
+        return {**self.__dict__, "_engine": None, "_pass": None, "_prepared": None, "_loaded": None}
 
     def __repr__(self) -> str:
         files = self._source.files
@@ -370,15 +363,62 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             self._row_groups.total_rows, self._options, position.progress, rank.world, rank.rank
         )
 
+    def _is_finished(self, position: Position) -> bool:
+        """Whether no rank has a batch left of the epoch; the first one has the most."""
+        world = self._resolved_rank().world
+        return not plan.batches(
+            self._row_groups.total_rows, self._options, position.progress, world, rank=0
+        )
+
     def _next_position(self) -> Position:
         """Where the next pass begins."""
-        resume = self._resume
-        if resume is None:
-            return Position(self._epochs.next, ())
-        finished = resume.progress and not self._batches(resume)
-        if finished and not self._resume_confirmed:
-            return Position(resume.epoch + 1, ())
-        return resume
+        return resolved(self._epochs.next, self._is_finished)
+
+    def _state_of_worker(self, worker: tuple[int, int]) -> dict[str, Any]:
+        """Of a worker process that goes on by itself, as StatefulDataLoader has it."""
+        position = self._own or self._next_position()
+        if self._pass is not None:
+            position = self._pass.own_position
+        return encode_state(self._source, self._options, self._predicate, position, worker)
+
+    def _give(self, order: Order) -> None:
+        self._epochs.give(order)
+        if self._prepared is not None and self._prepared.start != self._next_position():
+            self._prepared.close()
+            self._prepared = None
+
+    def _begin_pass(self) -> Position:
+        here = get_worker_info() is None
+        if here and self._loaded and self._pass and self._pass.untouched:
+            # StatefulDataLoader begins a pass of a finished epoch, then the one it uses.
+            self._epochs.give(self._loaded)
+        order, start = self._epochs.begin(self._is_finished, self._own)
+        self._loaded = order if here and order.position.progress else None
+        self._own = None
+        return start
+
+    def _read_plan(self, engine: Engine, start: Position, part: Part) -> plan.ReadPlan:
+        return plan.read_plan(
+            self._row_groups,
+            replace(self._options, seed=start.seed),
+            start.epoch,
+            start.progress,
+            part.world,
+            self._resolved_rank().rank,
+            part.workers,
+            part.worker,
+            stripe_rows=engine.budget.stripe_rows,
+            skip_batches=start.taken,
+        )
+
+    def _prepare_next(self, scan: Scan) -> None:
+        """Has the first windows of the next pass read while this one ends."""
+        if self._engine is None or self._pass is None:
+            return
+        start, part = self._next_position(), self._pass.part
+        read_plan = self._read_plan(self._engine, start, part)
+        following = self._engine.start(read_plan, self._batch_rows, before=scan)
+        self._prepared = Prepared(self._engine, following, start, part)
 
     def _end_pass(self) -> None:
         if self._pass is not None:

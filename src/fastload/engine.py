@@ -50,6 +50,8 @@ class Engine:
         rows: Sequence[FileRows] = (),
     ) -> None:
         self.budget = budget
+        self._threads = threads
+        self._passes = 0
         self._pid = os.getpid()
         self._assemble = Assembler(_assembled(output) for output in outputs)
         self.pipeline = core.Pipeline(
@@ -95,8 +97,23 @@ class Engine:
         """Whether this process made it; after a fork the child has to make its own."""
         return self._pid == os.getpid()
 
-    def start(self, plan: ReadPlan, batch_rows: int) -> core.Scan:
-        """Begins a pass in batches of `batch_rows` rows."""
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether the next pass is worth preparing: from the second on, by threads."""
+        return self._passes > 1 and self._threads > 0
+
+    def begin(self, scan: core.Scan) -> None:
+        """Begins a pass that was prepared."""
+        self._passes += 1
+        scan.begin()
+
+    def start(self, plan: ReadPlan, batch_rows: int, before: core.Scan | None = None) -> core.Scan:
+        """Begins a pass in batches of `batch_rows` rows.
+
+        before: the running pass; then only prepares the next one, with the memory that this
+            one leaves.
+        """
+        self._passes += before is None
         return self.pipeline.start(
             core.ReadPlan(
                 batch_rows=batch_rows,
@@ -111,6 +128,7 @@ class Engine:
             open_windows=self.budget.open_windows,
             fetch_bytes=self.budget.fetch_bytes,
             segment_bytes=self.budget.segment_bytes,
+            before=before,
         )
 
     def batch_of(self, lent: core.LentBatch, position: object) -> tuple[Batch, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,11 +15,11 @@ from fastload.state import Position
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from fastload._core import Scan
     from fastload.batch import Batch
     from fastload.engine import Engine
-    from fastload.plan import ReadPlan
 
-__all__ = ["Mark", "Part", "Pass"]
+__all__ = ["Mark", "Part", "Pass", "Prepared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Mark:
         """The position right after the batch."""
         part = self.part
         legs = advance(self.start.progress, part.world, part.workers, self.delivered)
-        return Position(self.start.epoch, legs)
+        return Position(self.start.seed, self.start.epoch, legs)
 
 
 # Batches carry their marks; torch.load asks what it may make.
@@ -59,40 +59,52 @@ class Pass:
 
     Args:
         engine: does the work.
-        plan: what this worker delivers.
+        scan: the core's side of the pass.
         start: where the pass begins.
         part: which worker this is.
         on_copy: told of each batch that is handed out as a copy.
+        on_opened: told once, with the scan, when the last window is in work.
     """
 
     def __init__(
         self,
         engine: Engine,
-        plan: ReadPlan,
+        scan: Scan,
         start: Position,
         part: Part,
         on_copy: Callable[[], None],
-        *,
-        batch_rows: int,
+        on_opened: Callable[[Scan], None] | None,
     ) -> None:
         self.start = start
         self.finished = False
         self.consuming_s = 0.0
-        self._part = part
+        self.part = part
         self._engine = engine
         self._on_copy = on_copy
         self._taken = 0
         self._handed_out_at: float | None = None
-        self._scan = engine.start(plan, batch_rows)
+        self._on_opened = on_opened
+        self._scan = scan
 
     @property
     def mark(self) -> Mark:
         """After what was handed out last."""
-        part = self._part
+        part = self.part
         if not self._taken:
             return Mark(self.start, part, 0)
         # Workers take turns, so those before this one have delivered one more.
-        return Mark(self.start, part, (self._taken - 1) * part.workers + part.worker + 1)
+        turns = self.start.taken + self._taken - 1
+        return Mark(self.start, part, turns * part.workers + part.worker + 1)
+
+    @property
+    def own_position(self) -> Position:
+        """Where this worker goes on by itself."""
+        return replace(self.start, taken=self.start.taken + self._taken)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was asked of it."""
+        return self._handed_out_at is None and not self.finished
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -132,8 +144,40 @@ class Pass:
         batch, copied = self._engine.batch_of(lent, self.mark)
         if copied:
             self._on_copy()
+        if self._on_opened is not None and self._scan.opened_all:
+            told, self._on_opened = self._on_opened, None
+            told(self._scan)
         self._handed_out_at = time.perf_counter()
         return batch
+
+
+class Prepared:
+    """A pass that is expected after the one that runs; its first windows are being read.
+
+    Args:
+        engine: does the work.
+        scan: the core's side of the pass.
+        start: where it begins.
+        part: which worker this is.
+    """
+
+    def __init__(self, engine: Engine, scan: Scan, start: Position, part: Part) -> None:
+        self.start = start
+        self._engine = engine
+        self._scan = scan
+        self._part = part
+
+    def take(self, engine: Engine, start: Position, part: Part) -> Scan | None:
+        """The scan, if the pass that begins is the one expected; else closes it."""
+        if engine is self._engine and (start, part) == (self.start, self._part):
+            engine.begin(self._scan)
+            return self._scan
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """Gives back its memory. Idempotent."""
+        self._scan.close()
 
 
 def warn_of_copies(memory_budget: int) -> None:

@@ -7,6 +7,7 @@ import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from fastload.errors import (
     SourceNotFoundError,
     StorageError,
 )
+from fastload.fingerprint import file_sums, fingerprint
 from fastload.hive import keys_of
 from fastload.paths import FoundFile, PathLike, find_files
 
@@ -56,7 +58,7 @@ class SourceFile:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """Files in canonical order, with all their row groups.
 
@@ -114,20 +116,19 @@ class Source:
         """Rows of all files."""
         return int(self.row_group_rows.sum())
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """What a saved state is checked against: 32 hexadecimal digits.
 
         Over each file's name (without directories), hive keys, size and footer, in order: a
         dataset may be moved or copied, but not reordered or written anew.
         """
-        digest = hashlib.blake2b(digest_size=16)
-        for file in self.files:
-            name = os.path.basename(file.path).encode("utf-8", "surrogateescape")
-            digest.update(b"%d:%s:%d:%s" % (len(name), name, file.size, file.digest))
-            if file.keys:
-                digest.update(repr(file.keys).encode())
-        return digest.hexdigest()
+        return fingerprint(self.files)
+
+    @cached_property
+    def file_sums(self) -> tuple[int, int]:
+        """What a saved state tells the changed file by."""
+        return file_sums(self.files)
 
 
 def _read_footer(found: FoundFile) -> SourceFile:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import SourceChangedError
+from fastload.fingerprint import changed_file
 from fastload.plan import Leg, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fastload.predicate import Predicate
     from fastload.source import Source
@@ -21,36 +22,59 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in an epoch: the legs run so far (plan.Leg), up to and including a batch."""
+    """A place in an epoch: the legs run so far (plan.Leg), up to and including a batch.
 
+    taken: batches of its own share after those legs that one worker has delivered, where a
+        worker goes on by itself; 0 for a position of the whole rank.
+    """
+
+    seed: int
     epoch: int
     progress: tuple[Leg, ...]
+    taken: int = 0
 
 
 def encode_state(
-    source: Source, options: Options, predicate: Predicate, position: Position
+    source: Source,
+    options: Options,
+    predicate: Predicate,
+    position: Position,
+    worker: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
-    """The state, for json.dumps; well under 2 KB."""
+    """The state, for json.dumps; well under 2 KB.
+
+    worker: its number, and of how many, if the position is that of one worker's own share.
+    """
+    own = {} if worker is None else {"worker": [*worker, position.taken]}
     return {
         "version": _VERSION,
         "fingerprint": source.fingerprint,
         "files": len(source.files),
+        "file_sums": list(source.file_sums),
         "rows": source.num_rows,
-        "seed": options.seed,
+        "seed": position.seed,
         "epoch": position.epoch,
         "progress": [[leg.world, leg.workers, leg.delivered] for leg in position.progress],
         "order": _order(options, predicate),
+        **own,
     }
 
 
 def decode_state(
-    state: Mapping[str, Any], source: Source, options: Options, predicate: Predicate
-) -> tuple[int, Position]:
-    """The seed and the position of a state made by `encode_state`.
+    state: Mapping[str, Any],
+    source: Source,
+    options: Options,
+    predicate: Predicate,
+    worker: tuple[int, int] | None = None,
+) -> tuple[Position, bool]:
+    """The position of a state made by `encode_state`, and whether it is a worker's own.
+
+    worker: the number of this worker process, and of how many.
 
     Raises:
         SourceChangedError: the files are not those of the state.
-        ValueError: it is no such state, or an argument that decides the order has changed.
+        ValueError: it is no such state, or an argument that decides the order has changed; or
+            it is the state of another worker.
     """
     try:
         if state["version"] != _VERSION:
@@ -58,8 +82,10 @@ def decode_state(
                 f"Expected a state of version {_VERSION}, got version {state['version']}"
             )
         fingerprint, files, rows = state["fingerprint"], state["files"], state["rows"]
+        sums = tuple(state["file_sums"])
         seed, epoch, order = int(state["seed"]), int(state["epoch"]), dict(state["order"])
         progress = tuple(Leg(*leg) for leg in state["progress"])
+        *saved_by, taken = state.get("worker", (None, 0))
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"Expected a state made by state_dict(), got {state!r} ({error!r})"
@@ -68,7 +94,7 @@ def decode_state(
         raise SourceChangedError(
             f"Expected the files that the state was saved with ({files} files, {rows} rows), got "
             f"{len(source.files)} files with {source.num_rows} rows whose names, sizes or "
-            f"footers differ - at {source.files[0].path}"
+            f"footers differ - at {_changed(source, files, sums)}"
         )
     for name, value in _order(options, predicate).items():
         if order.get(name) != value:
@@ -76,7 +102,29 @@ def decode_state(
                 f"Expected {name}={order.get(name)!r}, as when the state was saved, got "
                 f"{name}={value!r}: another order can't go on where that one stopped"
             )
-    return seed, Position(epoch, progress)
+    own = "worker" in state
+    if own and (worker is None or list(worker) != saved_by):
+        raise ValueError(
+            f"Expected the state of {_described(worker)}, got that of {_described(saved_by)}: with "
+            "StatefulDataLoader num_workers has to stay; state_dict(after=batch) serves any number"
+        )
+    return Position(seed, epoch, progress, taken), own
+
+
+def _changed(source: Source, files: int, sums: Sequence[int]) -> str:
+    number = None
+    if files == len(source.files) and len(sums) == len(source.file_sums):
+        number = changed_file(sums, source.file_sums, files)
+    if number is None:
+        return f"{source.files[0].path} and others"
+    return source.files[number].path
+
+
+def _described(worker: Sequence[int] | None) -> str:
+    if worker is None:
+        return "a whole rank"
+    number, workers = worker
+    return f"worker {number} of {workers}"
 
 
 def _order(options: Options, predicate: Predicate) -> dict[str, Any]:

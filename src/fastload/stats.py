@@ -30,9 +30,10 @@ class Stats:
     """What has been done since the dataset was made, by this process.
 
     read: column chunks read from storage.
+    read_ahead: likewise, while the pass before was ending; not in `read`.
     decode: pages decompressed, decoded, cast, and collated into batches.
     deliver: batches handed to the consumer.
-    requests: reads asked of storage.
+    requests: reads asked of storage, those ahead included.
     batches: handed out.
     copied_batches: of those, handed out in memory of their own because the consumer held
         more than memory_budget allows.
@@ -44,6 +45,7 @@ class Stats:
     """
 
     read: Stage
+    read_ahead: Stage
     decode: Stage
     deliver: Stage
     requests: int
@@ -61,7 +63,8 @@ class Stats:
             return "none"
         if self.consuming_s > self.waiting_s:
             return "consumer"
-        return "read" if self.read.working_s > self.decode.working_s else "decode"
+        reading_s = self.read.working_s + self.read_ahead.working_s
+        return "read" if reading_s > self.decode.working_s else "decode"
 
 
 def stats_of(counts: Mapping[str, int], *, copied_batches: int, consuming_s: float) -> Stats:
@@ -69,9 +72,10 @@ def stats_of(counts: Mapping[str, int], *, copied_batches: int, consuming_s: flo
     count = {**_NOTHING, **counts}
     return Stats(
         read=Stage(count["read_bytes"], 0, count["read_ns"] / 1e9),
+        read_ahead=Stage(count["read_ahead_bytes"], 0, count["read_ahead_ns"] / 1e9),
         decode=Stage(0, count["decoded_values"], count["decode_ns"] / 1e9),
         deliver=Stage(count["batch_bytes"], count["rows"]),
-        requests=count["read_requests"],
+        requests=count["read_requests"] + count["read_ahead_requests"],
         batches=count["batches"],
         copied_batches=copied_batches,
         waiting_s=count["wait_ns"] / 1e9,
@@ -83,9 +87,11 @@ def stats_of(counts: Mapping[str, int], *, copied_batches: int, consuming_s: flo
 
 _POOL_NAMES = ("batch", "fetch")
 _POOLS = [(pool, kind) for pool in _POOL_NAMES for kind in ("used", "cached")]
+_READ_COUNTS = ("requests", "bytes", "ns")
 _NOTHING = dict.fromkeys(
     [
-        *("read_requests", "read_bytes", "read_ns", "decoded_values", "decode_ns"),
+        *(f"{read}_{kind}" for read in ("read", "read_ahead") for kind in _READ_COUNTS),
+        *("decoded_values", "decode_ns"),
         *("batches", "rows", "batch_bytes", "wait_ns"),
         *(f"{pool}_memory_{kind}" for pool, kind in _POOLS),
         *(f"{pool}_memory_mapped_total" for pool in _POOL_NAMES),

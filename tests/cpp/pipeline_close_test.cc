@@ -97,6 +97,41 @@ TEST_F(PipelineCloseTest, PassesMayBeClosedOrDroppedAtAnyMoment) {
   }
 }
 
+// The expected pass is begun, dropped or closed, after whatever part of the one before.
+TEST_F(PipelineCloseTest, PassesMayBePreparedAtAnyMoment) {
+  std::mt19937 random(3);
+  for (const int32_t threads : {0, 1, 4}) {
+    const auto pipeline = Make(threads);
+    const ScanOptions options{
+        .open_windows = 2, .fetch_bytes = 20'000, .segment_bytes = 2000};
+    auto scan = pipeline->Start(plan_, options).ValueOrDie();
+    for (int round = 0; round < 60; ++round) {
+      size_t taken = 0;
+      while (!scan->opened_all()) taken += Deliver(scan.get(), 1).batches.size();
+      taken += Deliver(scan.get(), random() % 4).batches.size();
+      const int64_t read = pipeline->counters_ahead().read_bytes;
+      auto next = pipeline->Start(shuffled_, options, scan.get()).ValueOrDie();
+      if (random() % 3 > 0) {
+        EXPECT_EQ(Deliver(scan.get()).batches.size() + taken, 30);
+      }
+      if (random() % 3 > 0) scan->Close();
+      if (random() % 3 > 0) {
+        next->Begin();
+        scan = std::move(next);
+        continue;
+      }
+      if (random() % 2 == 0) next->Close();
+      next.reset();
+      scan = pipeline->Start(plan_, options).ValueOrDie();
+      EXPECT_GE(pipeline->counters_ahead().read_bytes, read);
+    }
+    EXPECT_EQ(Deliver(scan.get()).batches.size(), 30);
+    scan.reset();
+    pipeline->Close();
+    ExpectNoMemoryUsed(*pipeline);
+  }
+}
+
 TEST_F(PipelineCloseTest, BatchesOutliveThePipeline) {
   for (const int32_t threads : {0, 3}) {
     auto pipeline = Make(threads);

@@ -5,7 +5,7 @@ from torch.utils.data import DataLoader
 from typing_extensions import assert_type
 
 from fastload import Batch, Codes, Column, FastParquetDataset, Hash, Pad, Ragged, Stack
-from fastload.testing import assert_same_rows
+from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_rows
 
 dataset = FastParquetDataset(
     ["a.parquet", "b.parquet"],
@@ -43,3 +43,10 @@ assert_type(text.to_padded(0, [None, 4]), torch.Tensor)
 with FastParquetDataset("a.parquet") as opened:
     assert_same_rows(opened, object(), ["x"], ordered=False)
     opened.close()
+
+assert_resumes_exactly(lambda: FastParquetDataset("a.parquet"), after=[1, 2], num_workers=2)
+assert_ranks_agree(
+    lambda rank, world_size: FastParquetDataset("a.parquet", rank=rank, world_size=world_size),
+    world_sizes=(2, 8),
+    uneven="wrap",
+)

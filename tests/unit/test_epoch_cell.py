@@ -1,124 +1,206 @@
-"""Passes and epochs, as several workers of a loader see them."""
+"""Passes and epochs, as several workers of several loaders see them."""
 
+import copy
+import os
 import pickle
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from fastload import epochs
-from fastload.epochs import EpochCell
+from fastload.epochs import EpochCell, Order, check_epoch, resolved
+from fastload.plan import Leg
+from fastload.state import Position
+
+
+def never(position):
+    return False
+
+
+def at(epoch, *progress, stays=False):
+    return Order(Position(0, epoch, progress), stays)
+
+
+def begun(cell):
+    return cell.begin(never)[1].epoch
+
+
+@pytest.fixture
+def cell():
+    return EpochCell(Position(0, 0, ()))
 
 
 class Workers:
     """Worker processes of one loader, all on one cell, that begin passes when told to."""
 
-    def __init__(self, monkeypatch, cell, seed=1000, count=3):
+    def __init__(self, monkeypatch, cell, count=3):
         self._monkeypatch = monkeypatch
-        self._seed = seed
-        # A fork shares the words of memory and copies the rest.
+        # A fork shares the record and copies the rest.
         self._cells = []
         for _ in range(count):
-            copy = EpochCell.__new__(EpochCell)
-            copy.__dict__.update(cell.__dict__)
-            self._cells.append(copy)
+            cell.before_start()
+            worker = EpochCell.__new__(EpochCell)
+            worker.__dict__.update(cell.__dict__)
+            worker._births = dict(cell._births)
+            worker.after_fork()
+            worker._owner = os.getpid() + 1
+            self._cells.append(worker)
 
-    def begin(self, worker):
-        info = SimpleNamespace(id=worker, seed=self._seed + worker)
+    def begin(self, worker, own=None):
         with self._monkeypatch.context() as patch:
-            patch.setattr(epochs, "get_worker_info", lambda: info)
-            return self._cells[worker].begin()
+            patch.setattr(epochs, "get_worker_info", lambda: SimpleNamespace(id=worker))
+            return self._cells[worker].begin(never, own)[1]
+
+    def epochs(self, *order):
+        return [self.begin(worker).epoch for worker in order or range(len(self._cells))]
 
 
-def test_each_pass_is_of_the_next_epoch():
-    cell = EpochCell()
-    assert not cell.begun
-    assert [(cell.next, cell.begin()) for _ in range(3)] == [(0, 0), (1, 1), (2, 2)]
-    assert cell.begun
+@pytest.fixture
+def workers(monkeypatch, cell):
+    return lambda count=3: Workers(monkeypatch, cell, count)
+
+
+def test_each_pass_is_of_the_next_epoch(cell):
+    assert [(cell.next.position.epoch, begun(cell)) for _ in range(3)] == [(0, 0), (1, 1), (2, 2)]
     assert not cell.begun_by_worker
 
 
-def test_set():
-    cell = EpochCell()
-    cell.begin()
-    cell.set(9)
-    assert not cell.begun
-    assert [cell.next, cell.begin(), cell.begin()] == [9, 9, 10]
-    cell.set(2**24 - 1)
-    assert [cell.begin(), cell.begin()] == [2**24 - 1, 0]
+def test_orders(cell):
+    begun(cell)
+    cell.give(at(9))
+    assert [begun(cell), begun(cell)] == [9, 10]
+    cell.give(at(2**24 - 1))
+    assert [begun(cell), begun(cell)] == [2**24 - 1, 0]
 
 
-def test_workers_take_part_in_one_pass(monkeypatch):
-    cell = EpochCell()
-    workers = Workers(monkeypatch, cell)
+def test_progress_is_of_one_pass(cell):
+    order = at(4, Leg(2, 3, 5))
+    cell.give(order)
+    assert cell.next == order
+    assert cell.begin(never) == (order, order.position)
+    assert cell.begin(never) == (at(5), Position(0, 5, ()))
+
+
+def test_the_end_of_an_epoch(cell):
+    order = at(4, Leg(1, 1, 5))
+    assert resolved(order, lambda _: True) == Position(0, 5, ())
+    assert resolved(order, never) == order.position
+    assert resolved(at(4, Leg(1, 1, 5), stays=True), lambda _: True) == order.position
+    assert resolved(at(4), lambda _: True) == Position(0, 4, ())
+
+
+def test_workers_take_part_in_one_pass(cell, workers):
+    loader = workers()
     for epoch in range(3):
-        assert [workers.begin(w) for w in (2, 0, 1)] == [epoch] * 3
+        assert loader.epochs(2, 0, 1) == [epoch] * 3
         assert cell.begun_by_worker
-    assert cell.begin() == 3
+    assert begun(cell) == 3
     assert not cell.begun_by_worker
-    # The next loader has another seed.
-    assert [Workers(monkeypatch, cell, seed=2000).begin(w) for w in range(3)] == [4] * 3
+    assert workers().epochs() == [4] * 3
 
 
-def test_set_reaches_persistent_workers(monkeypatch):
-    cell = EpochCell()
-    workers = Workers(monkeypatch, cell)
+def test_orders_reach_workers_that_live(cell, workers):
+    loader = workers()
+    assert loader.epochs() == [0] * 3
     for epoch in (7, 3):
-        cell.set(epoch)
-        assert [workers.begin(w) for w in range(3)] == [epoch] * 3
+        cell.give(at(epoch, Leg(3, 1, 2)))
+        starts = [loader.begin(worker) for worker in range(3)]
+        assert starts == [Position(0, epoch, (Leg(3, 1, 2),))] * 3
+        assert loader.epochs() == [epoch + 1] * 3
 
 
-def test_late_worker_of_an_abandoned_pass(monkeypatch):
-    workers = Workers(monkeypatch, EpochCell())
-    assert [workers.begin(w) for w in range(3)] == [0] * 3
-    workers.begin(0)  # nobody else comes to epoch 1 in time
-    assert workers.begin(0) == 2
-    workers.begin(1)
-    assert workers.begin(1) == 2
-    workers.begin(2)
-    assert workers.begin(2) == 2
-    assert [workers.begin(w) for w in range(3)] == [3] * 3
+def test_late_worker_of_an_abandoned_pass(workers):
+    loader = workers()
+    assert loader.epochs() == [0] * 3
+    loader.begin(0)  # nobody else comes to epoch 1 in time
+    assert loader.epochs(0) == [2]
+    assert loader.epochs(1, 1, 2, 2) == [1, 2, 1, 2]
+    assert loader.epochs() == [3] * 3
 
 
-def test_another_worker_may_begin_between_any_two_steps(monkeypatch):
-    """The word is read once: a second look could find the pass begun, and count it again."""
-    cell = EpochCell()
-    workers = Workers(monkeypatch, cell, count=2)
-
-    class Word:
-        def __init__(self, word):
-            self._word = word
-            self._first = True
-
-        def __getitem__(self, index):
-            value = int(self._word[index])
-            if self._first:
-                self._first = False
-                workers.begin(1)
-            return value
-
-        def __setitem__(self, index, value):
-            self._word[index] = value
-
-    slow = workers._cells[0]
-    slow._word = Word(slow._word)
-    assert workers.begin(0) == 0
-    assert cell.next == 1
+def test_late_worker_takes_no_order_given_meanwhile(cell, workers):
+    """All workers of an abandoned pass are late; the order is for the pass after it."""
+    first = workers()
+    cell.give(at(7))
+    second = workers()
+    assert first.epochs(1, 2) == [0, 0]
+    assert second.epochs() == [7] * 3
+    assert first.epochs(0) == [0]
+    assert first.epochs() == [8] * 3
 
 
-def test_pickled_cell_stands_alone():
-    cell = EpochCell()
-    cell.begin()
-    copy = pickle.loads(pickle.dumps(cell))
-    assert [copy.begin(), copy.begin(), cell.begin()] == [1, 2, 1]
+def test_loaders_at_the_same_time(workers):
+    loaders = [workers(2), workers(3)]
+    assert loaders[0].epochs(0) == [0]
+    assert loaders[1].epochs(2) == [1]
+    assert loaders[0].epochs(1) == [0]
+    assert loaders[1].epochs(0, 1) == [1, 1]
+
+
+def test_loaders_started_by_two_threads_in_turn(monkeypatch, cell):
+    """Each thread starts its workers in order, whatever the other one starts meanwhile."""
+    turn = threading.Barrier(2, timeout=30)
+    before_start = cell.before_start
+
+    def one_by_one():
+        turn.wait()
+        return before_start()
+
+    monkeypatch.setattr(cell, "before_start", one_by_one)
+    loaders = []
+    threads = [
+        threading.Thread(target=lambda: loaders.append(Workers(monkeypatch, cell)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert loaders[0].epochs(2, 0, 1) == [0] * 3
+    assert loaders[1].epochs(1, 2, 0) == [1] * 3
+
+
+def test_a_worker_goes_on_by_itself(cell, workers):
+    loader = workers()
+    own = [Position(0, 6, (), taken) for taken in (4, 3, 3)]
+    assert [loader.begin(worker, own[worker]) for worker in (1, 0, 2)] == [own[1], own[0], own[2]]
+    assert loader.epochs() == [7] * 3
+    assert begun(cell) == 8
+
+
+def test_very_many_orders_and_passes(cell, workers):
+    late = workers(2)
+    for epoch in range(500):
+        cell.give(at(epoch))
+        assert workers(1).epochs() == [epoch]
+    assert late.epochs(0) == late.epochs(1)
+    assert len(cell._record.read()["passes"]) <= 64
+
+
+def test_pickled_cell_stands_alone(cell):
+    cell.begin(never)
+    for other in (pickle.loads(pickle.dumps(cell)), copy.deepcopy(cell)):
+        assert [begun(other), begun(other)] == [1, 2]
+    assert begun(cell) == 1
+
+
+def test_fork_stands_alone(cell):
+    cell.begin(never)
+    child = os.fork()
+    if child == 0:
+        os._exit([begun(cell), begun(cell), begun(cell)] == [1, 2, 3])
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert begun(cell) == 1
 
 
 @pytest.mark.parametrize("epoch", [-1, 2**24])
 def test_epoch_out_of_range(epoch):
     with pytest.raises(ValueError, match="Expected an epoch in"):
-        EpochCell().set(epoch)
+        check_epoch(epoch)
 
 
 @pytest.mark.parametrize("epoch", [None, 1.5, "1", True])
 def test_epoch_of_another_type(epoch):
     with pytest.raises(TypeError, match="Expected an epoch as an int"):
-        EpochCell().set(epoch)
+        check_epoch(epoch)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fastload.schema import Columns
 
-__all__ = ["assert_same_batches", "assert_same_rows"]
+__all__ = ["assert_same_batches", "assert_same_rows", "row_keys"]
 
 # Characters of a value that a message shows.
 _SHOWN = 120
@@ -89,6 +89,19 @@ def assert_same_batches(
                 f"Expected {_shown(other[name], row)}, got {_shown(batch[name], row)} - at batch "
                 f"{number}, row {row}, column `{name}`"
             )
+
+
+def row_keys(batch: Mapping[str, Any]) -> list[Hashable]:
+    """Of each row of a batch, something that is equal for equal rows alone.
+
+    Rows that uneven="pad" marks as not real are left out.
+    """
+    real = batch.get("__valid__")
+    columns = [
+        _keys(_comparable(value if real is None else value[real], ArrowOutput(value)))
+        for value in batch.values()
+    ]
+    return list(zip(*columns, strict=True))
 
 
 def _assert_in_order(

@@ -1,0 +1,132 @@
+"""Checks that ranks share an epoch: as many batches each, and every row of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack, closing
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from fastload.testing.rows import row_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+__all__ = ["assert_ranks_agree"]
+
+
+def assert_ranks_agree(
+    make_dataset: Callable[..., Any],
+    world_sizes: Sequence[int] = (1, 2, 3, 8),
+    *,
+    uneven: str = "wrap",
+    drop_last: bool = False,
+    epoch: int = 0,
+) -> None:
+    """Checks that the ranks of a world deliver one epoch among them.
+
+    On each of the world sizes every rank delivers as many batches as its len() says, as many
+    as the other ranks unless uneven="keep", with the same states; and together the rows of the
+    epoch, as `uneven` and `drop_last` say. Then one epoch is begun on the first world size and
+    goes on on each of the others.
+
+        assert_ranks_agree(functools.partial(FastParquetDataset, path, shuffle=True))
+
+    Args:
+        make_dataset: called with `rank=` and `world_size=`; makes a new dataset, of the same
+            other arguments each time.
+        world_sizes: numbers of ranks.
+        uneven: the dataset's own argument.
+        drop_last: likewise.
+        epoch: which one.
+
+    Raises:
+        AssertionError: rows are missing or come too often, or ranks differ; says on which
+            world size.
+    """
+    with closing(make_dataset(rank=0, world_size=1)) as dataset:
+        dataset.set_epoch(epoch)
+        start = dataset.state_dict()
+        whole, batches = Counter[Any](), []
+        for batch in dataset:
+            batches.append(row_keys(batch))
+            whole.update(batches[-1])
+    # Only drop_last leaves out rows of a world of one; they may turn up on another.
+    largest = max(map(len, batches), default=1)
+    lost = largest if drop_last else 0
+    for world in world_sizes:
+        alone, _, _ = _deliver(make_dataset, world, start, epoch, 0, None, uneven)
+        _check(alone, whole, _Allowed(uneven, world, world * lost), f"on {world} ranks")
+    state: Mapping[str, Any] = start
+    rows: list[Hashable] = []
+    ranks = done = 0
+    for number, world in enumerate(world_sizes):
+        steps = None if number == len(world_sizes) - 1 else 1 + len(batches) // (3 * world)
+        more, state, done = _deliver(make_dataset, world, state, epoch, done, steps, uneven)
+        rows += more
+        ranks += world
+    _check(rows, whole, _Allowed(uneven, ranks, ranks * lost), f"on {list(world_sizes)} in turn")
+
+
+class _Allowed:
+    """How often rows may be repeated, and left out, in total."""
+
+    def __init__(self, uneven: str, ranks: int, lost: int) -> None:
+        self.repeats = ranks if uneven == "wrap" else 0
+        self.lost = lost + (ranks if uneven == "drop" else 0)
+        self.new = lost > 0  # rows that a world of one leaves out
+
+
+def _deliver(
+    make_dataset: Callable[..., Any],
+    world: int,
+    state: Mapping[str, Any],
+    epoch: int,
+    done: int,
+    steps: int | None,
+    uneven: str,
+) -> tuple[list[Hashable], Mapping[str, Any], int]:
+    """The rows of all ranks in so many steps (None = all); the state and batches after them."""
+    rows: list[Hashable] = []
+    counts, states = [], []
+    with ExitStack() as stack:
+        for rank in range(world):
+            dataset = stack.enter_context(closing(make_dataset(rank=rank, world_size=world)))
+            dataset.load_state_dict(state)
+            dataset.set_epoch(epoch)  # which may have been delivered to its end
+            expected = len(dataset) - done
+            keys = [row_keys(batch) for batch in islice(dataset, steps)]
+            if steps is None and len(keys) != expected:
+                raise AssertionError(
+                    f"Expected {expected} batches as len() said, got {len(keys)} - on rank "
+                    f"{rank} of {world}"
+                )
+            rows += [key for batch in keys for key in batch]
+            counts.append(len(keys))
+            states.append(dataset.state_dict())
+    if uneven != "keep":
+        if len(set(counts)) > 1:
+            raise AssertionError(f"Expected as many batches of each rank, got {counts}")
+        if any(other != states[0] for other in states):
+            raise AssertionError(f"Expected the same state of each of {world} ranks, got {states}")
+    return rows, states[0], done + counts[0]
+
+
+def _check(rows: list[Hashable], whole: Counter[Any], allowed: _Allowed, where: str) -> None:
+    got = Counter(rows)
+    lost, more = (whole - got).total(), got - whole
+    if lost > allowed.lost:
+        raise AssertionError(
+            f"Expected at most {allowed.lost} rows of the epoch left out, got {lost} - {where}"
+        )
+    strangers = [row for row in more if row not in whole]
+    if strangers and not allowed.new:
+        raise AssertionError(
+            f"Expected rows of the epoch, got {len(strangers)} others, such as {strangers[0]!r} - "
+            f"{where}"
+        )
+    repeats = more.total() - len(strangers)
+    if repeats > allowed.repeats:
+        raise AssertionError(
+            f"Expected at most {allowed.repeats} rows repeated, got {repeats} - {where}"
+        )

@@ -1,0 +1,127 @@
+"""Checks that a run which is stopped and resumed is the run that never stopped."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import DataLoader
+
+from fastload.testing.rows import assert_same_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from fastload.batch import Batch
+
+__all__ = ["assert_resumes_exactly"]
+
+_MOST_STATE_BYTES = 2000
+
+
+def assert_resumes_exactly(
+    make_dataset: Callable[[], Any],
+    *,
+    after: Iterable[int] | None = None,
+    epoch: int = 0,
+    num_workers: int = 0,
+) -> None:
+    """Checks that a resumed run delivers what the run that never stopped does, bit for bit.
+
+    The epoch is delivered once. Then it is stopped after each of the numbers of batches
+    `after`, and a new dataset goes on from the state, to the end of the epoch and into the
+    next one. At last one run is stopped at all of them, each time resumed from the state
+    before, as a run of many interruptions is.
+
+        assert_resumes_exactly(lambda: FastParquetDataset(path, shuffle=True))
+
+    Args:
+        make_dataset: makes a new dataset, of the same arguments each time. Threads, prefetch
+            and memory_budget may differ from one to the next.
+        after: in batches of the epoch, 0 and all of them included; None = after each batch,
+            which delivers the epoch as often as it has batches.
+        epoch: which one.
+        num_workers: worker processes of a DataLoader around the dataset; 0 = no DataLoader.
+
+    Raises:
+        AssertionError: a run differs; says where it was resumed, and in which batch, row and
+            column it differs. Or a state is no JSON, is larger than 2 KB, or differs from the
+            one that names its batch.
+    """
+    with closing(make_dataset()) as dataset:
+        states, batches = _run(dataset, epoch, num_workers)
+        following = list(islice(_loader(dataset, num_workers), 1))
+    stops = range(len(batches) + 1) if after is None else sorted(set(after))
+    for stop in stops:
+        if not 0 <= stop <= len(batches):
+            raise ValueError(f"Expected `after` between 0 and {len(batches)} batches, got {stop}")
+        with closing(make_dataset()) as dataset:
+            dataset.load_state_dict(states[stop])
+            loader = _loader(dataset, num_workers)
+            if stop < len(batches):
+                _assert_same(loader, batches[stop:], f"resumed after {stop} batches")
+            got = islice(loader, 1)
+            _assert_same(got, following, f"resumed after {stop} batches, in the next epoch")
+    _assert_one_run(make_dataset, states[0], stops, batches, num_workers)
+
+
+def _run(dataset: Any, epoch: int, num_workers: int) -> tuple[list[Mapping[str, Any]], list[Batch]]:
+    """The batches of an epoch, and the states before the first and after each."""
+    dataset.set_epoch(epoch)
+    states = [_through_json(dataset.state_dict())]
+    batches: list[Batch] = []
+    for batch in _loader(dataset, num_workers):
+        state = dataset.state_dict(after=batch)
+        if num_workers == 0 and dataset.state_dict() != state:
+            raise AssertionError(
+                f"Expected {state}, got {dataset.state_dict()} - from state_dict() after batch "
+                f"{len(batches)}"
+            )
+        states.append(_through_json(state))
+        batches.append(batch.clone())
+    return states, batches
+
+
+def _assert_one_run(
+    make_dataset: Callable[[], Any],
+    state: Mapping[str, Any],
+    stops: Iterable[int],
+    batches: list[Batch],
+    num_workers: int,
+) -> None:
+    at = 0
+    for stop in [*(stop for stop in stops if 0 < stop < len(batches)), len(batches)]:
+        with closing(make_dataset()) as dataset:
+            dataset.load_state_dict(state)
+            taken = []
+            for batch in islice(_loader(dataset, num_workers), stop - at):
+                state = _through_json(dataset.state_dict(after=batch))
+                taken.append(batch.clone())
+        _assert_same(taken, batches[at:stop], f"resumed again after {at} batches")
+        at = stop
+
+
+def _assert_same(got: Iterable[Batch], want: Iterable[Batch], run: str) -> None:
+    try:
+        assert_same_batches(got, want)
+    except AssertionError as error:
+        raise AssertionError(f"{error} of the run {run}") from error
+
+
+def _loader(dataset: Any, num_workers: int) -> Iterable[Batch]:
+    if num_workers == 0:
+        batches: Iterable[Batch] = dataset
+        return batches
+    return DataLoader(dataset, batch_size=None, num_workers=num_workers)
+
+
+def _through_json(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    text = json.dumps(state)
+    if len(text) >= _MOST_STATE_BYTES:
+        raise AssertionError(f"Expected a state under 2 KB, got {len(text)} bytes: {text}")
+    decoded: dict[str, Any] = json.loads(text)
+    if decoded != state:
+        raise AssertionError(f"Expected a state that JSON keeps as it is, got {state}")
+    return decoded

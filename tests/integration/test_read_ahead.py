@@ -1,0 +1,141 @@
+"""From the second pass on the next one's first windows are read while one ends."""
+
+import time
+
+import pytest
+from torch.utils.data import DataLoader
+
+from fastload import FastParquetDataset
+from fastload.testing import assert_same_batches
+from sample_files import ids_of, write_sample
+
+ROWS = 4000
+WINDOW = 500
+TIMEOUT_S = 30
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("ahead") / "sample.parquet", ROWS, 250)
+
+
+def dataset_of(path, **options):
+    options = {"shuffle": True, "shuffle_window": WINDOW, "threads": 2, **options}
+    return FastParquetDataset(path, batch_size=100, memory_budget="64MB", **options)
+
+
+def settled(dataset):
+    """The stats when nothing more is read."""
+    deadline = time.monotonic() + TIMEOUT_S
+    before = None
+    while time.monotonic() < deadline:
+        stats = dataset.stats()
+        counts = stats.read.bytes, stats.read_ahead.bytes, stats.decode.rows
+        if counts == before:
+            return stats
+        before = counts
+        time.sleep(0.2)
+    raise TimeoutError
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"seed": 3, "drop_last": True}])
+def test_the_same_batches(path, options):
+    expected = []
+    for epoch in range(5):
+        with dataset_of(path, threads=0, **options) as dataset:
+            dataset.set_epoch(epoch)
+            expected.append([batch.clone() for batch in dataset])
+            assert dataset.stats().read_ahead.bytes == 0
+    with dataset_of(path, **options) as dataset:
+        for epoch in range(5):
+            assert_same_batches(dataset, expected[epoch])
+            ahead = settled(dataset).read_ahead.bytes
+            assert (ahead > 0) == (epoch > 0)
+
+
+def test_an_epoch_is_read_once_ahead_or_not(path):
+    with dataset_of(path) as dataset:
+        ids_of(dataset)
+        once = settled(dataset).read.bytes
+        for passes in range(2, 6):
+            ids_of(dataset)
+            stats = settled(dataset)
+            # Two windows of the next pass, and the row groups that they share with others.
+            read = stats.read.bytes + stats.read_ahead.bytes - passes * once
+            assert 0 < read < once / 2
+        before = stats.read_ahead.bytes
+        next(iter(dataset))
+        assert settled(dataset).read_ahead.bytes == before
+
+
+def test_the_first_batch_is_there(path):
+    """Decoded before it is asked for: the pass begins with batches that are ready."""
+    with dataset_of(path) as dataset:
+        for _ in range(2):
+            ids_of(dataset)
+        decoded = settled(dataset).decode.rows
+        running = iter(dataset)
+        next(running)
+        assert decoded >= 2 * ROWS * 4 + WINDOW * 4
+        assert len(ids_of(running)) == ROWS - 100
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_another_pass_than_expected(path, threads):
+    with dataset_of(path, threads=threads) as dataset:
+        epochs = [[batch.clone() for batch in dataset] for _ in range(3)]
+        state = dataset.state_dict(after=epochs[1][4])
+        for epoch in (0, 2, 1, 1):
+            dataset.set_epoch(epoch)
+            assert_same_batches(dataset, epochs[epoch])
+        dataset.load_state_dict(state)
+        assert_same_batches(dataset, epochs[1][5:])
+        assert_same_batches(dataset, epochs[2])
+        running = iter(dataset)
+        ids_of([next(running) for _ in range(35)])
+        dataset.set_epoch(0)
+        assert len(ids_of(running)) == ROWS - 3500
+        assert_same_batches(dataset, epochs[0])
+
+
+def test_memory_stays_bounded(path):
+    """The windows of two passes together are as many as those of one."""
+    with dataset_of(path) as dataset:
+        for _ in range(2):
+            ids_of(dataset)
+        before = settled(dataset)
+        most = 0
+        for _ in range(30):
+            for batch in dataset:
+                del batch
+                most = max(most, dataset.stats().memory_bytes)
+        # Batches are of different sizes: some blocks more than the passes before needed.
+        assert most < 2 * before.memory_bytes
+
+
+@pytest.mark.parametrize("when", ["close", "drop", "abandon"])
+def test_ends_in_time(path, when):
+    for _ in range(20):
+        dataset = dataset_of(path)
+        for _ in range(2):
+            ids_of(dataset)
+        if when == "close":
+            dataset.close()
+        elif when == "abandon":
+            running = iter(dataset)
+            for _ in range(39):
+                next(running)
+            assert len(ids_of(dataset)) == ROWS
+        del dataset
+
+
+def test_persistent_workers(path):
+    with dataset_of(path) as dataset:
+        loader = DataLoader(
+            dataset, batch_size=None, num_workers=2, persistent_workers=True, timeout=TIMEOUT_S
+        )
+        whole = [[batch.clone() for batch in loader] for _ in range(4)]
+        assert all(sorted(ids_of(batches)) == list(range(ROWS)) for batches in whole)
+        dataset.set_epoch(1)
+        assert_same_batches(loader, whole[1])
+        assert_same_batches(loader, whole[2])

@@ -1,0 +1,67 @@
+"""Files, arguments and interruptions of a run, at random."""
+
+import os
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+# Of each end-to-end property; `make test-semantics EXAMPLES=5000` sets it.
+EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "200"))
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A stretch of the run; `steps` batches of each rank, None for all that are left."""
+
+    world: int
+    workers: int
+    steps: int | None
+
+
+@dataclass(frozen=True)
+class Run:
+    files: list[list[int]]  # rows of each row group
+    options: dict
+    legs: list[Leg]
+    epoch: int
+    rows: int = field(init=False)
+
+    def __post_init__(self):
+        total = sum(map(sum, self.files))
+        limit = self.options["limit"]
+        object.__setattr__(self, "rows", total if limit is None else min(total, limit))
+
+
+group_rows = st.one_of(st.integers(0, 3), st.integers(0, 60), st.just(400))
+files = st.lists(st.lists(group_rows, max_size=5), min_size=1, max_size=5)
+
+
+@st.composite
+def options(draw):
+    return {
+        "batch_size": draw(st.one_of(st.integers(1, 9), st.integers(1, 500))),
+        "shuffle": draw(st.booleans()),
+        "shuffle_window": draw(st.sampled_from([1, 5, 64, 1000])),
+        "seed": draw(st.integers(0, 2**64 - 1)),
+        "drop_last": draw(st.booleans()),
+        "uneven": draw(st.sampled_from(["wrap", "drop", "pad", "keep"])),
+        "limit": draw(st.one_of(st.none(), st.none(), st.integers(0, 300))),
+    }
+
+
+worlds = st.sampled_from([1, 1, 2, 3, 8])
+# Processes take their time.
+workers = st.sampled_from([0, 0, 0, 0, 0, 0, 1, 2])
+
+
+@st.composite
+def runs(draw):
+    """Runs whose legs are on whatever worlds, or all on one."""
+    steps = draw(st.lists(st.one_of(st.integers(0, 3), st.integers(0, 40)), max_size=3))
+    pairs = st.tuples(worlds, workers)
+    if draw(st.booleans()):
+        places = [draw(pairs)] * (len(steps) + 1)
+    else:
+        places = [draw(pairs) for _ in range(len(steps) + 1)]
+    legs = [Leg(*place, step) for place, step in zip(places, [*steps, None], strict=True)]
+    return Run(draw(files), draw(options()), legs, draw(st.integers(0, 5)))
