@@ -12,7 +12,6 @@ CCACHE := $(if $(findstring ccache,$(CXX)),,$(shell command -v ccache))
 COMPILERS := CC="$(CCACHE) $(CC)" CXX="$(CCACHE) $(CXX)"
 TEST_CPP := $(MAKE) --no-print-directory -f tests/cpp/Makefile PYTHON=$(RUN)
 OTHER := build/pyarrow-$(PYARROW)
-# Of each property, for `make test-properties`.
 CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h)
 
 .DEFAULT_GOAL := help
