@@ -55,10 +55,10 @@ def measure(
             _drain(dataset)
         for _ in range(repeats):
             _drain(dataset)
-            before, start = _cpu_s(), time.perf_counter()
+            before, start = cpu_s(), time.perf_counter()
             _drain(dataset)
             passes.append(time.perf_counter() - start)
-            cpu.append(_cpu_s() - before)
+            cpu.append(cpu_s() - before)
             time.sleep(_REST_S)
             roofs.append(roof.measure(source, columns, threads))
     return Fraction(
@@ -78,9 +78,3 @@ def cpu_s() -> float:
 def _drain(dataset: FastParquetDataset) -> None:
     for _ in dataset:
         pass
-
-
-def _cpu_s() -> float:
-    """CPU seconds of this process so far."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
