@@ -290,23 +290,23 @@ TEST(Units, CoverEveryOutput) {
   const std::vector<ColumnSpec> columns = Columns();
   const Layout layout(columns, Outputs());
   const std::vector<Unit> units = MakeUnits(columns, Outputs(), layout);
-  // Four that are staged, three of fixed width, three of provenance, and the stacks: 20
-  // floats are a cache line and four more.
+  // Three that are staged, one that is padded, three of fixed width, three of provenance,
+  // and the stacks: 20 floats are a cache line and four more.
   ASSERT_EQ(units.size(), 13);
   EXPECT_EQ(units[0].kind, Unit::Kind::kBytes);
   EXPECT_EQ(units[1].kind, Unit::Kind::kNested);
   EXPECT_EQ(units[1].width, 4);
   EXPECT_EQ(units[1].slots.size(), 1);
   EXPECT_EQ(units[2].kind, Unit::Kind::kNested);
-  EXPECT_EQ(units[2].width, 2);
-  EXPECT_TRUE(units[2].slots.empty());
-  ASSERT_EQ(units[2].pads.size(), 1);
-  EXPECT_EQ(units[2].pads[0].length, kLength);
-  EXPECT_EQ(units[2].pads[0].element.size(), 2);
-  ASSERT_EQ(units[2].lengths.size(), 1);
-  EXPECT_EQ(units[2].lengths[0].most, kLength);
-  EXPECT_EQ(units[3].kind, Unit::Kind::kNested);
-  EXPECT_EQ(units[3].slots[0].first_size, 3);
+  EXPECT_EQ(units[2].slots[0].first_size, 3);
+  EXPECT_EQ(units[3].kind, Unit::Kind::kPadded);
+  EXPECT_EQ(units[3].width, 2);
+  EXPECT_TRUE(units[3].slots.empty());
+  ASSERT_EQ(units[3].pads.size(), 1);
+  EXPECT_EQ(units[3].pads[0].length, kLength);
+  EXPECT_EQ(units[3].pads[0].element.size(), 2);
+  ASSERT_EQ(units[3].lengths.size(), 1);
+  EXPECT_EQ(units[3].lengths[0].most, kLength);
   EXPECT_EQ(units[4].columns, std::vector<int32_t>{0});
   EXPECT_EQ(units[4].slots.size(), 1);
   EXPECT_EQ(units[4].valid_slots.size(), 1);
