@@ -176,6 +176,7 @@ Status WindowTask::StageNested() {
   const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
   std::call_once(state_.staging, [&] {
     std::vector<int64_t> first_rows;
+    first_rows.reserve(window_->shares.size());
     for (const Share& share : window_->shares) first_rows.push_back(share.first_row);
     state_.lists = std::make_unique<StagedLists>(window_->pool, std::move(first_rows));
   });
