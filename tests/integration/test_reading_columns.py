@@ -79,7 +79,10 @@ def test_second_epoch_reads_the_same_again(path):
     with FastParquetDataset(path, columns=["n00"], threads=1) as dataset:
         for passes in (1, 2, 3):
             list(dataset)
-            assert dataset.stats().read.bytes == passes * chunk_bytes(path, ["n00"])
+            stats = dataset.stats()
+            read = stats.read.bytes + stats.read_ahead.bytes
+            # What the next pass begins with may have been read by now.
+            assert read / chunk_bytes(path, ["n00"]) in (passes, passes + 1)
 
 
 def test_limit_reads_no_later_row_group(path):
