@@ -43,7 +43,7 @@ test: build ## everything: C++ tests, then Python tests
 test-unit: build ## the quick Python tests
 	$(RUN) -m pytest tests/unit
 
-# Hours: each example writes files and reads them twice.
+# Each example writes files and reads them twice.
 test-properties: build ## files to batches, by hypothesis: EXAMPLES=20000
 	EXAMPLES=$(or $(EXAMPLES),20000) $(RUN) -m pytest --timeout=0 \
 	    tests/properties/test_dataset_rows.py tests/properties/test_files_that_differ.py

@@ -4,17 +4,14 @@
 #include <string>
 #include <string_view>
 
+#include "bindings/array.h"
 #include "bindings/bindings.h"
-#include "pybind11/numpy.h"
 
 namespace fastload {
 
 namespace py = pybind11;
 
 namespace {
-
-template <typename T>
-using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
 
 // One hash for each of `seeds`, by hash(i, seed i).
 template <typename Hash>

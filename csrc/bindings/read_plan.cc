@@ -6,18 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/array.h"
 #include "bindings/bindings.h"
 #include "fastload/shuffle.h"
-#include "pybind11/numpy.h"
 
 namespace fastload {
 
 namespace py = pybind11;
 
 namespace {
-
-template <typename T>
-using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
 
 template <typename T>
 void ExpectColumns(const Array<T>& array, py::ssize_t columns, const char* name) {

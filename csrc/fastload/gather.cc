@@ -8,6 +8,10 @@
 namespace fastload {
 namespace {
 
+struct Line {
+  uint8_t bytes[kCacheLine];
+};
+
 template <typename T>
 void ScatterPacked(const uint8_t* rows, const uint32_t* slots, int64_t count,
                    uint8_t* to) {
@@ -24,6 +28,14 @@ void GatherPacked(const uint8_t* bucket, const uint16_t* index, int64_t count,
   StoreStream(
       reinterpret_cast<T*>(out), count, [=](int64_t i) { return from[index[i]]; },
       [=](int64_t i) { __builtin_prefetch(later + i); });
+}
+
+template <typename T>
+void GatherStrided(const uint8_t* bucket, const uint16_t* index, int64_t count,
+                   uint8_t* out, int64_t stride) {
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(out + i * stride, bucket + index[i] * sizeof(T), sizeof(T));
+  }
 }
 
 template <typename Code, typename T>
@@ -95,14 +107,22 @@ void Gather(const uint8_t* bucket, int64_t width, const uint16_t* index, int64_t
         break;
     }
   }
-  if (width == kCacheLine) {  // a full slice of a stack: one line, copied as one
-    for (int64_t i = 0; i < count; ++i) {
-      std::memcpy(out + i * stride, bucket + index[i] * kCacheLine, kCacheLine);
-    }
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(out + i * stride, bucket + index[i] * width, static_cast<size_t>(width));
+  switch (width) {
+    case 1:
+      return GatherStrided<uint8_t>(bucket, index, count, out, stride);
+    case 2:
+      return GatherStrided<uint16_t>(bucket, index, count, out, stride);
+    case 4:
+      return GatherStrided<uint32_t>(bucket, index, count, out, stride);
+    case 8:
+      return GatherStrided<uint64_t>(bucket, index, count, out, stride);
+    case kCacheLine:  // a full slice of a stack
+      return GatherStrided<Line>(bucket, index, count, out, stride);
+    default:
+      for (int64_t i = 0; i < count; ++i) {
+        std::memcpy(out + i * stride, bucket + index[i] * width,
+                    static_cast<size_t>(width));
+      }
   }
 }
 

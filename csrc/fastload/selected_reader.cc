@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "fastload/gather.h"
 #include "fastload/page_cursor.h"
 
 namespace fastload {
@@ -176,29 +177,6 @@ class Selected {
   Block block_;
 };
 
-template <typename T>
-void TakeItems(const uint8_t* from, const uint16_t* positions, int64_t n, uint8_t* out,
-               int64_t stride) {
-  for (int64_t i = 0; i < n; ++i) {
-    std::memcpy(out + i * stride, from + positions[i] * sizeof(T), sizeof(T));
-  }
-}
-
-// Copies items of `width` bytes, a power of two up to 8, from a block to rows.
-void Take(const uint8_t* from, int64_t width, const uint16_t* positions, int64_t n,
-          uint8_t* out, int64_t stride) {
-  switch (width) {
-    case 1:
-      return TakeItems<uint8_t>(from, positions, n, out, stride);
-    case 2:
-      return TakeItems<uint16_t>(from, positions, n, out, stride);
-    case 4:
-      return TakeItems<uint32_t>(from, positions, n, out, stride);
-    default:
-      return TakeItems<uint64_t>(from, positions, n, out, stride);
-  }
-}
-
 class SelectedFixedReader : public FixedReader {
  public:
   SelectedFixedReader(const ColumnSpec& spec, RowBits bits, bool blocks, ChunkPages pages)
@@ -230,8 +208,10 @@ class SelectedFixedReader : public FixedReader {
         }));
         const uint16_t* const positions = selected_.Positions(span);
         ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
-        Take(block, width_, positions, span.selected, out, stride);
-        if (valid != nullptr) Take(span_valid, 1, positions, span.selected, valid, 1);
+        Gather(block, width_, positions, span.selected, out, stride, nullptr);
+        if (valid != nullptr) {
+          Gather(span_valid, 1, positions, span.selected, valid, 1, nullptr);
+        }
       }
       out += span.selected * stride;
       if (valid != nullptr) valid += span.selected;
@@ -283,8 +263,10 @@ class SelectedFixedReader : public FixedReader {
     }
     ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
     if (!whole) {
-      Take(to, codes.bytes, positions, span.selected, out, codes.bytes);
-      if (valid != nullptr) Take(span_valid, 1, positions, span.selected, valid, 1);
+      Gather(to, codes.bytes, positions, span.selected, out, codes.bytes, nullptr);
+      if (valid != nullptr) {
+        Gather(span_valid, 1, positions, span.selected, valid, 1, nullptr);
+      }
     }
     return span;
   }
@@ -324,7 +306,9 @@ class SelectedBytesReader : public BytesReader {
       ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
       if (positions != nullptr) {
         for (int64_t i = 0; i < span.selected; ++i) views[i] = to[positions[i]];
-        if (valid != nullptr) Take(span_valid, 1, positions, span.selected, valid, 1);
+        if (valid != nullptr) {
+          Gather(span_valid, 1, positions, span.selected, valid, 1, nullptr);
+        }
       }
       views += span.selected;
       if (valid != nullptr) valid += span.selected;

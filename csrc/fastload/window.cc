@@ -6,7 +6,6 @@
 
 #include "fastload/chunk_open.h"
 #include "fastload/constant_reader.h"
-#include "fastload/gather.h"
 #include "fastload/selected_reader.h"
 #include "fastload/stream_copy.h"
 
@@ -138,7 +137,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
 
 Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
   const std::vector<Share>& shares = window_->shares;
-  const size_t task = IsShared(*window_, unit_) ? static_cast<size_t>(task_) : 0;
+  const auto task = static_cast<size_t>(task_);
   const bool last = !IsShared(*window_, unit_) || task + 1 == shares.size();
   const size_t end = last ? window_->pieces.size() : shares[task].end_piece;
   const auto chunks =
@@ -184,18 +183,13 @@ Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
 
 Status WindowTask::Run(Step step) {
   Timer timer(&dataset_->counters.decode_ns);
+  if (step == Step::kStage) return Stage();
   Status status;
-  switch (step) {
-    case Step::kStage:
-      status = Stage();
-      break;
-    case Step::kCount:
-      unit_.kind == Unit::Kind::kNested ? CountNested() : CountBytes();
-      break;
-    case Step::kFill:
-      status = Fill();
-      StreamFence();
-      break;
+  if (step == Step::kCount) {
+    unit_.kind == Unit::Kind::kNested ? CountNested() : CountBytes();
+  } else {
+    status = Fill();
+    StreamFence();
   }
   return status;
 }

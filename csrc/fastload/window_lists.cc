@@ -268,6 +268,7 @@ Status WindowTask::FillPadded() {
   const ListPlaces places(window_->parts, unit_);
   OutputRows outputs(*window_, block_rows);
   NestedRows block;
+  std::vector<int64_t> lengths(static_cast<size_t>(block_rows));
   return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
     for (const int64_t end = first + rows; first < end; first += block_rows) {
       const int64_t n = std::min(block_rows, end - first);
@@ -278,7 +279,6 @@ Status WindowTask::FillPadded() {
         PadRows(block, unit_.width, paddings[p], to, n, places.pads[p]);
       }
       for (size_t l = 0; l < unit_.lengths.size(); ++l) {
-        std::vector<int64_t> lengths(static_cast<size_t>(n));
         for (int64_t i = 0; i < n; ++i) {
           lengths[static_cast<size_t>(i)] = block.Length(i, unit_.lengths[l].most);
         }

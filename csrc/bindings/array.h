@@ -1,0 +1,12 @@
+// NumPy arrays as arguments.
+#pragma once
+
+#include "pybind11/numpy.h"
+
+namespace fastload {
+
+// C-contiguous; copied, and cast, from what is not.
+template <typename T>
+using Array = pybind11::array_t<T, pybind11::array::c_style | pybind11::array::forcecast>;
+
+}  // namespace fastload
