@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fastload/arrow_versions.h"
+#include "fastload/snappy_pages.h"
 #include "parquet/metadata.h"
 #include "parquet/properties.h"
 
@@ -39,7 +40,7 @@ Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t le
 
 Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
                              std::shared_ptr<arrow::io::InputStream> stream,
-                             arrow::MemoryPool* pool, bool verify_crc) {
+                             arrow::MemoryPool* pool, OpenOptions options) {
   ChunkInput input;
   input.pool = pool;
   ARROW_RETURN_NOT_OK(CatchParquet([&] {
@@ -52,9 +53,13 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
     input.rows = group->num_rows();
     input.levels = chunk->num_values();
     parquet::ReaderProperties properties(pool);
-    properties.set_page_checksum_verification(verify_crc);
-    input.pages = OpenPages(std::move(stream), chunk->num_values(), chunk->compression(),
-                            properties, *input.descr, always_compressed);
+    properties.set_page_checksum_verification(options.verify_crc);
+    const bool snappy = chunk->compression() == parquet::Compression::SNAPPY &&
+                        !options.arrow_decompresses;
+    const auto codec = snappy ? parquet::Compression::UNCOMPRESSED : chunk->compression();
+    input.pages = OpenPages(std::move(stream), chunk->num_values(), codec, properties,
+                            *input.descr, always_compressed);
+    if (snappy) input.pages = DecompressSnappyPages(std::move(input.pages), pool);
     return Status::OK();
   }));
   return input;

@@ -45,8 +45,9 @@ Status ReadPages(const FileSpec& file, const LocalFile& handle, const Chunk& chu
   *bytes += range.bytes;
   auto stream = std::make_shared<arrow::io::BufferReader>(
       std::make_shared<arrow::Buffer>(memory->data(), range.bytes));
-  ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenChunk(file, chunk.row_group, chunk.leaf,
-                                                    std::move(stream), pool));
+  ARROW_ASSIGN_OR_RAISE(ChunkInput input,
+                        OpenChunk(file, chunk.row_group, chunk.leaf, std::move(stream),
+                                  pool, {.arrow_decompresses = true}));
   return CatchParquet([&] {
     while (input.pages->NextPage() != nullptr) ++*pages;
     return Status::OK();

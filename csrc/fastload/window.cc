@@ -108,7 +108,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
       ChunkInput input,
       OpenChunk(dataset_->files.spec(file), static_cast<int32_t>(p.row_group),
                 spec.leaves[static_cast<size_t>(file)], std::move(bytes), &dataset_->pool,
-                dataset_->verify_crc));
+                {.verify_crc = dataset_->verify_crc}));
   input.file = file;
   ChunkPages& pages = state_.pages[stream];
   const RowBits bits = dataset_->Bits(file, static_cast<int32_t>(p.row_group));

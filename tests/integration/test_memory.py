@@ -134,13 +134,14 @@ def test_steady_state_allocates_nothing(path, shuffle, threads):
         threads=threads,
     ) as dataset:
         allocations = []
-        for _ in range(6):
+        for _ in range(8):
             for _ in dataset:
                 pass
             allocations.append(dataset.stats().memory_allocations)
-    # With threads, how much is open at once depends on timing too: a high-water mark may come
-    # late, but of the 160 batches since then hardly any took new memory.
-    assert allocations[-1] - allocations[1] <= (8 if threads else 0), allocations
+    # With threads, how much is open at once depends on timing too, and the next pass is begun
+    # ahead from the second on: a high-water mark may come late, but of the 160 batches since
+    # then hardly any took new memory.
+    assert allocations[-1] - allocations[3] <= (8 if threads else 0), allocations
 
 
 PEAK = """
