@@ -180,6 +180,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             self._selection.counts if self._selection else self._source.row_group_rows,
             self._source.row_group_file,
             self._source.row_group_index,
+            self._source.row_group_rows if self._selection else None,
         )
         self._epochs = EpochCell(Position(seed, 0, ()))
         self._loaded: Order | None = None  # that the running pass began with

@@ -12,7 +12,7 @@ import pyarrow.dataset as pads
 from pyarrow.fs import LocalFileSystem
 
 from fastload.errors import CorruptFileError, SourceChangedError, StorageError
-from fastload.row_hash import hash_columns, hash_numbers
+from fastload.row_test import RowTest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,20 +23,25 @@ if TYPE_CHECKING:
     from fastload.predicate import Predicate
     from fastload.source import SourceFile
 
-__all__ = ["FileScan"]
+__all__ = ["FileScan", "naming"]
 
 # Of what is decoded at once of a row group; filters are evaluated on so many rows.
 _BATCH_ROWS = 1 << 17
-_MOST = 2**64 - 1
 
 
 class FileScan:
-    """The row groups of one file that pruning leaves, and the exact rows of each."""
+    """The row groups of one file that pruning leaves, and the exact rows of each.
+
+    path: of the file.
+    rows: of each row group.
+    """
 
     def __init__(self, file: SourceFile, schema: FilterSchema, predicate: Predicate) -> None:
         self._file = file
         self._schema = schema
         self._predicate = predicate
+        self._test = RowTest(schema, predicate)
+        self.path = file.path
         self.rows = file.footer.row_group_rows
         self._starts = np.cumsum([0, *self.rows]).tolist()
         self._fragments = dict(self._prune())
@@ -56,7 +61,7 @@ class FileScan:
                     yield group, None
             return
         self.check_unchanged()
-        with _naming(self._file.path):
+        with naming(self._file.path):
             # Each thread waits for what it reads: to read ahead gains nothing.
             options = pads.ParquetFragmentScanOptions(pre_buffer=False)
             fragment = pads.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(
@@ -70,65 +75,39 @@ class FileScan:
                 if self.rows[group]:
                     yield group, part
 
-    def select(self, group: int) -> tuple[int, NDArray[np.uint8] | None]:
-        """How many rows of a row group stay, and which: None = all, or none."""
+    def select(self, group: int) -> NDArray[np.bool_]:
+        """Which rows of a row group stay."""
         fragment = self._fragments[group]
         if fragment is None:
-            kept = self._hashed(
-                hash_numbers(self._file.name, self._starts[group], self.rows[group])
-            )
-        else:
-            with _naming(f"{self._file.path}, row group {group}"):
-                kept = self._scan(fragment, group)
-        count = int(np.count_nonzero(kept))
-        if count in (0, len(kept)):
-            return count, None
-        return count, np.packbits(kept, bitorder="little")
+            return self.of_numbers(group)
+        with naming(f"{self.path}, row group {group}"):
+            return self._scan(fragment, group)
+
+    def of_numbers(self, group: int) -> NDArray[np.bool_]:
+        """Which rows of a row group stay by their numbers."""
+        if not self._test.by_number:
+            return np.ones(self.rows[group], np.bool_)
+        return self._test.of_numbers(self._file.name, self._starts[group], self.rows[group])
 
     def _scan(self, fragment: Any, group: int) -> NDArray[np.bool_]:
-        filters, split = self._predicate.filters, self._predicate.split
-        columns = {} if filters is None else {"keep": filters}
-        for number, name in enumerate((split and split.columns) or ()):
-            columns[str(number)] = self._schema.column(name)
         scanner = fragment.scanner(
             schema=self._schema.arrow,
-            columns=columns,
+            columns=self._test.expressions,
             batch_size=_BATCH_ROWS,
             batch_readahead=1,
             fragment_readahead=1,
             use_threads=False,
         )
-        kept = np.ones(self.rows[group], np.bool_)
+        kept = self.of_numbers(group)
         at = 0
         for batch in scanner.to_batches():
-            arrays = batch.columns
             stop = at + len(batch)
             if stop > len(kept):
                 break
-            if filters is not None:
-                passed = arrays.pop(0).fill_null(False)
-                kept[at:stop] &= passed.to_numpy(zero_copy_only=False)
-            if split is not None:
-                hashes = (
-                    hash_columns(arrays)
-                    if split.columns
-                    else hash_numbers(self._file.name, self._starts[group] + at, len(batch))
-                )
-                kept[at:stop] &= self._hashed(hashes)
+            kept[at:stop] &= self._test.of_arrays(batch.columns)
             at = stop
         if at != len(kept):
             raise CorruptFileError(f"Expected {len(kept)} rows, got others")
-        return kept
-
-    def _hashed(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which hashes lie in the split's range."""
-        assert self._predicate.split is not None
-        low, high = self._predicate.split.bounds
-        kept = np.ones(len(hashes), np.bool_) if low == 0 else hashes >= np.uint64(min(low, _MOST))
-        if low > _MOST:
-            kept[:] = False
-        if high <= _MOST:
-            kept &= hashes < np.uint64(high)
         return kept
 
     def check_unchanged(self) -> None:
@@ -147,7 +126,7 @@ class FileScan:
 
 
 @contextlib.contextmanager
-def _naming(place: str) -> Iterator[None]:
+def naming(place: str) -> Iterator[None]:
     """Names the place in what pyarrow raises."""
     try:
         yield

@@ -90,6 +90,29 @@ class FilterSchema:
         """The Expression of a column of that dotted name."""
         return pc.field(*self._path(name))
 
+    def names_in(self, predicate: Predicate) -> tuple[str, ...]:
+        """The columns that a predicate names; () if they are not known, or fields of structs."""
+        text = "" if predicate.filters is None else str(predicate.filters)
+        if "FieldRef" in text or "FieldPath" in text:
+            return ()
+        split = (predicate.split and predicate.split.columns) or ()
+        if any(self._path(name) != (name,) for name in split):
+            return ()
+        # A name may be part of what else the text says; that it tells all is seen.
+        named = [
+            name
+            for name in self.arrow.names
+            if name in split
+            or (name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text))
+        ]
+        if predicate.filters is not None:
+            try:
+                known = pa.schema([self.arrow.field(name) for name in named])
+                known.empty_table().filter(predicate.filters)
+            except (pa.ArrowException, TypeError):
+                return ()
+        return tuple(named)
+
     def _path(self, name: str) -> tuple[str, ...]:
         """What a dotted name means: a column called so, else a field of a struct."""
         fields = tuple(name.split("."))

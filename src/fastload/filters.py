@@ -6,24 +6,29 @@ from the columns that filters and split name, row groups in parallel.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from fastload.budget import available_cores
-from fastload.filter_scan import FileScan
+from fastload.filter_reader import FilterReader
+from fastload.filter_scan import FileScan, naming
+from fastload.plan import RowGroups
 from fastload.row_selection import FileRows, pack_rows
+from fastload.row_test import RowTest
 from fastload.selection_cache import SelectionCache
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
     from fastload.source import Source, SourceFile
 
 __all__ = ["RowSelection", "select_rows"]
+
+_T = TypeVar("_T")
 
 # Files whose footers are in memory at a time, and after which counts are kept.
 _FILES_AT_ONCE = 64
@@ -76,7 +83,10 @@ def select_rows(source: Source, schema: FilterSchema, predicate: Predicate) -> R
     if len(found) < len(keys):
         with cache.lock(predicate.digest.hex()):
             _load(cache, keys, found)
-            _count(source.files, schema, predicate, cache, keys, found)
+            missing = [index for index in range(len(keys)) if index not in found]
+            with contextlib.closing(_Counting(source, schema, predicate)) as counting:
+                for index, rows in counting.files(missing):
+                    found[index] = cache.store(keys[index], rows)
     return RowSelection(source, schema, predicate, tuple(found[i] for i in range(len(keys))))
 
 
@@ -97,35 +107,94 @@ def _key(file: SourceFile, schema: FilterSchema, predicate: Predicate) -> str:
     return digest.hexdigest()
 
 
-def _count(
-    files: Sequence[SourceFile],
-    schema: FilterSchema,
-    predicate: Predicate,
-    cache: SelectionCache,
-    keys: Sequence[str],
-    found: dict[int, FileRows],
-) -> None:
-    """Adds the files that were not found."""
-    missing = iter([index for index in range(len(files)) if index not in found])
-    progress = _Progress(len(files))
-    threads = ThreadPoolExecutor(available_cores(), "fastload-filter")
-    try:
-        while batch := list(islice(missing, _FILES_AT_ONCE)):
-            scans = list(
-                threads.map(lambda index: FileScan(files[index], schema, predicate), batch)
-            )
-            tasks = [(scan, group) for scan in scans for group in scan.groups]
-            results = iter(threads.map(lambda task: task[0].select(task[1]), tasks))
+class _Counting:
+    """Finds the rows that stay of files, in parallel."""
+
+    def __init__(self, source: Source, schema: FilterSchema, predicate: Predicate) -> None:
+        self._source = source
+        self._schema = schema
+        self._predicate = predicate
+        self._test = RowTest(schema, predicate)
+        self._reader = FilterReader.of(source, schema, predicate)
+        self._threads = ThreadPoolExecutor(available_cores(), "fastload-filter")
+
+    def files(self, indices: Sequence[int]) -> Iterator[tuple[int, FileRows]]:
+        """The rows of each of the files of those indices."""
+        progress = _Progress(len(self._source.files))
+        done = len(self._source.files) - len(indices)
+        for first in range(0, len(indices), _FILES_AT_ONCE):
+            batch = indices[first : first + _FILES_AT_ONCE]
+            scans = list(self._threads.map(self._scan_of, batch))
+            masks = self._by_core(batch, scans) if self._reader else self._by_pyarrow(scans)
             for index, scan in zip(batch, scans, strict=True):
                 kept: list[NDArray[np.uint8] | None] = [None] * len(scan.rows)
                 counts = [0] * len(scan.rows)
                 for group in scan.groups:
-                    counts[group], kept[group] = next(results)
+                    counts[group], kept[group] = next(masks)
                 scan.check_unchanged()
-                found[index] = cache.store(keys[index], pack_rows(counts, kept))
-                progress.show(len(found))
-    finally:
-        threads.shutdown(cancel_futures=True)
+                yield index, pack_rows(counts, kept)
+                done += 1
+                progress.show(done)
+
+    def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        if self._reader is not None:
+            self._reader.close()
+
+    def _scan_of(self, index: int) -> FileScan:
+        return FileScan(self._source.files[index], self._schema, self._predicate)
+
+    def _by_pyarrow(self, scans: Sequence[FileScan]) -> Iterator[_Kept]:
+        tasks = [(scan, group) for scan in scans for group in scan.groups]
+        yield from self._threads.map(lambda task: _packed(task[0].select(task[1])), tasks)
+
+    def _by_core(self, indices: Sequence[int], scans: Sequence[FileScan]) -> Iterator[_Kept]:
+        """What the columns say of batches that run over row groups, cut into these."""
+        assert self._reader is not None
+        groups = [
+            (scan.rows[group], index, group)
+            for index, scan in zip(indices, scans, strict=True)
+            for group in scan.groups
+        ]
+        row_groups = RowGroups(*np.array(groups, np.int64).reshape(-1, 3).T)
+        tables = self._reader.batches(row_groups)
+        masks = _ahead(self._threads, self._test.of_table, tables)
+        rest = np.zeros(0, np.bool_)
+        for scan in scans:
+            for group in scan.groups:
+                parts = [rest]
+                lacking = scan.rows[group] - len(rest)
+                with naming(f"{scan.path}, row group {group}"):
+                    while lacking > 0:
+                        parts.append(next(masks))
+                        lacking -= len(parts[-1])
+                mask = np.concatenate(parts)
+                mask, rest = mask[: scan.rows[group]], mask[scan.rows[group] :]
+                yield _packed(mask & scan.of_numbers(group))
+
+
+_Kept = tuple[int, "NDArray[np.uint8] | None"]
+
+
+def _packed(kept: NDArray[np.bool_]) -> _Kept:
+    """How many rows stay, and a bit of each; None = all, or none."""
+    count = int(np.count_nonzero(kept))
+    if count in (0, len(kept)):
+        return count, None
+    return count, np.packbits(kept, bitorder="little")
+
+
+def _ahead(
+    threads: ThreadPoolExecutor, function: Callable[[Any], _T], items: Iterable[Any]
+) -> Iterator[_T]:
+    """The function's results, in order; a few are worked on at a time."""
+    futures: deque[Future[_T]] = deque()
+    for item in items:
+        futures.append(threads.submit(function, item))
+        if len(futures) > available_cores():
+            yield futures.popleft().result()
+    while futures:
+        yield futures.popleft().result()
 
 
 class _Progress:

@@ -48,6 +48,8 @@ __all__ = [
 # The second part after seed and epoch in the name of a stream of random numbers.
 _ROW_GROUP_STREAM = 0
 _WINDOW_STREAM = 1
+# A row group of which fewer than one row in so many stays costs what its stored rows cost.
+_SPARSE = 4
 # Edges of windows are computed as uint64 products of two numbers up to the window count.
 _MOST_WINDOWS = 2**32 - 1
 
@@ -63,12 +65,19 @@ class RowGroups:
     rows: Int64s
     file: Int64s  # index of the file
     index: Int64s  # index of the row group in its file
+    stored: Int64s | None = None  # rows in the file, where filters leave fewer in `rows`
 
     def __post_init__(self) -> None:
-        if not len(self.rows) == len(self.file) == len(self.index):
+        arrays = (
+            self.rows,
+            self.file,
+            self.index,
+            self.rows if self.stored is None else self.stored,
+        )
+        if len({len(array) for array in arrays}) > 1:
             raise ValueError(
-                "Expected rows, file and index of equal lengths, "
-                f"got {len(self.rows)}, {len(self.file)} and {len(self.index)}"
+                "Expected rows, file, index and stored of equal lengths, got "
+                f"{', '.join(str(len(array)) for array in arrays)}"
             )
         if len(self.rows) and self.rows.min() < 0:
             raise ValueError(f"Expected row counts of at least 0, got {self.rows.min()}")
@@ -129,7 +138,8 @@ def read_plan(
         workers: DataLoader workers of each rank; 0 counts as 1.
         worker: this one.
         stripe_rows: rows of one window of the plan without shuffle, a multiple of the batch
-            size: how the reading is cut into units of work, not what is delivered.
+            size: how the reading is cut into units of work, not what is delivered. Where few
+            rows of row groups stay, a window has fewer: about so many stored ones.
         skip_batches: how many of this worker's own batches to leave out at the start.
 
     Raises:
@@ -168,6 +178,16 @@ class _Sequence:
         self._order = order[row_groups.rows[order] > 0]
         self._row_groups = row_groups
         self._edges = edges_of(row_groups.rows[self._order])
+
+    def sparse_edges(self, stored_rows: int) -> Int64s:
+        """The sequence cut where row groups begin, after so many stored rows of which few stay."""
+        ends = self._edges[[0, -1]]
+        if self._row_groups.stored is None:
+            return ends
+        stored = self._row_groups.stored[self._order]
+        sparse = np.where(np.diff(self._edges) * _SPARSE < stored, stored, 0)
+        before = np.cumsum(sparse) - sparse
+        return np.union1d(ends, self._edges[np.flatnonzero(np.diff(before // stored_rows)) + 1])
 
     def pieces(self, starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
         """Pieces (P, 4) of the ranges [starts, stops) (n,), and how many each range has (n,)."""
@@ -229,7 +249,10 @@ def _striped(sequence: _Sequence, intervals: Int64s, stripe_rows: int) -> _Parts
         return _no_parts()
     output = edges_of(intervals[:, 1] - intervals[:, 0])
     rows = output[-1]
-    stripes = np.append(np.arange(0, rows, stripe_rows), rows)
+    parts = cut(sequence.sparse_edges(stripe_rows), intervals[:, 0], intervals[:, 1])
+    into = parts.start - intervals[parts.owner, 0]
+    regular = np.append(np.arange(0, rows, stripe_rows), rows)
+    stripes = np.union1d(regular, (output[parts.owner] + into)[into > 0])
     cuts = cut(stripes, output[:-1], output[1:])
     shift = intervals[cuts.owner, 0] - output[cuts.owner]
     pieces, piece_count = sequence.pieces(cuts.start + shift, cuts.stop + shift)

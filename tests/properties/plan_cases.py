@@ -49,6 +49,11 @@ def row_groups_of(sizes_by_file):
     return plan.RowGroups(*(np.array(a, np.int64) for a in (rows, file, index)))
 
 
+def filtered(row_groups, factor):
+    """As if so many times the rows were stored, and most of them left out by filters."""
+    return dataclasses.replace(row_groups, stored=row_groups.rows * factor)
+
+
 sizes = st.one_of(st.integers(0, 3), st.integers(0, 25))
 files = st.lists(st.lists(sizes, max_size=4), max_size=4)
 row_groups = st.one_of(files, files.map(lambda f: [[9, 0, 5], *f, [30]])).map(row_groups_of)
@@ -70,7 +75,10 @@ def cases(draw, **fixed):
         "limit": draw(st.one_of(st.none(), st.integers(0, 120))),
     }
     options = plan.Options(**{**drawn, **fixed})
-    return Case(draw(row_groups), options, draw(st.integers(0, 3)), draw(st.integers(1, 3)))
+    factor = draw(st.sampled_from([0, 1, 5, 40]))
+    groups = draw(row_groups)
+    groups = filtered(groups, factor) if factor else groups
+    return Case(groups, options, draw(st.integers(0, 3)), draw(st.integers(1, 3)))
 
 
 # World, workers, and batches to deliver, modulo how many there are and one more.

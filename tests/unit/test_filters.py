@@ -1,7 +1,9 @@
 """filters=: the rows that pyarrow.dataset keeps, and nothing else, with clear refusals."""
 
 import datetime
+import os
 import pickle
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,11 @@ import torch
 
 from fastload import IO, Column, FastParquetDataset, NullValueError, SchemaError, SourceChangedError
 from fastload.errors import ColumnNotFoundError, CorruptFileError
+from fastload.filter_reader import FilterReader
+from fastload.filter_schema import FilterSchema
 from fastload.filters import select_rows
+from fastload.predicate import parse_split
+from fastload.source import Source
 
 ROWS = 5000
 
@@ -83,6 +89,84 @@ def test_the_rows_that_pyarrow_keeps(directory, filters, shuffle):
     found = numbers_of(dataset)
     assert (sorted(found) if shuffle else found) == want
     assert len(dataset) == -(-len(want) // 64)
+
+
+PLAIN = [
+    pc.field("b") | pc.field("b").is_null(),
+    (pc.field("i8") > -3) & (pc.field("u16") < 60_000),
+    pc.field("u64") > pa.scalar(2**63, pa.uint64()),
+    pc.field("f32").is_nan() | (pc.field("f64") <= 0.5),
+    pc.is_in(pc.field("day"), pa.array([datetime.date(2024, 1, 5), None])),
+    pc.field("when") >= pa.scalar((1704067200 + 30) * 10**9, pa.timestamp("ns")),
+    pc.field("zoned") < pa.scalar(5_000_000, pa.timestamp("us", "UTC")),
+    pc.match_substring(pc.field("s"), "é") | (pc.field("s") == "None"),
+    pc.field("raw") == b"\x00\xff",
+    pc.field("key") == 2,
+    (pc.field("key") == 1) | (pc.field("i8") == 7),
+]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Columns that the core reads for filters, and a hive key."""
+    directory = tmp_path_factory.mktemp("plain")
+    for key in range(3):
+        n = np.arange(380) + 380 * key
+
+        def some(values, arrow, n=n):
+            return pa.array(
+                [None if i % 7 == 2 else v for i, v in zip(n, values, strict=True)], arrow
+            )
+
+        table = pa.table(
+            {
+                "number": n,
+                "b": some((n % 2 == 0).tolist(), pa.bool_()),
+                "i8": some((n % 256 - 128).tolist(), pa.int8()),
+                "u16": some((n * 55).tolist(), pa.uint16()),
+                "u64": pa.array([2**63 + int(i) - 600 for i in n], pa.uint64()),
+                "f32": pa.array([float("nan") if i % 5 == 0 else i / 9 for i in n], pa.float32()),
+                "f64": some((n / 999).tolist(), pa.float64()),
+                "day": some((n % 40 + 19720).tolist(), pa.date32()),
+                "when": some((n * 10**9 + 1704067200 * 10**9).tolist(), pa.timestamp("ns")),
+                "zoned": some((n * 10**4).tolist(), pa.timestamp("us", "UTC")),
+                "s": some([["é", "None", "", "xyé"][i % 4] for i in n], pa.string()),
+                "raw": some([[b"\x00\xff", b""][i % 2] for i in n], pa.binary()),
+            }
+        )
+        (directory / f"key={key}").mkdir()
+        pq.write_table(table, directory / f"key={key}" / "a.parquet", row_group_size=150)
+    return directory
+
+
+@pytest.mark.parametrize("filters", PLAIN, ids=str)
+def test_the_core_finds_the_rows_that_pyarrow_finds(plain, filters, monkeypatch):
+    source = Source.open(plain)
+    schema = FilterSchema.of(source)
+    predicate = schema.predicate(filters, parse_split(("number", 0, 0.9)))
+    assert FilterReader.of(source, schema, predicate) is not None
+    found = select_rows(source, schema, predicate)
+    monkeypatch.setattr(FilterReader, "of", lambda *_: None)
+    shutil.rmtree(os.environ["FASTLOAD_CACHE_DIR"])
+    by_pyarrow = select_rows(source, schema, predicate)
+    assert 0 < found.counts.sum() < source.num_rows
+    for mine, theirs in zip(found.files, by_pyarrow.files, strict=True):
+        assert mine.counts.tolist() == theirs.counts.tolist()
+        assert mine.offsets.tolist() == theirs.offsets.tolist()
+        assert mine.bits.tobytes() == theirs.bits.tobytes()
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [pc.field("user", "age") < 7, pc.field(0) < 7, pc.field("number").cast(pa.float32()) < 7],
+    ids=str,
+)
+def test_what_the_names_do_not_tell_is_left_to_pyarrow(directory, filters):
+    source = Source.open(directory)
+    schema = FilterSchema.of(source)
+    predicate = schema.predicate(filters, None)
+    reader = FilterReader.of(source, schema, predicate)
+    assert (reader is None) == ("number" not in str(filters))
 
 
 @pytest.mark.parametrize(

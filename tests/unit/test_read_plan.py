@@ -210,7 +210,21 @@ def test_wrong_requests_are_refused(wrong, message):
 
 
 def test_wrong_row_groups_are_refused():
-    with pytest.raises(ValueError, match="equal lengths, got 2, 1 and 2"):
+    with pytest.raises(ValueError, match="equal lengths, got 2, 1, 2, 2"):
         row_groups(1, 2, file=[0])
     with pytest.raises(ValueError, match="at least 0, got -3"):
         row_groups(1, -3)
+
+
+def test_windows_are_short_where_few_rows_stay():
+    groups = plan.RowGroups(
+        rows=np.array([3, 40, 2, 0, 2, 2]),
+        file=np.zeros(6, np.int64),
+        index=np.arange(6),
+        stored=np.array([100, 40, 100, 100, 100, 100]),
+    )
+    found = read(groups, plan.Options(batch_size=10), stripe_rows=20)
+    edges = np.append(0, np.cumsum(found.takes[:, 1] - found.takes[:, 0])).tolist()
+    # Regular ones every 20 rows; before each row group that comes after 100 rows or more of
+    # which few stay.
+    assert edges == [0, 3, 20, 40, 45, 47, 49]

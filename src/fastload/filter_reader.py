@@ -1,0 +1,167 @@
+"""The columns that filters and a split name, read by the core."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from fastload import plan
+from fastload.budget import available_cores, divide_budget
+from fastload.columns import Column
+from fastload.engine import Engine
+from fastload.errors import FastloadError
+from fastload.ragged import Ragged
+from fastload.schema import plan_columns
+from fastload.storage import IO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Self
+
+    from fastload.batch import Batch
+    from fastload.fields import Field
+    from fastload.filter_schema import FilterSchema
+    from fastload.predicate import Predicate
+    from fastload.schema import Projection
+    from fastload.source import Source
+
+__all__ = ["FilterReader"]
+
+# Filters are evaluated on so many rows, or on fewer of so many bytes.
+_BATCH_ROWS = 1 << 18
+_BATCH_BYTES = 16 << 20
+_MEMORY_BYTES = 512 << 20
+
+_DTYPES = {
+    pa.bool_(): torch.bool,
+    pa.int8(): torch.int8,
+    pa.int16(): torch.int16,
+    pa.int32(): torch.int32,
+    pa.int64(): torch.int64,
+    pa.uint8(): torch.uint8,
+    pa.uint16(): torch.uint16,
+    pa.uint32(): torch.uint32,
+    pa.uint64(): torch.uint64,
+    pa.float32(): torch.float32,
+    pa.float64(): torch.float64,
+    pa.date32(): torch.int32,
+}
+
+
+class FilterReader:
+    """Decodes the columns of a predicate where their tensors hold what Arrow's arrays do.
+
+    Args:
+        source: the files.
+        types: of the columns, by name.
+        projection: of the columns: output `i`, and perhaps `i__valid`, is the i-th of them.
+    """
+
+    def __init__(self, source: Source, types: dict[str, Any], projection: Projection) -> None:
+        self._types = types
+        threads = available_cores()
+        row_bytes = projection.row_bytes + projection.staged_row_bytes
+        self._batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
+        budget = divide_budget(
+            _MEMORY_BYTES,
+            batch_size=self._batch_rows,
+            row_bytes=projection.row_bytes,
+            staged_row_bytes=projection.staged_row_bytes,
+            total_rows=source.num_rows,
+            shuffle_window=None,
+            columns=len(projection.columns),
+            threads=threads,
+            prefetch=threads,
+        )
+        self._engine = Engine(source, projection, projection.outputs, threads, budget, IO())
+
+    @classmethod
+    def of(cls, source: Source, schema: FilterSchema, predicate: Predicate) -> Self | None:
+        """A reader of the columns that the predicate names; None if some have to be pyarrow's."""
+        names = schema.names_in(predicate)
+        if not names:
+            return None
+        types = {name: schema.arrow.field(name).type for name in names}
+        columns = {
+            str(index): Column(name, fill=_nothing(arrow), valid=True)
+            for index, (name, arrow) in enumerate(types.items())
+        }
+        try:
+            projection = plan_columns(source, columns)
+        except (FastloadError, TypeError, ValueError):
+            return None
+        fields = projection.schema
+        if all(_has_bytes_of(arrow, fields[str(i)]) for i, arrow in enumerate(types.values())):
+            return cls(source, types, projection)
+        return None
+
+    def batches(self, row_groups: plan.RowGroups) -> Iterator[Any]:
+        """The rows of those row groups, one after the other, as Arrow tables."""
+        engine = self._engine
+        read_plan = plan.read_plan(
+            row_groups,
+            plan.Options(batch_size=self._batch_rows),
+            epoch=0,
+            progress=(),
+            world=1,
+            rank=0,
+            stripe_rows=engine.budget.stripe_rows,
+        )
+        scan = engine.start(read_plan, self._batch_rows)
+        with contextlib.closing(scan):
+            while (lent := scan.next()) is not None:
+                batch, _ = engine.batch_of(lent, None)
+                yield self._table(batch)
+
+    def close(self) -> None:
+        """Ends the threads; tables stay valid."""
+        self._engine.close()
+
+    def _table(self, batch: Batch) -> Any:
+        arrays = [
+            _arrow_array(arrow, batch[str(index)], batch[f"{index}__valid"])
+            for index, arrow in enumerate(self._types.values())
+        ]
+        return pa.Table.from_arrays(arrays, names=list(self._types))
+
+
+def _nothing(arrow: Any) -> Any:
+    """What stands at nulls."""
+    if _is_bytes(arrow):
+        return b"" if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow) else ""
+    return False if pa.types.is_boolean(arrow) else 0
+
+
+def _is_bytes(arrow: Any) -> bool:
+    return arrow in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+def _has_bytes_of(arrow: Any, field: Field) -> bool:
+    if field.depth or field.shape:
+        return False
+    if _is_bytes(arrow):
+        return field.ragged and field.kind is not None
+    if pa.types.is_timestamp(arrow):
+        return field.dtype == torch.int64 and field.unit == arrow.unit
+    return not field.ragged and _DTYPES.get(arrow) == field.dtype
+
+
+def _arrow_array(arrow: Any, values: torch.Tensor | Ragged, valid: torch.Tensor) -> Any:
+    rows = len(valid)
+    present = valid.numpy()
+    nulls = rows - int(np.count_nonzero(present))
+    bits = pa.py_buffer(np.packbits(present, bitorder="little")) if nulls else None
+    if not isinstance(values, Ragged):
+        numbers = values.numpy()
+        if pa.types.is_boolean(arrow):
+            numbers = np.packbits(numbers, bitorder="little")
+        return pa.Array.from_buffers(arrow, rows, [bits, pa.py_buffer(numbers)], nulls)
+    assert isinstance(values.values, torch.Tensor)
+    large = pa.large_string() if values.kind == "str" else pa.large_binary()
+    data = [pa.py_buffer(part.numpy()) for part in (values.offsets, values.values)]
+    return pa.Array.from_buffers(large, rows, [bits, *data], nulls).cast(arrow)

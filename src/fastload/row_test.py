@@ -1,0 +1,85 @@
+"""Which rows pass filters and a split."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyarrow import acero
+
+from fastload.row_hash import hash_columns, hash_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fastload.filter_schema import FilterSchema
+    from fastload.predicate import Predicate
+
+__all__ = ["RowTest"]
+
+_MOST = 2**64 - 1
+
+
+class RowTest:
+    """A predicate, asked of rows.
+
+    expressions: by name, what `of_arrays` takes of the rows; {} if it looks at no column.
+    """
+
+    def __init__(self, schema: FilterSchema, predicate: Predicate) -> None:
+        self._filters, self._split = predicate.filters, predicate.split
+        self.expressions: dict[str, Any] = {}
+        if self._filters is not None:
+            self.expressions["keep"] = self._filters
+        for number, name in enumerate((self._split and self._split.columns) or ()):
+            self.expressions[str(number)] = schema.column(name)
+
+    @property
+    def by_number(self) -> bool:
+        """Whether rows are told by their number in the file."""
+        return self._split is not None and self._split.columns is None
+
+    def of_table(self, table: Any) -> NDArray[np.bool_]:
+        """What `of_arrays` says of a table of the columns that the expressions name."""
+        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+        options = acero.ProjectNodeOptions(list(self.expressions.values()), list(self.expressions))
+        steps = [source, acero.Declaration("project", options)]
+        found = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+        return self.of_arrays([column.combine_chunks() for column in found.columns])
+
+    def of_arrays(self, arrays: Sequence[Any]) -> NDArray[np.bool_]:
+        """Which rows pass, by the values of the expressions, but for what `of_numbers` says."""
+        arrays = list(arrays)
+        kept = np.ones(len(arrays[0]), np.bool_)
+        if self._filters is not None:
+            kept &= _bools(arrays.pop(0))
+        if arrays:
+            kept &= self._in_range(hash_columns(arrays))
+        return kept
+
+    def of_numbers(self, name: str, first: int, rows: int) -> NDArray[np.bool_]:
+        """Which rows of the file of that name pass, from row `first` on, if `by_number`."""
+        return self._in_range(hash_numbers(name, first, rows))
+
+    def _in_range(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        assert self._split is not None
+        low, high = self._split.bounds
+        kept = np.ones(len(hashes), np.bool_) if low == 0 else hashes >= np.uint64(min(low, _MOST))
+        if low > _MOST:
+            kept[:] = False
+        if high <= _MOST:
+            kept &= hashes < np.uint64(high)
+        return kept
+
+
+def _bools(array: Any) -> NDArray[np.bool_]:
+    """An Arrow array of bool, with False for nulls."""
+    if array.null_count:
+        array = array.fill_null(False)
+    # Three times as fast as Arrow's to_numpy.
+    bits = np.frombuffer(array.buffers()[1], np.uint8)
+    stop = array.offset + len(array)
+    unpacked = np.unpackbits(bits, count=stop, bitorder="little")
+    return unpacked[array.offset :].view(np.bool_)
