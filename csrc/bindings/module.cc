@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, m) {
   fastload::RegisterReadPlan(m);
   fastload::RegisterScan(m);
   fastload::RegisterHash(m);
+  fastload::RegisterPageIndex(m);
   fastload::RegisterPipeline(m);
   fastload::RegisterRoof(m);
 }

@@ -1,12 +1,5 @@
 #include "fastload/page_selection.h"
 
-#include <limits>
-#include <optional>
-
-#include "parquet/metadata.h"
-#include "parquet/page_index.h"
-#include "parquet/properties.h"
-
 namespace fastload {
 namespace {
 
@@ -75,36 +68,14 @@ Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
                                int32_t row_group, int32_t leaf, ByteRange chunk,
                                RowBits bits) {
   if (bits.bits == nullptr || chunk.bytes <= kHoleBytes) return WholeChunk(chunk);
-  const FileSpec& spec = context.files->spec(file);
-  std::optional<parquet::IndexLocation> location;
-  ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    if (spec.metadata->schema()->Column(leaf)->max_repetition_level() > 0) {
-      return Status::OK();  // the index does not tell the values of pages of lists
-    }
-    location =
-        spec.metadata->RowGroup(row_group)->ColumnChunk(leaf)->GetOffsetIndexLocation();
-    return Status::OK();
-  }));
-  if (!location || location->length <= 0 || location->offset < 0 ||
-      location->offset > spec.bytes - location->length) {
-    return WholeChunk(chunk);
-  }
-  std::vector<uint8_t> bytes(static_cast<size_t>(location->length));
   ARROW_ASSIGN_OR_RAISE(const auto opened, context.files->Open(file));
-  ARROW_RETURN_NOT_OK(opened->ReadAt(location->offset, location->length, bytes.data()));
+  ARROW_ASSIGN_OR_RAISE(
+      const PageExtents extents,
+      ReadPageExtents(context.files->spec(file), *opened, row_group, leaf));
+  if (extents.pages.empty()) return WholeChunk(chunk);
   context.counters->read_requests += 1;
-  context.counters->read_bytes += location->length;
-  std::vector<PageExtent> pages;
-  ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    const auto index =
-        parquet::OffsetIndex::Make(bytes.data(), static_cast<uint32_t>(bytes.size()),
-                                   parquet::default_reader_properties());
-    for (const parquet::PageLocation& page : index->page_locations()) {
-      pages.push_back({page.offset, page.compressed_page_size, page.first_row_index});
-    }
-    return Status::OK();
-  }));
-  return PickPages(pages, chunk, bits, kHoleBytes);
+  context.counters->read_bytes += extents.read_bytes;
+  return PickPages(extents.pages, chunk, bits, kHoleBytes);
 }
 
 }  // namespace fastload

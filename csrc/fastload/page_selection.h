@@ -6,6 +6,7 @@
 
 #include "fastload/fetch.h"
 #include "fastload/file.h"
+#include "fastload/page_index.h"
 #include "fastload/row_selection.h"
 #include "fastload/status.h"
 
@@ -25,13 +26,6 @@ struct ChunkPages {
   std::vector<OmittedPages> omitted;
   // Rows of each page that is read, where some are omitted.
   std::vector<int64_t> page_rows;
-};
-
-// A data page, as the offset index has it.
-struct PageExtent {
-  int64_t offset = 0;  // of its header in the file
-  int64_t bytes = 0;
-  int64_t row = 0;  // its first, of the row group
 };
 
 // Holes of up to `hole_bytes` are read along. Pages that do not lie one after the other

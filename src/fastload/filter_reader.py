@@ -19,7 +19,7 @@ from fastload.schema import plan_columns
 from fastload.storage import IO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from typing_extensions import Self
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fastload.fields import Field
     from fastload.filter_schema import FilterSchema
     from fastload.predicate import Predicate
+    from fastload.row_selection import FileRows
     from fastload.schema import Projection
     from fastload.source import Source
 
@@ -59,26 +60,20 @@ class FilterReader:
     Args:
         source: the files.
         types: of the columns, by name.
-        projection: of the columns: output `i`, and perhaps `i__valid`, is the i-th of them.
+        projection: of the columns: outputs `i` and `i__valid` are the i-th of them.
     """
 
     def __init__(self, source: Source, types: dict[str, Any], projection: Projection) -> None:
+        self._source = source
         self._types = types
-        threads = available_cores()
+        self._projection = projection
         row_bytes = projection.row_bytes + projection.staged_row_bytes
         self._batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
-        budget = divide_budget(
-            _MEMORY_BYTES,
-            batch_size=self._batch_rows,
-            row_bytes=projection.row_bytes,
-            staged_row_bytes=projection.staged_row_bytes,
-            total_rows=source.num_rows,
-            shuffle_window=None,
-            columns=len(projection.columns),
-            threads=threads,
-            prefetch=threads,
-        )
-        self._engine = Engine(source, projection, projection.outputs, threads, budget, IO())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return tuple(self._types)
 
     @classmethod
     def of(cls, source: Source, schema: FilterSchema, predicate: Predicate) -> Self | None:
@@ -100,27 +95,41 @@ class FilterReader:
             return cls(source, types, projection)
         return None
 
-    def batches(self, row_groups: plan.RowGroups) -> Iterator[Any]:
-        """The rows of those row groups, one after the other, as Arrow tables."""
-        engine = self._engine
-        read_plan = plan.read_plan(
-            row_groups,
-            plan.Options(batch_size=self._batch_rows),
-            epoch=0,
-            progress=(),
-            world=1,
-            rank=0,
-            stripe_rows=engine.budget.stripe_rows,
-        )
-        scan = engine.start(read_plan, self._batch_rows)
-        with contextlib.closing(scan):
+    def batches(self, row_groups: plan.RowGroups, rows: Sequence[FileRows] = ()) -> Iterator[Any]:
+        """The rows of those row groups, one after the other, as Arrow tables.
+
+        rows: by file, those to read of its row groups; () = all.
+        """
+        with contextlib.closing(self._engine(rows)) as engine:
+            read_plan = plan.read_plan(
+                row_groups,
+                plan.Options(batch_size=self._batch_rows),
+                epoch=0,
+                progress=(),
+                world=1,
+                rank=0,
+                stripe_rows=engine.budget.stripe_rows,
+            )
+            scan = engine.start(read_plan, self._batch_rows)
             while (lent := scan.next()) is not None:
                 batch, _ = engine.batch_of(lent, None)
                 yield self._table(batch)
 
-    def close(self) -> None:
-        """Ends the threads; tables stay valid."""
-        self._engine.close()
+    def _engine(self, rows: Sequence[FileRows]) -> Engine:
+        projection = self._projection
+        threads = available_cores()
+        budget = divide_budget(
+            _MEMORY_BYTES,
+            batch_size=self._batch_rows,
+            row_bytes=projection.row_bytes,
+            staged_row_bytes=projection.staged_row_bytes,
+            total_rows=self._source.num_rows,
+            shuffle_window=None,
+            columns=len(projection.columns),
+            threads=threads,
+            prefetch=threads,
+        )
+        return Engine(self._source, projection, projection.outputs, threads, budget, IO(), rows)
 
     def _table(self, batch: Batch) -> Any:
         arrays = [

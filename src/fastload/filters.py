@@ -21,6 +21,7 @@ import numpy as np
 from fastload.budget import available_cores
 from fastload.filter_reader import FilterReader
 from fastload.filter_scan import FileScan, naming
+from fastload.page_pruning import rows_of_pages
 from fastload.plan import RowGroups
 from fastload.row_selection import FileRows, pack_rows
 from fastload.row_test import RowTest
@@ -138,8 +139,6 @@ class _Counting:
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
-        if self._reader is not None:
-            self._reader.close()
 
     def _scan_of(self, index: int) -> FileScan:
         return FileScan(self._source.files[index], self._schema, self._predicate)
@@ -151,26 +150,59 @@ class _Counting:
     def _by_core(self, indices: Sequence[int], scans: Sequence[FileScan]) -> Iterator[_Kept]:
         """What the columns say of batches that run over row groups, cut into these."""
         assert self._reader is not None
-        groups = [
-            (scan.rows[group], index, group)
-            for index, scan in zip(indices, scans, strict=True)
-            for group in scan.groups
+        pages = list(self._threads.map(self._pages_of, indices, scans))
+        counts = [
+            [int(left[g].sum()) if g in left else scan.rows[g] for g in scan.groups]
+            for scan, left in zip(scans, pages, strict=True)
         ]
-        row_groups = RowGroups(*np.array(groups, np.int64).reshape(-1, 3).T)
-        tables = self._reader.batches(row_groups)
+        tables = self._reader.batches(
+            RowGroups(
+                np.array([count for found in counts for count in found], np.int64),
+                np.repeat(np.array(indices, np.int64), [len(found) for found in counts]),
+                np.array([group for scan in scans for group in scan.groups], np.int64),
+            ),
+            self._candidates(indices, scans, pages) if any(pages) else (),
+        )
         masks = _ahead(self._threads, self._test.of_table, tables)
         rest = np.zeros(0, np.bool_)
-        for scan in scans:
-            for group in scan.groups:
+        for scan, left, found in zip(scans, pages, counts, strict=True):
+            for group, count in zip(scan.groups, found, strict=True):
                 parts = [rest]
-                lacking = scan.rows[group] - len(rest)
+                lacking = count - len(rest)
                 with naming(f"{scan.path}, row group {group}"):
                     while lacking > 0:
                         parts.append(next(masks))
                         lacking -= len(parts[-1])
                 mask = np.concatenate(parts)
-                mask, rest = mask[: scan.rows[group]], mask[scan.rows[group] :]
-                yield _packed(mask & scan.of_numbers(group))
+                mask, rest = mask[:count], mask[count:]
+                kept = scan.of_numbers(group)
+                if group in left:
+                    kept &= left[group]
+                    kept[left[group]] &= mask
+                else:
+                    kept &= mask
+                yield _packed(kept)
+
+    def _pages_of(self, index: int, scan: FileScan) -> dict[int, NDArray[np.bool_]]:
+        """By row group, the rows of those of its pages that may have some that stay."""
+        filters = self._predicate.filters
+        if filters is None or self._reader is None:
+            return {}
+        file, schema = self._source.files[index], self._schema.arrow
+        return rows_of_pages(file, self._reader.names, filters, schema, scan.groups)
+
+    def _candidates(
+        self,
+        indices: Sequence[int],
+        scans: Sequence[FileScan],
+        pages: Sequence[dict[int, NDArray[np.bool_]]],
+    ) -> list[FileRows]:
+        """By file of the source, the rows to read."""
+        rows = [pack_rows((), ())] * len(self._source.files)
+        for index, scan, left in zip(indices, scans, pages, strict=True):
+            packed = [_packed(left[g]) if g in left else (n, None) for g, n in enumerate(scan.rows)]
+            rows[index] = pack_rows(*zip(*packed, strict=True))
+        return rows
 
 
 _Kept = tuple[int, "NDArray[np.uint8] | None"]

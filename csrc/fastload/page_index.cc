@@ -1,0 +1,94 @@
+#include "fastload/page_index.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "parquet/metadata.h"
+#include "parquet/page_index.h"
+#include "parquet/properties.h"
+
+namespace fastload {
+namespace {
+
+using Location = std::optional<parquet::IndexLocation>;
+
+// The bytes of an index; none if there is none, or it lies outside of the file.
+Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const LocalFile& file,
+                                       const Location& location) {
+  std::vector<uint8_t> bytes;
+  if (!location || location->length <= 0 || location->offset < 0 ||
+      location->offset > spec.bytes - location->length) {
+    return bytes;
+  }
+  bytes.resize(static_cast<size_t>(location->length));
+  ARROW_RETURN_NOT_OK(file.ReadAt(location->offset, location->length, bytes.data()));
+  return bytes;
+}
+
+// The index does not tell the values of pages of lists.
+bool IsFlat(const FileSpec& spec, int32_t leaf) {
+  return spec.metadata->schema()->Column(leaf)->max_repetition_level() == 0;
+}
+
+// Whether all parts of the index have an entry for each page, and pages lie one after the
+// other in the `rows` rows.
+bool IsWhole(const PageBounds& bounds, int64_t rows) {
+  const size_t pages = bounds.first_rows.size();
+  const bool ordered = std::ranges::is_sorted(bounds.first_rows) &&
+                       bounds.first_rows.front() == 0 && bounds.first_rows.back() <= rows;
+  return ordered && bounds.null_pages.size() == pages && bounds.minima.size() == pages &&
+         bounds.maxima.size() == pages &&
+         (bounds.null_counts.empty() || bounds.null_counts.size() == pages);
+}
+
+}  // namespace
+
+Result<PageExtents> ReadPageExtents(const FileSpec& spec, const LocalFile& file,
+                                    int32_t row_group, int32_t leaf) {
+  PageExtents extents;
+  ARROW_RETURN_NOT_OK(CatchParquet([&] {
+    if (!IsFlat(spec, leaf)) return Status::OK();
+    const auto chunk = spec.metadata->RowGroup(row_group)->ColumnChunk(leaf);
+    ARROW_ASSIGN_OR_RAISE(const auto bytes,
+                          ReadIndex(spec, file, chunk->GetOffsetIndexLocation()));
+    if (bytes.empty()) return Status::OK();
+    extents.read_bytes = static_cast<int64_t>(bytes.size());
+    const auto index =
+        parquet::OffsetIndex::Make(bytes.data(), static_cast<uint32_t>(bytes.size()),
+                                   parquet::default_reader_properties());
+    for (const parquet::PageLocation& page : index->page_locations()) {
+      extents.pages.push_back(
+          {page.offset, page.compressed_page_size, page.first_row_index});
+    }
+    return Status::OK();
+  }));
+  return extents;
+}
+
+Result<PageBounds> ReadPageBounds(const FileSpec& spec, const LocalFile& file,
+                                  int32_t row_group, int32_t leaf) {
+  PageBounds bounds;
+  ARROW_ASSIGN_OR_RAISE(const PageExtents extents,
+                        ReadPageExtents(spec, file, row_group, leaf));
+  if (extents.pages.empty()) return bounds;
+  ARROW_RETURN_NOT_OK(CatchParquet([&] {
+    const auto chunk = spec.metadata->RowGroup(row_group)->ColumnChunk(leaf);
+    ARROW_ASSIGN_OR_RAISE(const auto bytes,
+                          ReadIndex(spec, file, chunk->GetColumnIndexLocation()));
+    if (bytes.empty()) return Status::OK();
+    const auto index = parquet::ColumnIndex::Make(
+        *spec.metadata->schema()->Column(leaf), bytes.data(),
+        static_cast<uint32_t>(bytes.size()), parquet::default_reader_properties());
+    for (const PageExtent& page : extents.pages) bounds.first_rows.push_back(page.row);
+    bounds.null_pages = index->null_pages();
+    if (index->has_null_counts()) bounds.null_counts = index->null_counts();
+    bounds.minima = index->encoded_min_values();
+    bounds.maxima = index->encoded_max_values();
+    if (!IsWhole(bounds, spec.metadata->RowGroup(row_group)->num_rows())) bounds = {};
+    return Status::OK();
+  }));
+  return bounds;
+}
+
+}  // namespace fastload
