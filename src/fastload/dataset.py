@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from fastload._core import Scan
     from fastload.epochs import Order
+    from fastload.mix_plan import SourceShare
     from fastload.passes import Part
     from fastload.paths import PathLike
     from fastload.predicate import Filters, SplitArgument
@@ -299,6 +300,17 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     ) -> ScanFeed:
         scan = engine.start(read_plan, self._batch_rows, before)
         return ScanFeed(engine, scan, self._count_copy)
+
+    def _feed_of_share(
+        self, epoch: int, own: SourceShare, workers: int, before: Scan | None
+    ) -> ScanFeed:
+        """What a mix takes of this dataset."""
+        engine = self._engine_of_process(workers)
+        options, stripe_rows = replace(self._options, seed=own.seed), engine.budget.stripe_rows
+        read_plan = plan.share_plan(
+            self._row_groups, options, epoch, own.share, stripe_rows=stripe_rows
+        )
+        return self._feed(engine, read_plan, before)
 
     def _engine_of_process(self, workers: int) -> Engine:
         if self._engine is None or not self._engine.mine:

@@ -53,6 +53,10 @@ class Mark:
         legs = advance(self.start.progress, part.world, part.workers, self.delivered)
         return replace(self.start, progress=legs, taken=0)
 
+    def of_source(self, name: str) -> Mark:
+        """The same place, for a batch of that source."""
+        return replace(self, source=name)
+
 
 # Batches carry their marks; torch.load asks what it may make.
 torch.serialization.add_safe_globals([Mark, Part, Position, Leg])

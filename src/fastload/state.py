@@ -23,6 +23,7 @@ __all__ = [
     "encode_identity",
     "encode_position",
     "encode_state",
+    "no_state",
 ]
 
 _VERSION = 1
@@ -122,7 +123,7 @@ def decode_position(
         seeds = tuple(int(seed) for seed in state.get("seeds", ()))
         position = Position(int(state["seed"]), int(state["epoch"]), progress, taken, seeds)
     except (KeyError, TypeError) as error:
-        raise _no_state(state, error) from error
+        raise no_state(state, error) from error
     own = "worker" in state
     if own and (worker is None or list(worker) != saved_by):
         raise ValueError(
@@ -140,7 +141,7 @@ def check_identity(
         fingerprint, files, rows = state["fingerprint"], state["files"], state["rows"]
         sums, order = tuple(state["file_sums"]), dict(state["order"])
     except (KeyError, TypeError) as error:
-        raise _no_state(state, error) from error
+        raise no_state(state, error) from error
     if fingerprint != source.fingerprint:
         raise SourceChangedError(
             f"Expected the files that the state was saved with ({files} files, {rows} rows), got "
@@ -155,7 +156,8 @@ def check_identity(
             )
 
 
-def _no_state(state: object, error: Exception) -> ValueError:
+def no_state(state: object, error: object) -> ValueError:
+    """The error for what no state_dict() has made, with the cause."""
     return ValueError(f"Expected a state made by state_dict(), got {state!r} ({error!r})")
 
 
