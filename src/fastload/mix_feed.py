@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from fastload._core import Scan
     from fastload.batch import Batch
@@ -27,24 +27,26 @@ class MixedFeed:
 
     def __init__(
         self,
-        order: Iterable[int],
+        order: Sequence[int],
         feeds: Sequence[SourceFeed | None],
         sources: Sequence[tuple[str, bool]],
     ) -> None:
-        self._order = iter(order)
+        self._order = order
+        self._taken = 0
         self._feeds = feeds
         self._sources = sources
 
     def next(self, mark: Mark) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
-        number = next(self._order, None)
-        if number is None:
+        if self._taken == len(self._order):
             return None
+        number = self._order[self._taken]
         feed = self._feeds[number]
         assert feed is not None
         name, provenance = self._sources[number]
         batch = feed.next(mark.of_source(name))
         assert batch is not None
+        self._taken += 1
         if provenance:
             batch["__source__"] = torch.full((batch.rows,), number, dtype=torch.int32)
         return batch
