@@ -16,6 +16,7 @@ from fastload.errors import (
     StorageError,
     UnsupportedTypeError,
 )
+from fastload.mixed import MixedDataset, mix
 from fastload.ragged import Ragged
 from fastload.storage import IO
 
@@ -24,9 +25,9 @@ __version__ = "0.1.0"
 # fmt: off
 __all__ = [
     "IO", "Batch", "CacheError", "Codes", "Column", "ColumnNotFoundError", "CorruptFileError",
-    "FastParquetDataset", "FastloadError", "Hash", "NullValueError", "Pad", "Ragged",
-    "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
-    "UnsupportedTypeError",
+    "FastParquetDataset", "FastloadError", "Hash", "MixedDataset", "NullValueError", "Pad",
+    "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
+    "UnsupportedTypeError", "mix",
 ]
 # fmt: on
 

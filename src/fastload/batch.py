@@ -46,6 +46,11 @@ class Batch(dict[str, Any]):
         return 0
 
     @property
+    def source(self) -> str | None:
+        """Name of the source of a `fastload.mix` that the batch comes from; else None."""
+        return getattr(self._position, "source", None)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all the values, on whatever device."""
         return sum(int(value.nbytes) for value in self.values() if hasattr(value, "nbytes"))

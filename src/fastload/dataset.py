@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import IterableDataset, get_worker_info
 
 from fastload import plan
 from fastload.batch import Batch
 from fastload.budget import Budget, available_cores, divide_budget, parse_bytes, resolve_window
 from fastload.engine import Engine
-from fastload.epochs import EpochCell, Order, check_epoch, resolved
 from fastload.fields import Field, Schema
 from fastload.filter_schema import FilterSchema
 from fastload.filters import RowSelection, select_rows
-from fastload.passes import Mark, Part, Pass, Prepared, warn_of_copies
+from fastload.passes import Pass, Prepared, ScanFeed, warn_of_copies
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
+from fastload.resumable import Resumable
 from fastload.schema import OutputPlan, plan_columns
 from fastload.source import Source
 from fastload.state import Position, decode_state, encode_state
@@ -29,9 +27,10 @@ from fastload.storage import IO
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from typing_extensions import Self
-
     from fastload._core import Scan
+    from fastload.epochs import Order
+    from fastload.mix_plan import SourceShare
+    from fastload.passes import Part
     from fastload.paths import PathLike
     from fastload.predicate import Filters, SplitArgument
     from fastload.schema import Columns
@@ -42,7 +41,7 @@ __all__ = ["FastParquetDataset"]
 _ROWS_AT_ONCE = 1024
 
 
-class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
+class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     """An IterableDataset of finished batches, for `DataLoader(ds, batch_size=None)`.
 
     Args:
@@ -115,7 +114,6 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         io: IO | None = None,
         provenance: bool = False,
     ) -> None:
-        super().__init__()
         _check_type(
             int,
             {
@@ -139,6 +137,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         ):
             if value is not None and value < least:
                 raise ValueError(f"Expected {name} to be at least {least}, got {value}")
+        super().__init__(Position(seed, 0, ()))
         self._batch_size = batch_size
         self._threads = threads
         self._io = io or IO()
@@ -182,14 +181,8 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             self._source.row_group_index,
             self._source.row_group_rows if self._selection else None,
         )
-        self._epochs = EpochCell(Position(seed, 0, ()))
-        self._loaded: Order | None = None  # that the running pass began with
-        self._own: Position | None = None  # loaded by this worker process for itself
-        self._closed = False
         self._engine: Engine | None = None
-        self._pass: Pass | None = None
         self._prepared: Prepared | None = None  # the pass expected after it
-        self._consuming_s = 0.0
         self._copied_batches = 0
         self._budget(1)
 
@@ -203,108 +196,17 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         """The files in canonical order."""
         return tuple(file.path for file in self._source.files)
 
-    def __len__(self) -> int:
-        """Batches of this rank in this epoch, delivered and remaining; rows, if it yields rows.
-
-        The epoch is that of the pass that runs, if one does, else that of the next one.
-        """
-        running = self._pass is not None and not self._pass.finished
-        position = self._pass.start if self._pass and running else self._next_position()
-        return sum(leg.delivered for leg in position.progress) + self._batches(position)
-
     def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
         """Begins a pass and closes the one before; each pass is of the next epoch."""
-        if self._closed:
-            raise RuntimeError("Expected an open dataset, got one that was closed")
-        # Before anything that lets other threads run: in a worker process that lives on, one of
-        # them is about to tell DataLoader that the pass has begun.
-        start = self._begin_pass()
-        rank = self._resolved_rank()
-        rank.check_unchanged()
-        self._end_pass()
-        info = get_worker_info()
-        part = Part(rank.world) if info is None else Part(rank.world, info.num_workers, info.id)
+        start, part = self._begin()
         engine = self._engine_of_process(part.workers)
-        scan = self._prepared.take(engine, start, part) if self._prepared else None
+        feed = self._prepared.take(engine, start, part) if self._prepared else None
         self._prepared = None
-        if scan is None:
-            scan = engine.start(self._read_plan(engine, start, part), self._batch_rows)
-        on_opened = self._prepare_next if engine.looks_ahead else None
-        self._pass = Pass(engine, scan, start, part, self._count_copy, on_opened)
+        if feed is None:
+            feed = self._feed(engine, self._read_plan(engine, start, part))
+        feed.on_opened = self._prepare_next if engine.looks_ahead else None
+        self._pass = Pass(feed, start, part)
         return self._pass.rows() if self._yields_rows else self._pass
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next pass is of this epoch, in worker processes that live on too.
-
-        The progress of a loaded state is kept if it is of this epoch, else dropped with a
-        warning.
-        """
-        check_epoch(epoch)
-        loaded = self._epochs.next.position
-        self._loaded = None
-        if loaded.progress and loaded.epoch == epoch:
-            self._give(Order(loaded, stays=True))
-            return
-        if loaded.progress and not (self._is_finished(loaded) and epoch == loaded.epoch + 1):
-            warnings.warn(
-                f"The loaded state is of epoch {loaded.epoch}; set_epoch({epoch}) drops its "
-                "progress",
-                stacklevel=2,
-            )
-        self._give(Order(Position(loaded.seed, epoch, ())))
-
-    def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
-        """What was delivered, as plain JSON values.
-
-        Args:
-            after: up to and including this batch, whatever wraps the dataset; None = up to the
-                batch that iter() handed out last in this process.
-
-        Raises:
-            ValueError: `after` is no batch of a FastParquetDataset.
-            RuntimeError: without `after`, when worker processes iterate: only a batch tells how
-                far their consumer is.
-        """
-        if after is not None:
-            mark = getattr(after, "_position", None)
-            if not isinstance(mark, Mark):
-                raise ValueError(
-                    "Expected a batch that a FastParquetDataset yielded, got "
-                    f"{type(after).__name__} without a position"
-                )
-            position = mark.position
-        elif (info := get_worker_info()) is not None:
-            return self._state_of_worker((info.id, info.num_workers))
-        elif self._epochs.begun_by_worker:
-            raise RuntimeError(
-                "Expected state_dict(after=batch), got no batch: worker processes iterate this "
-                "dataset, and only a batch tells how far their consumer is"
-            )
-        elif self._pass is not None:
-            position = self._pass.mark.position
-        else:
-            position = self._epochs.next.position
-        return encode_state(self._source, self._options, self._predicate, position)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next iter() goes on right after what `state` says was delivered, on any world.
-
-        Raises:
-            SourceChangedError: the files are not those of the state.
-            ValueError: it is no state, or an argument that decides the order has changed.
-        """
-        info = get_worker_info()
-        worker = None if info is None else (info.id, info.num_workers)
-        position, own = decode_state(state, self._source, self._options, self._predicate, worker)
-        # Refuses progress that this dataset can't have made.
-        plan.remaining_rows(self._row_groups.total_rows, self._options, position.progress)
-        check_epoch(position.epoch)
-        self._end_pass()
-        if own:
-            self._own = position
-            return
-        self._loaded = None
-        self._give(Order(position))
 
     def stats(self) -> Stats:
         """What the stages have done in this process so far."""
@@ -320,22 +222,13 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
 
     def close(self) -> None:
         """Ends the pass and the threads, and closes the files; batches stay valid. Idempotent."""
-        self._closed = True
-        if self._pass is not None:
-            self._pass.close()
+        super().close()
         if self._engine is not None:
             self._engine.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __getstate__(self) -> dict[str, Any]:
-        self._resolved_rank()
-        # Threads, memory and the running pass belong to this process.
-        return {**self.__dict__, "_engine": None, "_pass": None, "_prepared": None, "_loaded": None}
+        # Threads and memory belong to this process.
+        return {**super().__getstate__(), "_engine": None, "_prepared": None}
 
     def __repr__(self) -> str:
         files = self._source.files
@@ -358,45 +251,27 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             self._rank = resolve_rank(*self._rank_arguments)
         return self._rank
 
-    def _batches(self, position: Position) -> int:
-        rank = self._resolved_rank()
-        return plan.batches(
-            self._row_groups.total_rows, self._options, position.progress, rank.world, rank.rank
-        )
+    def _batches(self, position: Position, rank: int) -> int:
+        total, world = self._row_groups.total_rows, self._resolved_rank().world
+        return plan.batches(total, self._options, position.progress, world, rank)
 
-    def _is_finished(self, position: Position) -> bool:
-        """Whether no rank has a batch left of the epoch; the first one has the most."""
-        world = self._resolved_rank().world
-        return not plan.batches(
-            self._row_groups.total_rows, self._options, position.progress, world, rank=0
-        )
-
-    def _next_position(self) -> Position:
-        """Where the next pass begins."""
-        return resolved(self._epochs.next, self._is_finished)
-
-    def _state_of_worker(self, worker: tuple[int, int]) -> dict[str, Any]:
-        """Of a worker process that goes on by itself, as StatefulDataLoader has it."""
-        position = self._own or self._next_position()
-        if self._pass is not None:
-            position = self._pass.own_position
+    def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return encode_state(self._source, self._options, self._predicate, position, worker)
 
+    def _decoded(
+        self, state: Mapping[str, Any], worker: tuple[int, int] | None
+    ) -> tuple[Position, bool]:
+        decoded = decode_state(state, self._source, self._options, self._predicate, worker)
+        # Refuses progress that this dataset can't have made.
+        total = self._row_groups.total_rows
+        plan.remaining_rows(total, self._options, decoded[0].progress)
+        return decoded
+
     def _give(self, order: Order) -> None:
-        self._epochs.give(order)
+        super()._give(order)
         if self._prepared is not None and self._prepared.start != self._next_position():
             self._prepared.close()
             self._prepared = None
-
-    def _begin_pass(self) -> Position:
-        here = get_worker_info() is None
-        if here and self._loaded and self._pass and self._pass.untouched:
-            # StatefulDataLoader begins a pass of a finished epoch, then the one it uses.
-            self._epochs.give(self._loaded)
-        order, start = self._epochs.begin(self._is_finished, self._own)
-        self._loaded = order if here and order.position.progress else None
-        self._own = None
-        return start
 
     def _read_plan(self, engine: Engine, start: Position, part: Part) -> plan.ReadPlan:
         return plan.read_plan(
@@ -418,14 +293,25 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             return
         start, part = self._next_position(), self._pass.part
         read_plan = self._read_plan(self._engine, start, part)
-        following = self._engine.start(read_plan, self._batch_rows, before=scan)
-        self._prepared = Prepared(self._engine, following, start, part)
+        following = self._feed(self._engine, read_plan, before=scan)
+        self._prepared = Prepared(following, start, part)
 
-    def _end_pass(self) -> None:
-        if self._pass is not None:
-            self._pass.close()
-            self._consuming_s += self._pass.consuming_s
-            self._pass = None
+    def _feed(
+        self, engine: Engine, read_plan: plan.ReadPlan, before: Scan | None = None
+    ) -> ScanFeed:
+        scan = engine.start(read_plan, self._batch_rows, before)
+        return ScanFeed(engine, scan, self._count_copy)
+
+    def _feed_of_share(
+        self, epoch: int, own: SourceShare, workers: int, before: Scan | None
+    ) -> ScanFeed:
+        """What a mix takes of this dataset."""
+        engine = self._engine_of_process(workers)
+        options, stripe_rows = replace(self._options, seed=own.seed), engine.budget.stripe_rows
+        read_plan = plan.share_plan(
+            self._row_groups, options, epoch, own.share, stripe_rows=stripe_rows
+        )
+        return self._feed(engine, read_plan, before)
 
     def _engine_of_process(self, workers: int) -> Engine:
         if self._engine is None or not self._engine.mine:

@@ -123,8 +123,7 @@ class EpochCell:
             if name in passes:
                 return order, order.position
             start = own or resolved(order, finished)
-            following = Position(start.seed, (start.epoch + 1) % _MOST_EPOCHS, ())
-            orders[number] = _encoded(Order(following))
+            orders[number] = _encoded(Order(_following(start)))
             document["by_worker"] = by_worker
             if by_worker:
                 passes[name] = _encoded(Order(replace(start, taken=0), stays=True))
@@ -234,18 +233,23 @@ def resolved(order: Order, finished: Callable[[Position], bool]) -> Position:
     position = order.position
     if not position.progress or order.stays or not finished(position):
         return position
-    return Position(position.seed, (position.epoch + 1) % _MOST_EPOCHS, ())
+    return _following(position)
+
+
+def _following(position: Position) -> Position:
+    return position.of_epoch((position.epoch + 1) % _MOST_EPOCHS)
 
 
 def _encoded(order: Order) -> list[Any]:
     position = order.position
     legs = [[leg.world, leg.workers, leg.delivered] for leg in position.progress]
-    return [position.seed, position.epoch, legs, order.stays]
+    return [position.seed, position.epoch, legs, order.stays, position.seeds]
 
 
 def _decoded(encoded: list[Any]) -> Order:
-    seed, epoch, legs, stays = encoded
-    return Order(Position(seed, epoch, tuple(Leg(*leg) for leg in legs)), stays)
+    seed, epoch, legs, stays, seeds = encoded
+    progress = tuple(Leg(*leg) for leg in legs)
+    return Order(Position(seed, epoch, progress, seeds=tuple(seeds)), stays)
 
 
 def _last(entries: dict[str, Any], count: int) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""One pass over a dataset: an iterator that knows what it has delivered."""
+"""One pass over a dataset: an iterator that knows what it has delivered, and what feeds it."""
 
 from __future__ import annotations
 
 import time
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastload.batch import Batch
     from fastload.engine import Engine
 
-__all__ = ["Mark", "Part", "Pass", "Prepared"]
+__all__ = ["Feed", "Mark", "Part", "Pass", "Prepared", "ScanFeed", "warn_of_copies"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,65 +36,104 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a batch stands: where its pass began, and the rank's batches up to it."""
+    """Where a batch stands: where its pass began, and the rank's batches up to it.
+
+    source: the one of a mix that the batch comes from.
+    """
 
     start: Position
     part: Part
     delivered: int
+    source: str | None = None
 
     @property
     def position(self) -> Position:
         """The position right after the batch."""
         part = self.part
         legs = advance(self.start.progress, part.world, part.workers, self.delivered)
-        return Position(self.start.seed, self.start.epoch, legs)
+        return replace(self.start, progress=legs, taken=0)
+
+    def of_source(self, name: str) -> Mark:
+        """The same place, for a batch of that source."""
+        return replace(self, source=name)
 
 
 # Batches carry their marks; torch.load asks what it may make.
 torch.serialization.add_safe_globals([Mark, Part, Position, Leg])
 
 
+class Feed(Protocol):
+    """What a pass takes its batches from."""
+
+    def next(self, mark: Mark) -> Batch | None:
+        """The next batch, which carries the mark; None at the end."""
+
+    def close(self) -> None:
+        """Abandons what is left. Idempotent."""
+
+
+class ScanFeed:
+    """The batches of one scan.
+
+    Args:
+        engine: does the work.
+        scan: the core's side of it.
+        on_copy: told of each batch that is handed out as a copy.
+
+    Attributes:
+        on_opened: told once, with the scan, when the last window is in work; None = nobody is.
+    """
+
+    def __init__(self, engine: Engine, scan: Scan, on_copy: Callable[[], None]) -> None:
+        self.engine = engine
+        self.on_opened: Callable[[Scan], None] | None = None
+        self._scan = scan
+        self._on_copy = on_copy
+
+    def begin(self) -> None:
+        """Begins what was prepared."""
+        self.engine.begin(self._scan)
+
+    def next(self, mark: Mark) -> Batch | None:
+        """The next batch, which carries the mark; None at the end."""
+        lent = self._scan.next()
+        if lent is None:
+            return None
+        batch, copied = self.engine.batch_of(lent, mark)
+        if copied:
+            self._on_copy()
+        if self.on_opened is not None and self._scan.opened_all:
+            told, self.on_opened = self.on_opened, None
+            told(self._scan)
+        return batch
+
+    def close(self) -> None:
+        """Abandons what is left. Idempotent."""
+        self._scan.close()
+
+
 class Pass:
     """An iterator of batches.
 
     Args:
-        engine: does the work.
-        scan: the core's side of the pass.
+        feed: where they come from.
         start: where the pass begins.
         part: which worker this is.
-        on_copy: told of each batch that is handed out as a copy.
-        on_opened: told once, with the scan, when the last window is in work.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        scan: Scan,
-        start: Position,
-        part: Part,
-        on_copy: Callable[[], None],
-        on_opened: Callable[[Scan], None] | None,
-    ) -> None:
+    def __init__(self, feed: Feed, start: Position, part: Part) -> None:
         self.start = start
         self.finished = False
         self.consuming_s = 0.0
         self.part = part
-        self._engine = engine
-        self._on_copy = on_copy
+        self._feed = feed
         self._taken = 0
         self._handed_out_at: float | None = None
-        self._on_opened = on_opened
-        self._scan = scan
 
     @property
     def mark(self) -> Mark:
         """After what was handed out last."""
-        part = self.part
-        if not self._taken:
-            return Mark(self.start, part, 0)
-        # Workers take turns, so those before this one have delivered one more.
-        turns = self.start.taken + self._taken - 1
-        return Mark(self.start, part, turns * part.workers + part.worker + 1)
+        return self._mark_after(self._taken)
 
     @property
     def own_position(self) -> Position:
@@ -129,55 +168,55 @@ class Pass:
     def close(self) -> None:
         """Abandons what is left. Idempotent."""
         self.finished = True
-        self._scan.close()
+        self._feed.close()
 
     def _next(self, counts: int) -> Batch | None:
         if self.finished:
             return None
         if self._handed_out_at is not None:
             self.consuming_s += time.perf_counter() - self._handed_out_at
-        lent = self._scan.next()
-        if lent is None:
+        batch = self._feed.next(self._mark_after(self._taken + counts))
+        if batch is None:
             self.close()
             return None
         self._taken += counts
-        batch, copied = self._engine.batch_of(lent, self.mark)
-        if copied:
-            self._on_copy()
-        if self._on_opened is not None and self._scan.opened_all:
-            told, self._on_opened = self._on_opened, None
-            told(self._scan)
         self._handed_out_at = time.perf_counter()
         return batch
+
+    def _mark_after(self, taken: int) -> Mark:
+        part = self.part
+        if not taken:
+            return Mark(self.start, part, 0)
+        # Workers take turns, so those before this one have delivered one more.
+        turns = self.start.taken + taken - 1
+        return Mark(self.start, part, turns * part.workers + part.worker + 1)
 
 
 class Prepared:
     """A pass that is expected after the one that runs; its first windows are being read.
 
     Args:
-        engine: does the work.
-        scan: the core's side of the pass.
+        feed: where its batches come from.
         start: where it begins.
         part: which worker this is.
     """
 
-    def __init__(self, engine: Engine, scan: Scan, start: Position, part: Part) -> None:
+    def __init__(self, feed: ScanFeed, start: Position, part: Part) -> None:
         self.start = start
-        self._engine = engine
-        self._scan = scan
+        self._feed = feed
         self._part = part
 
-    def take(self, engine: Engine, start: Position, part: Part) -> Scan | None:
-        """The scan, if the pass that begins is the one expected; else closes it."""
-        if engine is self._engine and (start, part) == (self.start, self._part):
-            engine.begin(self._scan)
-            return self._scan
+    def take(self, engine: Engine, start: Position, part: Part) -> ScanFeed | None:
+        """The feed, if the pass that begins is the one expected; else closes it."""
+        if engine is self._feed.engine and (start, part) == (self.start, self._part):
+            self._feed.begin()
+            return self._feed
         self.close()
         return None
 
     def close(self) -> None:
         """Gives back its memory. Idempotent."""
-        self._scan.close()
+        self._feed.close()
 
 
 def warn_of_copies(memory_budget: int) -> None:
@@ -186,5 +225,5 @@ def warn_of_copies(memory_budget: int) -> None:
         f"Batches that are kept hold all the memory that memory_budget={memory_budget} leaves for "
         "them; from now on batches come as copies in ordinary memory. To keep batches, or one "
         "column of each, keep batch.clone() or column.clone(), or raise memory_budget",
-        stacklevel=5,  # whoever asked for the batch
+        stacklevel=6,  # whoever asked for the batch
     )

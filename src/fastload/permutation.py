@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["mix64", "permutation", "stream_key", "stream_keys", "stream_values"]
+__all__ = ["below", "mix64", "permutation", "stream_key", "stream_keys", "stream_values"]
 
 _MASK = (1 << 64) - 1
 # 2**64 divided by the golden ratio, made odd: SplitMix64's increment.
@@ -56,9 +56,9 @@ def stream_key(*parts: int) -> int:
     return int(key[0])
 
 
-def stream_values(key: int, count: int) -> NDArray[np.uint64]:
-    """The first `count` numbers of a stream: number i is `mix64(key + (i + 1) * gamma)`."""
-    steps = np.arange(1, count + 1, dtype=np.uint64) * _GAMMA
+def stream_values(key: int, count: int, first: int = 0) -> NDArray[np.uint64]:
+    """`count` numbers of a stream from `first` on: number i is `mix64(key + (i + 1) * gamma)`."""
+    steps = np.arange(first + 1, first + count + 1, dtype=np.uint64) * _GAMMA
     return mix64(steps + np.array([key & _MASK], np.uint64))
 
 
@@ -78,12 +78,19 @@ def permutation(n: int, key: int) -> NDArray[np.int64]:
     buckets = -(-n // _BUCKET_ROWS)
     if buckets <= 1:
         return _shuffled(n, key)
-    bucket = _below(stream_values(key, n), np.full(1, buckets, np.uint64))
+    bucket = below(stream_values(key, n), np.full(1, buckets, np.uint64))
     dealt = np.argsort(bucket, kind="stable")
     parts = np.split(dealt, np.cumsum(np.bincount(bucket, minlength=buckets))[:-1])
     return np.concatenate(
         [part[_shuffled(len(part), stream_key(key, b))] for b, part in enumerate(parts)]
     )
+
+
+def below(draws: NDArray[np.uint64], bounds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """(draws * bounds) >> 64, int64 (n,): a number below each bound, which is less than 2**32."""
+    half = np.uint64(32)
+    low = (draws & np.uint64(0xFFFFFFFF)) * bounds >> half
+    return (((draws >> half) * bounds + low) >> half).astype(np.int64)
 
 
 def _shuffled(n: int, key: int) -> NDArray[np.int64]:
@@ -92,18 +99,11 @@ def _shuffled(n: int, key: int) -> NDArray[np.int64]:
     For i = n-1 .. 1, the next number r of the stream swaps element i with element
     (r * (i + 1)) >> 64.
     """
-    chosen = _below(stream_values(key, max(0, n - 1)), np.arange(n, 1, -1, dtype=np.uint64))
+    chosen = below(stream_values(key, max(0, n - 1)), np.arange(n, 1, -1, dtype=np.uint64))
     order = list(range(n))
     for i, j in zip(range(n - 1, 0, -1), chosen.tolist(), strict=True):
         order[i], order[j] = order[j], order[i]
     return np.array(order, np.int64)
-
-
-def _below(draws: NDArray[np.uint64], bounds: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """(draws * bounds) >> 64: a number below each bound, which is less than 2**32."""
-    half = np.uint64(32)
-    low = (draws & np.uint64(0xFFFFFFFF)) * bounds >> half
-    return (((draws >> half) * bounds + low) >> half).astype(np.int64)
 
 
 def _fold(key: NDArray[np.uint64], part: NDArray[np.uint64]) -> NDArray[np.uint64]:

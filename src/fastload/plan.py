@@ -15,19 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastload.intervals import Int64s, cut, edges_of
+from fastload.options import Options, Uneven
 from fastload.permutation import permutation, stream_key, stream_keys
-from fastload.progress import (
-    Leg,
-    Options,
-    Uneven,
-    advance,
-    batches,
-    remaining_rows,
-    share,
-)
+from fastload.progress import Leg, advance, batches, remaining_rows, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from fastload.rank_split import Share
 
 __all__ = [
     "Leg",
@@ -42,6 +37,7 @@ __all__ = [
     "read_plan",
     "remaining_rows",
     "rows_of",
+    "share_plan",
     "stream_key",
 ]
 
@@ -145,13 +141,31 @@ def read_plan(
     Raises:
         ValueError: a number is out of its range, or `progress` claims more batches than it had.
     """
+    total = row_groups.total_rows
+    mine = share(total, options, progress, world, rank, workers, worker, skip_batches)
+    return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows)
+
+
+def share_plan(
+    row_groups: RowGroups, options: Options, epoch: int, mine: Share, *, stripe_rows: int
+) -> ReadPlan:
+    """Where the rows of a share lie.
+
+    Args:
+        row_groups: all row groups in canonical order.
+        options: the dataset's parameters.
+        epoch: number of the epoch.
+        mine: positions of that epoch.
+        stripe_rows: as `read_plan` takes them.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
     if stripe_rows < 1 or stripe_rows % options.batch_size:
         raise ValueError(
             f"Expected stripe_rows to be a multiple of {options.batch_size} (batch_size), "
             f"got {stripe_rows}"
         )
-    total = row_groups.total_rows
-    mine = share(total, options, progress, world, rank, workers, worker, skip_batches)
     intervals = mine.positions
     if mine.repeats:
         again = np.array([[mine.repeated, mine.repeated + 1]], np.int64)
@@ -159,7 +173,7 @@ def read_plan(
     sequence = _Sequence(row_groups, _row_group_order(row_groups, options, epoch))
     padding = mine.repeats if options.uneven == "pad" else 0
     if options.shuffle:
-        parts = _shuffled(sequence, intervals, options, epoch, total)
+        parts = _shuffled(sequence, intervals, options, epoch, row_groups.total_rows)
     else:
         parts = _striped(sequence, intervals, stripe_rows)
     pieces, takes, windows, keys = parts

@@ -9,50 +9,26 @@ deliver in turn, so a count of delivered batches says exactly which positions ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.intervals import Int64s, near_equal, select
+from fastload.intervals import Int64s, near_equal
+from fastload.options import Options, expect_at_least
+from fastload.rank_split import RankSplit, Share, whole_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Leg", "Options", "Share", "Uneven", "advance", "batches", "remaining_rows", "share"]
-
-Uneven = Literal["wrap", "drop", "pad", "keep"]
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The parameters of a dataset that decide its order and its batches.
-
-    `batch_size` and `shuffle_window` are in rows; `limit` is in rows of the sequence, None for
-    all of them; `shuffle_window` and `seed` matter only with `shuffle`.
-
-    Raises:
-        ValueError: a parameter is out of its range.
-    """
-
-    batch_size: int
-    shuffle: bool = False
-    shuffle_window: int = 2**19
-    seed: int = 0
-    drop_last: bool = False
-    uneven: Uneven = "wrap"
-    limit: int | None = None
-
-    def __post_init__(self) -> None:
-        _expect_at_least(1, batch_size=self.batch_size, shuffle_window=self.shuffle_window)
-        if self.limit is not None:
-            _expect_at_least(0, limit=self.limit)
-        if self.uneven not in get_args(Uneven):
-            known = ", ".join(repr(name) for name in get_args(Uneven))
-            raise ValueError(f"Expected uneven to be one of {known}, got {self.uneven!r}")
-
-    def limited(self, total_rows: int) -> int:
-        """Rows of the epoch out of `total_rows` in the files."""
-        return total_rows if self.limit is None else min(total_rows, self.limit)
+__all__ = [
+    "Leg",
+    "advance",
+    "batches",
+    "going_on",
+    "merged",
+    "remaining_rows",
+    "share",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +46,12 @@ class Leg:
     delivered: int
 
     def __post_init__(self) -> None:
-        _expect_at_least(1, world=self.world)
-        _expect_at_least(0, workers=self.workers, delivered=self.delivered)
+        expect_at_least(1, world=self.world)
+        expect_at_least(0, workers=self.workers, delivered=self.delivered)
 
     def continues(self, world: int, workers: int) -> bool:
         """Whether a run on such a world goes on with this leg instead of starting another."""
         return self.world == world and max(1, self.workers) == max(1, workers)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Share:
-    """What one worker of one rank delivers next: some positions, then perhaps a repeated one."""
-
-    positions: Int64s  # (n, 2): intervals of positions
-    repeats: int  # 0, or 1 where "wrap" or "pad" repeat a row
-    repeated: int  # the position that is repeated; -1 without repeats
-
-    @property
-    def rows(self) -> int:
-        """Rows delivered, the repeated one included."""
-        return int((self.positions[:, 1] - self.positions[:, 0]).sum()) + self.repeats
 
 
 def advance(progress: Sequence[Leg], world: int, workers: int, delivered: int) -> tuple[Leg, ...]:
@@ -98,7 +60,7 @@ def advance(progress: Sequence[Leg], world: int, workers: int, delivered: int) -
     A leg that goes on is lengthened, so the state stays small however often a run is resumed.
     """
     leg = Leg(world, max(1, workers), delivered)
-    return _merged([*progress, leg]) if delivered else _merged(progress)
+    return merged([*progress, leg]) if delivered else merged(progress)
 
 
 def remaining_rows(total_rows: int, options: Options, progress: Sequence[Leg]) -> int:
@@ -107,7 +69,7 @@ def remaining_rows(total_rows: int, options: Options, progress: Sequence[Leg]) -
     Raises:
         ValueError: a leg claims more batches than it had.
     """
-    left = _remaining(total_rows, options, _merged(progress))
+    left = _remaining(total_rows, options, merged(progress))
     return int((left[:, 1] - left[:, 0]).sum())
 
 
@@ -127,8 +89,8 @@ def batches(
         ValueError: a leg claims more batches than it had, or there is no such rank.
     """
     _expect_within("rank", rank, world)
-    before, done = _going_on(progress, world, workers)
-    split = _Split(_remaining(total_rows, options, before), world, options)
+    before, done = going_on(progress, world, workers)
+    split = _split(total_rows, options, before, world)
     split.expect_delivered(done)
     return max(0, int(split.batches[rank]) - done)
 
@@ -155,83 +117,38 @@ def share(
     workers = max(1, workers)
     _expect_within("rank", rank, world)
     _expect_within("worker", worker, workers)
-    _expect_at_least(0, skip_batches=skip_batches)
-    before, done = _going_on(progress, world, workers)
-    intervals = _remaining(total_rows, options, before)
-    split = _Split(intervals, world, options)
+    expect_at_least(0, skip_batches=skip_batches)
+    before, done = going_on(progress, world, workers)
+    split = _split(total_rows, options, before, world)
     split.expect_delivered(done)
     turn = (worker + done) % workers
     first, count = near_equal(split.batches[rank], workers)
-    delivered = _delivered_by_worker(count, done)[turn]
-    rows, own, start = (int(of[rank]) for of in (split.rows, split.own, split.start))
-    low = int(first[turn] + min(delivered + skip_batches, count[turn])) * options.batch_size
-    high = min(int(first[turn] + count[turn]) * options.batch_size, rows)
-    low = min(low, high)
-    # A rank's output is its own rows and at most one more, so a repeat is always the last row.
-    repeats = high - max(low, min(high, own))
-    positions = select(
-        intervals, np.array([start + min(low, own)]), np.array([start + min(high, own)])
-    )
-    repeated = -1
-    if repeats and own:
-        last = np.array([start + own])
-        repeated = int(select(intervals, last - 1, last)[0, 0])
-    elif repeats:
-        repeated = options.limited(total_rows) - 1
-    return Share(positions, repeats, repeated)
+    delivered = _delivered_by_worker(count, done)[turn] + skip_batches
+    stop = int(first[turn] + count[turn])
+    return split.share(rank, min(int(first[turn] + delivered), stop), stop)
 
 
-class _Split:
-    """The split of the positions in `intervals` over `world` ranks; arrays are (world,)."""
-
-    def __init__(self, intervals: Int64s, world: int, options: Options) -> None:
-        total = (intervals[:, 1] - intervals[:, 0]).sum()
-        self.start, self.own = near_equal(total, world)  # elements of the intervals' sequence
-        if options.uneven == "keep":
-            self.rows = self.own
-        elif options.uneven == "drop":
-            self.rows = np.full(world, self.own[-1])
-        else:
-            self.rows = np.full(world, self.own[0])
-        if options.drop_last:
-            self.rows = self.rows - self.rows % options.batch_size
-        self.batches = -(-self.rows // options.batch_size)
-        self.world = world
-
-    def expect_delivered(self, delivered: int) -> None:
-        # Rank 0 has the most batches under every `uneven`.
-        most = int(self.batches[0])
-        if delivered > most:
-            raise ValueError(
-                f"Expected at most {most} delivered batches of each rank, got {delivered} - "
-                f"in the progress on {self.world} ranks; were other arguments used then?"
-            )
+def _split(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:
+    left = _remaining(total_rows, options, legs)
+    return RankSplit(left, world, options, options.limited(total_rows))
 
 
 def _remaining(total_rows: int, options: Options, legs: Sequence[Leg]) -> Int64s:
     """Positions that merged `legs` leave undelivered, as intervals."""
     rows = options.limited(total_rows)
-    intervals = np.array([[0, rows]] if rows else np.empty((0, 2)), np.int64)
+    intervals = whole_epoch(rows)
     for leg in legs:
-        intervals = _after(intervals, leg, options)
+        intervals = _after(intervals, leg, options, rows)
     return intervals
 
 
-def _after(intervals: Int64s, leg: Leg, options: Options) -> Int64s:
-    split = _Split(intervals, leg.world, options)
+def _after(intervals: Int64s, leg: Leg, options: Options, epoch_rows: int) -> Int64s:
+    split = RankSplit(intervals, leg.world, options, epoch_rows)
     split.expect_delivered(leg.delivered)
-    if leg.delivered == split.batches[0]:
+    if leg.delivered == split.most:
         return intervals[:0]  # finished; what "drop" and drop_last left over is lost
     first, count = near_equal(split.batches, max(1, leg.workers))  # (world, workers)
-    low = first + _delivered_by_worker(count, leg.delivered)
-    end = np.minimum(split.rows, split.own)[:, np.newaxis]
-    # The undelivered tail of each worker, then what the rank would have dropped.
-    starts = np.concatenate([np.minimum(low * options.batch_size, end), end], axis=1)
-    stops = np.concatenate(
-        [np.minimum((first + count) * options.batch_size, end), split.own[:, np.newaxis]], axis=1
-    )
-    shift = split.start[:, np.newaxis]
-    return select(intervals, (starts + shift).ravel(), (stops + shift).ravel())
+    return split.without(first, count, _delivered_by_worker(count, leg.delivered))
 
 
 def _delivered_by_worker(count: Int64s, delivered: int) -> Int64s:
@@ -241,7 +158,7 @@ def _delivered_by_worker(count: Int64s, delivered: int) -> Int64s:
     return by_worker
 
 
-def _merged(progress: Sequence[Leg]) -> tuple[Leg, ...]:
+def merged(progress: Sequence[Leg]) -> tuple[Leg, ...]:
     """`progress` with consecutive legs on the same world and workers as the one they are."""
     legs: list[Leg] = []
     for leg in progress:
@@ -251,18 +168,12 @@ def _merged(progress: Sequence[Leg]) -> tuple[Leg, ...]:
     return tuple(legs)
 
 
-def _going_on(progress: Sequence[Leg], world: int, workers: int) -> tuple[tuple[Leg, ...], int]:
+def going_on(progress: Sequence[Leg], world: int, workers: int) -> tuple[tuple[Leg, ...], int]:
     """The legs before the one that a run on this world is in, and what that has delivered."""
-    legs = _merged(progress)
+    legs = merged(progress)
     if legs and legs[-1].continues(world, workers):
         return legs[:-1], legs[-1].delivered
     return legs, 0
-
-
-def _expect_at_least(least: int, **values: int) -> None:
-    for name, value in values.items():
-        if value < least:
-            raise ValueError(f"Expected {name} to be at least {least}, got {value}")
 
 
 def _expect_within(name: str, value: int, count: int) -> None:

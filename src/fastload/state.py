@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from fastload.predicate import Predicate
     from fastload.source import Source
 
-__all__ = ["Position", "decode_state", "encode_state"]
+__all__ = [
+    "Position",
+    "check_identity",
+    "decode_position",
+    "decode_state",
+    "encode_identity",
+    "encode_position",
+    "encode_state",
+    "no_state",
+]
 
 _VERSION = 1
 
@@ -24,6 +33,7 @@ _VERSION = 1
 class Position:
     """A place in an epoch: the legs run so far (plan.Leg), up to and including a batch.
 
+    seed: of the dataset.
     taken: batches of its own share after those legs that one worker has delivered, where a
         worker goes on by itself; 0 for a position of the whole rank.
     """
@@ -32,6 +42,11 @@ class Position:
     epoch: int
     progress: tuple[Leg, ...]
     taken: int = 0
+    seeds: tuple[int, ...] = ()
+
+    def of_epoch(self, epoch: int) -> Position:
+        """The beginning of an epoch, with the same seeds."""
+        return Position(self.seed, epoch, (), seeds=self.seeds)
 
 
 def encode_state(
@@ -45,18 +60,31 @@ def encode_state(
 
     worker: its number, and of how many, if the position is that of one worker's own share.
     """
-    own = {} if worker is None else {"worker": [*worker, position.taken]}
     return {
-        "version": _VERSION,
+        **encode_position(position, worker),
+        **encode_identity(source, options, predicate),
+    }
+
+
+def encode_position(position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
+    """The part of a state that says how far a run is."""
+    state: dict[str, Any] = {"version": _VERSION, "seed": position.seed, "epoch": position.epoch}
+    state["progress"] = [[leg.world, leg.workers, leg.delivered] for leg in position.progress]
+    if position.seeds:
+        state["seeds"] = list(position.seeds)
+    if worker is not None:
+        state["worker"] = [*worker, position.taken]
+    return state
+
+
+def encode_identity(source: Source, options: Options, predicate: Predicate) -> dict[str, Any]:
+    """The part of a state that says of which files it is, in which order."""
+    return {
         "fingerprint": source.fingerprint,
         "files": len(source.files),
         "file_sums": list(source.file_sums),
         "rows": source.num_rows,
-        "seed": position.seed,
-        "epoch": position.epoch,
-        "progress": [[leg.world, leg.workers, leg.delivered] for leg in position.progress],
         "order": _order(options, predicate),
-        **own,
     }
 
 
@@ -76,20 +104,44 @@ def decode_state(
         ValueError: it is no such state, or an argument that decides the order has changed; or
             it is the state of another worker.
     """
+    position, own = decode_position(state, worker)
+    check_identity(state, source, options, predicate)
+    return position, own
+
+
+def decode_position(
+    state: Mapping[str, Any], worker: tuple[int, int] | None = None
+) -> tuple[Position, bool]:
+    """The position of a state, and whether it is a worker's own; raises as `decode_state`."""
     try:
         if state["version"] != _VERSION:
             raise ValueError(
                 f"Expected a state of version {_VERSION}, got version {state['version']}"
             )
-        fingerprint, files, rows = state["fingerprint"], state["files"], state["rows"]
-        sums = tuple(state["file_sums"])
-        seed, epoch, order = int(state["seed"]), int(state["epoch"]), dict(state["order"])
         progress = tuple(Leg(*leg) for leg in state["progress"])
         *saved_by, taken = state.get("worker", (None, 0))
+        seeds = tuple(int(seed) for seed in state.get("seeds", ()))
+        position = Position(int(state["seed"]), int(state["epoch"]), progress, taken, seeds)
     except (KeyError, TypeError) as error:
+        raise no_state(state, error) from error
+    own = "worker" in state
+    if own and (worker is None or list(worker) != saved_by):
         raise ValueError(
-            f"Expected a state made by state_dict(), got {state!r} ({error!r})"
-        ) from error
+            f"Expected the state of {_described(worker)}, got that of {_described(saved_by)}: with "
+            "StatefulDataLoader num_workers has to stay; state_dict(after=batch) serves any number"
+        )
+    return position, own
+
+
+def check_identity(
+    state: Mapping[str, Any], source: Source, options: Options, predicate: Predicate
+) -> None:
+    """Refuses the state of other files or of another order, as `decode_state` does."""
+    try:
+        fingerprint, files, rows = state["fingerprint"], state["files"], state["rows"]
+        sums, order = tuple(state["file_sums"]), dict(state["order"])
+    except (KeyError, TypeError) as error:
+        raise no_state(state, error) from error
     if fingerprint != source.fingerprint:
         raise SourceChangedError(
             f"Expected the files that the state was saved with ({files} files, {rows} rows), got "
@@ -102,13 +154,11 @@ def decode_state(
                 f"Expected {name}={order.get(name)!r}, as when the state was saved, got "
                 f"{name}={value!r}: another order can't go on where that one stopped"
             )
-    own = "worker" in state
-    if own and (worker is None or list(worker) != saved_by):
-        raise ValueError(
-            f"Expected the state of {_described(worker)}, got that of {_described(saved_by)}: with "
-            "StatefulDataLoader num_workers has to stay; state_dict(after=batch) serves any number"
-        )
-    return Position(seed, epoch, progress, taken), own
+
+
+def no_state(state: object, error: object) -> ValueError:
+    """The error for what no state_dict() has made, with the cause."""
+    return ValueError(f"Expected a state made by state_dict(), got {state!r} ({error!r})")
 
 
 def _changed(source: Source, files: int, sums: Sequence[int]) -> str:

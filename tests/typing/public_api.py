@@ -4,7 +4,18 @@ import torch
 from torch.utils.data import DataLoader
 from typing_extensions import assert_type
 
-from fastload import Batch, Codes, Column, FastParquetDataset, Hash, Pad, Ragged, Stack
+from fastload import (
+    Batch,
+    Codes,
+    Column,
+    FastParquetDataset,
+    Hash,
+    MixedDataset,
+    Pad,
+    Ragged,
+    Stack,
+    mix,
+)
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_rows
 
 dataset = FastParquetDataset(
@@ -43,6 +54,18 @@ assert_type(text.to_padded(0, [None, 4]), torch.Tensor)
 with FastParquetDataset("a.parquet") as opened:
     assert_same_rows(opened, object(), ["x"], ordered=False)
     opened.close()
+
+mixed = mix({"a": dataset, "b": FastParquetDataset("b.parquet")}, [1, 0.5], stop="repeat")
+assert_type(mixed, MixedDataset)
+assert_type(len(mixed), int)
+assert_type(mixed.schema["a"]["price"].dtype, torch.dtype)
+assert_type(mixed.stats()["b"].bottleneck, str)
+for batch in mixed:
+    assert_type(batch, Batch)
+    assert_type(batch.source, str | None)
+    mixed.load_state_dict(mixed.state_dict(after=batch))
+with mix({"a": dataset}, {"a": 1.0}, seed=3) as opened_mix:
+    assert_type(opened_mix.sources, tuple[str, ...])
 
 assert_resumes_exactly(lambda: FastParquetDataset("a.parquet"), after=[1, 2], num_workers=2)
 assert_ranks_agree(

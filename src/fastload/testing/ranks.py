@@ -32,6 +32,9 @@ def assert_ranks_agree(
 
         assert_ranks_agree(functools.partial(FastParquetDataset, path, shuffle=True))
 
+    Of a mix of datasets that is so with stop="all", where what `uneven` and `drop_last` say is
+    allowed for each source.
+
     Args:
         make_dataset: called with `rank=` and `world_size=`; makes a new dataset, of the same
             other arguments each time.
@@ -47,6 +50,7 @@ def assert_ranks_agree(
     with closing(make_dataset(rank=0, world_size=1)) as dataset:
         dataset.set_epoch(epoch)
         start = dataset.state_dict()
+        sources = len(getattr(dataset, "sources", ())) or 1
         whole, batches = Counter[Any](), []
         for batch in dataset:
             batches.append(row_keys(batch))
@@ -56,7 +60,7 @@ def assert_ranks_agree(
     lost = largest if drop_last else 0
     for world in world_sizes:
         alone, _, _ = _deliver(make_dataset, world, start, epoch, 0, None, uneven)
-        _check(alone, whole, _Allowed(uneven, world, world * lost), f"on {world} ranks")
+        _check(alone, whole, _Allowed(uneven, world * sources, lost), f"on {world} ranks")
     state: Mapping[str, Any] = start
     rows: list[Hashable] = []
     ranks = done = 0
@@ -65,15 +69,18 @@ def assert_ranks_agree(
         more, state, done = _deliver(make_dataset, world, state, epoch, done, steps, uneven)
         rows += more
         ranks += world
-    _check(rows, whole, _Allowed(uneven, ranks, ranks * lost), f"on {list(world_sizes)} in turn")
+    _check(rows, whole, _Allowed(uneven, ranks * sources, lost), f"on {list(world_sizes)} in turn")
 
 
 class _Allowed:
-    """How often rows may be repeated, and left out, in total."""
+    """How often rows may be repeated, and left out, in total.
 
-    def __init__(self, uneven: str, ranks: int, lost: int) -> None:
-        self.repeats = ranks if uneven == "wrap" else 0
-        self.lost = lost + (ranks if uneven == "drop" else 0)
+    ends: slices of ranks that end somewhere; in each so many may be `lost`.
+    """
+
+    def __init__(self, uneven: str, ends: int, lost: int) -> None:
+        self.repeats = ends if uneven == "wrap" else 0
+        self.lost = ends * (lost + (uneven == "drop"))
         self.new = lost > 0  # rows that a world of one leaves out
 
 

@@ -166,7 +166,7 @@ def _assert_in_any_order(
 
 def _checked(batch: Mapping[str, Any], want: Mapping[str, ArrowOutput]) -> dict[str, Any]:
     """The outputs that are compared: real rows, of the types that they should be."""
-    extra = {"__file__", "__row__", "__valid__"} - set(want)
+    extra = {"__file__", "__row__", "__source__", "__valid__"} - set(want)
     names = [name for name in batch if name not in extra]
     if names != list(want):
         raise AssertionError(f"Expected outputs {list(want)}, got {names}")

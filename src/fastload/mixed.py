@@ -1,0 +1,291 @@
+"""fastload.mix: a dataset of datasets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from numbers import Real
+from typing import TYPE_CHECKING, Any, get_args
+
+from fastload.batch import Batch
+from fastload.mix_feed import MixedFeed
+from fastload.mix_plan import Mixture, mix_batches, mix_plan
+from fastload.mix_schedule import Stop
+from fastload.mix_source import MixSource
+from fastload.passes import Pass
+from fastload.resumable import Resumable
+from fastload.state import Position, decode_position, encode_position, no_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fastload._core import Scan
+    from fastload.dataset import FastParquetDataset
+    from fastload.epochs import Order
+    from fastload.fields import Schema
+    from fastload.mix_plan import MixPlan
+    from fastload.passes import Part
+    from fastload.ranks import Rank
+    from fastload.stats import Stats
+
+__all__ = ["MixedDataset", "mix"]
+
+
+def mix(
+    datasets: Mapping[str, FastParquetDataset],
+    weights: Mapping[str, float] | Sequence[float] | None = None,
+    seed: int = 0,
+    stop: Stop = "first",
+) -> MixedDataset:
+    """A dataset of datasets: each batch comes from one of them, drawn at random.
+
+        mixed = fastload.mix(
+            {"web": FastParquetDataset("web/*.parquet", shuffle=True),
+             "books": FastParquetDataset("books/*.parquet", shuffle=True)},
+            weights={"web": 3, "books": 1},
+        )
+        for batch in DataLoader(mixed, batch_size=None):
+            print(batch.source)  # "web" or "books"
+
+    It keeps the promises of its sources: the same number of batches on every rank, known ahead
+    (len), an order that depends on seeds, epoch, world size and number of workers alone, and
+    exact resume, on another world size too. The sequence of sources is the same on every rank
+    and for every number of workers.
+
+    A batch has the columns of its source and says which that is: `batch.source` is the name,
+    and with provenance=True of the source `__source__` is an int32 tensor (B,) of its index in
+    `sources`, beside `__file__` and `__row__`.
+
+    The datasets are the mix's from then on: it reads them with epochs and passes of its own, a
+    pass ends theirs, and close() closes them. Each keeps its own options: limit, filters,
+    shuffle, seed, threads. memory_budget is of each dataset, so the mix may hold their sum.
+
+    Args:
+        datasets: by the names of the sources. All of the same rank, and equal among ranks:
+            uneven="keep" needs a world of one.
+        weights: how often each is drawn, in proportion: positive numbers by name, or in order.
+            None = as many batches as it has, so that all last about equally long.
+        seed: of the draws. The order within a source is that of its own seed.
+        stop: when an epoch ends. "first": when a source is drawn that has no batch left.
+            "all": when none has; those that end are left out, and each batch comes once.
+            "repeat": when each source has been exhausted once; those that end earlier begin
+            anew, in another order if they shuffle.
+
+    Raises:
+        ValueError, TypeError: what is given can't be mixed.
+    """
+    return MixedDataset(datasets, weights, seed, stop)
+
+
+class MixedDataset(Resumable[Batch]):
+    """What `fastload.mix` makes, for `DataLoader(mixed, batch_size=None)`."""
+
+    def __init__(
+        self,
+        datasets: Mapping[str, FastParquetDataset],
+        weights: Mapping[str, float] | Sequence[float] | None,
+        seed: int,
+        stop: Stop,
+    ) -> None:
+        sources = _sources(datasets)
+        if type(seed) is not int:
+            raise TypeError(f"Expected seed as int, got {seed!r}")
+        if stop not in get_args(Stop):
+            known = ", ".join(repr(name) for name in get_args(Stop))
+            raise ValueError(f"Expected stop to be one of {known}, got {stop!r}")
+        names = [source.name for source in sources]
+        self._mixture = Mixture(
+            tuple(source.rows for source in sources), _weights(weights, names), stop, seed
+        )
+        super().__init__(Position(seed, 0, (), seeds=tuple(source.seed for source in sources)))
+        self._of = sources
+        self._check_ranks({s.name: s.rank for s in sources if s.rank is not None})
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the sources, in order."""
+        return tuple(source.name for source in self._of)
+
+    @property
+    def schema(self) -> dict[str, Schema]:
+        """What a batch holds, by the name of its source: output name -> `Field`."""
+        return {source.name: source.schema for source in self._of}
+
+    @property
+    def files(self) -> dict[str, tuple[str, ...]]:
+        """The files of each source, in canonical order."""
+        return {source.name: source.dataset.files for source in self._of}
+
+    def stats(self) -> dict[str, Stats]:
+        """What each source has done in this process so far; `consuming_s` is of the mix."""
+        running = self._pass.consuming_s if self._pass else 0.0
+        return {source.name: source.stats(self._consuming_s + running) for source in self._of}
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Begins a pass and closes the one before; each pass is of the next epoch."""
+        closed = [source.name for source in self._of if source.closed]
+        if closed and not self._closed:
+            raise RuntimeError(
+                f"Expected open datasets, got one that was closed - at source `{closed[0]}`"
+            )
+        start, part = self._begin()
+        plan = self._plan(start, part)
+        feeds = [
+            source.begin(
+                plan.shares(number, start.seeds[number]),
+                start,
+                part,
+                partial(self._prepare_next, number),
+            )
+            for number, source in enumerate(self._of)
+        ]
+        told = [(source.name, source.provenance) for source in self._of]
+        self._pass = Pass(MixedFeed(plan.order.tolist(), feeds, told), start, part)
+        return self._pass
+
+    def close(self) -> None:
+        """Ends the pass and closes the sources; batches stay valid. Idempotent."""
+        super().close()
+        for source in self._of:
+            source.dataset.close()
+
+    def __repr__(self) -> str:
+        lines = [f"  {source.name!r}: {source.dataset!r}," for source in self._of]
+        return "\n".join(["MixedDataset({", *lines, f"}}, stop={self._mixture.stop!r})"])
+
+    def _resolved_rank(self) -> Rank:
+        ranks = {source.name: source.resolved_rank() for source in self._of}
+        self._check_ranks(ranks)
+        # Not one that was given as an argument, if another may turn out to be wrong.
+        return min(ranks.values(), key=lambda rank: rank.origin == "arguments")
+
+    def _check_ranks(self, ranks: Mapping[str, Rank]) -> None:
+        for source in self._of:
+            if source.name in ranks and ranks[source.name].world > 1 and source.may_be_uneven:
+                raise ValueError(
+                    "Expected as many batches of each rank, got uneven='keep' and "
+                    f"{ranks[source.name].world} ranks - at source `{source.name}`"
+                )
+        names = list(ranks)
+        for name in names[1:]:
+            first, other = ranks[names[0]], ranks[name]
+            if (first.rank, first.world) != (other.rank, other.world):
+                raise ValueError(
+                    f"Expected rank {first.rank} of {first.world} as source `{names[0]}` has, got "
+                    f"rank {other.rank} of {other.world} - at source `{name}`"
+                )
+
+    def _batches(self, position: Position, rank: int) -> int:  # noqa: ARG002 - alike on all
+        world = self._resolved_rank().world
+        mixture = self._mixture._replace(seed=position.seed)
+        return mix_batches(mixture, position.epoch, position.progress, world)
+
+    def _plan(self, start: Position, part: Part) -> MixPlan:
+        return mix_plan(
+            self._mixture._replace(seed=start.seed),
+            start.epoch,
+            start.progress,
+            part.world,
+            self._resolved_rank().rank,
+            part.workers,
+            part.worker,
+            skip_batches=start.taken,
+        )
+
+    def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
+        return {
+            **encode_position(position, worker),
+            "stop": self._mixture.stop,
+            "weights": self._mixture.weights and list(self._mixture.weights),
+            "sources": [source.identity() for source in self._of],
+        }
+
+    def _decoded(
+        self, state: Mapping[str, Any], worker: tuple[int, int] | None
+    ) -> tuple[Position, bool]:
+        position, own = decode_position(state, worker)
+        self._check_draws(state)
+        for source, saved in zip(self._of, state["sources"], strict=True):
+            source.check_identity(saved)
+        if len(position.seeds) != len(self._of):
+            raise no_state(state, f"{len(position.seeds)} seeds of {len(self._of)} sources")
+        # Refuses progress that this mix can't have made.
+        mixture = self._mixture._replace(seed=position.seed)
+        world = position.progress[-1].world if position.progress else 1
+        mix_batches(mixture, position.epoch, position.progress, world)
+        return position, own
+
+    def _check_draws(self, state: Mapping[str, Any]) -> None:
+        """Refuses a state of other sources, or of other draws from them."""
+        try:
+            stop, weights = state["stop"], state["weights"]
+            names = [source["name"] for source in state["sources"]]
+        except (KeyError, TypeError) as error:
+            raise no_state(state, error) from error
+        own = (self._mixture.weights and list(self._mixture.weights), self._mixture.stop)
+        for name, saved, now in (
+            ("sources", names, list(self.sources)),
+            ("weights", weights, own[0]),
+            ("stop", stop, own[1]),
+        ):
+            if saved != now:
+                raise ValueError(
+                    f"Expected {name}={saved!r}, as when the state was saved, got {name}={now!r}: "
+                    "another order can't go on where that one stopped"
+                )
+
+    def _give(self, order: Order) -> None:
+        super()._give(order)
+        for source in self._of:
+            source.expect(self._next_position())
+
+    def _prepare_next(self, number: int, scan: Scan) -> None:
+        """Has a source read the first windows of the next pass while this one ends."""
+        if self._pass is None:
+            return
+        start, part = self._next_position(), self._pass.part
+        own = next(self._plan(start, part).shares(number, start.seeds[number]), None)
+        if own is not None:
+            self._of[number].prepare(own, start, part, scan)
+
+
+def _sources(datasets: Mapping[str, FastParquetDataset]) -> list[MixSource]:
+    if not isinstance(datasets, Mapping):
+        raise TypeError(
+            "Expected datasets as a mapping from name to FastParquetDataset, got "
+            f"{type(datasets).__name__}"
+        )
+    if not datasets:
+        raise ValueError("Expected at least one dataset to mix, got none")
+    sources: list[MixSource] = []
+    for name, dataset in datasets.items():
+        twice = [other.name for other in sources if other.dataset is dataset]
+        if twice:
+            raise ValueError(
+                f"Expected each dataset once, got that of `{twice[0]}` again - at source `{name}`"
+            )
+        sources.append(MixSource(name, dataset))
+    return sources
+
+
+def _weights(
+    weights: Mapping[str, float] | Sequence[float] | None, names: Sequence[str]
+) -> tuple[float, ...] | None:
+    if weights is None:
+        return None
+    if isinstance(weights, Mapping):
+        if set(weights) != set(names):
+            raise ValueError(f"Expected weights of {list(names)}, got those of {list(weights)}")
+        weights = [weights[name] for name in names]
+    if len(weights) != len(names):
+        raise ValueError(f"Expected a weight of each of {list(names)}, got {len(weights)} weights")
+    for name, weight in zip(names, weights, strict=True):
+        given: object = weight
+        if isinstance(given, bool) or not isinstance(given, Real):
+            raise TypeError(f"Expected weights as numbers, got {weight!r} - at source `{name}`")
+        if not (weight > 0 and math.isfinite(weight)):
+            raise ValueError(
+                f"Expected positive and finite weights, got {weight!r} - at source `{name}`"
+            )
+    return tuple(float(weight) for weight in weights)

@@ -1,0 +1,213 @@
+"""Epochs, progress and saved state: what every dataset of passes has in common."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from fastload.epochs import EpochCell, Order, check_epoch, resolved
+from fastload.passes import Mark, Part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typing_extensions import Self
+
+    from fastload.batch import Batch
+    from fastload.passes import Pass
+    from fastload.ranks import Rank
+    from fastload.state import Position
+
+__all__ = ["Resumable"]
+
+_Item_co = TypeVar("_Item_co", covariant=True)
+
+
+class Resumable(IterableDataset[_Item_co]):
+    """An IterableDataset that delivers one epoch in each pass, and says what it has delivered.
+
+    Args:
+        first: where its first pass begins.
+    """
+
+    def __init__(self, first: Position) -> None:
+        super().__init__()
+        self._seeds = len(first.seeds)
+        self._epochs = EpochCell(first)
+        self._loaded: Order | None = None  # that the running pass began with
+        self._own: Position | None = None  # loaded by this worker process for itself
+        self._closed = False
+        self._pass: Pass | None = None
+        self._consuming_s = 0.0
+
+    @abstractmethod
+    def _resolved_rank(self) -> Rank:
+        """Which rank this is; the same from the first call on."""
+
+    @abstractmethod
+    def _batches(self, position: Position, rank: int) -> int:
+        """Batches that a rank of this world has left of an epoch."""
+
+    @abstractmethod
+    def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
+        """The state of a position; of this worker's own share if `worker` says which it is."""
+
+    @abstractmethod
+    def _decoded(
+        self, state: Mapping[str, Any], worker: tuple[int, int] | None
+    ) -> tuple[Position, bool]:
+        """The position of a state, and whether it is this worker's own; refuses what is none."""
+
+    def __len__(self) -> int:
+        """Batches of this rank in this epoch, delivered and remaining; rows, if it yields rows.
+
+        The epoch is that of the pass that runs, if one does, else that of the next one.
+        """
+        running = self._pass is not None and not self._pass.finished
+        position = self._pass.start if self._pass and running else self._next_position()
+        left = self._batches(position, self._resolved_rank().rank)
+        return sum(leg.delivered for leg in position.progress) + left
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass is of this epoch, in worker processes that live on too.
+
+        The progress of a loaded state is kept if it is of this epoch, else dropped with a
+        warning.
+        """
+        check_epoch(epoch)
+        loaded = self._epochs.next.position
+        self._loaded = None
+        if loaded.progress and loaded.epoch == epoch:
+            self._give(Order(loaded, stays=True))
+            return
+        if loaded.progress and not (self._is_finished(loaded) and epoch == loaded.epoch + 1):
+            warnings.warn(
+                f"The loaded state is of epoch {loaded.epoch}; set_epoch({epoch}) drops its "
+                "progress",
+                stacklevel=2,
+            )
+        self._give(Order(loaded.of_epoch(epoch)))
+
+    def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
+        """What was delivered, as plain JSON values.
+
+        Args:
+            after: up to and including this batch, whatever wraps the dataset; None = up to the
+                batch that iter() handed out last in this process.
+
+        Raises:
+            ValueError: `after` is no batch of this dataset.
+            RuntimeError: without `after`, when worker processes iterate: only a batch tells how
+                far their consumer is.
+        """
+        if after is not None:
+            mark = getattr(after, "_position", None)
+            if not isinstance(mark, Mark):
+                raise ValueError(
+                    f"Expected a batch that a {type(self).__name__} yielded, got "
+                    f"{type(after).__name__} without a position"
+                )
+            position = mark.position
+            if len(position.seeds) != self._seeds:
+                raise ValueError(
+                    f"Expected a batch that this {type(self).__name__} yielded, got one of another "
+                    "dataset: that of a mix belongs to the mix, not to its sources"
+                )
+        elif (info := get_worker_info()) is not None:
+            return self._state_of_worker((info.id, info.num_workers))
+        elif self._epochs.begun_by_worker:
+            raise RuntimeError(
+                "Expected state_dict(after=batch), got no batch: worker processes iterate this "
+                "dataset, and only a batch tells how far their consumer is"
+            )
+        elif self._pass is not None:
+            position = self._pass.mark.position
+        else:
+            position = self._epochs.next.position
+        return self._encoded(position)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next iter() goes on right after what `state` says was delivered, on any world.
+
+        Raises:
+            SourceChangedError: the files are not those of the state.
+            ValueError: it is no state, or an argument that decides the order has changed.
+        """
+        info = get_worker_info()
+        worker = None if info is None else (info.id, info.num_workers)
+        position, own = self._decoded(state, worker)
+        check_epoch(position.epoch)
+        self._end_pass()
+        if own:
+            self._own = position
+            return
+        self._loaded = None
+        self._give(Order(position))
+
+    def close(self) -> None:
+        """Ends the pass; batches stay valid. Idempotent."""
+        self._closed = True
+        if self._pass is not None:
+            self._pass.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._resolved_rank()
+        # The running pass belongs to this process.
+        return {**self.__dict__, "_pass": None, "_loaded": None}
+
+    def _begin(self) -> tuple[Position, Part]:
+        """Begins a pass and ends the one before: where it begins, and the part of this process."""
+        if self._closed:
+            raise RuntimeError("Expected an open dataset, got one that was closed")
+        # Before anything that lets other threads run: in a worker process that lives on, one of
+        # them is about to tell DataLoader that the pass has begun.
+        start = self._begin_pass()
+        rank = self._resolved_rank()
+        rank.check_unchanged()
+        self._end_pass()
+        info = get_worker_info()
+        part = Part(rank.world) if info is None else Part(rank.world, info.num_workers, info.id)
+        return start, part
+
+    def _is_finished(self, position: Position) -> bool:
+        """Whether no rank has a batch left of the epoch; the first one has the most."""
+        return not self._batches(position, rank=0)
+
+    def _next_position(self) -> Position:
+        """Where the next pass begins."""
+        return resolved(self._epochs.next, self._is_finished)
+
+    def _state_of_worker(self, worker: tuple[int, int]) -> dict[str, Any]:
+        """Of a worker process that goes on by itself, as StatefulDataLoader has it."""
+        position = self._own or self._next_position()
+        if self._pass is not None:
+            position = self._pass.own_position
+        return self._encoded(position, worker)
+
+    def _give(self, order: Order) -> None:
+        self._epochs.give(order)
+
+    def _begin_pass(self) -> Position:
+        here = get_worker_info() is None
+        if here and self._loaded and self._pass and self._pass.untouched:
+            # StatefulDataLoader begins a pass of a finished epoch, then the one it uses.
+            self._epochs.give(self._loaded)
+        order, start = self._epochs.begin(self._is_finished, self._own)
+        self._loaded = order if here and order.position.progress else None
+        self._own = None
+        return start
+
+    def _end_pass(self) -> None:
+        if self._pass is not None:
+            self._pass.close()
+            self._consuming_s += self._pass.consuming_s
+            self._pass = None

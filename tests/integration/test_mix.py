@@ -1,0 +1,402 @@
+"""A dataset of datasets: which batches come, in epochs, processes and resumed runs."""
+
+import io
+import json
+import pickle
+from collections import Counter
+from functools import partial
+from itertools import chain, islice
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import fastload
+from fastload import FastParquetDataset, SourceChangedError
+from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
+from sample_files import ids_of, write_sample
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    # torchdata 0.11 calls it.
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
+]
+
+ROWS = {"a": 397, "b": 120, "c": 33}
+STOPS = ["first", "all", "repeat"]
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("mix")
+    return {
+        name: write_sample(directory / f"{name}.parquet", rows, 30) for name, rows in ROWS.items()
+    }
+
+
+def sources_of(paths, **options):
+    options = {"batch_size": 20, "shuffle": True, "shuffle_window": 90, **options}
+    options = {"threads": 1, "memory_budget": "32MB", **options}
+    columns = {"a": ["id", "name"], "b": None, "c": ["price", "id"]}
+    return {
+        name: FastParquetDataset(path, columns=columns[name], seed=seed, **options)
+        for seed, (name, path) in enumerate(paths.items())
+    }
+
+
+def mix_of(paths, weights=None, stop="all", seed=5, **options):
+    return fastload.mix(sources_of(paths, **options), weights, seed, stop)
+
+
+def by_source(batches):
+    """The ids of each source's batches, in order."""
+    ids = {name: [] for name in ROWS}
+    for batch in batches:
+        ids[batch.source].append(batch["id"].tolist())
+    return ids
+
+
+def order_of(batches):
+    return "".join(batch.source for batch in batches)
+
+
+def test_a_source_comes_in_the_order_that_it_has_by_itself(paths):
+    with mix_of(paths, [3, 2, 1]) as mixed:
+        orders = []
+        for epoch in range(3):
+            assert len(mixed) == 20 + 6 + 2
+            batches = list(mixed)
+            assert len(batches) == 28
+            orders.append(order_of(batches))
+            alone = sources_of(paths)
+            for name, ids in by_source(batches).items():
+                alone[name].set_epoch(epoch)
+                assert ids == [batch["id"].tolist() for batch in alone[name]]
+                alone[name].close()
+        assert len(set(orders)) == 3
+        assert Counter(orders[0]) == {"a": 20, "b": 6, "c": 2}
+    with mix_of(paths, [3, 2, 1], seed=6) as mixed:
+        assert order_of(mixed) != orders[0]
+
+
+def test_the_first_to_end_ends_it(paths):
+    with mix_of(paths, {"b": 1, "c": 1, "a": 1}, "first") as mixed:
+        for _ in range(3):
+            expected, batches = len(mixed), list(mixed)
+            assert len(batches) == expected
+            assert "c" in order_of(batches)
+            assert max(Counter(order_of(batches)).values()) <= 20
+
+
+def test_repetitions_have_orders_of_their_own(paths):
+    with mix_of(paths, {"a": 1, "b": 1, "c": 1}, "repeat") as mixed:
+        expected, batches = len(mixed), list(mixed)
+        assert len(batches) == expected > 28
+        ids = by_source(batches)
+        assert order_of(batches)[-1] == "a"
+        assert sorted(chain.from_iterable(ids["a"])) == list(range(ROWS["a"]))
+        # Two batches each.
+        rounds = [[*a, *b] for a, b in zip(ids["c"][::2], ids["c"][1::2], strict=False)]
+        assert len(rounds) > 2
+        assert len({tuple(ids) for ids in rounds}) == len(rounds)
+        assert all(sorted(ids) == list(range(ROWS["c"])) for ids in rounds)
+
+
+def test_batches_say_where_they_come_from(paths):
+    with mix_of(paths, provenance=True) as mixed:
+        assert mixed.sources == ("a", "b", "c")
+        assert mixed.files == {name: (path,) for name, path in paths.items()}
+        for batch in DataLoader(mixed, batch_size=None, num_workers=2, timeout=TIMEOUT_S):
+            assert list(batch) == list(mixed.schema[batch.source])
+            index = mixed.sources.index(batch.source)
+            assert torch.equal(batch["__source__"], torch.full((batch.rows,), index).int())
+            assert batch["__source__"].dtype == mixed.schema[batch.source]["__source__"].dtype
+            assert torch.equal(batch["__row__"], batch["id"])
+            assert batch.clone().to("cpu").source == batch.source
+        file = io.BytesIO()
+        torch.save(batch, file)
+        file.seek(0)
+        assert torch.load(file, weights_only=True).source == batch.source
+    with mix_of(paths) as mixed:
+        batch = next(iter(mixed))
+        assert "__source__" not in batch
+        assert batch.source in ROWS
+    with FastParquetDataset(paths["a"]) as alone:
+        assert next(iter(alone)).source is None
+
+
+@pytest.mark.parametrize(
+    ("stop", "options"),
+    [
+        ("first", {"weights": [2, 2, 1]}),
+        ("all", {"uneven": "drop", "drop_last": True, "rank": 1, "world_size": 2}),
+        ("repeat", {"weights": [2, 3, 1], "uneven": "pad", "rank": 2, "world_size": 3}),
+    ],
+)
+def test_resumes_exactly(paths, stop, options):
+    assert_resumes_exactly(partial(mix_of, paths, stop=stop, **options), epoch=2)
+
+
+@pytest.mark.parametrize(("stop", "workers"), [("all", 2), ("repeat", 3)])
+def test_resumes_exactly_with_workers(paths, stop, workers):
+    make = partial(mix_of, paths, [1, 1, 1], stop)
+    assert_resumes_exactly(make, after=[1, 14, 25], num_workers=workers)
+
+
+@pytest.mark.parametrize(("uneven", "drop_last"), [("wrap", False), ("pad", False), ("drop", True)])
+def test_ranks_agree(paths, uneven, drop_last):
+    make = partial(mix_of, paths, batch_size=7, uneven=uneven, drop_last=drop_last)
+    assert_ranks_agree(make, (2, 5, 3), uneven=uneven, drop_last=drop_last)
+
+
+@pytest.mark.parametrize(
+    ("context", "persistent"), [("fork", True), ("spawn", True), ("fork", False)]
+)
+def test_epochs_of_workers(paths, context, persistent):
+    with mix_of(paths, [1, 1, 1], "repeat") as mixed:
+        orders = [order_of(mixed) for _ in range(4)]
+        loader = DataLoader(
+            mixed,
+            batch_size=None,
+            num_workers=2,
+            multiprocessing_context=context,
+            persistent_workers=persistent,
+            timeout=TIMEOUT_S,
+        )
+        mixed.set_epoch(0)
+        for epoch in (0, 1):
+            batches = list(loader)
+            assert order_of(batches) == orders[epoch]
+            assert sorted(chain.from_iterable(by_source(batches)["a"])) == list(range(ROWS["a"]))
+        mixed.set_epoch(3)
+        running = iter(loader)
+        state = mixed.state_dict(after=list(islice(running, 7))[-1])
+        assert state["progress"] == [[1, 2, 7]]
+        mixed.load_state_dict(state)
+        mixed.set_epoch(3)
+        assert len(mixed) == len(orders[3])
+        assert order_of(loader) == orders[3][7:]
+
+
+def test_other_workers_and_worlds(paths):
+    with mix_of(paths) as mixed:
+        loader = DataLoader(mixed, batch_size=None, num_workers=3, timeout=TIMEOUT_S)
+        begun = list(islice(loader, 9))
+        state = mixed.state_dict(after=begun[-1])
+        whole = order_of(mix_of(paths))
+    with mix_of(paths) as mixed:
+        mixed.load_state_dict(state)
+        rest = list(mixed)
+        # The sources go on as they were drawn.
+        assert order_of([*begun, *rest]) == whole
+        for name, rows in ROWS.items():
+            ids = ids_of(batch for batch in [*begun, *rest] if batch.source == name)
+            assert sorted(ids) == list(range(rows))
+    ends = []
+    for rank in range(3):
+        with mix_of(paths, rank=rank, world_size=3) as mixed:
+            mixed.load_state_dict(state)
+            ends.append(list(mixed))
+    assert order_of(ends[0]) == order_of(ends[1]) == order_of(ends[2])
+    for name, rows in ROWS.items():
+        batches = [batch for batches in [begun, *ends] for batch in batches if batch.source == name]
+        assert set(ids_of(batches)) == set(range(rows))
+        assert len(ids_of(batches)) <= rows + 3
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_stateful_data_loader(paths, workers):
+    def loader():
+        return StatefulDataLoader(
+            mix_of(paths, stop="repeat"),
+            batch_size=None,
+            num_workers=workers,
+            timeout=TIMEOUT_S if workers else 0,
+        )
+
+    running, states, batches = loader(), [], []
+    for batch in running:
+        batches.append(batch.clone())
+        states.append(running.state_dict())
+    for delivered in (1, 8, 20):
+        resumed = loader()
+        resumed.load_state_dict(states[delivered - 1])
+        assert_same_batches(resumed, batches[delivered:])
+
+
+def test_epochs_and_states_are_those_of_a_dataset(paths):
+    with mix_of(paths) as mixed:
+        first = iter(mixed)
+        next(first)
+        whole = order_of(mixed)
+        with pytest.raises(StopIteration):
+            next(first)
+        finished = mixed.state_dict()
+        following = order_of(mixed)
+        mixed.load_state_dict(finished)
+        mixed.set_epoch(1)
+        assert list(mixed) == []
+        mixed.load_state_dict(finished)
+        assert order_of(mixed) == following
+        mixed.set_epoch(1)
+        state = mixed.state_dict(after=list(islice(mixed, 5))[-1])
+        mixed.load_state_dict(state)
+        with pytest.warns(UserWarning, match=r"epoch 1; set_epoch\(2\) drops its progress"):
+            mixed.set_epoch(2)
+        assert order_of(mixed) == following
+        with pickle.loads(pickle.dumps(mixed)) as copy:
+            copy.load_state_dict(state)
+            assert order_of(copy) == whole[5:]
+
+
+def test_seeds_come_from_the_state(paths):
+    with mix_of(paths, seed=7) as mixed:
+        running = iter(mixed)
+        state = mixed.state_dict(after=next(running))
+        rest = [batch.clone() for batch in running]
+        mixed.set_epoch(1)
+        following = order_of(mixed)
+    others = {
+        name: FastParquetDataset(
+            dataset.files,
+            columns=list(dataset.schema),
+            batch_size=20,
+            shuffle=True,
+            shuffle_window=90,
+            seed=99,
+        )
+        for name, dataset in sources_of(paths).items()
+    }
+    with fastload.mix(others, seed=8, stop="all") as mixed:
+        mixed.load_state_dict(state)
+        assert_same_batches(mixed, rest)
+        assert order_of(mixed) == following
+
+
+@pytest.mark.parametrize("stop", ["all", "repeat"])
+def test_next_passes_and_repetitions_are_read_ahead(paths, stop):
+    with mix_of(paths, [1, 1, 1], stop) as mixed:
+        ids = [by_source(mixed) for _ in range(4)]
+        for name, stats in mixed.stats().items():
+            assert stats.read_ahead.bytes > 0
+            assert stats.batches == sum(len(epoch[name]) for epoch in ids)
+            assert stats.consuming_s > 0
+    for epoch, expected in enumerate(ids):
+        with mix_of(paths, [1, 1, 1], stop) as mixed:
+            mixed.set_epoch(epoch)
+            assert by_source(mixed) == expected
+
+
+def test_another_mix_is_refused(paths):
+    with mix_of(paths, [1, 2, 3]) as mixed:
+        running = iter(mixed)
+        batch = next(running)
+        state = json.loads(json.dumps(mixed.state_dict(after=batch), sort_keys=True))
+        assert len(json.dumps(state)) < 1500
+        for change in ({"sources": state["sources"][:2]}, {"stop": "first"}, {"weights": None}):
+            with pytest.raises(ValueError, match=f"Expected {next(iter(change))}="):
+                mixed.load_state_dict({**state, **change})
+        for change in ({"progress": [[1, 1, 999]]}, {"seeds": [1]}, {"sources": 3}, {"version": 2}):
+            with pytest.raises(ValueError, match="Expected"):
+                mixed.load_state_dict({**state, **change})
+        with pytest.raises(ValueError, match="Expected a batch that this MixedDataset yielded"):
+            mixed.state_dict(after=next(iter(sources_of(paths)["a"])))
+    with sources_of(paths)["a"] as alone:
+        with pytest.raises(ValueError, match="Expected a state made by state_dict"):
+            alone.load_state_dict(state)
+        with pytest.raises(ValueError, match="that of a mix belongs to the mix"):
+            alone.state_dict(after=batch)
+    with (
+        mix_of(paths, [1, 2, 3], batch_size=21) as mixed,
+        pytest.raises(ValueError, match="Expected batch_size=20"),
+    ):
+        mixed.load_state_dict(state)
+    with (
+        mix_of({**paths, "c": paths["b"]}, [1, 2, 3]) as mixed,
+        pytest.raises(SourceChangedError, match=r"b\.parquet"),
+    ):
+        mixed.load_state_dict(state)
+
+
+def test_wrong_arguments(paths):
+    sources = sources_of(paths)
+    for weights, message in [
+        ([1, 2], "Expected a weight of each of"),
+        ({"a": 1, "b": 1}, r"Expected weights of \['a', 'b', 'c'\]"),
+        ([1, 2, 0], "positive and finite weights, got 0 - at source `c`"),
+        ([1, float("inf"), 1], "positive and finite weights, got inf - at source `b`"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            fastload.mix(sources, weights)
+    with pytest.raises(ValueError, match="Expected stop to be one of 'first', 'all', 'repeat'"):
+        fastload.mix(sources, stop="never")
+    with pytest.raises(ValueError, match="Expected at least one dataset"):
+        fastload.mix({})
+    with pytest.raises(ValueError, match="got that of `a` again - at source `z`"):
+        fastload.mix({**sources, "z": sources["a"]})
+    with pytest.raises(ValueError, match=r"one of rows \(batch_size=None\) - at source `z`"):
+        fastload.mix({"z": FastParquetDataset(paths["a"], batch_size=None)})
+    for wrong, message in [
+        (({"a": fastload.mix(sources)},), "a FastParquetDataset, got MixedDataset - at source `a`"),
+        ((list(sources.values()),), "Expected datasets as a mapping"),
+        (({1: sources["a"]},), "Expected the name of a source as str"),
+        ((sources, ["1", "2", "3"]), "Expected weights as numbers"),
+        ((sources, None, 1.5), "Expected seed as int"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            fastload.mix(*wrong)
+
+
+def test_ranks_that_differ(paths, monkeypatch):
+    with pytest.raises(ValueError, match="got uneven='keep' and 2 ranks - at source `a`"):
+        mix_of(paths, uneven="keep", rank=0, world_size=2)
+    with mix_of(paths, uneven="keep") as mixed:
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        monkeypatch.setenv("RANK", "1")
+        with pytest.raises(ValueError, match="got uneven='keep' and 2 ranks"):
+            len(mixed)
+    told = FastParquetDataset(paths["a"], rank=0, world_size=2)
+    with (
+        fastload.mix({"told": told, "found": FastParquetDataset(paths["b"])}) as mixed,
+        pytest.raises(ValueError, match=r"Expected rank 0 of 2 .* got rank 1 of 2 - at"),
+    ):
+        iter(mixed)
+
+
+def test_closing(paths):
+    sources = sources_of(paths)
+    mixed = fastload.mix(sources, stop="all")
+    alone = iter(sources["a"])
+    next(alone)
+    running = iter(mixed)
+    batch = next(running)
+    with pytest.raises(StopIteration):
+        next(alone)
+    assert "'c': FastParquetDataset(" in repr(mixed)
+    mixed.close()
+    mixed.close()
+    assert batch.rows == 20
+    with pytest.raises(StopIteration):
+        next(running)
+    for closed in (mixed, sources["a"]):
+        with pytest.raises(RuntimeError, match="Expected an open dataset"):
+            iter(closed)
+    mixed = mix_of(paths)
+    sources = sources_of(paths)
+    with fastload.mix(sources) as mixed:
+        sources["b"].close()
+        with pytest.raises(RuntimeError, match="one that was closed - at source `b`"):
+            iter(mixed)
+
+
+def test_empty_sources(paths):
+    for stop, count in (("first", 0), ("all", 28), ("repeat", 20)):
+        sources = sources_of(paths)
+        sources["none"] = FastParquetDataset(paths["a"], limit=0)
+        with fastload.mix(sources, [1, 1e-9, 1e-9, 1e9], stop=stop) as mixed:
+            assert len(mixed) == len(list(mixed)) >= count
+            assert (len(mixed) == 0) == (stop == "first")
+    with fastload.mix({"none": FastParquetDataset(paths["a"], limit=0)}) as mixed:
+        assert len(mixed) == len(list(mixed)) == 0
