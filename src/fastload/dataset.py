@@ -21,6 +21,7 @@ from fastload.passes import Mark, Part, Pass, Prepared, warn_of_copies
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.schema import OutputPlan, plan_columns
+from fastload.second_split import refuse_second_split
 from fastload.source import Source
 from fastload.state import Position, decode_state, encode_state
 from fastload.stats import Stats, stats_of
@@ -239,6 +240,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         warning.
         """
         check_epoch(epoch)
+        refuse_second_split(self, self._rank_arguments)
         loaded = self._epochs.next.position
         self._loaded = None
         if loaded.progress and loaded.epoch == epoch:
