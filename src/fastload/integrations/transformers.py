@@ -136,10 +136,10 @@ class EvalLoader(PreparedLoader):
     def __init__(self, loader: DataLoader[Any], accelerator: Accelerator) -> None:
         super().__init__(loader, accelerator.device)
         self._accelerator = accelerator
-        self._repeated = 0
         self._left = 0  # batches to hand out
+        self._repeated = 0  # of them
         self._rows = 0  # of the batch handed out last
-        self._real_rows = 0  # that count
+        self._real_rows = [0]  # of it that count, by rank
 
     def __iter__(self) -> Iterator[Batch]:
         lengths = self._of_all_ranks(len(self))
@@ -162,9 +162,8 @@ class EvalLoader(PreparedLoader):
         given = super()._handed_out(batch).copy()
         valid = given.pop("__valid__", None)
         self._rows = given.rows
-        self._real_rows = self._rows if valid is None else int(valid.sum())
-        if self._left <= self._repeated:
-            self._real_rows = 0
+        real = self._rows if valid is None else int(valid.sum())
+        self._real_rows = self._of_all_ranks(real if self._left > self._repeated else 0)
         self._left -= 1
         return given
 
@@ -180,9 +179,11 @@ class EvalLoader(PreparedLoader):
     def _gathered(self, values: torch.Tensor) -> torch.Tensor:
         if len(values) != self._rows:
             values = values[:1].expand(self._rows)
-        counts = self._of_all_ranks(self._real_rows)
-        padded = self._accelerator.pad_across_processes(values, dim=0)
-        ranks = self._accelerator.gather(padded).split(len(padded))
+        counts = self._real_rows
+        own = counts[self._accelerator.process_index]
+        padded = values.new_zeros(max(counts), *values.shape[1:])
+        padded[:own] = values[:own]
+        ranks = self._accelerator.gather(padded).split(max(counts))
         return torch.cat([rows[:count] for rows, count in zip(ranks, counts, strict=True)])
 
     def _of_all_ranks(self, number: int) -> list[int]:

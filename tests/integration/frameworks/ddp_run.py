@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
+
+TIMEOUT = timedelta(seconds=90)
 
 
 def dataset_of(path, uneven="wrap"):
@@ -55,13 +58,15 @@ def resume(path, state):
 
 
 def main(path, directory):
-    init_process_group("gloo")
+    # Nobody pays for frameworks that are not used.
+    assert not sys.modules.keys() & {"accelerate", "lightning", "transformers"}
+    init_process_group("gloo", timeout=TIMEOUT)
     rank = get_rank()
     report = train(path)
     destroy_process_group()
     if rank < 2:
         store = f"file://{directory}/store"
-        init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+        init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=TIMEOUT)
         report |= resume(path, report["state"])
         destroy_process_group()
     (directory / f"rank-{rank}.json").write_text(json.dumps(report))

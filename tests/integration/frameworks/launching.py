@@ -25,6 +25,16 @@ def require(package):
         pytest.skip(advice, allow_module_level=True)
 
 
+def end(process):
+    """Ends a launcher, which ends its ranks if it is given the time."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def run_script(script, *arguments, torchrun=None):
     """What a script prints that ends well and in time; with torchrun as so many ranks."""
     launcher = []
@@ -42,8 +52,7 @@ def run_script(script, *arguments, torchrun=None):
         out, _ = process.communicate(timeout=TIMEOUT_S)
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end(process)
     assert process.returncode == 0, out
     return out
 
@@ -52,3 +61,8 @@ def reports_of(directory, world):
     """What each rank wrote."""
     files = [directory / f"rank-{rank}.json" for rank in range(world)]
     return [json.loads(file.read_text()) for file in files]
+
+
+def rows_of(ranks, what):
+    """The rows of all batches that the ranks report there, sorted."""
+    return sorted(row for report in ranks for batch in report[what] for row in batch)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launching import reports_of, run_script
+from launching import reports_of, rows_of, run_script
 from sample_files import write_sample
 
 ROWS = 1000  # 334, 333 and 333 rows: in batches of 37 one rank has a batch more
@@ -14,10 +14,6 @@ def ranks(tmp_path_factory):
     path = write_sample(directory / "sample.parquet", ROWS)
     run_script("ddp_run.py", path, directory, torchrun=3)
     return reports_of(directory, 3)
-
-
-def rows_of(ranks, what):
-    return sorted(row for report in ranks for batch in report[what] for row in batch)
 
 
 def test_as_many_batches_on_every_rank(ranks):
