@@ -83,6 +83,7 @@ class PreparedLoader(Resumable, DataLoaderStateMixin):
         self._non_blocking = non_blocking
 
     def __iter__(self) -> Iterator[Batch]:
+        self._keep_state()
         self.begin()
         ready: Batch | None = None
         try:

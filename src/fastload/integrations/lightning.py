@@ -51,6 +51,7 @@ class ResumableLoader(Resumable, Callback):
                 "Expected this loader among the Trainer's callbacks, which tell it what was "
                 "trained: write Trainer(callbacks=[loader])"
             )
+        self._keep_state()
         self._ahead.clear()
         for batch in self._loader:
             self._ahead.append(place_of(batch))

@@ -35,6 +35,7 @@ class Resumable:
         self._loader = loader
         self._dataset = dataset
         self._last: Batch | None = None
+        self._before: dict[str, Any] | None = None  # the state that a pass began with
 
     def __len__(self) -> int:
         """Batches of this rank in this epoch, delivered and remaining."""
@@ -43,12 +44,15 @@ class Resumable:
     def set_epoch(self, epoch: int) -> None:
         """The next pass is of this epoch; without it each pass is of the next one."""
         self._dataset.set_epoch(epoch)
+        self._before = None
 
     def state_dict(self) -> dict[str, Any]:
         """The dataset's state after the last batch that counts as delivered; plain JSON values.
 
         That of one rank serves all.
         """
+        if self._last is None and self._before is not None:
+            return self._before
         return self._dataset.state_dict(after=self._last)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -59,7 +63,12 @@ class Resumable:
             ValueError: it is no state, or an argument that decides the order has changed.
         """
         self._dataset.load_state_dict(state)
-        self._last = None
+        self._last = self._before = None
+
+    def _keep_state(self) -> None:
+        """Goes before a pass, so that there is a state until the first batch is delivered."""
+        if self._last is None:
+            self._before = self._dataset.state_dict()
 
     @property
     def total_rows(self) -> int:

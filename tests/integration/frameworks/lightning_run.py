@@ -83,10 +83,11 @@ def not_told(path, directory):
 
 def on_other_ranks(path):
     """What is said to a state of two ranks on three, after one of two batches was trained."""
-    loader = ResumableLoader(DataLoader(dataset_of(path), batch_size=None))
+    loader = ResumableLoader(DataLoader(dataset_of(path), batch_size=None, num_workers=1))
     loader.setup(None, None, "fit")
     taken = iter(loader)
     next(taken), next(taken)
+    assert loader.state_dict()["progress"] == []
     loader.on_train_batch_end()
     state = loader.state_dict()
     assert state["progress"] == [[2, 1, 1]]

@@ -1,5 +1,7 @@
 """Hugging Face's Trainer with two processes: own batches, checkpoints, evaluation."""
 
+import json
+
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,9 +21,14 @@ def path(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def ranks(path, tmp_path_factory):
+def directory(path, tmp_path_factory):
     directory = tmp_path_factory.mktemp("ranks")
     run_script("transformers_run.py", path, directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def ranks(directory):
     return reports_of(directory, 2)
 
 
@@ -61,6 +68,14 @@ def test_batches_that_the_trainer_miscounts(ranks):
         assert "Expected to go on after 4 batches of the epoch" in report["miscounted"]
         rest = report["not counted"]["rows"]
         assert rest[:6] == report["whole"]["rows"][14:20]
+
+
+def test_one_process_goes_on_with_the_rows_that_are_left(ranks, directory):
+    alone = json.loads((directory / "alone.json").read_text())
+    assert "set ignore_data_skip=True" in alone["counted"]
+    delivered = [batch for report in ranks for batch in report["whole"]["rows"][10:14]]
+    rows = [row for batch in delivered + alone["rows"][:12] for row in batch]
+    assert sorted(rows) == list(range(ROWS))
 
 
 @pytest.mark.parametrize("uneven", ["keep", "pad"])
