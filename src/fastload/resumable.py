@@ -10,6 +10,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from fastload.epochs import EpochCell, Order, check_epoch, resolved
 from fastload.passes import Mark, Part
+from fastload.second_split import refuse_second_split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,8 +77,13 @@ class Resumable(IterableDataset[_Item_co]):
 
         The progress of a loaded state is kept if it is of this epoch, else dropped with a
         warning.
+
+        Raises:
+            TypeError, ValueError: it is no epoch.
+            RuntimeError: Accelerate is about to split once more what ranks share already.
         """
         check_epoch(epoch)
+        refuse_second_split(self, lambda: self._resolved_rank().world)
         loaded = self._epochs.next.position
         self._loaded = None
         if loaded.progress and loaded.epoch == epoch:

@@ -1,0 +1,83 @@
+"""Lightning: a run that stops in mid-epoch goes on with the rows that are left.
+
+    loader = ResumableLoader(DataLoader(ds, batch_size=None))
+    trainer = lightning.Trainer(callbacks=[loader])
+    trainer.fit(model, loader, ckpt_path=...)
+
+Loaders for validation, tests and predictions, and runs without checkpoints, need none of this:
+`DataLoader(ds, batch_size=None)` gives each rank its own batches.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from lightning.pytorch import Callback
+
+from fastload.integrations.resumable import Resumable, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from torch.utils.data import DataLoader
+
+    from fastload.batch import Batch
+
+__all__ = ["ResumableLoader"]
+
+
+class ResumableLoader(Resumable, Callback):
+    """A training loader, and the callback that keeps its place in the Trainer's checkpoints.
+
+    The place is after the last batch trained, however many were taken ahead. Each pass is the
+    dataset's next epoch.
+
+    Args:
+        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset ds.
+
+    Raises:
+        TypeError: it is another loader.
+    """
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        super().__init__(loader)
+        self._ahead: deque[Batch] = deque()  # places handed out, not trained yet
+        self._told = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._told:
+            raise RuntimeError(
+                "Expected this loader among the Trainer's callbacks, which tell it what was "
+                "trained: write Trainer(callbacks=[loader])"
+            )
+        self._keep_state()
+        self._ahead.clear()
+        for batch in self._loader:
+            self._ahead.append(place_of(batch))
+            yield batch
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002
+        """As Lightning calls it."""
+        self._told = True
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """As Lightning calls it."""
+        self._last = self._ahead.popleft()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """The next pass goes on right after what the state says was trained.
+
+        Raises:
+            SourceChangedError: the files are not those of the state.
+            ValueError: it is no state, an argument that decides the order has changed, or the
+                epoch has another number of batches than those to come: Lightning counts them once.
+        """
+        batches = len(self)
+        super().load_state_dict(state_dict)
+        if len(self) != batches:
+            raise ValueError(
+                f"Expected an epoch of {batches} batches, got one of {len(self)} from the state: "
+                "Lightning goes on in mid-epoch only with the number of ranks that saved it; "
+                "take a checkpoint of an epoch's end"
+            )

@@ -1,0 +1,225 @@
+"""Hugging Face's Trainer: each rank reads its own batches, and resumes where they ended.
+
+    from fastload.integrations.transformers import Trainer
+
+    Trainer(model, args, train_dataset=ds, eval_dataset=FastParquetDataset(..., uneven="keep"))
+
+The dataset's outputs are the arguments of the model's forward(), and its batch_size counts:
+`per_device_train_batch_size`, `data_collator` and `remove_unused_columns` have no part in it.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from accelerate.utils import recursively_apply
+from torch.utils.data import DataLoader
+from transformers.trainer_callback import ExportableState
+
+from fastload.dataset import FastParquetDataset
+from fastload.integrations.accelerate import PreparedLoader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from accelerate import Accelerator
+
+    from fastload.batch import Batch
+
+__all__ = ["DatasetMixin", "Trainer"]
+
+
+class DatasetMixin:
+    """For a class derived from transformers.Trainer: `class T(DatasetMixin, Seq2SeqTrainer)`.
+
+    Other datasets than a FastParquetDataset are treated as ever.
+
+    Training: each pass is the dataset's next epoch. A checkpoint holds the place after the last
+    batch trained, and train(resume_from_checkpoint=) goes on there. The Trainer counts in steps
+    of the present ranks, so on another number of them, or with other gradient_accumulation_steps,
+    it asks for `ignore_data_skip=True`; the rows are those that are left all the same.
+
+    Evaluation: every row that `uneven` gives to the ranks counts once, those that "pad" marks
+    not at all. Predictions come in the order of steps, and within a step of ranks.
+    """
+
+    args: Any
+    accelerator: Any
+    train_dataset: Any
+    eval_dataset: Any
+    callback_handler: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.callback_handler.add_callback(DatasetPlace())
+
+    def get_train_dataloader(self) -> Any:
+        """As transformers.Trainer has it."""
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, DatasetPlace):
+                callback.loader = None  # of a run before
+        if not isinstance(self.train_dataset, FastParquetDataset):
+            return super().get_train_dataloader()  # type: ignore[misc]
+        return TrainLoader(self._workers_of(self.train_dataset), self.args.device)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """As transformers.Trainer has it."""
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(dataset, str):
+            dataset = self.eval_dataset[dataset]
+        if not isinstance(dataset, FastParquetDataset):
+            return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
+        return EvalLoader(self._workers_of(dataset), self.accelerator)
+
+    def get_test_dataloader(self, test_dataset: Any) -> Any:
+        """As transformers.Trainer has it."""
+        if not isinstance(test_dataset, FastParquetDataset):
+            return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
+        return EvalLoader(self._workers_of(test_dataset), self.accelerator)
+
+    def num_examples(self, dataloader: Any) -> int:
+        """Rows of an epoch, of all ranks."""
+        if isinstance(dataloader, PreparedLoader):
+            return dataloader.total_rows
+        return int(super().num_examples(dataloader))  # type: ignore[misc]
+
+    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> Any:
+        """As transformers.Trainer has it."""
+        if isinstance(dataloader, EvalLoader):
+            self.gather_function = dataloader.gather  # the base class puts its own back
+        return super().evaluation_loop(dataloader, *args, **kwargs)  # type: ignore[misc]
+
+    def _workers_of(self, dataset: FastParquetDataset) -> DataLoader[Any]:
+        args = self.args
+        return DataLoader(
+            dataset,
+            batch_size=None,
+            num_workers=args.dataloader_num_workers,
+            pin_memory=args.dataloader_pin_memory and torch.cuda.is_available(),
+            persistent_workers=args.dataloader_persistent_workers,
+            prefetch_factor=args.dataloader_prefetch_factor,
+            multiprocessing_context=getattr(args, "dataloader_multiprocessing_context", None),
+        )
+
+
+class Trainer(DatasetMixin, transformers.Trainer):
+    """transformers.Trainer for a FastParquetDataset; see `DatasetMixin`."""
+
+
+class TrainLoader(PreparedLoader):
+    """The training batches of this rank."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Nothing: each pass is the dataset's next epoch.
+
+        The Trainer's count is another one once a run went on with another number of ranks.
+        """
+
+
+class EvalLoader(PreparedLoader):
+    """The evaluation batches of this rank, as many as the rank with the most has.
+
+    A rank that has fewer gives its last one again, without counting its rows.
+
+    Args:
+        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset ds.
+        accelerator: gathers what the ranks find.
+    """
+
+    # The Trainer would take its length for the number of rows.
+    dataset = None  # type: ignore[assignment]
+
+    def __init__(self, loader: DataLoader[Any], accelerator: Accelerator) -> None:
+        super().__init__(loader, accelerator.device)
+        self._accelerator = accelerator
+        self._left = 0  # batches to hand out
+        self._repeated = 0  # of them
+        self._rows = 0  # of the batch handed out last
+        self._real_rows = [0]  # of it that count, by rank
+
+    def __iter__(self) -> Iterator[Batch]:
+        lengths = self._of_all_ranks(len(self))
+        if max(lengths) and not min(lengths):
+            raise ValueError(
+                f"Expected a row for each of {len(lengths)} ranks, got {self.total_rows}: "
+                'evaluate with uneven="pad"'
+            )
+        self._left = max(lengths)
+        self._repeated = max(lengths) - len(self)
+        return super().__iter__()
+
+    def _read(self) -> Iterator[Any]:
+        batch = None
+        for batch in self._loader:
+            yield batch
+        yield from repeat(batch, self._repeated)
+
+    def _handed_out(self, batch: Batch) -> Batch:
+        given = super()._handed_out(batch).copy()
+        valid = given.pop("__valid__", None)
+        self._rows = given.rows
+        real = self._rows if valid is None else int(valid.sum())
+        self._real_rows = self._of_all_ranks(real if self._left > self._repeated else 0)
+        self._left -= 1
+        return given
+
+    def gather(self, values: Any) -> Any:
+        """Rows of the present batch, of all ranks, from what this rank found for its own.
+
+        Args:
+            values: tensors of B rows, nested in tuples and dicts; or one value for the batch,
+                repeated as often as the Trainer thinks that the batch has rows.
+        """
+        return recursively_apply(self._gathered, values)
+
+    def _gathered(self, values: torch.Tensor) -> torch.Tensor:
+        if len(values) != self._rows:
+            values = values[:1].expand(self._rows)
+        counts = self._real_rows
+        own = counts[self._accelerator.process_index]
+        padded = values.new_zeros(max(counts), *values.shape[1:])
+        padded[:own] = values[:own]
+        ranks = self._accelerator.gather(padded).split(max(counts))
+        return torch.cat([rows[:count] for rows, count in zip(ranks, counts, strict=True)])
+
+    def _of_all_ranks(self, number: int) -> list[int]:
+        own = torch.tensor([number], device=self._accelerator.device)
+        return [int(one) for one in self._accelerator.gather(own).tolist()]
+
+
+class DatasetPlace(transformers.TrainerCallback, ExportableState):
+    """Keeps the dataset's state in checkpoints."""
+
+    def __init__(self) -> None:
+        self.loader: TrainLoader | None = None
+
+    def state(self) -> dict[str, Any]:
+        """As the Trainer writes it."""
+        place = self.loader.state_dict() if self.loader else None
+        return {"args": {}, "attributes": {"place": place}}
+
+    def on_train_begin(self, args: Any, state: Any, _control: Any, **kwargs: Any) -> None:
+        """Goes on where the checkpoint was made, if the run began with one."""
+        loader = kwargs.get("train_dataloader")
+        if not isinstance(loader, TrainLoader):
+            return
+        self.loader = loader
+        saved = state.stateful_callbacks.get(type(self).__name__, {"attributes": {}})
+        place = saved["attributes"].get("place")
+        if place is None:
+            return
+        accumulated = args.gradient_accumulation_steps
+        steps = max(1, math.ceil(len(loader) / accumulated))
+        loader.load_state_dict(place)
+        counted = state.global_step % steps * accumulated
+        delivered = loader._delivered_before  # noqa: SLF001
+        if counted != delivered and not args.ignore_data_skip:
+            raise ValueError(
+                f"Expected to go on after {delivered} batches of the epoch, as the checkpoint has "
+                f"it, got {counted} by the Trainer's count of steps: the number of ranks or "
+                "gradient_accumulation_steps has changed; set ignore_data_skip=True"
+            )

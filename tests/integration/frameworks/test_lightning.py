@@ -1,0 +1,75 @@
+"""Lightning's Trainer with two processes, stopped after every step and resumed."""
+
+import pytest
+
+from launching import reports_of, require, run_script
+from sample_files import write_sample
+
+require("lightning")
+
+ROWS = 1000
+BATCHES = 5  # of a rank's epoch; updates of 2, 2 and 1 of them
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("lightning")
+    path = write_sample(directory / "sample.parquet", ROWS)
+    run_script("lightning_run.py", path, directory)
+    return reports_of(directory, 2)
+
+
+def rows_of(batches):
+    return sorted(row for batch in batches for row in batch)
+
+
+def test_every_row_once_an_epoch(ranks):
+    runs = [report["whole"]["rows"] for report in ranks]
+    assert [len(run) for run in runs] == [3 * BATCHES] * 2
+    epochs = [[run[start : start + BATCHES] for run in runs] for start in (0, 5, 10)]
+    for epoch in epochs:
+        assert rows_of(epoch[0] + epoch[1]) == list(range(ROWS))
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+def test_resumed_after_every_step(ranks):
+    for report in ranks:
+        whole = report["whole"]
+        # Three updates an epoch.
+        delivered = [2, 4, 5, 7, 9, 10, 12, 14]
+        for batches, resumed in zip(delivered, report["steps"], strict=True):
+            assert resumed["rows"] == whole["rows"][batches:]
+            assert resumed["weights"] == whole["weights"]
+            assert resumed["epoch"] == whole["epoch"]
+        assert report["not resumable"] == 0
+
+
+def test_resumed_after_an_epoch(ranks):
+    for report in ranks:
+        for epochs, resumed in enumerate(report["ends"], 1):
+            assert resumed["rows"] == report["whole"]["rows"][epochs * BATCHES :]
+            assert resumed["weights"] == report["whole"]["weights"]
+
+
+def test_stopped_and_resumed_with_worker_processes(ranks):
+    for report in ranks:
+        assert report["stopped"]["rows"] == report["whole"]["rows"][:7]
+        assert report["goes on"]["rows"] == report["whole"]["rows"][7:]
+
+
+def test_loader_that_is_no_callback_is_refused(ranks):
+    assert all("write Trainer(callbacks=[loader])" in report["not told"] for report in ranks)
+
+
+def test_mid_epoch_state_of_other_ranks_is_refused(ranks):
+    # Two ranks had 25 batches each, three have 17; after 4 there are 14 more for each of three.
+    words = "Expected an epoch of 17 batches, got one of 18 from the state"
+    assert all(words in report["other ranks"] for report in ranks)
+
+
+def test_plain_loaders_without_checkpoints(ranks):
+    for start in (0, BATCHES):
+        seen = [report["plain"]["rows"][start : start + BATCHES] for report in ranks]
+        assert rows_of(seen[0] + seen[1]) == list(range(ROWS))
+    validated = [report["plain"]["validated"] for report in ranks]
+    assert rows_of(validated[0] + validated[1]) == list(range(ROWS))

@@ -1,0 +1,90 @@
+"""Hugging Face's Trainer with two processes: own batches, checkpoints, evaluation."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from launching import reports_of, require, run_script
+from sample_files import write_sample
+
+require("transformers")
+
+ROWS = 1000
+BATCHES = 10  # of a rank's epoch; updates of 4, 4 and 2 of them
+EVALUATED = 901
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("trainer") / "sample.parquet", ROWS)
+
+
+@pytest.fixture(scope="module")
+def directory(path, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("ranks")
+    run_script("transformers_run.py", path, directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def ranks(directory):
+    return reports_of(directory, 2)
+
+
+def test_the_plain_trainer_is_refused(ranks):
+    for report in ranks:
+        assert "use fastload.integrations.transformers.Trainer" in report["plain"]
+
+
+def test_every_row_once_an_epoch(ranks):
+    assert [len(report["whole"]["rows"]) for report in ranks] == [3 * BATCHES] * 2
+    epochs = [
+        [
+            row
+            for report in ranks
+            for batch in report["whole"]["rows"][epoch * BATCHES : (epoch + 1) * BATCHES]
+            for row in batch
+        ]
+        for epoch in range(3)
+    ]
+    assert all(sorted(epoch) == list(range(ROWS)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+@pytest.mark.parametrize(
+    ("how", "delivered"), [("in mid-epoch", 14), ("with a worker", 14), ("at its end", 20)]
+)
+def test_resumed_run_is_the_run_that_never_stopped(ranks, how, delivered):
+    for report in ranks:
+        whole, resumed = report["whole"], report[how]
+        assert resumed["rows"] == whole["rows"][delivered:]
+        assert resumed["weights"] == whole["weights"]
+        assert resumed["epoch"] == whole["epoch"] == 3
+
+
+def test_batches_that_the_trainer_miscounts(ranks):
+    for report in ranks:
+        assert "Expected to go on after 4 batches of the epoch" in report["miscounted"]
+        rest = report["not counted"]["rows"]
+        assert rest[:6] == report["whole"]["rows"][14:20]
+
+
+def test_one_process_goes_on_with_the_rows_that_are_left(ranks, directory):
+    alone = json.loads((directory / "alone.json").read_text())
+    assert "set ignore_data_skip=True" in alone["counted"]
+    delivered = [batch for report in ranks for batch in report["whole"]["rows"][10:14]]
+    rows = [row for batch in delivered + alone["rows"][:12] for row in batch]
+    assert sorted(rows) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("uneven", ["keep", "pad"])
+def test_every_row_is_evaluated_once(ranks, path, uneven):
+    table = pq.read_table(path).slice(0, EVALUATED)
+    prices = dict(zip(table["id"].to_pylist(), table["price"].to_pylist(), strict=True))
+    for report in ranks:
+        rows, labels, loss = report["evaluated"][uneven]
+        assert sorted(rows) == list(range(EVALUATED))
+        assert [prices[row] for row in rows] == labels
+        squares = [price * price for price in prices.values()]
+        assert loss == pytest.approx(sum(squares) / EVALUATED, rel=1e-5)
