@@ -17,7 +17,7 @@ from accelerate.state import GradientState
 from torch.utils.data import IterableDataset
 
 from fastload.batch import Batch
-from fastload.integrations.resumable import Resumable, place_of
+from fastload.integrations.stateful_loader import StatefulLoader, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ def prepare(accelerator: Accelerator, loader: DataLoader[Any]) -> PreparedLoader
 
     Args:
         accelerator: says which device batches go to.
-        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset ds.
+        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset or a mix.
 
     Raises:
         TypeError: it is another loader.
@@ -49,7 +49,7 @@ def prepare(accelerator: Accelerator, loader: DataLoader[Any]) -> PreparedLoader
     return prepared
 
 
-class PreparedLoader(Resumable, DataLoaderStateMixin):
+class PreparedLoader(StatefulLoader, DataLoaderStateMixin):
     """Hands this rank's own batches to a training loop, on its device.
 
     It reads one batch ahead to know the last one, at which gradient accumulation ends.
@@ -58,7 +58,7 @@ class PreparedLoader(Resumable, DataLoaderStateMixin):
     `uneven="wrap"` repeats too: where that matters, gather `__valid__` of `uneven="pad"` as well.
 
     Args:
-        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset ds.
+        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset or a mix.
         device: where batches go; None leaves them where they are.
         non_blocking: do not wait for the copies.
     """

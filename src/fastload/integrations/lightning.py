@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback
 
-from fastload.integrations.resumable import Resumable, place_of
+from fastload.integrations.stateful_loader import StatefulLoader, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["ResumableLoader"]
 
 
-class ResumableLoader(Resumable, Callback):
+class ResumableLoader(StatefulLoader, Callback):
     """A training loader, and the callback that keeps its place in the Trainer's checkpoints.
 
     The place is after the last batch trained, however many were taken ahead. Each pass is the
     dataset's next epoch.
 
     Args:
-        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset ds.
+        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset or a mix.
 
     Raises:
         TypeError: it is another loader.

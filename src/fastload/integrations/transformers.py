@@ -84,7 +84,7 @@ class DatasetMixin:
     def num_examples(self, dataloader: Any) -> int:
         """Rows of an epoch, of all ranks."""
         if isinstance(dataloader, PreparedLoader):
-            return dataloader.total_rows
+            return _epoch_rows(dataloader)
         return int(super().num_examples(dataloader))  # type: ignore[misc]
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> Any:
@@ -145,7 +145,7 @@ class EvalLoader(PreparedLoader):
         lengths = self._of_all_ranks(len(self))
         if max(lengths) and not min(lengths):
             raise ValueError(
-                f"Expected a row for each of {len(lengths)} ranks, got {self.total_rows}: "
+                f"Expected a row for each of {len(lengths)} ranks, got {_epoch_rows(self)}: "
                 'evaluate with uneven="pad"'
             )
         self._left = max(lengths)
@@ -223,3 +223,10 @@ class DatasetPlace(transformers.TrainerCallback, ExportableState):
                 f"it, got {counted} by the Trainer's count of steps: the number of ranks or "
                 "gradient_accumulation_steps has changed; set ignore_data_skip=True"
             )
+
+
+def _epoch_rows(loader: PreparedLoader) -> int:
+    """Rows of an epoch, of all ranks."""
+    dataset = loader._dataset  # noqa: SLF001
+    assert isinstance(dataset, FastParquetDataset)
+    return dataset._options.limited(dataset._row_groups.total_rows)  # noqa: SLF001

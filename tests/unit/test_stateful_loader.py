@@ -5,8 +5,9 @@ from itertools import islice
 import pytest
 from torch.utils.data import DataLoader
 
+import fastload
 from fastload import Batch, FastParquetDataset
-from fastload.integrations.resumable import Resumable, place_of
+from fastload.integrations.stateful_loader import StatefulLoader, place_of
 from sample_files import ids_of, write_sample
 
 ROWS = 1000
@@ -21,13 +22,13 @@ def dataset(tmp_path):
 
 def test_other_loaders_are_refused(dataset):
     with pytest.raises(TypeError, match=r"Expected a DataLoader.*got DataLoader around list"):
-        Resumable(DataLoader([1, 2, 3]))
+        StatefulLoader(DataLoader([1, 2, 3]))
     with pytest.raises(TypeError, match="got FastParquetDataset around NoneType"):
-        Resumable(dataset)
+        StatefulLoader(dataset)
 
 
 def test_state_before_the_first_batch(dataset):
-    loader = Resumable(DataLoader(dataset, batch_size=None))
+    loader = StatefulLoader(DataLoader(dataset, batch_size=None))
     assert len(loader) == 10
     loader.set_epoch(5)
     assert loader.state_dict()["epoch"] == 5
@@ -46,3 +47,17 @@ def test_place_holds_no_memory(dataset):
     assert dataset.state_dict(after=place) == dataset.state_dict(after=batch)
     with pytest.raises(TypeError, match="Expected a Batch, got tuple"):
         place_of((batch["id"], batch["label"]))
+
+
+def test_mixes_have_a_place_too(tmp_path):
+    paths = {name: write_sample(tmp_path / f"{name}.parquet", ROWS) for name in "ab"}
+    with fastload.mix(
+        {name: FastParquetDataset(path, batch_size=100, threads=1) for name, path in paths.items()},
+        stop="all",
+    ) as mixed:
+        loader = StatefulLoader(DataLoader(mixed, batch_size=None))
+        whole = [batch["id"].tolist() for batch in mixed]
+        mixed.set_epoch(0)
+        state = mixed.state_dict(after=list(islice(mixed, 7))[-1])
+        loader.load_state_dict(state)
+        assert [batch["id"].tolist() for batch in mixed] == whole[7:]

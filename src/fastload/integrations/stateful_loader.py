@@ -1,25 +1,26 @@
-"""Resumable: a loader whose state is what its consumer was handed."""
+"""StatefulLoader: a loader whose state is what its consumer was handed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from fastload.batch import Batch
-from fastload.dataset import FastParquetDataset
+from fastload.resumable import Resumable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch.utils.data import DataLoader
 
-__all__ = ["Resumable", "place_of"]
+__all__ = ["StatefulLoader", "place_of"]
 
 
-class Resumable:
+class StatefulLoader:
     """What the loaders of all frameworks share: a length, an epoch and a state.
 
     Args:
-        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset ds that yields batches.
+        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset, or a mix of some, that
+            yields batches.
 
     Raises:
         TypeError: it is another loader.
@@ -27,9 +28,9 @@ class Resumable:
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         dataset = getattr(loader, "dataset", None)
-        if not isinstance(dataset, FastParquetDataset):
+        if not isinstance(dataset, Resumable):
             raise TypeError(
-                "Expected a DataLoader(ds, batch_size=None) around a FastParquetDataset, got "
+                "Expected a DataLoader(ds, batch_size=None) around a FastParquetDataset or a mix, got "
                 f"{type(loader).__name__} around {type(dataset).__name__}"
             )
         self._loader = loader
@@ -69,12 +70,6 @@ class Resumable:
         """Goes before a pass, so that there is a state until the first batch is delivered."""
         if self._last is None:
             self._before = self._dataset.state_dict()
-
-    @property
-    def total_rows(self) -> int:
-        """Rows of an epoch, of all ranks."""
-        dataset = self._dataset
-        return dataset._options.limited(dataset._row_groups.total_rows)  # noqa: SLF001
 
     @property
     def _delivered_before(self) -> int:
