@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
@@ -21,6 +21,8 @@ from fastload.passes import Mark, Part, Pass, Prepared, warn_of_copies
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.schema import OutputPlan, plan_columns
+from fastload.skip_report import SkipReport
+from fastload.skipping import Skipping
 from fastload.source import Source
 from fastload.state import Position, decode_state, encode_state
 from fastload.stats import Stats, stats_of
@@ -82,6 +84,11 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             rank, divided among the DataLoader's workers.
         prefetch: batches kept ready ahead of the consumer, at least; without shuffle.
         io: how files are read; None = `IO()`.
+        on_error: "raise", or "skip": the rows of a corrupt row group are left out and listed in
+            `skipped`, with one warning. The number of batches stays: the nearest readable rows
+            of the same rank and window stand in (`__valid__` is False for them), and a rank
+            with none raises. With filters or a split, a row group whose filter columns can't
+            be read has no row that stays. Storage errors are never skipped.
         provenance: adds `__file__` (int32 index into `files`) and `__row__` (int64 row in that
             file).
 
@@ -113,6 +120,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         memory_budget: int | str = "4GB",
         prefetch: int = 4,
         io: IO | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
         provenance: bool = False,
     ) -> None:
         super().__init__()
@@ -132,6 +140,8 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         _check_type(bool, {"shuffle": shuffle, "drop_last": drop_last, "provenance": provenance})
         if io is not None and not isinstance(io, IO):
             raise TypeError(f"Expected io as fastload.IO, got {io!r}")
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"Expected on_error to be 'raise' or 'skip', got {on_error!r}")
         for name, value, least in (
             ("shuffle_window", shuffle_window, 1),
             ("threads", threads, 0),
@@ -173,9 +183,14 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         self._options = replace(
             options, shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes)
         )
+        self._report = SkipReport() if on_error == "skip" else None
         self._selection: RowSelection | None = None
         if self._predicate:
-            self._selection = select_rows(self._source, filter_schema, self._predicate)
+            skip = self._report is not None
+            self._selection = select_rows(self._source, filter_schema, self._predicate, skip)
+            for index, group, cause in self._selection.corrupt:
+                assert self._report is not None
+                self._report.add(index, self.files[index], group, cause, stacklevel=3)
         self._row_groups = plan.RowGroups(
             self._selection.counts if self._selection else self._source.row_group_rows,
             self._source.row_group_file,
@@ -202,6 +217,17 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         """The files in canonical order."""
         return tuple(file.path for file in self._source.files)
 
+    @property
+    def skipped(self) -> tuple[tuple[str, int, str], ...]:
+        """What on_error="skip" left out so far, worker processes included.
+
+        The file, the row group in it and the cause of each, in the order in which they were
+        found.
+        """
+        entries = self._report.entries if self._report else ()
+        files = self._source.files
+        return tuple((files[index].path, group, cause) for index, group, cause in entries)
+
     def __len__(self) -> int:
         """Batches of this rank in this epoch, delivered and remaining; rows, if it yields rows.
 
@@ -224,12 +250,11 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         info = get_worker_info()
         part = Part(rank.world) if info is None else Part(rank.world, info.num_workers, info.id)
         engine = self._engine_of_process(part.workers)
-        scan = self._prepared.take(engine, start, part) if self._prepared else None
+        begun = self._prepared.take(engine, start, part) if self._prepared else None
         self._prepared = None
-        if scan is None:
-            scan = engine.start(self._read_plan(engine, start, part), self._batch_rows)
+        scan, skipping = begun or self._start_scan(engine, start, part)
         on_opened = self._prepare_next if engine.looks_ahead else None
-        self._pass = Pass(engine, scan, start, part, self._count_copy, on_opened)
+        self._pass = Pass(engine, scan, start, part, self._count_copy, on_opened, skipping)
         return self._pass.rows() if self._yields_rows else self._pass
 
     def set_epoch(self, epoch: int) -> None:
@@ -384,8 +409,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
     def _give(self, order: Order) -> None:
         self._epochs.give(order)
         if self._prepared is not None and self._prepared.start != self._next_position():
-            self._prepared.close()
-            self._prepared = None
+            self._drop_prepared()
 
     def _begin_pass(self) -> Position:
         here = get_worker_info() is None
@@ -397,28 +421,50 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
         self._own = None
         return start
 
-    def _read_plan(self, engine: Engine, start: Position, part: Part) -> plan.ReadPlan:
-        return plan.read_plan(
+    def _start_scan(
+        self, engine: Engine, start: Position, part: Part, before: Scan | None = None
+    ) -> tuple[Scan, Skipping | None]:
+        rank = self._resolved_rank().rank
+        if self._report is not None:
+            skipping = Skipping(
+                engine,
+                self._row_groups,
+                self._options,
+                start,
+                part,
+                rank,
+                self._batch_rows,
+                self.files,
+                self._report,
+            )
+            return skipping.start(before), skipping
+        read_plan = plan.read_plan(
             self._row_groups,
             replace(self._options, seed=start.seed),
             start.epoch,
             start.progress,
             part.world,
-            self._resolved_rank().rank,
+            rank,
             part.workers,
             part.worker,
             stripe_rows=engine.budget.stripe_rows,
             skip_batches=start.taken,
         )
+        return engine.start(read_plan, self._batch_rows, before), None
 
-    def _prepare_next(self, scan: Scan) -> None:
-        """Has the first windows of the next pass read while this one ends."""
-        if self._engine is None or self._pass is None:
+    def _prepare_next(self, scan: Scan | None) -> None:
+        """Has the first windows of the next pass read while this one ends in `scan`, if so."""
+        self._drop_prepared()
+        if scan is None or self._engine is None or self._pass is None:
             return
         start, part = self._next_position(), self._pass.part
-        read_plan = self._read_plan(self._engine, start, part)
-        following = self._engine.start(read_plan, self._batch_rows, before=scan)
-        self._prepared = Prepared(self._engine, following, start, part)
+        following, skipping = self._start_scan(self._engine, start, part, before=scan)
+        self._prepared = Prepared(self._engine, following, start, part, skipping)
+
+    def _drop_prepared(self) -> None:
+        if self._prepared is not None:
+            self._prepared.close()
+            self._prepared = None
 
     def _end_pass(self) -> None:
         if self._pass is not None:
@@ -456,6 +502,7 @@ class FastParquetDataset(IterableDataset[Batch | dict[str, Any]]):
             columns=len(self._projection.columns),
             threads=threads,
             prefetch=self._prefetch,
+            fixed_stripes=self._report is not None,
         )
         return threads, budget
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fastload.errors import CorruptFileError
 from fastload.plan import Leg, advance
 from fastload.state import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fastload._core import Scan
+    from fastload._core import LentBatch, Scan
     from fastload.batch import Batch
     from fastload.engine import Engine
+    from fastload.skipping import Skipping
 
 __all__ = ["Mark", "Part", "Pass", "Prepared"]
 
@@ -63,7 +66,9 @@ class Pass:
         start: where the pass begins.
         part: which worker this is.
         on_copy: told of each batch that is handed out as a copy.
-        on_opened: told once, with the scan, when the last window is in work.
+        on_opened: told, with the scan, when the last window is in work; with None, when that
+            scan was given up for another one.
+        skipping: goes on where a row group can't be read; None = that is an error.
     """
 
     def __init__(
@@ -73,7 +78,8 @@ class Pass:
         start: Position,
         part: Part,
         on_copy: Callable[[], None],
-        on_opened: Callable[[Scan], None] | None,
+        on_opened: Callable[[Scan | None], None] | None,
+        skipping: Skipping | None = None,
     ) -> None:
         self.start = start
         self.finished = False
@@ -84,7 +90,10 @@ class Pass:
         self._taken = 0
         self._handed_out_at: float | None = None
         self._on_opened = on_opened
+        self._opened = False  # on_opened has been told
         self._scan = scan
+        self._skipping = skipping
+        self._lead = skipping.lead if skipping else 0  # rows that are not to be delivered
 
     @property
     def mark(self) -> Mark:
@@ -120,7 +129,8 @@ class Pass:
         while (batch := self._next(0)) is not None:
             columns = [list(value) for value in batch.values()]
             names = list(batch)
-            for row in zip(*columns, strict=True):
+            lead, self._lead = self._lead, 0
+            for row in islice(zip(*columns, strict=True), lead, None):
                 if self.finished:
                     return
                 self._taken += 1
@@ -136,7 +146,7 @@ class Pass:
             return None
         if self._handed_out_at is not None:
             self.consuming_s += time.perf_counter() - self._handed_out_at
-        lent = self._scan.next()
+        lent = self._lent()
         if lent is None:
             self.close()
             return None
@@ -144,11 +154,37 @@ class Pass:
         batch, copied = self._engine.batch_of(lent, self.mark)
         if copied:
             self._on_copy()
-        if self._on_opened is not None and self._scan.opened_all:
-            told, self._on_opened = self._on_opened, None
-            told(self._scan)
+        if self._on_opened is not None and not self._opened and self._scan.opened_all:
+            self._opened = True
+            self._on_opened(self._scan)
         self._handed_out_at = time.perf_counter()
         return batch
+
+    def _lent(self) -> LentBatch | None:
+        """The core's next batch of which a row is to be delivered."""
+        while True:
+            try:
+                lent = self._scan.next()
+            except CorruptFileError as error:
+                if not self._restarted(error):
+                    raise
+                continue
+            if lent is None or lent.rows > self._lead:
+                return lent
+            self._lead -= lent.rows
+
+    def _restarted(self, error: CorruptFileError) -> bool:
+        """Whether the pass goes on after an error of its scan."""
+        if self._skipping is None:
+            return False
+        if self._on_opened is not None and self._opened:
+            self._opened = False
+            self._on_opened(None)
+        scan = self._skipping.restart(self._scan, error, self._taken)
+        if scan is None:
+            return False
+        self._scan, self._lead = scan, self._skipping.lead
+        return True
 
 
 class Prepared:
@@ -159,19 +195,30 @@ class Prepared:
         scan: the core's side of the pass.
         start: where it begins.
         part: which worker this is.
+        skipping: as `Pass`.
     """
 
-    def __init__(self, engine: Engine, scan: Scan, start: Position, part: Part) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        scan: Scan,
+        start: Position,
+        part: Part,
+        skipping: Skipping | None = None,
+    ) -> None:
         self.start = start
         self._engine = engine
         self._scan = scan
         self._part = part
+        self._skipping = skipping
 
-    def take(self, engine: Engine, start: Position, part: Part) -> Scan | None:
+    def take(
+        self, engine: Engine, start: Position, part: Part
+    ) -> tuple[Scan, Skipping | None] | None:
         """The scan, if the pass that begins is the one expected; else closes it."""
         if engine is self._engine and (start, part) == (self.start, self._part):
             engine.begin(self._scan)
-            return self._scan
+            return self._scan, self._skipping
         self.close()
         return None
 

@@ -8,7 +8,7 @@ module where they lie.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +19,13 @@ from fastload.permutation import permutation, stream_key, stream_keys
 from fastload.progress import (
     Leg,
     Options,
+    Turn,
     Uneven,
     advance,
     batches,
     remaining_rows,
     share,
+    turn,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ __all__ = [
     "Options",
     "ReadPlan",
     "RowGroups",
+    "Turn",
     "Uneven",
     "advance",
     "batches",
@@ -43,6 +46,7 @@ __all__ = [
     "remaining_rows",
     "rows_of",
     "stream_key",
+    "turn",
 ]
 
 # The second part after seed and epoch in the name of a stream of random numbers.
@@ -97,6 +101,8 @@ class ReadPlan:
     takes: Int64s  # (T, 2): start and stop in the window's permuted rows
     windows: Int64s  # (V + 1, 2): offsets into pieces and takes
     keys: NDArray[np.uint64]  # (V,): zeros unless shuffled
+    # (S,): indices of pieces whose rows stand in for unreadable ones, and are not real.
+    substitutes: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def batches(self) -> int:

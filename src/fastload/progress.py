@@ -18,7 +18,18 @@ from fastload.intervals import Int64s, near_equal, select
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Leg", "Options", "Share", "Uneven", "advance", "batches", "remaining_rows", "share"]
+__all__ = [
+    "Leg",
+    "Options",
+    "Share",
+    "Turn",
+    "Uneven",
+    "advance",
+    "batches",
+    "remaining_rows",
+    "share",
+    "turn",
+]
 
 Uneven = Literal["wrap", "drop", "pad", "keep"]
 
@@ -92,6 +103,20 @@ class Share:
         return int((self.positions[:, 1] - self.positions[:, 0]).sum()) + self.repeats
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Where in a leg a worker goes on.
+
+    before: the legs before that one.
+    worker: its number among those that share the rank's batches in this leg.
+    delivered: batches of its own share that were delivered.
+    """
+
+    before: tuple[Leg, ...]
+    worker: int
+    delivered: int
+
+
 def advance(progress: Sequence[Leg], world: int, workers: int, delivered: int) -> tuple[Leg, ...]:
     """The progress after `delivered` more batches of each rank on this world.
 
@@ -153,19 +178,13 @@ def share(
         ValueError: a leg claims more batches than it had; no such rank or worker.
     """
     workers = max(1, workers)
-    _expect_within("rank", rank, world)
-    _expect_within("worker", worker, workers)
-    _expect_at_least(0, skip_batches=skip_batches)
-    before, done = _going_on(progress, world, workers)
-    intervals = _remaining(total_rows, options, before)
+    here = turn(total_rows, options, progress, world, rank, workers, worker, skip_batches)
+    intervals = _remaining(total_rows, options, here.before)
     split = _Split(intervals, world, options)
-    split.expect_delivered(done)
-    turn = (worker + done) % workers
-    first, count = near_equal(split.batches[rank], workers)
-    delivered = _delivered_by_worker(count, done)[turn]
+    first, count = (int(of[here.worker]) for of in near_equal(split.batches[rank], workers))
     rows, own, start = (int(of[rank]) for of in (split.rows, split.own, split.start))
-    low = int(first[turn] + min(delivered + skip_batches, count[turn])) * options.batch_size
-    high = min(int(first[turn] + count[turn]) * options.batch_size, rows)
+    low = (first + here.delivered) * options.batch_size
+    high = min((first + count) * options.batch_size, rows)
     low = min(low, high)
     # A rank's output is its own rows and at most one more, so a repeat is always the last row.
     repeats = high - max(low, min(high, own))
@@ -179,6 +198,34 @@ def share(
     elif repeats:
         repeated = options.limited(total_rows) - 1
     return Share(positions, repeats, repeated)
+
+
+def turn(
+    total_rows: int,
+    options: Options,
+    progress: Sequence[Leg],
+    world: int,
+    rank: int,
+    workers: int,
+    worker: int,
+    skip_batches: int,
+) -> Turn:
+    """Where `worker` of `rank` goes on after `progress` and `skip_batches` batches of its own.
+
+    Raises:
+        ValueError: as `share`.
+    """
+    workers = max(1, workers)
+    _expect_within("rank", rank, world)
+    _expect_within("worker", worker, workers)
+    _expect_at_least(0, skip_batches=skip_batches)
+    before, done = _going_on(progress, world, workers)
+    split = _Split(_remaining(total_rows, options, before), world, options)
+    split.expect_delivered(done)
+    number = (worker + done) % workers
+    _, count = near_equal(split.batches[rank], workers)
+    delivered = _delivered_by_worker(count, done)[number]
+    return Turn(before, number, int(min(delivered + skip_batches, count[number])))
 
 
 class _Split:
