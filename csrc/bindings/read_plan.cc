@@ -28,7 +28,8 @@ std::unique_ptr<ReadPlan> MakeReadPlan(int64_t batch_rows, int64_t rows, int64_t
                                        bool shuffled, const Array<int64_t>& pieces,
                                        const Array<int64_t>& takes,
                                        const Array<int64_t>& windows,
-                                       const Array<uint64_t>& keys) {
+                                       const Array<uint64_t>& keys,
+                                       const Array<int64_t>& substitutes) {
   ExpectColumns(pieces, 4, "pieces");
   ExpectColumns(takes, 2, "takes");
   ExpectColumns(windows, 2, "windows");
@@ -40,6 +41,14 @@ std::unique_ptr<ReadPlan> MakeReadPlan(int64_t batch_rows, int64_t rows, int64_t
   const auto piece = pieces.unchecked<2>();
   for (py::ssize_t i = 0; i < piece.shape(0); ++i) {
     plan->pieces.push_back({piece(i, 0), piece(i, 1), piece(i, 2), piece(i, 3)});
+  }
+  for (py::ssize_t i = 0; i < substitutes.size(); ++i) {
+    const int64_t index = substitutes.data()[i];
+    if (index < 0 || index >= piece.shape(0)) {
+      throw py::value_error("Expected `substitutes` as indices of pieces, got " +
+                            std::to_string(index));
+    }
+    plan->pieces[static_cast<size_t>(index)].substitute = true;
   }
   const auto take = takes.unchecked<2>();
   for (py::ssize_t i = 0; i < take.shape(0); ++i) {
@@ -67,7 +76,8 @@ void RegisterReadPlan(py::module_& m) {
   py::class_<ReadPlan>(m, "ReadPlan", "What one pass reads: fastload.plan.ReadPlan.")
       .def(py::init(&MakeReadPlan), py::kw_only(), py::arg("batch_rows"), py::arg("rows"),
            py::arg("padding"), py::arg("shuffled"), py::arg("pieces"), py::arg("takes"),
-           py::arg("windows"), py::arg("keys"))
+           py::arg("windows"), py::arg("keys"),
+           py::arg("substitutes") = Array<int64_t>(0))
       .def_readonly("rows", &ReadPlan::rows, "Rows delivered, repeats included.");
   m.def("permutation", &PermutationArray, py::arg("key"), py::arg("rows"),
         "The permutation of 0 .. rows-1 that `key` names, uint32; as\n"

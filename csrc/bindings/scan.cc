@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "bindings/bindings.h"
@@ -43,6 +44,10 @@ void PyScan::Begin() {
 
 bool PyScan::opened_all() const { return scan_.mine() && scan_->opened_all(); }
 
+std::optional<Damage> PyScan::damage() const {
+  return scan_.mine() ? scan_->damage() : std::nullopt;
+}
+
 void RegisterScan(py::module_& m) {
   py::class_<LentBatch>(m, "LentBatch", py::buffer_protocol(),
                         "One batch in memory of the core: a writable buffer of bytes.")
@@ -74,6 +79,16 @@ void RegisterScan(py::module_& m) {
            "The pass, prepared ahead, has begun.")
       .def_property_readonly("opened_all", &PyScan::opened_all,
                              "Whether its last window is in work.")
+      .def_property_readonly(
+          "damage",
+          [](const PyScan& self) -> std::optional<std::tuple<int64_t, int32_t, int32_t>> {
+            const auto damage = self.damage();
+            if (!damage) return std::nullopt;
+            return std::tuple(damage->window, damage->row_group.file,
+                              damage->row_group.row_group);
+          },
+          "Of the CorruptFileError that ended the pass: the window of the plan, the\n"
+          "index of the file and the row group in that; None if nothing tells them.")
       // Frees windows that were not handed out: no need to hold up Python for that.
       .def("close", &PyScan::Close, py::call_guard<py::gil_scoped_release>(),
            "Abandons the pass. Idempotent.");

@@ -12,6 +12,7 @@ struct Piece {
   int64_t row_group;
   int64_t start;
   int64_t stop;
+  bool substitute = false;  // its rows stand in for unreadable ones, and are not real
 };
 
 // Positions [start, stop) of a window.

@@ -385,7 +385,13 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
     if (*done) return std::nullopt;
     const auto found = pending_.find(next_batch_);
     if (found != pending_.end() && found->second.ready) break;
-    if (LastWindow(next_batch_) >= failed_window_) return failure_;
+    if (LastWindow(next_batch_) >= failed_window_) {
+      if (const auto group = RowGroupOf(failure_);
+          group && KindOf(failure_) == ErrorKind::kCorruptFile) {
+        damage_ = Damage{failed_window_, *group};
+      }
+      return failure_;
+    }
     const int64_t wakes = wakes_;
     lock.unlock();
     const bool ran = cpu_->RunOne() || fetch_.io->RunOne();
@@ -405,6 +411,11 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
   dataset_->counters.rows += batch.areas.rows;
   dataset_->counters.batch_bytes += batch.areas.bytes;
   return batch;
+}
+
+std::optional<Damage> Scan::damage() {
+  std::lock_guard lock(mutex_);
+  return damage_;
 }
 
 void Scan::Close() {

@@ -34,6 +34,12 @@ struct Batch {
   Layout::Areas areas;
 };
 
+// A row group whose bytes are corrupt, and the window of the plan that needs it.
+struct Damage {
+  int64_t window;
+  RowGroupId row_group;
+};
+
 // Thread-safe. Tasks hold a reference to their scan, so that an abandoned one ends by
 // itself; what it borrows (executors, pools, dataset) is the Pipeline's.
 //
@@ -69,6 +75,10 @@ class Scan : public std::enable_shared_from_this<Scan> {
   // set when the pass is over. The first error of the earliest window ends the pass,
   // after every batch before that window.
   Result<std::optional<Batch>> Next(std::chrono::milliseconds timeout, bool* done);
+
+  // What ended the pass, once Next has told its error; nullopt unless it is an
+  // ErrorKind::kCorruptFile of a row group.
+  std::optional<Damage> damage();
 
   // Abandons the pass: tasks that have not begun do nothing. Idempotent.
   void Close();
@@ -164,6 +174,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   int64_t next_batch_ = 0;
   int64_t failed_window_;  // the earliest; plan_.windows() when none has
   Status failure_;
+  std::optional<Damage> damage_;  // of the failure that was told
 };
 
 }  // namespace fastload

@@ -157,8 +157,10 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
       const FileSpec& file_spec = dataset_->files.spec(file);
       auto range =
           ChunkRange(file_spec, row_group, spec.leaves[static_cast<size_t>(file)]);
-      const Place place{
-          .file = file_spec.path, .row_group = row_group, .column = spec.name};
+      const Place place{.file = file_spec.path,
+                        .row_group = row_group,
+                        .column = spec.name,
+                        .file_index = file};
       if (!range.ok()) return At(range.status(), place);
       FetchContext fetch = fetch_;
       if (!begun_) fetch.counters = &dataset_->counters_ahead;

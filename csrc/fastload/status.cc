@@ -18,6 +18,7 @@ class ErrorDetail : public arrow::StatusDetail {
     bool placed = false;  // keeps At from adding a second place on the way up
     std::optional<int64_t> value = std::nullopt;
     std::optional<int64_t> row = std::nullopt;
+    std::optional<RowGroupId> row_group = std::nullopt;
   };
   explicit ErrorDetail(Members members) : members_(members) {}
 
@@ -123,6 +124,9 @@ Status At(const Status& status, const Place& place) {
     auto members = detail->members();
     if (members.placed) return status;
     members.placed = true;
+    if (place.file_index >= 0 && place.row_group >= 0) {
+      members.row_group = {place.file_index, place.row_group};
+    }
     return With(status, message, members);
   }
   if (status.detail() != nullptr) {
@@ -131,6 +135,18 @@ Status At(const Status& status, const Place& place) {
     return Status(status.code(), message, status.detail());
   }
   return With(status, message, {.kind = std::nullopt, .placed = true});
+}
+
+std::optional<RowGroupId> RowGroupOf(const Status& status) {
+  const ErrorDetail* detail = DetailOf(status);
+  return detail == nullptr ? std::nullopt : detail->members().row_group;
+}
+
+Status FromParquet(const Status& thrown) {
+  // A read that failed has a detail: ours, or an errno.
+  const bool corrupt = thrown.IsIOError() || thrown.IsInvalid();
+  if (!corrupt || thrown.detail() != nullptr) return thrown;
+  return MakeError(ErrorKind::kCorruptFile, thrown.message());
 }
 
 }  // namespace fastload

@@ -32,8 +32,15 @@ struct Place {
   std::string file;
   int32_t row_group = -1;
   std::string column;
-  int64_t page = -1;  // data pages of the column chunk, from 0
-  int64_t row = -1;   // of the file, from 0
+  int64_t page = -1;        // data pages of the column chunk, from 0
+  int64_t row = -1;         // of the file, from 0
+  int32_t file_index = -1;  // of the dataset's files; not part of the sentence
+};
+
+// A row group of a dataset.
+struct RowGroupId {
+  int32_t file;
+  int32_t row_group;
 };
 
 Status MakeError(ErrorKind kind, std::string message);
@@ -58,13 +65,21 @@ std::optional<int64_t> RowOf(const Status& status);
 // place; an error that has one, and OK, come back as they are.
 Status At(const Status& status, const Place& place);
 
+// The row group of the place that At added; nullopt if that named none, or no index of a
+// file.
+std::optional<RowGroupId> RowGroupOf(const Status& status);
+
+// What libparquet throws as a status: that of bytes that a codec or a decoder refuses,
+// which Arrow tells by its code alone, becomes an ErrorKind::kCorruptFile.
+Status FromParquet(const Status& thrown);
+
 // Runs `fn` (returning Status) and turns what libparquet throws into a Status.
 template <typename Fn>
 Status CatchParquet(Fn&& fn) {
   try {
     return std::forward<Fn>(fn)();
   } catch (const parquet::ParquetStatusException& e) {
-    return e.status();
+    return FromParquet(e.status());
   } catch (const std::bad_alloc&) {
     return Status::OutOfMemory("out of memory");
   } catch (const std::exception& e) {

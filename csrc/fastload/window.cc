@@ -83,7 +83,8 @@ Place WindowTask::PlaceOf(size_t column, const Piece& piece, int64_t page) const
   return Place{.file = dataset_->files.spec(static_cast<int32_t>(piece.file)).path,
                .row_group = static_cast<int32_t>(piece.row_group),
                .column = dataset_->columns[spec].name,
-               .page = page};
+               .page = page,
+               .file_index = static_cast<int32_t>(piece.file)};
 }
 
 Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
@@ -228,13 +229,7 @@ Status WindowTask::Fill() {
     case Unit::Kind::kRow:
       return FillProvenance();
     case Unit::Kind::kRealRow:
-      for (const Part& part : window_->parts) {
-        uint8_t* out = Layout::Address(part.block->data(), part.areas, unit_.slots[0]);
-        std::memset(out, 1, static_cast<size_t>(part.real_rows));
-        std::memset(out + part.real_rows, 0,
-                    static_cast<size_t>(part.rows - part.real_rows));
-      }
-      return Status::OK();
+      return FillRealRows();
   }
   return Status::OK();
 }

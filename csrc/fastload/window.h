@@ -162,6 +162,7 @@ class WindowTask {
   Status FillFixed();
   Status FillDealtColumn();
   Status FillProvenance();
+  Status FillRealRows();
   void Collate(const uint8_t* slots, const uint8_t* valid, CodeTable* codes);
   // Columns of bytes, in window_bytes.cc.
   Status StageBytes();

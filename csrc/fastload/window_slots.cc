@@ -187,4 +187,28 @@ Status WindowTask::FillProvenance() {
   return Status::OK();
 }
 
+Status WindowTask::FillRealRows() {
+  const bool mixed = std::ranges::any_of(window_->pieces, &Piece::substitute);
+  if (mixed) {
+    uint8_t* slots = scratch_->Get(Scratch::kRows, window_->slots());
+    if (slots == nullptr) return Status::OutOfMemory("No memory to mark the real rows");
+    const bool dealt = window_->dealt();
+    int64_t at = 0;
+    for (const Piece& piece : window_->pieces) {
+      for (const int64_t end = at + piece.stop - piece.start; at < end; ++at) {
+        const int64_t slot =
+            dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
+        slots[slot] = piece.substitute ? 0 : 1;
+      }
+    }
+    Collate(slots, nullptr, nullptr);
+  }
+  for (const Part& part : window_->parts) {
+    uint8_t* out = Layout::Address(part.block->data(), part.areas, unit_.slots[0]);
+    if (!mixed) std::memset(out, 1, static_cast<size_t>(part.real_rows));
+    std::memset(out + part.real_rows, 0, static_cast<size_t>(part.rows - part.real_rows));
+  }
+  return Status::OK();
+}
+
 }  // namespace fastload

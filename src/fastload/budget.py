@@ -19,6 +19,9 @@ _WINDOW_BYTES = 512 * _MIB
 # since each piece of a column begins with its dictionary out of cache.
 _STRIPE_ROWS = 2**18
 _STRIPE_BYTES = 128 * _MIB
+# Where the stripes decide what is delivered, they depend on the data alone: no more than a small
+# budget has room for.
+_FIXED_STRIPE_BYTES = 16 * _MIB
 # One read: large enough that a request's own cost vanishes, small enough to be held twice.
 _MOST_SEGMENT_BYTES = 8 * _MIB
 _LEAST_SEGMENT_BYTES = 64 << 10
@@ -94,6 +97,7 @@ def divide_budget(
     columns: int,
     threads: int,
     prefetch: int,
+    fixed_stripes: bool = False,
 ) -> Budget:
     """Divides `memory_budget` bytes.
 
@@ -107,6 +111,7 @@ def divide_budget(
         columns: leaf columns decoded.
         threads: of the core.
         prefetch: batches ready ahead of the consumer.
+        fixed_stripes: stripe_rows does not depend on the budget, threads and prefetch.
 
     Raises:
         ValueError: the windows, or a few batches, alone exceed the budget; the message names
@@ -134,7 +139,10 @@ def divide_budget(
                 )
             )
     else:
-        most = max(batch_size, min(memory_budget // 8, _STRIPE_BYTES) // held)
+        if fixed_stripes:
+            most = min(_FIXED_STRIPE_BYTES // held, total_rows + batch_size - 1)
+        else:
+            most = min(memory_budget // 8, _STRIPE_BYTES) // held
         stripe_rows = max(1, min(_STRIPE_ROWS, most) // batch_size) * batch_size
         ahead = -(-prefetch * batch_size // stripe_rows)
         busy = -(-2 * max(1, threads) // max(1, columns))
@@ -145,7 +153,10 @@ def divide_budget(
         if needed > memory_budget:
             fits = memory_budget // (open_windows * held)
             raise ValueError(
-                f"Expected a memory_budget of at least {needed} bytes for batches of "
+                f"Expected a memory_budget of at least {needed} bytes for {open_windows} stripes "
+                f"of {stripe_rows} rows of {held} bytes, got {memory_budget}"
+                if stripe_rows > batch_size
+                else f"Expected a memory_budget of at least {needed} bytes for batches of "
                 f"{batch_size} rows of {held} bytes, {open_windows} at a time, got "
                 f"{memory_budget}: the largest batch_size that fits is {fits}"
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -19,10 +19,13 @@ from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.resumable import Resumable
 from fastload.schema import OutputPlan, plan_columns
+from fastload.skip_report import SkipReport
+from fastload.skipping import SkippingFeed, share_of_leg
 from fastload.source import Source
 from fastload.state import Position, decode_state, encode_state
 from fastload.stats import Stats, stats_of
 from fastload.storage import IO
+from fastload.substitution import Substitution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -81,6 +84,11 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             rank, divided among the DataLoader's workers.
         prefetch: batches kept ready ahead of the consumer, at least; without shuffle.
         io: how files are read; None = `IO()`.
+        on_error: "raise", or "skip": the rows of a corrupt row group are left out and listed in
+            `skipped`, with one warning. The number of batches stays: the nearest readable rows
+            of the same rank and window stand in (`__valid__` is False for them), and a rank
+            with none raises. With filters or a split, a row group whose filter columns can't
+            be read has no row that stays. Storage errors are never skipped.
         provenance: adds `__file__` (int32 index into `files`) and `__row__` (int64 row in that
             file).
 
@@ -112,6 +120,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         memory_budget: int | str = "4GB",
         prefetch: int = 4,
         io: IO | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
         provenance: bool = False,
     ) -> None:
         _check_type(
@@ -130,6 +139,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         _check_type(bool, {"shuffle": shuffle, "drop_last": drop_last, "provenance": provenance})
         if io is not None and not isinstance(io, IO):
             raise TypeError(f"Expected io as fastload.IO, got {io!r}")
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f"Expected on_error to be 'raise' or 'skip', got {on_error!r}")
         for name, value, least in (
             ("shuffle_window", shuffle_window, 1),
             ("threads", threads, 0),
@@ -172,14 +183,19 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._options = replace(
             options, shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes)
         )
+        self._report = SkipReport() if on_error == "skip" else None
         self._selection: RowSelection | None = None
         if self._predicate:
-            self._selection = select_rows(self._source, filter_schema, self._predicate)
+            skip = self._report is not None
+            self._selection = select_rows(self._source, filter_schema, self._predicate, skip)
+            for index, group, cause in self._selection.corrupt:
+                assert self._report is not None
+                self._report.add(index, self.files[index], group, cause, stacklevel=3)
         self._row_groups = plan.RowGroups(
             self._selection.counts if self._selection else self._source.row_group_rows,
             self._source.row_group_file,
             self._source.row_group_index,
-            self._source.row_group_rows if self._selection else None,
+            self._source.row_group_rows if self._selection and not self._report else None,
         )
         self._engine: Engine | None = None
         self._prepared: Prepared | None = None  # the pass expected after it
@@ -196,14 +212,24 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         """The files in canonical order."""
         return tuple(file.path for file in self._source.files)
 
+    @property
+    def skipped(self) -> tuple[tuple[str, int, str], ...]:
+        """What on_error="skip" left out so far, worker processes included.
+
+        The file, the row group in it and the cause of each, in the order in which they were
+        found.
+        """
+        entries = self._report.entries if self._report else ()
+        files = self._source.files
+        return tuple((files[index].path, group, cause) for index, group, cause in entries)
+
     def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
         """Begins a pass and closes the one before; each pass is of the next epoch."""
         start, part = self._begin()
         engine = self._engine_of_process(part.workers)
         feed = self._prepared.take(engine, start, part) if self._prepared else None
         self._prepared = None
-        if feed is None:
-            feed = self._feed(engine, self._read_plan(engine, start, part))
+        feed = feed or self._open(engine, start, part)
         feed.on_opened = self._prepare_next if engine.looks_ahead else None
         self._pass = Pass(feed, start, part)
         return self._pass.rows() if self._yields_rows else self._pass
@@ -270,37 +296,42 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def _give(self, order: Order) -> None:
         super()._give(order)
         if self._prepared is not None and self._prepared.start != self._next_position():
-            self._prepared.close()
-            self._prepared = None
+            self._drop_prepared()
 
-    def _read_plan(self, engine: Engine, start: Position, part: Part) -> plan.ReadPlan:
-        return plan.read_plan(
+    def _open(
+        self, engine: Engine, start: Position, part: Part, before: Scan | None = None
+    ) -> ScanFeed:
+        """The batches of a pass."""
+        rank, stripe_rows = self._resolved_rank().rank, engine.budget.stripe_rows
+        if self._report is not None:
+            leg = share_of_leg(self._row_groups, self._options, start, part, rank, stripe_rows)
+            return self._skipping_feed(engine, *leg, before)
+        read_plan = plan.read_plan(
             self._row_groups,
             replace(self._options, seed=start.seed),
             start.epoch,
             start.progress,
             part.world,
-            self._resolved_rank().rank,
+            rank,
             part.workers,
             part.worker,
-            stripe_rows=engine.budget.stripe_rows,
+            stripe_rows=stripe_rows,
             skip_batches=start.taken,
         )
-
-    def _prepare_next(self, scan: Scan) -> None:
-        """Has the first windows of the next pass read while this one ends."""
-        if self._engine is None or self._pass is None:
-            return
-        start, part = self._next_position(), self._pass.part
-        read_plan = self._read_plan(self._engine, start, part)
-        following = self._feed(self._engine, read_plan, before=scan)
-        self._prepared = Prepared(following, start, part)
+        return self._feed(engine, read_plan, before)
 
     def _feed(
         self, engine: Engine, read_plan: plan.ReadPlan, before: Scan | None = None
     ) -> ScanFeed:
         scan = engine.start(read_plan, self._batch_rows, before)
         return ScanFeed(engine, scan, self._count_copy)
+
+    def _skipping_feed(
+        self, engine: Engine, share: Substitution, first_row: int, before: Scan | None
+    ) -> ScanFeed:
+        assert self._report is not None
+        rows, files, report = self._batch_rows, self.files, self._report
+        return SkippingFeed(engine, self._count_copy, share, first_row, rows, files, report, before)
 
     def _feed_of_share(
         self, epoch: int, own: SourceShare, workers: int, before: Scan | None
@@ -311,7 +342,24 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         read_plan = plan.share_plan(
             self._row_groups, options, epoch, own.share, stripe_rows=stripe_rows
         )
+        if self._report is not None:
+            share = Substitution(lambda _: read_plan, worker=0, workers=1)
+            return self._skipping_feed(engine, share, 0, before)
         return self._feed(engine, read_plan, before)
+
+    def _prepare_next(self, scan: Scan | None) -> None:
+        """Has the first windows of the next pass read while this one ends in `scan`, if so."""
+        self._drop_prepared()
+        if scan is None or self._engine is None or self._pass is None:
+            return
+        start, part = self._next_position(), self._pass.part
+        following = self._open(self._engine, start, part, before=scan)
+        self._prepared = Prepared(following, start, part)
+
+    def _drop_prepared(self) -> None:
+        if self._prepared is not None:
+            self._prepared.close()
+            self._prepared = None
 
     def _engine_of_process(self, workers: int) -> Engine:
         if self._engine is None or not self._engine.mine:
@@ -343,6 +391,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             columns=len(self._projection.columns),
             threads=threads,
             prefetch=self._prefetch,
+            fixed_stripes=self._report is not None,
         )
         return threads, budget
 

@@ -107,13 +107,21 @@ class Engine:
         self._passes += 1
         scan.begin()
 
-    def start(self, plan: ReadPlan, batch_rows: int, before: core.Scan | None = None) -> core.Scan:
+    def start(
+        self,
+        plan: ReadPlan,
+        batch_rows: int,
+        before: core.Scan | None = None,
+        *,
+        again: bool = False,
+    ) -> core.Scan:
         """Begins a pass in batches of `batch_rows` rows.
 
         before: the running pass; then only prepares the next one, with the memory that this
             one leaves.
+        again: it is the rest of a pass that has begun.
         """
-        self._passes += before is None
+        self._passes += before is None and not again
         return self.pipeline.start(
             core.ReadPlan(
                 batch_rows=batch_rows,
@@ -124,6 +132,7 @@ class Engine:
                 takes=plan.takes,
                 windows=plan.windows,
                 keys=plan.keys,
+                substitutes=plan.substitutes,
             ),
             open_windows=self.budget.open_windows,
             fetch_bytes=self.budget.fetch_bytes,

@@ -25,6 +25,8 @@ class MixedFeed:
         sources: their names, and whether their batches say where their rows come from.
     """
 
+    lead = 0
+
     def __init__(
         self,
         order: Sequence[int],
@@ -77,6 +79,7 @@ class SourceFeed:
         self._open_next = open_next
         self._on_last = on_last
         self._following: ScanFeed | None = None
+        self._looked = False  # ahead of the running one
         self._running = self._watched(first)
 
     def next(self, mark: Mark) -> Batch | None:
@@ -100,10 +103,14 @@ class SourceFeed:
             self._following.close()
 
     def _watched(self, feed: ScanFeed) -> ScanFeed:
+        self._looked = False
         feed.on_opened = self._look_ahead if feed.engine.looks_ahead else None
         return feed
 
-    def _look_ahead(self, scan: Scan) -> None:
+    def _look_ahead(self, scan: Scan | None) -> None:
+        if scan is None or self._looked:
+            return  # that scan was given up, or goes on for one that was
+        self._looked = True
         self._following = self._open_next(scan)
         if self._following is None:
             self._on_last(scan)

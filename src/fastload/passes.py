@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -15,7 +16,7 @@ from fastload.state import Position
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fastload._core import Scan
+    from fastload._core import LentBatch, Scan
     from fastload.batch import Batch
     from fastload.engine import Engine
 
@@ -63,7 +64,12 @@ torch.serialization.add_safe_globals([Mark, Part, Position, Leg])
 
 
 class Feed(Protocol):
-    """What a pass takes its batches from."""
+    """What a pass takes its batches from.
+
+    lead: rows at the start of the batch that came last that are not to be delivered.
+    """
+
+    lead: int
 
     def next(self, mark: Mark) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
@@ -81,12 +87,17 @@ class ScanFeed:
         on_copy: told of each batch that is handed out as a copy.
 
     Attributes:
-        on_opened: told once, with the scan, when the last window is in work; None = nobody is.
+        lead: as `Feed` has it.
+        on_opened: told, with the scan, when the last window is in work; with None when that scan
+            was given up for another one. None = nobody is told.
     """
+
+    lead = 0
 
     def __init__(self, engine: Engine, scan: Scan, on_copy: Callable[[], None]) -> None:
         self.engine = engine
-        self.on_opened: Callable[[Scan], None] | None = None
+        self.on_opened: Callable[[Scan | None], None] | None = None
+        self._opened = False  # on_opened was told
         self._scan = scan
         self._on_copy = on_copy
 
@@ -96,20 +107,23 @@ class ScanFeed:
 
     def next(self, mark: Mark) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
-        lent = self._scan.next()
+        lent = self._lent()
         if lent is None:
             return None
         batch, copied = self.engine.batch_of(lent, mark)
         if copied:
             self._on_copy()
-        if self.on_opened is not None and self._scan.opened_all:
-            told, self.on_opened = self.on_opened, None
-            told(self._scan)
+        if self.on_opened is not None and not self._opened and self._scan.opened_all:
+            self._opened = True
+            self.on_opened(self._scan)
         return batch
 
     def close(self) -> None:
         """Abandons what is left. Idempotent."""
         self._scan.close()
+
+    def _lent(self) -> LentBatch | None:
+        return self._scan.next()
 
 
 class Pass:
@@ -159,7 +173,7 @@ class Pass:
         while (batch := self._next(0)) is not None:
             columns = [list(value) for value in batch.values()]
             names = list(batch)
-            for row in zip(*columns, strict=True):
+            for row in islice(zip(*columns, strict=True), self._feed.lead, None):
                 if self.finished:
                     return
                 self._taken += 1

@@ -8,7 +8,7 @@ module where they lie.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastload.intervals import Int64s, cut, edges_of
 from fastload.options import Options, Uneven
 from fastload.permutation import permutation, stream_key, stream_keys
-from fastload.progress import Leg, advance, batches, remaining_rows, share
+from fastload.progress import Leg, Turn, advance, batches, remaining_rows, share, turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,7 @@ __all__ = [
     "Options",
     "ReadPlan",
     "RowGroups",
+    "Turn",
     "Uneven",
     "advance",
     "batches",
@@ -39,6 +40,7 @@ __all__ = [
     "rows_of",
     "share_plan",
     "stream_key",
+    "turn",
 ]
 
 # The second part after seed and epoch in the name of a stream of random numbers.
@@ -102,6 +104,8 @@ class ReadPlan:
     takes: Int64s  # (T, 2): start and stop in the window's permuted rows
     windows: Int64s  # (V + 1, 2): offsets into pieces and takes
     keys: NDArray[np.uint64]  # (V,): zeros unless shuffled
+    # (S,): indices of pieces whose rows stand in for unreadable ones, and are not real.
+    substitutes: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def batches(self) -> int:

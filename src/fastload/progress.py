@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Leg",
+    "Turn",
     "advance",
     "batches",
     "going_on",
     "merged",
     "remaining_rows",
     "share",
+    "turn",
 ]
 
 
@@ -52,6 +54,20 @@ class Leg:
     def continues(self, world: int, workers: int) -> bool:
         """Whether a run on such a world goes on with this leg instead of starting another."""
         return self.world == world and max(1, self.workers) == max(1, workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Where in a leg a worker goes on.
+
+    before: the legs before that one.
+    worker: its number among those that share the rank's batches in this leg.
+    delivered: batches of its own share that were delivered.
+    """
+
+    before: tuple[Leg, ...]
+    worker: int
+    delivered: int
 
 
 def advance(progress: Sequence[Leg], world: int, workers: int, delivered: int) -> tuple[Leg, ...]:
@@ -114,6 +130,28 @@ def share(
     Raises:
         ValueError: a leg claims more batches than it had; no such rank or worker.
     """
+    here = turn(total_rows, options, progress, world, rank, workers, worker, skip_batches)
+    split = _split(total_rows, options, here.before, world)
+    runs = near_equal(split.batches[rank], max(1, workers))
+    first, count = (int(of[here.worker]) for of in runs)
+    return split.share(rank, first + here.delivered, first + count)
+
+
+def turn(
+    total_rows: int,
+    options: Options,
+    progress: Sequence[Leg],
+    world: int,
+    rank: int,
+    workers: int,
+    worker: int,
+    skip_batches: int,
+) -> Turn:
+    """Where `worker` of `rank` goes on after `progress` and `skip_batches` batches of its own.
+
+    Raises:
+        ValueError: as `share`.
+    """
     workers = max(1, workers)
     _expect_within("rank", rank, world)
     _expect_within("worker", worker, workers)
@@ -121,11 +159,10 @@ def share(
     before, done = going_on(progress, world, workers)
     split = _split(total_rows, options, before, world)
     split.expect_delivered(done)
-    turn = (worker + done) % workers
-    first, count = near_equal(split.batches[rank], workers)
-    delivered = _delivered_by_worker(count, done)[turn] + skip_batches
-    stop = int(first[turn] + count[turn])
-    return split.share(rank, min(int(first[turn] + delivered), stop), stop)
+    number = (worker + done) % workers
+    _, count = near_equal(split.batches[rank], workers)
+    delivered = _delivered_by_worker(count, done)[number]
+    return Turn(before, number, int(min(delivered + skip_batches, count[number])))
 
 
 def _split(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:

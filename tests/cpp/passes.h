@@ -93,7 +93,7 @@ inline std::vector<RowId> PlannedRows(const ReadPlan& plan,
       const auto& metadata = *files[static_cast<size_t>(piece.file)].metadata;
       for (int g = 0; g < piece.row_group; ++g) first += metadata.RowGroup(g)->num_rows();
       for (int64_t row = piece.start; row < piece.stop; ++row) {
-        window.push_back({piece.file, first + row});
+        window.push_back({piece.file, first + row, !piece.substitute});
       }
     }
     Shuffle shuffle;

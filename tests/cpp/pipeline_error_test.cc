@@ -96,6 +96,58 @@ TEST_F(PipelineErrorTest, DamageEndsThePassInItsWindow) {
   ExpectFailure(Plan(100, 600), 0, ErrorKind::kCorruptFile, place);
 }
 
+TEST_F(PipelineErrorTest, DamageIsToldByWindowAndRowGroup) {
+  Damage(3, 1);
+  for (const int32_t threads : kThreads) {
+    const auto pipeline = Make(threads);
+    const auto scan = pipeline->Start(Plan(50, 20, true), {}).ValueOrDie();
+    EXPECT_FALSE(scan->damage());
+    EXPECT_EQ(Deliver(scan.get(), 15).batches.size(), 15);
+    EXPECT_FALSE(scan->damage());
+    Deliver(scan.get());
+    const auto damage = scan->damage();
+    ASSERT_TRUE(damage);
+    EXPECT_EQ(damage->window, 6);
+    EXPECT_EQ(damage->row_group.file, 0);
+    EXPECT_EQ(damage->row_group.row_group, 3);
+  }
+}
+
+TEST_F(PipelineErrorTest, OnlyDamageIsTold) {
+  columns_[1].fill.reset();
+  const ReadPlan plan = Plan(50, 20);
+  const auto pipeline = Make(1);
+  const auto scan = pipeline->Start(plan, {}).ValueOrDie();
+  EXPECT_EQ(KindOf(Deliver(scan.get()).status), ErrorKind::kNullValue);
+  EXPECT_FALSE(scan->damage());
+}
+
+TEST_F(PipelineErrorTest, SubstitutesAreNotReal) {
+  Damage(1, 0);
+  for (const bool shuffled : {false, true}) {
+    const ReadPlan plan = testing::PlanBuilder(shuffled)
+                              .Window({{0, 0, 0, 60},
+                                       {0, 2, 0, 30, true},
+                                       {0, 2, 0, 20, true},
+                                       {0, 2, 0, 100},
+                                       {0, 0, 7, 8}})
+                              .Window({{0, 3, 10, 20}})
+                              .Build(25, /*padding=*/11);
+    for (const int32_t threads : kThreads) {
+      const auto pipeline = Make(threads);
+      const auto scan = pipeline->Start(plan, {}).ValueOrDie();
+      const Delivered delivered = Deliver(scan.get());
+      ASSERT_TRUE(delivered.status.ok()) << delivered.status.ToString();
+      const Layout layout(columns_, testing::Outputs());
+      std::vector<std::string> texts;
+      for (const Batch& batch : delivered.batches) {
+        for (auto& line : testing::Texts(layout, batch)) texts.push_back(std::move(line));
+      }
+      EXPECT_EQ(texts, testing::PlannedTexts(plan, {spec_}));
+    }
+  }
+}
+
 TEST_F(PipelineErrorTest, DamageToStrings) {
   Damage(2, 2);
   ExpectFailure(Plan(100, 50, true), 200, ErrorKind::kCorruptFile,

@@ -41,6 +41,17 @@ TEST(Status, NamesTheRow) {
   EXPECT_TRUE(AtRow(Status::OK(), 5).ok());
 }
 
+TEST(Status, NamesTheRowGroup) {
+  const Status error = MakeError(ErrorKind::kCorruptFile, "no");
+  EXPECT_FALSE(RowGroupOf(error));
+  EXPECT_FALSE(RowGroupOf(At(error, {.file = "a", .row_group = 1})));
+  const Status placed = At(error, {.file = "a", .row_group = 1, .file_index = 2});
+  EXPECT_EQ(placed.message(), "no - at a, row group 1");
+  ASSERT_TRUE(RowGroupOf(placed));
+  EXPECT_EQ(RowGroupOf(placed)->file, 2);
+  EXPECT_EQ(RowGroupOf(placed)->row_group, 1);
+}
+
 TEST(Status, PlacesErrorsOfArrowOnce) {
   const Place page{"a", -1, "", 2};
   const Status status = At(Status::OutOfMemory("out of memory"), page);
@@ -55,6 +66,20 @@ TEST(Status, CatchesWhatIsThrown) {
       CatchParquet([]() -> Status { throw parquet::ParquetException("bad header"); });
   EXPECT_EQ(KindOf(corrupt), ErrorKind::kCorruptFile);
   EXPECT_EQ(corrupt.message(), "bad header");
+  // Codecs refuse bytes with Arrow's own status, without a detail.
+  const Status codec = CatchParquet([]() -> Status {
+    throw parquet::ParquetStatusException(Status::IOError("bad frame"));
+  });
+  EXPECT_EQ(KindOf(codec), ErrorKind::kCorruptFile);
+  EXPECT_EQ(codec.message(), "bad frame");
+  const Status storage = CatchParquet([]() -> Status {
+    throw parquet::ParquetStatusException(MakeError(ErrorKind::kStorage, "no"));
+  });
+  EXPECT_EQ(KindOf(storage), ErrorKind::kStorage);
+  const Status unsupported = CatchParquet([]() -> Status {
+    throw parquet::ParquetStatusException(Status::NotImplemented("LZO"));
+  });
+  EXPECT_TRUE(unsupported.IsNotImplemented());
   const Status memory = CatchParquet([]() -> Status { throw std::bad_alloc(); });
   EXPECT_TRUE(memory.IsOutOfMemory());
 }

@@ -150,6 +150,22 @@ def test_batches_before_the_damage_are_right(tmp_path, column, threads):
     assert (rows == table["plain"].to_numpy()[: len(rows)]).all()
 
 
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip", "lz4", "brotli"])
+def test_bytes_that_a_codec_refuses(tmp_path, compression):
+    """They are the file's fault, not that of its storage."""
+    path = tmp_path / "t.parquet"
+    rng = np.random.default_rng(1)
+    table = pa.table({"text": [rng.bytes(20).hex() for _ in range(ROWS)]})
+    pq.write_table(table, path, compression=compression, use_dictionary=False)
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    data = bytearray(path.read_bytes())
+    at = chunk.data_page_offset + chunk.total_compressed_size - 300
+    data[at : at + 290] = b"\xff" * 290
+    path.write_bytes(data)
+    with FastParquetDataset(path) as dataset, pytest.raises(CorruptFileError, match=r"page 0$"):
+        list(dataset)
+
+
 def test_error_does_not_end_the_dataset(tmp_path):
     path = tmp_path / "t.parquet"
     write(path)

@@ -31,9 +31,11 @@ dataset = FastParquetDataset(
     batch_size=4096,
     shuffle=True,
     memory_budget="2GB",
+    on_error="skip",
 )
 assert_type(len(dataset), int)
 assert_type(dataset.files, tuple[str, ...])
+assert_type(dataset.skipped, tuple[tuple[str, int, str], ...])
 assert_type(dataset.schema["price"].dtype, torch.dtype)
 assert_type(dataset.stats().bottleneck, str)
 

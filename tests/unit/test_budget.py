@@ -113,3 +113,18 @@ def test_cores_of_the_cgroup(monkeypatch, tmp_path):
     for quota, cores in ((None, 8), (2.0, 2), (1.5, 1), (1.0, 1), (64.0, 8)):
         monkeypatch.setattr(budget, "_cgroup_quota", lambda quota=quota: quota)
         assert available_cores() == cores
+
+
+@given(st.integers(2**25, 2**40), st.integers(2**25, 2**40), datasets, datasets)
+def test_fixed_stripes_depend_on_the_data_alone(budget_bytes, other_bytes, dataset, other):
+    """Not on the budget, threads and prefetch; nor are they longer than all rows."""
+    data = {**dataset, "shuffle_window": None, "batch_size": dataset["batch_size"] % 100 + 1}
+    machine = {name: other[name] for name in ("columns", "threads", "prefetch")}
+    stripes = set()
+    for size, options in ((budget_bytes, data), (other_bytes, {**data, **machine})):
+        try:
+            stripes.add(divide_budget(size, **options, fixed_stripes=True).stripe_rows)
+        except ValueError:
+            continue
+    assert len(stripes) <= 1
+    assert all(rows < max(1, data["total_rows"]) + data["batch_size"] for rows in stripes)

@@ -30,8 +30,8 @@ class StatefulLoader:
         dataset = getattr(loader, "dataset", None)
         if not isinstance(dataset, Resumable):
             raise TypeError(
-                "Expected a DataLoader(ds, batch_size=None) around a FastParquetDataset or a mix, got "
-                f"{type(loader).__name__} around {type(dataset).__name__}"
+                "Expected a DataLoader(ds, batch_size=None) around a FastParquetDataset or a mix, "
+                f"got {type(loader).__name__} around {type(dataset).__name__}"
             )
         self._loader = loader
         self._dataset = dataset

@@ -1,0 +1,137 @@
+"""A pass that leaves out what can't be read: on_error="skip"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fastload.errors import CorruptFileError
+from fastload.passes import ScanFeed
+from fastload.plan import read_plan, turn
+from fastload.substitution import NothingReadableError, Substitution
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fastload._core import LentBatch, Scan
+    from fastload.engine import Engine
+    from fastload.passes import Part
+    from fastload.plan import Options, ReadPlan, RowGroups
+    from fastload.skip_report import SkipReport
+    from fastload.state import Position
+
+__all__ = ["SkippingFeed", "share_of_leg"]
+
+_SHOWN_CAUSES = 5
+
+
+def share_of_leg(
+    row_groups: RowGroups, options: Options, start: Position, part: Part, rank: int, stripe: int
+) -> tuple[Substitution, int]:
+    """What a worker delivers in the whole leg that a pass goes on in, and its rows before that.
+
+    Args:
+        row_groups: all, in canonical order.
+        options: the dataset's parameters.
+        start: where the pass begins.
+        part: which worker delivers it.
+        rank: of the dataset.
+        stripe: as `read_plan` takes stripe_rows.
+    """
+    options = replace(options, seed=start.seed)
+    shape = (part.world, rank, part.workers)
+    total = row_groups.total_rows
+    here = turn(total, options, start.progress, *shape, part.worker, start.taken)
+
+    def plan_of(worker: int) -> ReadPlan:
+        return read_plan(
+            row_groups, options, start.epoch, here.before, *shape, worker, stripe_rows=stripe
+        )
+
+    substitution = Substitution(plan_of, here.worker, part.workers)
+    return substitution, here.delivered * options.batch_size
+
+
+class SkippingFeed(ScanFeed):
+    """Batches of one scan, and where that meets a corrupt row group, of another without it.
+
+    Args:
+        engine: does the work.
+        on_copy: as `ScanFeed`.
+        substitution: the plan, and what stands in for what can't be read.
+        first_row: of the plan's rows, the first that is to be delivered.
+        batch_rows: rows of the core's batches.
+        files: paths, to name.
+        report: is told of each row group that is left out.
+        before: as `Engine.start`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        on_copy: Callable[[], None],
+        substitution: Substitution,
+        first_row: int,
+        batch_rows: int,
+        files: Sequence[str],
+        report: SkipReport,
+        before: Scan | None = None,
+    ) -> None:
+        self._substitution = substitution
+        self._next_row = first_row
+        self._batch_rows = batch_rows
+        self._files = files
+        self._report = report
+        self._causes: dict[tuple[int, int], str] = {}
+        super().__init__(engine, engine.start(self._plan(), batch_rows, before), on_copy)
+
+    def _plan(self) -> ReadPlan:
+        plan, self._first_window, self._lead = self._substitution.after(self._next_row)
+        return plan
+
+    def _lent(self) -> LentBatch | None:
+        """The core's next batch of which a row is to be delivered."""
+        while True:
+            try:
+                lent = self._scan.next()
+            except CorruptFileError as error:
+                if self._scan.damage is None:
+                    raise
+                self._restart(error, *self._scan.damage)
+                continue
+            if lent is None:
+                return None
+            self.lead, self._lead = self._lead, max(0, self._lead - lent.rows)
+            if lent.rows > self.lead:
+                self._next_row += lent.rows - self.lead
+                return lent
+
+    def _restart(self, error: CorruptFileError, window: int, file: int, row_group: int) -> None:
+        """Goes on without a row group.
+
+        Raises:
+            CorruptFileError: nothing that the rank could deliver instead can be read.
+        """
+        if self.on_opened is not None and self._opened:
+            self._opened = False
+            self.on_opened(None)
+        # Some messages of libraries have several lines.
+        self._causes.setdefault((file, row_group), " ".join(str(error).split()))
+        try:
+            self._substitution.leave_out(self._first_window + window, file, row_group)
+        except NothingReadableError:
+            raise CorruptFileError(
+                "Expected rows of this rank that can be read, in place of those that can't, got "
+                f"{self._described()} - at {self._files[file]}, row group {row_group}"
+            ) from error
+        # A warning that is an error comes before anything has changed. It is for whoever asked
+        # for the batch.
+        self._report.add(file, self._files[file], row_group, str(error), stacklevel=7)
+        self._scan.close()
+        self._scan = self.engine.start(self._plan(), self._batch_rows, again=True)
+
+    def _described(self) -> str:
+        causes = list(self._causes.values())
+        more = len(causes) - _SHOWN_CAUSES
+        shown = "; ".join(causes[:_SHOWN_CAUSES])
+        return f"[{shown}{f'; and {more} more' if more > 0 else ''}]"

@@ -1,0 +1,44 @@
+"""Parquet files with row groups that can't be read."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+COLUMNS = ["id", "text", "items"]
+# Of a page header's start: no reader takes it for one.
+_JUNK = b"\xff" * 16
+
+
+def table_of(first, rows):
+    """Rows with their number in every column."""
+    ids = np.arange(first, first + rows)
+    return pa.table(
+        {
+            "id": ids,
+            "text": pa.array([f"row {k}" for k in ids], pa.string()),
+            "items": pa.array([[k, k] for k in ids.tolist()], pa.list_(pa.int64())),
+        }
+    )
+
+
+def write_groups(path, groups, first=0, **options):
+    """A file of row groups of so many rows, numbered on from `first` in `id`."""
+    schema = table_of(0, 0).schema
+    with pq.ParquetWriter(path, schema, use_dictionary=False, **options) as writer:
+        for rows in groups:
+            # An empty one has no page to damage.
+            writer.write_table(table_of(first, rows), row_group_size=max(1, rows))
+            first += rows
+    return str(path)
+
+
+def damage(path, row_group, column, at=0):
+    """Overwrites the start of a page header: of the first page, or `at` bytes behind it."""
+    metadata = pq.ParquetFile(path).metadata.row_group(row_group)
+    chunk = metadata.column(COLUMNS.index(column))
+    with open(path, "r+b") as file:
+        file.seek(chunk.data_page_offset + at)
+        file.write(_JUNK)
+    with pytest.raises(OSError, match=r"."), pq.ParquetFile(path) as parquet:
+        parquet.read_row_group(row_group, columns=[column])

@@ -1,0 +1,382 @@
+"""on_error="skip": a corrupt row group is left out, and nothing else changes."""
+
+import itertools
+import os
+import warnings
+from functools import partial
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import fastload.budget
+from damage import COLUMNS, damage, write_groups
+from fastload import CorruptFileError, FastParquetDataset, NullValueError, SourceChangedError
+from fastload.testing import assert_resumes_exactly, assert_same_batches
+from sample_files import ids_of
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Row group .* is left out"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    # torchdata 0.11 calls it.
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
+]
+
+TIMEOUT_S = 60
+FILES = [[10, 20, 30], [], [25, 5, 40], [15, 35]]
+# By number in the order of all row groups: those that can't be read.
+CORRUPT = {1: "text", 3: "id", 7: "items"}
+
+
+def write_files(directory, files=FILES, corrupt=CORRUPT):
+    """Files of which some row groups are corrupt; the paths, and the ids of those groups."""
+    paths, lost = [], set()
+    first = number = 0
+    for k, groups in enumerate(files):
+        paths.append(write_groups(directory / f"part-{k}.parquet", groups, first))
+        for group, rows in enumerate(groups):
+            if number in corrupt:
+                damage(paths[-1], group, corrupt[number])
+                lost |= set(range(first, first + rows))
+            first += rows
+            number += 1
+    return paths, lost, first
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("skipping"))
+
+
+@pytest.fixture(params=[2000, 100_000])
+def stripes(request, monkeypatch):
+    """Without shuffle, windows of so many bytes: some, or one."""
+    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", request.param)
+
+
+def dataset_of(paths, **options):
+    options = {"batch_size": 8, "shuffle_window": 60, "uneven": "pad", **options}
+    return FastParquetDataset(
+        paths, on_error="skip", **{"threads": 1, "memory_budget": "8MB", **options}
+    )
+
+
+def real_ids(batches):
+    return [row for batch in batches for row in batch["id"][batch["__valid__"]].tolist()]
+
+
+def assert_whole_rows(batches):
+    """Each row is one row of a file, whichever column tells it, from where it says."""
+    for batch in batches:
+        ids = batch["id"].tolist()
+        assert list(batch["text"]) == [f"row {k}" for k in ids]
+        assert batch["items"].tolist() == [[k, k] for k in ids]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("threads", [0, 4])
+def test_rows_of_corrupt_row_groups_are_left_out(written, stripes, shuffle, threads):
+    paths, lost, rows = written
+    with dataset_of(paths, shuffle=shuffle, threads=threads, provenance=True) as dataset:
+        for epoch in range(3):  # from the third on a pass is read ahead
+            dataset.set_epoch(epoch)
+            batches = [batch.clone() for batch in dataset]
+            assert len(batches) == len(dataset) == -(-rows // 8)
+            assert [batch.rows for batch in batches] == [8] * (rows // 8) + [rows % 8] * (
+                rows % 8 > 0
+            )
+            assert_whole_rows(batches)
+            assert not lost & set(ids_of(batches))
+            assert sorted(real_ids(batches)) == sorted(set(range(rows)) - lost)
+            with dataset_of(paths, shuffle=shuffle, threads=2, provenance=True) as other:
+                other.set_epoch(epoch)
+                assert_same_batches(batches, other)
+            starts = [0, 60, 60, 130]
+            for batch in batches:
+                first = [starts[file] for file in batch["__file__"].tolist()]
+                assert (batch["__row__"] + torch.tensor(first)).tolist() == batch["id"].tolist()
+        left_out = [(paths[0], 1, "text"), (paths[2], 0, "id"), (paths[3], 1, "items")]
+        assert {(path, group) for path, group, _ in dataset.skipped} == {
+            (path, group) for path, group, _ in left_out
+        }
+        for path, group, cause in dataset.skipped:
+            (column,) = (c for p, g, c in left_out if (p, g) == (path, group))
+            assert cause.endswith(f" - at column `{column}`")
+            assert path not in cause
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"shuffle": True},
+        {"shuffle": True, "shuffle_window": 25},
+        {"rank": 1, "world_size": 3, "shuffle": True},
+        {"rank": 2, "world_size": 3, "uneven": "wrap"},
+        {"drop_last": True, "uneven": "drop"},
+    ],
+)
+def test_resumed_after_every_batch_on_other_machines(written, monkeypatch, options):
+    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", 2000)
+    machines = itertools.cycle(
+        [{"threads": 0}, {"threads": 4, "memory_budget": "1GB"}, {"prefetch": 16}]
+    )
+    options = {"batch_size": 9, **options}
+    assert_resumes_exactly(lambda: dataset_of(written[0], **{**next(machines), **options}))
+
+
+def test_resumed_runs_of_workers(written, monkeypatch):
+    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", 2000)
+    for shuffle in (False, True):
+        make = partial(dataset_of, written[0], shuffle=shuffle)
+        assert_resumes_exactly(make, after=[0, 3, 10], num_workers=2)
+
+
+def test_stateful_data_loader(written):
+    def loader():
+        return StatefulDataLoader(
+            dataset_of(written[0], shuffle=True), batch_size=None, num_workers=2, timeout=TIMEOUT_S
+        )
+
+    running = loader()
+    states, batches = [], []
+    for batch in running:
+        batches.append(batch.clone())
+        states.append(running.state_dict())
+    for delivered in (1, 12):
+        resumed = loader()
+        resumed.load_state_dict(states[delivered - 1])
+        assert_same_batches(resumed, batches[delivered:])
+
+
+def test_rows_one_by_one(written, monkeypatch):
+    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", 2000)
+    monkeypatch.setattr("fastload.dataset._ROWS_AT_ONCE", 16)
+    paths, lost, rows = written
+    for shuffle in (False, True):
+        make = partial(dataset_of, paths, batch_size=None, shuffle=shuffle)
+        with make() as dataset:
+            whole = [int(row["id"]) for row in dataset]
+        assert len(whole) == rows
+        assert not lost & set(whole)
+        for taken in (1, 17, 40, 100, rows - 1):
+            with make() as dataset:
+                running = iter(dataset)
+                for _ in range(taken):
+                    next(running)
+                state = dataset.state_dict()
+            with make() as dataset:
+                dataset.load_state_dict(state)
+                assert [int(row["id"]) for row in dataset] == whole[taken:]
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_worker_processes(written, context):
+    """They deliver the same rows, and what they left out is seen here."""
+    paths, lost, rows = written
+    with dataset_of(paths, shuffle=True) as dataset:
+        alone = [batch.clone() for batch in dataset]
+        found = set(dataset.skipped)
+    with dataset_of(paths, shuffle=True) as dataset:
+        loader = DataLoader(
+            dataset,
+            batch_size=None,
+            num_workers=2,
+            multiprocessing_context=context,
+            timeout=TIMEOUT_S,
+        )
+        batches = [batch.clone() for batch in loader]
+        assert set(dataset.skipped) == found
+        assert len(dataset.skipped) == len(found) == 3
+    assert len(batches) == -(-rows // 8)
+    assert sorted(real_ids(batches)) == sorted(set(range(rows)) - lost)
+    half = -(-len(batches) // 2)
+    # In turn from each half.
+    order = [batch for pair in zip(alone[:half], alone[half:], strict=False) for batch in pair]
+    assert_same_batches(batches, order + alone[half - 1 : half] * (len(alone) % 2))
+
+
+groups = st.lists(st.lists(st.integers(1, 30), max_size=4), min_size=1, max_size=3)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_ranks(tmp_path_factory, data):
+    files = data.draw(groups)
+    count = sum(map(len, files))
+    numbers = st.integers(0, max(0, count - 1))
+    corrupt = data.draw(st.dictionaries(numbers, st.sampled_from(COLUMNS), max_size=count // 2))
+    paths, lost, rows = write_files(tmp_path_factory.mktemp("ranks"), files, corrupt)
+    world = data.draw(st.integers(1, 3))
+    uneven = data.draw(st.sampled_from(["wrap", "pad", "drop", "keep"]))
+    options = {
+        "batch_size": data.draw(st.integers(1, 20)),
+        "shuffle": data.draw(st.booleans()),
+        "shuffle_window": data.draw(st.integers(1, 60)),
+        "seed": data.draw(st.integers(0, 9)),
+        "uneven": uneven,
+        "threads": data.draw(st.sampled_from([0, 2])),
+    }
+    ids, real, sizes, planned = [], [], set(), set()
+    for rank in range(world):
+        with dataset_of(paths, rank=rank, world_size=world, **options) as dataset:
+            try:
+                batches = [batch.clone() for batch in dataset]
+            except CorruptFileError as error:
+                if "in place of those that can't" not in str(error):
+                    raise
+                return
+            assert len(batches) == len(dataset)
+            assert all(batch.rows == options["batch_size"] for batch in batches[:-1])
+            assert_whole_rows(batches)
+            ids += ids_of(batches)
+            if uneven == "pad":
+                real += real_ids(batches)
+            sizes.add(len(batches))
+            planned.add(sum(batch.rows for batch in batches))
+    assert not lost & set(ids)
+    readable = set(range(rows)) - lost
+    if uneven == "pad":
+        assert sorted(real) == sorted(readable)
+    if uneven == "drop":
+        assert len(readable - set(ids)) <= rows % world
+    else:
+        assert set(ids) == readable
+    if uneven != "keep":
+        assert len(sizes) == len(planned) == 1
+
+
+def test_everything_corrupt(tmp_path):
+    paths, _, _ = write_files(tmp_path, [[10, 20], [30]], dict.fromkeys(range(3), "text"))
+    for options in ({}, {"shuffle": True}, {"shuffle": True, "shuffle_window": 5}, {"threads": 0}):
+        with dataset_of(paths, **options) as dataset:
+            running = iter(dataset)
+            for _ in range(2):
+                with pytest.raises(CorruptFileError, match=r"Expected rows of this rank.*`text`"):
+                    next(running)
+
+
+def test_a_rank_takes_rows_of_its_other_windows(tmp_path, monkeypatch):
+    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", 1)
+    paths, _, rows = write_files(tmp_path, [[8] * 12], dict.fromkeys(range(2, 12), "id"))
+    for options in ({"workers": 2}, {"workers": 0}, {"workers": 0, "shuffle": True}):
+        workers = options.pop("workers")
+        with dataset_of(paths, shuffle_window=8, **options) as dataset:
+            loader = DataLoader(dataset, batch_size=None, num_workers=workers)
+            batches = [batch.clone() for batch in loader]
+            assert len(dataset.skipped) == 10
+        assert len(ids_of(batches)) == rows
+        assert sorted(real_ids(batches)) == list(range(16))
+
+
+def test_damage_in_the_middle_of_a_row_group(tmp_path, monkeypatch):
+    """Of a row group that spans windows, those with the damage lose its rows."""
+    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", 1)
+    path = write_groups(tmp_path / "a.parquet", [64, 64], data_page_size=64, write_batch_size=8)
+    chunk = pq.ParquetFile(path, page_checksum_verification=False).metadata.row_group(0).column(0)
+    pages = chunk.total_compressed_size // 8
+    damage(path, 0, "id", at=5 * pages)
+    with dataset_of(path) as dataset:
+        batches = [batch.clone() for batch in dataset]
+        assert [group for _, group, _ in dataset.skipped] == [0]
+    real = real_ids(batches)
+    assert real[:32] == list(range(32))
+    assert real[-64:] == list(range(64, 128))
+    assert len(real) < 128
+    assert_resumes_exactly(partial(dataset_of, path))
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_other_errors_are_raised(tmp_path, threads):
+    paths, _, _ = write_files(tmp_path)
+    with dataset_of(paths, threads=threads) as dataset:
+        os.truncate(paths[2], 40)
+        with pytest.raises(SourceChangedError, match=r"part-2\.parquet"):
+            list(dataset)
+        assert paths[2] not in {path for path, _, _ in dataset.skipped}
+    os.remove(paths[3])
+    with pytest.raises(OSError, match=r"part-3\.parquet"):
+        dataset_of(paths[3:])
+    table = pq.read_table(paths[0], columns=["id"]).slice(0, 5)
+    nulls = table.append_column("n", pc.if_else(pc.equal(table["id"], 3), None, table["id"]))
+    pq.write_table(nulls, tmp_path / "nulls.parquet", write_statistics=False)
+    with (
+        pytest.raises(NullValueError),
+        dataset_of(tmp_path / "nulls.parquet", columns=["n"]) as dataset,
+    ):
+        list(dataset)
+
+
+def test_the_footer_is_not_skipped(tmp_path):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"PAR1" + b"\xff" * 40 + b"PAR1")
+    with pytest.raises(CorruptFileError, match=r"a\.parquet"):
+        dataset_of(path)
+
+
+def test_filters(written):
+    """A row group whose filter columns are corrupt has no row that stays."""
+    paths, lost, rows = written
+    even = pc.bit_wise_and(pc.field("id"), 1) == 0
+    for _ in range(2):  # what was found with damage is not kept
+        with dataset_of(paths, filters=even) as dataset:
+            assert [(path, group) for path, group, _ in dataset.skipped] == [(paths[2], 0)]
+            assert len(dataset) == -(-((rows - 25) // 2) // 8)
+            loader = DataLoader(
+                dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn"
+            )
+            batches = [batch.clone() for batch in loader]
+            assert len(batches) == len(dataset)
+            assert len(dataset.skipped) == 3
+        assert real_ids(batches) == [k for k in range(0, rows, 2) if k not in lost]
+    with pytest.raises(CorruptFileError):
+        FastParquetDataset(paths, filters=even)
+
+
+def test_one_warning(written):
+    with dataset_of(written[0]) as dataset:
+        with pytest.warns(UserWarning, match=r"Row group 1 of .*part-0.* is left out: .*`text`"):
+            list(dataset)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            list(dataset)
+        assert len(dataset.skipped) == 3
+
+
+def test_a_warning_that_is_an_error_loses_nothing(written):
+    with dataset_of(written[0]) as dataset:
+        want = [batch.clone() for batch in dataset]
+    got = []
+    with dataset_of(written[0]) as dataset, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        running = iter(dataset)
+        while len(got) < len(want):
+            try:
+                got.append(next(running).clone())
+            except UserWarning:
+                assert not got
+        assert_same_batches(got, want)
+
+
+def test_on_error_is_checked(written):
+    with pytest.raises(ValueError, match=r"Expected on_error to be 'raise' or 'skip', got 'no'"):
+        FastParquetDataset(written[0], on_error="no")
+    with FastParquetDataset(written[0]) as dataset:
+        assert dataset.skipped == ()
+        with pytest.raises(CorruptFileError):
+            list(dataset)
+
+
+def test_a_memory_budget_too_small(tmp_path):
+    """Stripes decide what stands in, so they do not shrink with the budget."""
+    path = write_groups(tmp_path / "a.parquet", [40_000])
+    with pytest.raises(ValueError, match=r"Expected a memory_budget of at least \d+ bytes for"):
+        dataset_of(path, memory_budget="1MB")
+    with dataset_of(path, memory_budget="32MB") as dataset:
+        assert np.array(ids_of(dataset)).tolist() == list(range(40_000))

@@ -1,0 +1,161 @@
+"""What stands in for unreadable rows, against damage that is known row by row."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from plan_cases import Case, cases, legs, progress_of, worlds
+
+from fastload import plan
+from fastload.substitution import NothingReadableError, Substitution
+
+
+class Damage:
+    """Row groups of which some rows can't be read, and the passes that find out."""
+
+    def __init__(self, bad, choose):
+        self._bad = bad  # by (file, row group): rows
+        self._choose = choose  # one of the failures in the first window that has some
+
+    def fails(self, piece):
+        file, group, start, stop = piece
+        return any(start <= row < stop for row in self._bad.get((file, group), ()))
+
+    def settle(self, share, rows):
+        """The plan from `rows` on, when nothing in it fails any more, and its first rows."""
+        for _ in range(10_000):
+            left, first, lead = share.after(rows)
+            found = self._first_failures(left)
+            if not found:
+                return left, lead
+            window, groups = found
+            share.leave_out(first + window, *self._choose(sorted(groups)))
+        raise AssertionError("Expected an end of the search")
+
+    def _first_failures(self, left):
+        for window in range(len(left.keys)):
+            first, stop = left.windows[window : window + 2, 0]
+            groups = {tuple(p[:2]) for p in left.pieces[first:stop].tolist() if self.fails(p)}
+            if groups:
+                return window, groups
+        return None
+
+
+def rows_and_marks(left, lead):
+    """Rows that a plan delivers, and which of them are real."""
+    pieces = left.pieces.copy()
+    pieces[:, 0] = 0
+    pieces[left.substitutes, 0] = 1
+    marks = plan.rows_of(replace(left, pieces=pieces))[:, 0] == 0
+    return [tuple(row) for row in plan.rows_of(left).tolist()][lead:], marks[lead:].tolist()
+
+
+def share_of(case, progress, world, rank, workers, worker):
+    total = case.row_groups.total_rows
+    here = plan.turn(total, case.options, progress, world, rank, workers, worker, 0)
+
+    def plan_of(number):
+        return case.plan(here.before, world, rank, workers, number)
+
+    return Substitution(plan_of, here.worker, workers), here.delivered * case.options.batch_size
+
+
+def bad_rows(case, draw):
+    groups = case.row_groups
+    bad = {}
+    for file, index, rows in zip(groups.file, groups.index, groups.rows, strict=True):
+        kind = draw(st.sampled_from(["sound", "sound", "whole", "part"]))
+        if kind == "whole":
+            bad[int(file), int(index)] = range(int(rows))
+        elif kind == "part" and rows:
+            bad[int(file), int(index)] = [draw(st.integers(0, int(rows) - 1))]
+    return bad
+
+
+@given(cases(), legs, worlds, st.integers(1, 3), st.data())
+@settings(max_examples=300)
+def test_a_share_with_damage(case: Case, drawn, world, workers, data):
+    progress = progress_of(case, drawn)
+    rank, worker = data.draw(st.integers(0, world - 1)), data.draw(st.integers(0, workers - 1))
+    bad = bad_rows(case, data.draw)
+    share, before = share_of(case, progress, world, rank, workers, worker)
+    want = case.plan(progress, world, rank, workers, worker)
+    planned, marks = rows_and_marks(*share.after(before)[::2])
+    assert planned == [tuple(row) for row in plan.rows_of(want).tolist()]
+    assert all(marks)
+    try:
+        settled = Damage(bad, lambda groups: groups[0]).settle(share, before)
+    except NothingReadableError:
+        of_rank = [
+            case.plan(progress, world, rank, workers, number).pieces for number in range(workers)
+        ]
+        assert {tuple(p[:2]) for p in np.concatenate(of_rank).tolist()} <= set(bad)
+        return
+    rows, marks = rows_and_marks(*settled)
+    assert len(rows) == want.rows
+    for row, mark, place in zip(rows, marks, planned, strict=True):
+        assert row[2] not in bad.get(row[:2], ())
+        assert not mark or row == place
+        # What is in a sound row group is where it belongs.
+        assert mark or place[:2] in bad
+
+    # Whatever is found first, and wherever the run goes on, the rows are the same.
+    picks = data.draw(st.randoms(use_true_random=False))
+    other, _ = share_of(case, progress, world, rank, workers, worker)
+    assert rows_and_marks(*Damage(bad, picks.choice).settle(other, before)) == (rows, marks)
+    size = case.options.batch_size
+    later = data.draw(st.integers(0, -(-want.rows // size))) * size
+    other, _ = share_of(case, progress, world, rank, workers, worker)
+    rest = Damage(bad, picks.choice).settle(other, before + later)
+    assert rows_and_marks(*rest) == (rows[later:], marks[later:])
+
+
+@given(cases(), st.data())
+@settings(max_examples=200)
+def test_substitutes_are_near(case, data):
+    """They come from the same window, if that has enough rows."""
+    assume(case.row_groups.total_rows)
+    share, _ = share_of(case, (), 1, 0, 1, 0)
+    whole, _, _ = share.after(0)
+    assume(len(whole.keys))
+    window = data.draw(st.integers(0, len(whole.keys) - 1))
+    first, stop = whole.windows[window : window + 2, 0]
+    pieces = [tuple(p) for p in whole.pieces[first:stop].tolist()]
+    failed = data.draw(st.sampled_from(pieces))
+    sound = [p for p in pieces if p[:2] != failed[:2]]
+    assume(8 * sum(p[3] - p[2] for p in sound) >= failed[3] - failed[2])
+    share.leave_out(window, *failed[:2])
+    changed, _, _ = share.after(0)
+    spans = {p[:2]: (p[2], p[3]) for p in sound}
+    assume(len(spans) == len(sound))
+    for file, group, start, stop in changed.pieces[changed.substitutes].tolist():
+        low, high = spans[file, group]
+        assert low <= start < stop <= high
+
+
+def test_the_nearest_piece_stands_in():
+    groups = plan.RowGroups(*(np.array(a) for a in ([4, 3, 9, 5], [0] * 4, range(4))))
+    share, _ = share_of(Case(groups, plan.Options(batch_size=3), 0, 99), (), 1, 0, 1, 0)
+    share.leave_out(0, 0, 2)
+    left, first, lead = share.after(0)
+    assert (first, lead) == (0, 0)
+    assert left.pieces.tolist() == [[0, 0, 0, 4], *[[0, 1, 0, 3]] * 4, [0, 3, 0, 5]]
+    assert left.substitutes.tolist() == [2, 3, 4]
+    share.leave_out(0, 0, 1)
+    left, _, _ = share.after(0)
+    assert left.pieces.tolist() == [
+        [0, 0, 0, 4],
+        [0, 0, 0, 3],
+        [0, 3, 0, 5],
+        [0, 3, 0, 4],
+        [0, 3, 0, 5],
+    ]
+
+
+def test_a_share_of_which_a_thousandth_can_be_read():
+    groups = plan.RowGroups(*(np.array(a) for a in ([1, 2000], [0] * 2, range(2))))
+    share, _ = share_of(Case(groups, plan.Options(batch_size=5), 0, 999), (), 1, 0, 1, 0)
+    with pytest.raises(NothingReadableError):
+        share.leave_out(0, 0, 1)
