@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fastload.passes import Part
     from fastload.paths import PathLike
     from fastload.predicate import Filters, SplitArgument
+    from fastload.rank_split import Share
     from fastload.schema import Columns
 
 __all__ = ["FastParquetDataset"]
@@ -339,13 +340,16 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         """What a mix takes of this dataset."""
         engine = self._engine_of_process(workers)
         options, stripe_rows = replace(self._options, seed=own.seed), engine.budget.stripe_rows
-        read_plan = plan.share_plan(
-            self._row_groups, options, epoch, own.share, stripe_rows=stripe_rows
-        )
-        if self._report is not None:
-            share = Substitution(lambda _: read_plan, worker=0, workers=1)
-            return self._skipping_feed(engine, share, 0, before)
-        return self._feed(engine, read_plan, before)
+
+        def plan_of(share: Share) -> plan.ReadPlan:
+            return plan.share_plan(self._row_groups, options, epoch, share, stripe_rows=stripe_rows)
+
+        if self._report is None:
+            return self._feed(engine, plan_of(own.share), before)
+        shares = own.shares_of_leg
+        substitution = Substitution(lambda part: plan_of(shares[part]), worker=1, workers=3)
+        first_row = own.delivered * options.batch_size
+        return self._skipping_feed(engine, substitution, first_row, before)
 
     def _prepare_next(self, scan: Scan | None) -> None:
         """Has the first windows of the next pass read while this one ends in `scan`, if so."""

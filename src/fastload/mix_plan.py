@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -67,7 +68,23 @@ class SourceShare(NamedTuple):
     """Batches of one repetition of a source that one worker delivers."""
 
     seed: int  # of the repetition's order
-    share: Share
+    split: RankSplit  # of what the leg found undelivered
+    rank: int
+    first: int  # of the rank's batches, the worker's first of this leg
+    stop: int
+    delivered: int  # of the worker's
+
+    @property
+    def share(self) -> Share:
+        """What is left of it."""
+        return self.split.share(self.rank, self.first + self.delivered, self.stop)
+
+    @property
+    def shares_of_leg(self) -> tuple[Share, Share, Share]:
+        """What the rank delivers in the leg before the worker's batches, these, and the rest."""
+        edges = [0, self.first, self.stop, self.split.most]
+        before, own, after = (self.split.share(self.rank, *pair) for pair in pairwise(edges))
+        return before, own, after
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,8 +150,8 @@ class MixPlan:
             mine = own[turns == self._turn]
             delivered = int(np.searchsorted(mine, self._first))
             if delivered < len(mine):
-                share = run.split.share(self._rank, first + delivered, first + len(mine))
-                yield SourceShare(_seed_of(seed, run.repetition), share)
+                own_seed, stop = _seed_of(seed, run.repetition), first + len(mine)
+                yield SourceShare(own_seed, run.split, self._rank, first, stop, delivered)
 
 
 def mix_plan(

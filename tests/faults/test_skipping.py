@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
+import fastload
 import fastload.budget
 from damage import COLUMNS, damage, write_groups
 from fastload import CorruptFileError, FastParquetDataset, NullValueError, SourceChangedError
@@ -380,3 +381,33 @@ def test_a_memory_budget_too_small(tmp_path):
         dataset_of(path, memory_budget="1MB")
     with dataset_of(path, memory_budget="32MB") as dataset:
         assert np.array(ids_of(dataset)).tolist() == list(range(40_000))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_sources_of_a_mix(written, shuffle, tmp_path):
+    paths, lost, total = written
+    whole, _, others = write_files(tmp_path, corrupt={})
+
+    def make(**options):
+        options = {"shuffle": shuffle, **options}
+        sources = {"bad": dataset_of(paths, **options), "good": dataset_of(whole, **options)}
+        return fastload.mix(sources, seed=3, stop="all")
+
+    with make() as mixed:
+        for _ in range(3):  # the later ones are prepared while the one before ends
+            batches = list(mixed)
+            assert len(batches) == len(mixed) == -(-total // 8) + -(-others // 8)
+            assert_whole_rows(batches)
+            bad = [batch for batch in batches if batch.source == "bad"]
+            good = [batch for batch in batches if batch.source == "good"]
+            assert sorted(real_ids(bad)) == sorted(set(range(total)) - lost)
+            assert sorted(real_ids(good)) == list(range(others))
+    # What is readable comes once, wherever the run was resumed.
+    for after in (1, 17, len(batches) - 1):
+        with make() as first, make() as second:
+            head = list(itertools.islice(first, after))
+            second.load_state_dict(first.state_dict(after=head[-1]))
+            rest = list(second)
+            assert len(head) + len(rest) == len(batches)
+            bad = [batch for batch in head + rest if batch.source == "bad"]
+            assert sorted(real_ids(bad)) == sorted(set(range(total)) - lost)

@@ -49,7 +49,8 @@ def batches_of(mixture, plan):
 
 def queue_of(mixture, plan, number):
     size = mixture.sources[number].options.batch_size
-    for seed, share in plan.shares(number, number):
+    for own in plan.shares(number, number):
+        seed, share = own.seed, own.share
         rows = [(p, True) for a, b in share.positions.tolist() for p in range(a, b)]
         rows += [(share.repeated, False)] * share.repeats
         for start in range(0, len(rows), size):
