@@ -16,7 +16,7 @@ CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-properties test-semantics test-cpp test-pyarrow lint format bench asan tsan clean
+.PHONY: help venv build test test-unit test-properties test-semantics test-cpp test-pyarrow lint lint-python lint-cpp format bench asan tsan clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -65,13 +65,17 @@ $(OTHER)/constraints.txt: constraints.txt
 	@mkdir -p $(@D)
 	@{ grep -v '^pyarrow==' $<; echo 'pyarrow==$(PYARROW).*'; } > $@
 
-lint: build ## style and types, Python and C++
+lint: lint-python lint-cpp ## style and types, Python and C++; -j2 for both at a time
+
+lint-python: build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --python-version 3.10 --no-warn-return-any
 	@if ls tests/typing/*.py >/dev/null 2>&1; then $(BIN)/pyright --pythonpath $(RUN); fi
 	$(BIN)/stubtest fastload._core --allowlist tests/typing/stubtest_allowlist.txt
+
+lint-cpp: venv
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 	@$(TEST_CPP) tidy CLANG_TIDY=$(BIN)/clang-tidy
 

@@ -12,8 +12,10 @@ from sample_files import write_sample
 ROWS = 30_000
 TIMEOUT_S = 60
 
+# A shell that runs the tests in the background has its children ignore Ctrl-C.
 HEAD = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from fastload import FastParquetDataset
 path, rows = sys.argv[1], int(sys.argv[2])
 def dataset_of(**options):
