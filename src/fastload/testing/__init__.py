@@ -1,12 +1,15 @@
 """Checks that you may run on your own datasets, as fastload's own tests do."""
 
+from fastload.testing.quality import ShuffleQuality, shuffle_quality
 from fastload.testing.ranks import assert_ranks_agree
 from fastload.testing.resume import assert_resumes_exactly
 from fastload.testing.rows import assert_same_batches, assert_same_rows
 
 __all__ = [
+    "ShuffleQuality",
     "assert_ranks_agree",
     "assert_resumes_exactly",
     "assert_same_batches",
     "assert_same_rows",
+    "shuffle_quality",
 ]
