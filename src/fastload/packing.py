@@ -7,7 +7,7 @@ values avoids both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 
@@ -15,7 +15,7 @@ from fastload.ragged import Ragged, own_rows, ragged_of
 from fastload.views import untracked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # Where torch and SIMD kernels like a tensor to begin.
 _ALIGNMENT = 64
@@ -23,11 +23,24 @@ _ALIGNMENT = 64
 # ("tensor", dtype, shape, byte offset in the block), ("ragged", kind, values, offsets), or
 # ("other", the object itself).
 _Layout: TypeAlias = tuple[Any, ...]
-Packed: TypeAlias = tuple[torch.Tensor, dict[str, _Layout]]
+_Name = TypeVar("_Name")
+Packed: TypeAlias = tuple[torch.Tensor, dict[_Name, _Layout]]
 
 
-def pack(values: Mapping[str, Any]) -> Packed:
-    """Copies the tensors of `values` into one block; what is no plain CPU tensor stays apart."""
+def ordinary_memory(size: int) -> torch.Tensor:
+    """A block of so many bytes."""
+    return torch.empty(size, dtype=torch.uint8, device="cpu")
+
+
+def pack(
+    values: Mapping[_Name, Any], allocate: Callable[[int], torch.Tensor] = ordinary_memory
+) -> Packed[_Name]:
+    """Copies the tensors of `values` into one block; what is no plain CPU tensor stays apart.
+
+    Args:
+        values: by name.
+        allocate: makes the block, a uint8 Tensor of so many bytes in host memory.
+    """
     tensors: list[torch.Tensor] = []
     size = 0
 
@@ -36,14 +49,14 @@ def pack(values: Mapping[str, Any]) -> Packed:
         if type(value) is Ragged:
             own = own_rows(value, copies=False)
             return "ragged", own.kind, lay(own.values), lay(own.offsets)
-        if not _is_plain(value):
+        if not is_plain(value):
             return "other", value
         start, size = size, size + _padded(value.nbytes)
         tensors.append(value)
         return "tensor", value.dtype, tuple(value.shape), start
 
     layouts = {name: lay(value) for name, value in values.items()}
-    block = torch.empty(size, dtype=torch.uint8, device="cpu")
+    block = allocate(size)
     start = 0
     for tensor in tensors:
         _view(block, tensor.dtype, tuple(tensor.shape), start).copy_(tensor)
@@ -51,8 +64,8 @@ def pack(values: Mapping[str, Any]) -> Packed:
     return block, layouts
 
 
-def unpack(packed: Packed) -> dict[str, Any]:
-    """The values again; tensors are views of the block."""
+def unpack(packed: Packed[_Name]) -> dict[_Name, Any]:
+    """The values again; tensors are views of the block, which may have gone to a device."""
     block, layouts = packed
 
     def take(layout: _Layout) -> Any:
@@ -67,7 +80,8 @@ def unpack(packed: Packed) -> dict[str, Any]:
         return {name: take(layout) for name, layout in layouts.items()}
 
 
-def _is_plain(value: object) -> bool:
+def is_plain(value: object) -> bool:
+    """Whether it is a CPU tensor that is nothing but its values."""
     return (
         type(value) is torch.Tensor
         and value.layout == torch.strided
