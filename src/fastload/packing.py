@@ -58,9 +58,11 @@ def pack(
     layouts = {name: lay(value) for name, value in values.items()}
     block = allocate(size)
     start = 0
-    for tensor in tensors:
-        _view(block, tensor.dtype, tuple(tensor.shape), start).copy_(tensor)
-        start += _padded(tensor.nbytes)
+    with untracked():
+        views = _Views(block)
+        for tensor in tensors:
+            views(tensor.dtype, tuple(tensor.shape), start).copy_(tensor)
+            start += _padded(tensor.nbytes)
     return block, layouts
 
 
@@ -73,10 +75,11 @@ def unpack(packed: Packed[_Name]) -> dict[_Name, Any]:
             _, kind, values, offsets = layout
             return ragged_of(take(values), take(offsets), kind)
         if layout[0] == "tensor":
-            return _view(block, *layout[1:])
+            return views(*layout[1:])
         return layout[1]
 
     with untracked():
+        views = _Views(block)
         return {name: take(layout) for name, layout in layouts.items()}
 
 
@@ -97,13 +100,22 @@ def _padded(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def _view(
-    block: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], start: int
-) -> torch.Tensor:
-    strides = []
-    step = 1
-    for length in reversed(shape):
-        strides.append(step)
-        step *= length
-    # The block is whole multiples of the alignment, so it views as any dtype.
-    return block.view(dtype).as_strided(shape, strides[::-1], start // dtype.itemsize)
+class _Views:
+    """Contiguous tensors over a block of bytes."""
+
+    def __init__(self, block: torch.Tensor) -> None:
+        self._block = block
+        self._typed: dict[torch.dtype, torch.Tensor] = {}
+
+    def __call__(self, dtype: torch.dtype, shape: tuple[int, ...], start: int) -> torch.Tensor:
+        """The one that begins `start` bytes into the block."""
+        typed = self._typed.get(dtype)
+        if typed is None:
+            # The block is whole multiples of the alignment, so it views as any dtype.
+            typed = self._typed[dtype] = self._block.view(dtype)
+        strides = []
+        step = 1
+        for length in reversed(shape):
+            strides.append(step)
+            step *= length
+        return typed.as_strided(shape, strides[::-1], start // dtype.itemsize)
