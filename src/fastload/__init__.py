@@ -4,6 +4,7 @@ from fastload import _native  # first: refuses a core built for another pyarrow
 from fastload.batch import Batch
 from fastload.columns import Codes, Column, Hash, Pad, Stack
 from fastload.dataset import FastParquetDataset
+from fastload.device import DevicePrefetcher
 from fastload.errors import (
     CacheError,
     ColumnNotFoundError,
@@ -25,9 +26,9 @@ __version__ = "0.1.0"
 # fmt: off
 __all__ = [
     "IO", "Batch", "CacheError", "Codes", "Column", "ColumnNotFoundError", "CorruptFileError",
-    "FastParquetDataset", "FastloadError", "Hash", "MixedDataset", "NullValueError", "Pad",
-    "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
-    "UnsupportedTypeError", "mix",
+    "DevicePrefetcher", "FastParquetDataset", "FastloadError", "Hash", "MixedDataset",
+    "NullValueError", "Pad", "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError",
+    "Stack", "StorageError", "UnsupportedTypeError", "mix",
 ]
 # fmt: on
 

@@ -7,7 +7,7 @@ values avoids both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 
@@ -15,7 +15,7 @@ from fastload.ragged import Ragged, own_rows, ragged_of
 from fastload.views import untracked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # Where torch and SIMD kernels like a tensor to begin.
 _ALIGNMENT = 64
@@ -23,11 +23,24 @@ _ALIGNMENT = 64
 # ("tensor", dtype, shape, byte offset in the block), ("ragged", kind, values, offsets), or
 # ("other", the object itself).
 _Layout: TypeAlias = tuple[Any, ...]
-Packed: TypeAlias = tuple[torch.Tensor, dict[str, _Layout]]
+_Name = TypeVar("_Name")
+Packed: TypeAlias = tuple[torch.Tensor, dict[_Name, _Layout]]
 
 
-def pack(values: Mapping[str, Any]) -> Packed:
-    """Copies the tensors of `values` into one block; what is no plain CPU tensor stays apart."""
+def ordinary_memory(size: int) -> torch.Tensor:
+    """A block of so many bytes."""
+    return torch.empty(size, dtype=torch.uint8, device="cpu")
+
+
+def pack(
+    values: Mapping[_Name, Any], allocate: Callable[[int], torch.Tensor] = ordinary_memory
+) -> Packed[_Name]:
+    """Copies the tensors of `values` into one block; what is no plain CPU tensor stays apart.
+
+    Args:
+        values: by name.
+        allocate: makes the block, a uint8 Tensor of so many bytes in host memory.
+    """
     tensors: list[torch.Tensor] = []
     size = 0
 
@@ -36,23 +49,25 @@ def pack(values: Mapping[str, Any]) -> Packed:
         if type(value) is Ragged:
             own = own_rows(value, copies=False)
             return "ragged", own.kind, lay(own.values), lay(own.offsets)
-        if not _is_plain(value):
+        if not is_plain(value):
             return "other", value
         start, size = size, size + _padded(value.nbytes)
         tensors.append(value)
         return "tensor", value.dtype, tuple(value.shape), start
 
     layouts = {name: lay(value) for name, value in values.items()}
-    block = torch.empty(size, dtype=torch.uint8, device="cpu")
+    block = allocate(size)
     start = 0
-    for tensor in tensors:
-        _view(block, tensor.dtype, tuple(tensor.shape), start).copy_(tensor)
-        start += _padded(tensor.nbytes)
+    with untracked():
+        views = _Views(block)
+        for tensor in tensors:
+            views(tensor.dtype, tuple(tensor.shape), start).copy_(tensor)
+            start += _padded(tensor.nbytes)
     return block, layouts
 
 
-def unpack(packed: Packed) -> dict[str, Any]:
-    """The values again; tensors are views of the block."""
+def unpack(packed: Packed[_Name]) -> dict[_Name, Any]:
+    """The values again; tensors are views of the block, which may have gone to a device."""
     block, layouts = packed
 
     def take(layout: _Layout) -> Any:
@@ -60,14 +75,16 @@ def unpack(packed: Packed) -> dict[str, Any]:
             _, kind, values, offsets = layout
             return ragged_of(take(values), take(offsets), kind)
         if layout[0] == "tensor":
-            return _view(block, *layout[1:])
+            return views(*layout[1:])
         return layout[1]
 
     with untracked():
+        views = _Views(block)
         return {name: take(layout) for name, layout in layouts.items()}
 
 
-def _is_plain(value: object) -> bool:
+def is_plain(value: object) -> bool:
+    """Whether it is a CPU tensor that is nothing but its values."""
     return (
         type(value) is torch.Tensor
         and value.layout == torch.strided
@@ -83,13 +100,22 @@ def _padded(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def _view(
-    block: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], start: int
-) -> torch.Tensor:
-    strides = []
-    step = 1
-    for length in reversed(shape):
-        strides.append(step)
-        step *= length
-    # The block is whole multiples of the alignment, so it views as any dtype.
-    return block.view(dtype).as_strided(shape, strides[::-1], start // dtype.itemsize)
+class _Views:
+    """Contiguous tensors over a block of bytes."""
+
+    def __init__(self, block: torch.Tensor) -> None:
+        self._block = block
+        self._typed: dict[torch.dtype, torch.Tensor] = {}
+
+    def __call__(self, dtype: torch.dtype, shape: tuple[int, ...], start: int) -> torch.Tensor:
+        """The one that begins `start` bytes into the block."""
+        typed = self._typed.get(dtype)
+        if typed is None:
+            # The block is whole multiples of the alignment, so it views as any dtype.
+            typed = self._typed[dtype] = self._block.view(dtype)
+        strides = []
+        step = 1
+        for length in reversed(shape):
+            strides.append(step)
+            step *= length
+        return typed.as_strided(shape, strides[::-1], start // dtype.itemsize)

@@ -192,6 +192,10 @@ class Resumable(IterableDataset[_Item_co]):
         """Where the next pass begins."""
         return resolved(self._epochs.next, self._is_finished)
 
+    def _state_of_next_pass(self) -> dict[str, Any]:
+        """What was delivered before it, if the pass that runs is over."""
+        return self._encoded(self._epochs.next.position)
+
     def _state_of_worker(self, worker: tuple[int, int]) -> dict[str, Any]:
         """Of a worker process that goes on by itself, as StatefulDataLoader has it."""
         position = self._own or self._next_position()

@@ -8,6 +8,7 @@ from fastload import (
     Batch,
     Codes,
     Column,
+    DevicePrefetcher,
     FastParquetDataset,
     Hash,
     MixedDataset,
@@ -68,6 +69,16 @@ for batch in mixed:
     mixed.load_state_dict(mixed.state_dict(after=batch))
 with mix({"a": dataset}, {"a": 1.0}, seed=3) as opened_mix:
     assert_type(opened_mix.sources, tuple[str, ...])
+
+prefetcher = DevicePrefetcher(loader, "cuda", depth=3)
+assert_type(len(prefetcher), int)
+for moved in prefetcher:
+    assert isinstance(moved, Batch)
+    prefetcher.load_state_dict(prefetcher.state_dict())
+    prefetcher.set_epoch(2)
+for batch in DevicePrefetcher(mixed, torch.device("cuda", 0)):
+    assert_type(batch, Batch)
+prefetcher.close()
 
 assert_resumes_exactly(lambda: FastParquetDataset("a.parquet"), after=[1, 2], num_workers=2)
 assert_ranks_agree(

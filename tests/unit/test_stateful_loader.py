@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 import fastload
 from fastload import Batch, FastParquetDataset
-from fastload.integrations.stateful_loader import StatefulLoader, place_of
+from fastload.stateful_loader import StatefulLoader, place_of, read_dataset
 from sample_files import ids_of, write_sample
 
 ROWS = 1000
@@ -20,11 +20,12 @@ def dataset(tmp_path):
         yield dataset
 
 
-def test_other_loaders_are_refused(dataset):
+def test_a_state_needs_a_dataset(dataset):
     with pytest.raises(TypeError, match=r"Expected a DataLoader.*got DataLoader around list"):
-        StatefulLoader(DataLoader([1, 2, 3]))
-    with pytest.raises(TypeError, match="got FastParquetDataset around NoneType"):
-        StatefulLoader(dataset)
+        read_dataset(DataLoader([1, 2, 3]))
+    with pytest.raises(TypeError, match="got list around NoneType"):
+        StatefulLoader([1, 2, 3]).state_dict()
+    assert read_dataset(DataLoader(dataset, batch_size=None)) is read_dataset(dataset) is dataset
 
 
 def test_state_before_the_first_batch(dataset):

@@ -17,7 +17,7 @@ from accelerate.state import GradientState
 from torch.utils.data import IterableDataset
 
 from fastload.batch import Batch
-from fastload.integrations.stateful_loader import StatefulLoader, place_of
+from fastload.stateful_loader import StatefulLoader, place_of, read_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,6 +61,9 @@ class PreparedLoader(StatefulLoader, DataLoaderStateMixin):
         loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset or a mix.
         device: where batches go; None leaves them where they are.
         non_blocking: do not wait for the copies.
+
+    Raises:
+        TypeError: it is another loader.
     """
 
     # As accelerate asks loaders for them: batches come as they are, and none is to be cut when
@@ -77,6 +80,7 @@ class PreparedLoader(StatefulLoader, DataLoaderStateMixin):
         *,
         non_blocking: bool = False,
     ) -> None:
+        read_dataset(loader)  # refuses what has none
         super().__init__(loader)
         self.gradient_state = GradientState()
         self._device = device

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback
 
-from fastload.integrations.stateful_loader import StatefulLoader, place_of
+from fastload.stateful_loader import StatefulLoader, place_of, read_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,6 +41,7 @@ class ResumableLoader(StatefulLoader, Callback):
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
+        read_dataset(loader)  # refuses what has none
         super().__init__(loader)
         self._ahead: deque[Batch] = deque()  # places handed out, not trained yet
         self._told = False

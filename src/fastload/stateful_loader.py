@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastload.batch import Batch
 from fastload.resumable import Resumable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sized
 
-    from torch.utils.data import DataLoader
-
-__all__ = ["StatefulLoader", "place_of"]
+__all__ = ["StatefulLoader", "place_of", "read_dataset"]
 
 
 class StatefulLoader:
-    """What the loaders of all frameworks share: a length, an epoch and a state.
+    """What all loaders that wrap another share: a length, an epoch and a state.
 
     Args:
         loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset, or a mix of some, that
-            yields batches.
-
-    Raises:
-        TypeError: it is another loader.
+            yields batches; or the dataset itself. Of another one only the length is known.
     """
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
-        dataset = getattr(loader, "dataset", None)
-        if not isinstance(dataset, Resumable):
-            raise TypeError(
-                "Expected a DataLoader(ds, batch_size=None) around a FastParquetDataset or a mix, "
-                f"got {type(loader).__name__} around {type(dataset).__name__}"
-            )
+    def __init__(self, loader: Iterable[Any]) -> None:
         self._loader = loader
-        self._dataset = dataset
         self._last: Batch | None = None
         self._before: dict[str, Any] | None = None  # the state that a pass began with
 
     def __len__(self) -> int:
         """Batches of this rank in this epoch, delivered and remaining."""
-        return len(self._loader)
+        return len(cast("Sized", self._loader))
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is of this epoch; without it each pass is of the next one."""
+        """The next pass is of this epoch; without it each pass is of the next one.
+
+        Raises:
+            TypeError, ValueError: it is no epoch, or there is no dataset to tell.
+        """
         self._dataset.set_epoch(epoch)
         self._before = None
 
@@ -51,6 +43,10 @@ class StatefulLoader:
         """The dataset's state after the last batch that counts as delivered; plain JSON values.
 
         That of one rank serves all.
+
+        Raises:
+            TypeError: there is no dataset whose state it could be.
+            ValueError: what was handed out last has no place in the epoch.
         """
         if self._last is None and self._before is not None:
             return self._before
@@ -62,20 +58,47 @@ class StatefulLoader:
         Raises:
             SourceChangedError: the files are not those of the state.
             ValueError: it is no state, or an argument that decides the order has changed.
+            TypeError: there is no dataset to load it.
         """
         self._dataset.load_state_dict(state)
         self._last = self._before = None
 
     def _keep_state(self) -> None:
         """Goes before a pass, so that there is a state until the first batch is delivered."""
-        if self._last is None:
-            self._before = self._dataset.state_dict()
+        dataset = _dataset_of(self._loader)
+        if dataset is not None and self._last is None and self._before is None:
+            self._before = dataset._state_of_next_pass()  # noqa: SLF001
+
+    @property
+    def _dataset(self) -> Resumable[Any]:
+        return read_dataset(self._loader)
 
     @property
     def _delivered_before(self) -> int:
         """Batches of the epoch that the next pass finds delivered already."""
         position = self._dataset._next_position()  # noqa: SLF001
         return sum(leg.delivered for leg in position.progress)
+
+
+def read_dataset(loader: object) -> Resumable[Any]:
+    """The FastParquetDataset or mix that a loader reads, or that it is.
+
+    Raises:
+        TypeError: it is another loader.
+    """
+    dataset = _dataset_of(loader)
+    if dataset is None:
+        other = type(getattr(loader, "dataset", None)).__name__
+        raise TypeError(
+            "Expected a DataLoader(ds, batch_size=None) around a FastParquetDataset or a mix, got "
+            f"{type(loader).__name__} around {other}"
+        )
+    return dataset
+
+
+def _dataset_of(loader: object) -> Resumable[Any] | None:
+    dataset = loader if isinstance(loader, Resumable) else getattr(loader, "dataset", None)
+    return dataset if isinstance(dataset, Resumable) else None
 
 
 def place_of(batch: object) -> Batch:

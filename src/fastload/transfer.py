@@ -1,0 +1,153 @@
+"""What a batch is made of, and its way to a device: one block of host memory, one copy."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from fastload.packing import is_plain, ordinary_memory, pack, unpack
+from fastload.ragged import Ragged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["PinnedMemory", "Transfer", "begin_transfer", "moved"]
+
+# What a batch may hold besides tensors; the same everywhere.
+_NO_DEVICE = (type(None), bool, int, float, complex, str, bytes)
+
+
+class PinnedMemory:
+    """Makes blocks of page-locked host memory, of ordinary memory from the first refusal on.
+
+    torch keeps them for reuse, each until the copies from it that it knows of are done.
+    """
+
+    def __init__(self) -> None:
+        self._refused = False
+
+    def __call__(self, size: int) -> torch.Tensor:
+        """A block of so many bytes; the first refusal is told by a warning."""
+        if not self._refused:
+            try:
+                return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
+            except RuntimeError as error:
+                self._refused = True
+                warnings.warn(
+                    f"Expected {size} bytes of pinned memory, got {error!s}: copies to the device "
+                    "will not overlap with other work. Less prefetching, smaller batches or a "
+                    "higher limit of locked memory (ulimit -l) may help",
+                    stacklevel=2,
+                )
+        return ordinary_memory(size)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A batch whose copies to a device are under way.
+
+    batch: the copy; may be used once they are done.
+    targets: the memory on the device that they write.
+    whole: whether nothing is left to move (see `begin_transfer`).
+    """
+
+    batch: Any
+    targets: list[torch.Tensor]
+    whole: bool
+
+
+def begin_transfer(
+    batch: Any, device: torch.device, allocate: Callable[[int], torch.Tensor]
+) -> tuple[Transfer, list[torch.Tensor]]:
+    """Begins the copies of a batch to a device, without waiting for them.
+
+    Values in pinned memory are copied from there. The others go through one block of host
+    memory and arrive as views of one block on the device. Tensors that lie on a device, or are
+    more than their values (sparse ones, subclasses, those that require a gradient), are left
+    where they are, for `moved`.
+
+    Args:
+        batch: a Batch, or what else a pytree can be of tensors.
+        device: not the CPU.
+        allocate: makes the block, a uint8 Tensor of so many bytes; pinned, for copies that
+            nobody waits for.
+
+    Returns:
+        The transfer, and the host memory that it reads: to be left alone until it is done.
+
+    Raises:
+        TypeError: the batch holds something else; says where.
+    """
+    values, tree = _flattened(batch)
+    sources: list[torch.Tensor] = []
+    targets: list[torch.Tensor] = []
+    loose: dict[int, Any] = {}
+    whole = True
+    for place, value in enumerate(values):
+        tensors = list(_tensors(value))
+        if not all(map(is_plain, tensors)):
+            whole = False
+        elif not all(tensor.is_pinned() for tensor in tensors):
+            loose[place] = value
+        elif tensors:
+            values[place] = value.to(device, non_blocking=True)
+            sources += tensors
+            targets += _tensors(values[place])
+    if loose:
+        block, layouts = pack(loose, allocate)
+        target = block.to(device, non_blocking=True)
+        sources.append(block)
+        targets.append(target)
+        for place, value in unpack((target, layouts)).items():
+            values[place] = value
+    return Transfer(pytree.tree_unflatten(values, tree), targets, whole), sources
+
+
+def moved(batch: Any, device: torch.device) -> Any:
+    """The same batch on `device`, copied by torch; what lies there already is shared.
+
+    Raises:
+        TypeError: it holds something else than tensors; says where.
+    """
+    values, tree = _flattened(batch)
+    there = [value.to(device) if hasattr(value, "to") else value for value in values]
+    return pytree.tree_unflatten(there, tree)
+
+
+def _flattened(batch: Any) -> tuple[list[Any], pytree.TreeSpec]:
+    """The tensors, Raggeds and other values of a batch."""
+    values, tree = pytree.tree_flatten(batch, is_leaf=_is_ragged)
+    if not all(_goes_along(value) for value in values):
+        raise _no_batch(batch)
+    return values, tree
+
+
+def _is_ragged(value: object) -> bool:
+    return isinstance(value, Ragged)
+
+
+def _goes_along(value: object) -> bool:
+    return hasattr(value, "to") or isinstance(value, _NO_DEVICE)
+
+
+def _no_batch(batch: Any) -> TypeError:
+    flat, _ = pytree.tree_flatten_with_path(batch, is_leaf=_is_ragged)
+    path, value = next((path, value) for path, value in flat if not _goes_along(value))
+    where = f"batch{pytree.keystr(path)}"
+    return TypeError(
+        "Expected a batch of tensors, Raggeds, numbers and strings, got "
+        f"{type(value).__name__}, which is on no device - at {where}"
+    )
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors that a value is made of; what is no Ragged and on some device is one."""
+    if type(value) is Ragged:
+        yield from _tensors(value.values)
+        yield value.offsets
+    elif hasattr(value, "to"):
+        yield value

@@ -1,0 +1,179 @@
+"""Copies to a CUDA device: the right values, in whatever order its streams get on."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils.data import DataLoader
+
+from fastload import DevicePrefetcher, FastParquetDataset
+from fastload.testing import assert_same_batches
+
+ROWS = 2000
+TABLE = pa.table(
+    {
+        "id": range(ROWS),
+        "x": pa.array(range(ROWS), pa.float32()),
+        "pair": pa.array([[k, k + 1] for k in range(ROWS)], pa.list_(pa.int16(), 2)),
+        "word": [f"wörd {k}" * (k % 3) for k in range(ROWS)],
+        "lists": [[[k] * i for i in range(k % 3)] for k in range(ROWS)],
+    }
+)
+MIB = 1 << 20
+# More workers than cores are no mistake in a test.
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cuda") / "a.parquet"
+    pq.write_table(TABLE, path, row_group_size=300)
+    return path
+
+
+class Numbered:
+    """A loader of batches of so many bytes, each filled with its number, in memory of its own."""
+
+    def __init__(self, batches, size=8 * MIB):
+        self.batches = batches
+        self.size = size
+
+    def __iter__(self):
+        for number in range(self.batches):
+            yield {"x": torch.full((self.size // 8,), number)}
+
+
+def keep_busy(seconds, stream=None):
+    """Has a stream do nothing else for about so long."""
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(int(seconds * 1.5e9))  # cycles
+
+
+def all_are(batch, number):
+    """Whether all values are that number, as a tensor on the device."""
+    return (batch["x"] == number).all()
+
+
+@pytest.mark.parametrize("workers", [None, 0, 2])
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_values_and_states(path, workers, pinned, depth):
+    with FastParquetDataset(path, batch_size=70, threads=1, memory_budget="64MB") as dataset:
+        loader = dataset
+        if workers is not None:
+            loader = DataLoader(dataset, batch_size=None, num_workers=workers, pin_memory=pinned)
+        batches = [batch.clone() for batch in loader]
+        states = [dataset.state_dict(after=batch) for batch in batches]
+        dataset.set_epoch(0)
+        prefetcher = DevicePrefetcher(loader, "cuda", depth)
+        got = []
+        for batch, state in zip(prefetcher, states, strict=True):
+            got.append(batch)
+            assert prefetcher.state_dict() == dataset.state_dict(after=batch) == state
+        here = torch.device("cuda", torch.cuda.current_device())
+        assert {tensor.device for tensor in pytree.tree_leaves(got)} == {here}
+        assert_same_batches([batch.to("cpu") for batch in got], batches)
+        # What is kept is on the device alone.
+        assert dataset.stats().copied_batches == 0
+        prefetcher.load_state_dict(states[9])
+        assert_same_batches([batch.to("cpu") for batch in prefetcher], batches[10:])
+
+
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_the_stream_that_gets_a_batch_waits_for_its_copy(own_stream):
+    stream = torch.cuda.Stream() if own_stream else torch.cuda.current_stream()
+    with torch.cuda.stream(stream):
+        prefetcher = DevicePrefetcher(Numbered(9), "cuda", depth=2)
+        # After a whole pass there is memory to reuse: to get some may wait for the device.
+        right = [all_are(batch, number) for number, batch in enumerate(prefetcher)]
+        stream.synchronize()
+        running = iter(prefetcher)
+        right.append(all_are(next(running), 0))
+        keep_busy(0.5, prefetcher._way._stream)
+        # The copy of batch 3 comes after that, and is begun by now.
+        right += [all_are(next(running), number) for number in (1, 2, 3)]
+        assert not stream.query()
+        right += [all_are(batch, number) for number, batch in enumerate(running, 4)]
+        assert torch.stack(right).tolist() == [True] * 18
+
+
+def test_copies_overlap_with_the_work_of_the_consumer():
+    running = iter(prefetcher := DevicePrefetcher(Numbered(20), "cuda", depth=2))
+    for _ in range(10):  # by now memory is reused
+        next(running)
+    torch.cuda.synchronize()
+    keep_busy(1)
+    batch = next(running)
+    prefetcher._way._stream.synchronize()
+    assert not torch.cuda.current_stream().query()
+    assert all_are(batch, 10)
+
+
+def test_memory_is_not_reused_before_the_consumer_is_done_with_it():
+    right = []
+    for number, batch in enumerate(DevicePrefetcher(Numbered(60), "cuda", depth=3)):
+        keep_busy(0.01)
+        right.append(all_are(batch, number))
+        del batch
+    assert torch.stack(right).tolist() == [True] * 60
+
+
+def test_batches_that_are_kept_keep_their_values():
+    kept = list(DevicePrefetcher(Numbered(60, MIB), "cuda"))
+    assert all(all_are(batch, number) for number, batch in enumerate(kept))
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_memory_that_is_reused(depth):
+    source, before = Numbered(40), torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    for _ in DevicePrefetcher(source, "cuda", depth):
+        torch.cuda.synchronize()
+    # Those ahead and one more that is begun, the consumer's, and one just given back.
+    assert torch.cuda.max_memory_allocated() - before <= (depth + 3) * source.size
+
+
+@pytest.mark.parametrize("end", ["close", "drop"])
+def test_an_abandoned_pass_gives_back_its_memory(end):
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    prefetcher = DevicePrefetcher(Numbered(9), "cuda")
+    running = iter(prefetcher)
+    next(running)
+    assert torch.cuda.memory_allocated() > before
+    keep_busy(0.2, prefetcher._way._stream)
+    next(running)
+    if end == "close":
+        prefetcher.close()
+    del running
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_allocated() == before
+    batches = enumerate(prefetcher)
+    assert torch.stack([all_are(batch, number) for number, batch in batches]).all()
+
+
+def test_values_of_every_place():
+    last = torch.device("cuda", torch.cuda.device_count() - 1)
+    batch = {
+        "host": torch.arange(5),
+        "pinned": torch.arange(5).pin_memory(),
+        "there": torch.arange(5, device=last),
+        "first": torch.arange(5, device="cuda:0"),
+        "sparse": torch.eye(5).to_sparse(),
+        "weights": torch.ones(5, requires_grad=True),
+        "name": "a",
+    }
+    for got in DevicePrefetcher([batch] * 4, last):
+        assert {value.device for name, value in got.items() if name != "name"} == {last}
+        for name in ("host", "pinned", "there", "first"):
+            assert got[name].tolist() == list(range(5))
+        assert torch.equal(got["sparse"].to_dense().cpu(), torch.eye(5))
+        assert got["weights"].requires_grad
+        assert got["there"] is batch["there"]
+        assert got["name"] == "a"

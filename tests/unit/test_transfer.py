@@ -1,0 +1,103 @@
+"""How batches are taken apart and put together on their way to a device."""
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+
+from fastload import Batch, Ragged
+from fastload.packing import ordinary_memory
+from fastload.testing import assert_same_batches
+from fastload.transfer import PinnedMemory, begin_transfer, moved
+
+CPU = torch.device("cpu")
+META = torch.device("meta")
+cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="torch pins memory here")
+
+
+def every_kind():
+    words = Ragged(torch.arange(97, 107, dtype=torch.uint8), torch.tensor([0, 3, 3, 10]), "str")
+    return Batch(
+        {
+            "x": torch.arange(3, dtype=torch.float64),
+            "flag": torch.tensor([True, False, True]),
+            "half": torch.ones(3, 5, dtype=torch.bfloat16)[:, 1::2],
+            "wide": torch.arange(3, dtype=torch.int32).to(torch.uint64),
+            "empty": torch.empty(3, 0),
+            "words": words,
+            "lists": Ragged(words, torch.tensor([0, 0, 2, 3])),
+            "part": Ragged(torch.arange(100), torch.arange(0, 101, 10))[4:7],
+        },
+        position="here",
+    )
+
+
+def test_one_block_holds_all_values():
+    batch, asked = every_kind(), []
+
+    def allocate(size):
+        asked.append(size)
+        return ordinary_memory(size)
+
+    transfer, sources = begin_transfer(batch, CPU, allocate)
+    assert transfer.whole
+    assert type(transfer.batch) is Batch
+    assert transfer.batch._position == "here"
+    assert_same_batches([transfer.batch], [batch])
+    # Only the values themselves were copied, at once: of `part`, three rows of ten.
+    assert [source.nbytes for source in sources] == asked
+    assert asked[0] < 1024
+    # Here the copy is the block itself.
+    assert [target.data_ptr() for target in transfer.targets] == [sources[0].data_ptr()]
+    x, half = transfer.batch["x"], transfer.batch["half"]
+    assert x.untyped_storage().data_ptr() == half.untyped_storage().data_ptr()
+    x += 1
+    assert (x._version, half._version) == (1, 0)
+
+
+def test_what_is_more_than_its_values_is_left_to_torch():
+    weights = torch.ones(2, requires_grad=True)
+    sparse = torch.eye(3).to_sparse()
+    there = torch.empty(2, device=META)
+    batch = {"a": torch.arange(2), "b": (weights, [sparse, there]), "c": None, "d": "text"}
+    transfer, _ = begin_transfer(batch, META, ordinary_memory)
+    assert not transfer.whole
+    assert transfer.batch["a"].is_meta
+    assert transfer.batch["b"][0] is weights
+    assert transfer.batch["b"][1][0] is sparse
+    batch = moved(transfer.batch, META)
+    assert batch["b"][0].is_meta
+    assert batch["b"][0].requires_grad
+    assert batch["b"][1][0].is_meta
+    assert batch["b"][1][1] is there
+    assert (batch["c"], batch["d"]) == (None, "text")
+
+
+def test_other_structures_stay_what_they_are():
+    batch = OrderedDict(x=torch.arange(2), rest=[torch.arange(3), (1, 2.5, b"b")])
+    transfer, _ = begin_transfer(batch, CPU, ordinary_memory)
+    assert transfer.whole
+    assert type(transfer.batch) is OrderedDict
+    assert transfer.batch["x"].tolist() == [0, 1]
+    assert transfer.batch["rest"][0].tolist() == [0, 1, 2]
+    assert transfer.batch["rest"][1] == (1, 2.5, b"b")
+    assert moved(torch.arange(3), META).shape == (3,)
+    assert begin_transfer({}, CPU, ordinary_memory)[0].batch == {}
+
+
+@pytest.mark.parametrize("move", [moved, lambda *a: begin_transfer(*a, ordinary_memory)])
+def test_what_has_no_device_is_refused(move):
+    with pytest.raises(TypeError, match=r"got ndarray, which is on no device - at batch\['y'\]"):
+        move(Batch({"x": torch.arange(2), "y": np.arange(2)}), CPU)
+    with pytest.raises(TypeError, match=r"got object, .* - at batch\[1\]\['a'\]"):
+        move([torch.arange(2), {"a": object()}], CPU)
+
+
+@cuda
+def test_memory_that_is_not_pinned_is_told_once():
+    pinned = PinnedMemory()
+    with pytest.warns(UserWarning, match="Expected 64 bytes of pinned memory, got"):
+        assert pinned(64).shape == (64,)
+    transfer, _ = begin_transfer(every_kind(), CPU, pinned)
+    assert_same_batches([transfer.batch], [every_kind()])
