@@ -11,7 +11,12 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from pyarrow.fs import LocalFileSystem
 
-from fastload.errors import CorruptFileError, SourceChangedError, StorageError
+from fastload.errors import (
+    CorruptFileError,
+    FastloadError,
+    SourceChangedError,
+    StorageError,
+)
 from fastload.row_test import RowTest
 
 if TYPE_CHECKING:
@@ -107,7 +112,9 @@ class FileScan:
             kept[at:stop] &= self._test.of_arrays(batch.columns)
             at = stop
         if at != len(kept):
-            raise CorruptFileError(f"Expected {len(kept)} rows, got others")
+            raise CorruptFileError(
+                f"Expected {len(kept)} rows, got others - at {self.path}, row group {group}"
+            )
         return kept
 
     def check_unchanged(self) -> None:
@@ -127,11 +134,11 @@ class FileScan:
 
 @contextlib.contextmanager
 def naming(place: str) -> Iterator[None]:
-    """Names the place in what pyarrow raises."""
+    """Names the place in what pyarrow raises; other errors have theirs."""
     try:
         yield
-    except CorruptFileError as error:
-        raise CorruptFileError(f"{error} - at {place}") from None
+    except FastloadError:
+        raise
     except (OSError, pa.ArrowException) as error:
         line = str(error).partition("\n")[0]
         raise _kind(error)(f"Can't evaluate the filters: {line} - at {place}") from error

@@ -327,6 +327,21 @@ def test_pages_without_a_row_that_stays_are_not_decoded(tmp_path):
         list(FastParquetDataset(damaged, columns=["value"], io=IO(verify_crc=True)))
 
 
+def test_damage_in_a_column_of_filters_is_told_with_its_place(tmp_path):
+    path = tmp_path / "damaged.parquet"
+    table = pa.table({"key": np.arange(3000) // 3, "value": np.arange(3000)})
+    pq.write_table(table, path, row_group_size=1000, use_dictionary=False)
+    chunk = pq.read_metadata(path).row_group(1).column(0)
+    data = bytearray(path.read_bytes())
+    stop = chunk.data_page_offset + chunk.total_compressed_size
+    data[stop - 1000 : stop] = b"\xff" * 1000
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError) as told:
+        FastParquetDataset(path, columns=["value"], filters=pc.field("key") > 300)
+    assert str(told.value).count(" - at ") == 1
+    assert str(told.value).endswith(f" - at {path}, row group 1, column `key`, page 0")
+
+
 def indexed_file(path, rows=400_000):
     number = np.arange(rows)
     table = pa.table(
