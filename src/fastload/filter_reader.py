@@ -14,6 +14,7 @@ from fastload.budget import available_cores, divide_budget
 from fastload.columns import Column
 from fastload.engine import Engine
 from fastload.errors import FastloadError
+from fastload.leaf_types import NUMBERS
 from fastload.ragged import Ragged
 from fastload.schema import plan_columns
 from fastload.storage import IO
@@ -37,21 +38,6 @@ __all__ = ["FilterReader"]
 _BATCH_ROWS = 1 << 18
 _BATCH_BYTES = 16 << 20
 _MEMORY_BYTES = 512 << 20
-
-_DTYPES = {
-    pa.bool_(): torch.bool,
-    pa.int8(): torch.int8,
-    pa.int16(): torch.int16,
-    pa.int32(): torch.int32,
-    pa.int64(): torch.int64,
-    pa.uint8(): torch.uint8,
-    pa.uint16(): torch.uint16,
-    pa.uint32(): torch.uint32,
-    pa.uint64(): torch.uint64,
-    pa.float32(): torch.float32,
-    pa.float64(): torch.float64,
-    pa.date32(): torch.int32,
-}
 
 
 class FilterReader:
@@ -157,7 +143,8 @@ def _has_bytes_of(arrow: Any, field: Field) -> bool:
         return field.ragged and field.kind is not None
     if pa.types.is_timestamp(arrow):
         return field.dtype == torch.int64 and field.unit == arrow.unit
-    return not field.ragged and _DTYPES.get(arrow) == field.dtype
+    dtype = torch.int32 if arrow == pa.date32() else NUMBERS.get(arrow)
+    return not field.ragged and dtype == field.dtype
 
 
 def _arrow_array(arrow: Any, values: torch.Tensor | Ragged, valid: torch.Tensor) -> Any:

@@ -14,12 +14,13 @@ from fastload.errors import UnsupportedTypeError
 if TYPE_CHECKING:
     from fastload._core import Leaf
 
-__all__ = ["LeafType", "resolve", "resolve_leaf"]
+__all__ = ["NUMBERS", "LeafType", "resolve", "resolve_leaf"]
 
 # Milliseconds of a day: date64 is stored as days, and read as milliseconds.
 _DAY_MS = 86_400_000
 
-_NUMBERS: dict[Any, torch.dtype] = {
+# Arrow types whose values a tensor holds as they are.
+NUMBERS: dict[Any, torch.dtype] = {
     pa.bool_(): torch.bool,
     pa.int8(): torch.int8,
     pa.int16(): torch.int16,
@@ -106,8 +107,8 @@ def resolve(arrow: Any, logical_type: str) -> LeafType:
         return resolve(arrow.storage_type, logical_type)
     if pa.types.is_dictionary(arrow):
         return resolve(arrow.value_type, logical_type)
-    if arrow in _NUMBERS:
-        return LeafType(arrow, "number", _NUMBERS[arrow])
+    if arrow in NUMBERS:
+        return LeafType(arrow, "number", NUMBERS[arrow])
     if pa.types.is_null(arrow):
         # The narrowest common float, so that it never widens the columns it is stacked with.
         return LeafType(arrow, "null", torch.float32)
