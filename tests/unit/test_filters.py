@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from fastload import IO, Column, FastParquetDataset, NullValueError, SchemaError, SourceChangedError
-from fastload.errors import ColumnNotFoundError, CorruptFileError
+from fastload.errors import ColumnNotFoundError, CorruptFileError, StorageError
 from fastload.filter_reader import FilterReader
+from fastload.filter_scan import naming
 from fastload.filter_schema import FilterSchema
 from fastload.filters import select_rows
 from fastload.predicate import parse_split
@@ -342,6 +343,14 @@ def test_damage_in_a_column_of_filters_is_told_with_its_place(tmp_path):
         FastParquetDataset(path, columns=["value"], filters=pc.field("key") > 300)
     assert str(told.value).count(" - at ") == 1
     assert str(told.value).endswith(f" - at {path}, row group 1, column `key`, page 0")
+
+
+def test_errors_with_a_place_stay_what_they_are():
+    # One that is no corruption must not become one: corruption may be skipped.
+    with pytest.raises(StorageError, match=r"^Can't read - at b$"), naming("a"):
+        raise StorageError("Can't read - at b")
+    with pytest.raises(CorruptFileError, match="short - at a"), naming("a"):
+        raise OSError("short")
 
 
 def indexed_file(path, rows=400_000):

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
+from fastload._native import core
 from fastload.filter_schema import FilterSchema
 from fastload.page_pruning import rows_of_pages
 from fastload.source import Source
@@ -100,6 +101,31 @@ def test_pages_without_a_row_that_stays_are_left_out(path, filters):
     dataset = FastParquetDataset(path, columns=["i64"], filters=filters)
     found = [n + 700 for batch in dataset for n in batch["i64"].tolist()]
     assert found == passes.tolist()
+
+
+def test_pages_of_columns_need_not_begin_together(tmp_path):
+    path = tmp_path / "a.parquet"
+    columns = {name: columns_of(ROWS)[name] for name in ("i64", "u16", "raw")}
+    options = {**OPTIONS, "data_page_size": 700, "write_batch_size": 10}
+    pq.write_table(pa.table(columns), path, row_group_size=GROUP, **options)
+    firsts = [
+        tuple(chunk[0].first_rows)
+        for chunk in (
+            core.read_page_bounds(
+                file=(str(path), path.stat().st_mtime_ns, Source.open(path).files[0].footer),
+                leaf=leaf,
+                row_groups=[0],
+            )
+            for leaf in range(3)
+        )
+    ]
+    assert len(set(firsts)) > 1
+    for first in range(-700, ROWS - 900, 97):
+        filters = (pc.field("i64") >= first) & (pc.field("u16") < (first + 730) * 16)
+        rows = kept(path, filters)
+        passes = np.arange(first + 700, first + 730)
+        assert rows[passes].all(), first
+        assert rows.sum() < 500
 
 
 @pytest.mark.parametrize(
