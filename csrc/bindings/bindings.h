@@ -13,5 +13,6 @@ void RegisterPipeline(pybind11::module_& m);
 void RegisterReadPlan(pybind11::module_& m);
 void RegisterRoof(pybind11::module_& m);
 void RegisterScan(pybind11::module_& m);
+void RegisterSharedBatches(pybind11::module_& m);
 
 }  // namespace fastload

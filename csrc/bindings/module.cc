@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, m) {
   fastload::RegisterColumns(m);
   fastload::RegisterReadPlan(m);
   fastload::RegisterScan(m);
+  fastload::RegisterSharedBatches(m);
   fastload::RegisterHash(m);
   fastload::RegisterPageIndex(m);
   fastload::RegisterPipeline(m);

@@ -12,6 +12,7 @@
 #include "bindings/files.h"
 #include "bindings/fork_guard.h"
 #include "bindings/scan.h"
+#include "bindings/shared_batches.h"
 #include "fastload/output_check.h"
 #include "fastload/row_selection.h"
 #include "pybind11/numpy.h"
@@ -45,6 +46,7 @@ class PyPipeline {
   py::dict Counts() const {
     const Counters& c = pipeline_->counters();
     const BlockPool::Stats batches = pipeline_->batch_memory();
+    const BlockPool::Stats staging = pipeline_->staging_memory();
     const BlockPool::Stats fetches = pipeline_->fetch_memory();
     py::dict counts;
     counts["read_requests"] = c.read_requests.load();
@@ -64,6 +66,9 @@ class PyPipeline {
     counts["batch_memory_used"] = batches.used_bytes;
     counts["batch_memory_cached"] = batches.cached_bytes;
     counts["batch_memory_mapped_total"] = batches.mapped_total;
+    counts["staging_memory_used"] = staging.used_bytes;
+    counts["staging_memory_cached"] = staging.cached_bytes;
+    counts["staging_memory_mapped_total"] = staging.mapped_total;
     counts["fetch_memory_used"] = fetches.used_bytes;
     counts["fetch_memory_cached"] = fetches.cached_bytes;
     counts["fetch_memory_mapped_total"] = fetches.mapped_total;
@@ -103,24 +108,24 @@ std::vector<FileSelection> Selections(const py::sequence& selections,
   return result;
 }
 
-std::unique_ptr<PyPipeline> MakePipeline(const std::vector<FileTuple>& files,
-                                         std::vector<ColumnSpec> columns,
-                                         const std::vector<OutputSpec>& outputs,
-                                         int32_t threads, int32_t io_threads,
-                                         int64_t batch_memory_bytes,
-                                         int64_t fetch_memory_bytes, bool verify_crc,
-                                         const py::sequence& selections) {
+std::unique_ptr<PyPipeline> MakePipeline(
+    const std::vector<FileTuple>& files, std::vector<ColumnSpec> columns,
+    const std::vector<OutputSpec>& outputs, int32_t threads, int32_t io_threads,
+    int64_t batch_memory_bytes, int64_t staging_memory_bytes, int64_t fetch_memory_bytes,
+    bool verify_crc, const py::sequence& selections, const PySender* sender) {
   RaiseIfError(CheckOutputs(columns, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
   std::vector<FileSelection> selected = Selections(selections, specs);
-  return std::make_unique<PyPipeline>(
-      std::make_shared<Pipeline>(std::move(specs), std::move(columns), outputs,
-                                 PipelineOptions{.threads = threads,
-                                                 .io_threads = io_threads,
-                                                 .batch_memory_bytes = batch_memory_bytes,
-                                                 .fetch_memory_bytes = fetch_memory_bytes,
-                                                 .verify_crc = verify_crc},
-                                 std::move(selected)));
+  return std::make_unique<PyPipeline>(std::make_shared<Pipeline>(
+      std::move(specs), std::move(columns), outputs,
+      PipelineOptions{.threads = threads,
+                      .io_threads = io_threads,
+                      .batch_memory_bytes = batch_memory_bytes,
+                      .staging_memory_bytes = staging_memory_bytes,
+                      .fetch_memory_bytes = fetch_memory_bytes,
+                      .verify_crc = verify_crc,
+                      .batch_source = sender == nullptr ? nullptr : sender->Memory()},
+      std::move(selected)));
 }
 
 }  // namespace
@@ -130,10 +135,11 @@ void RegisterPipeline(py::module_& m) {
                          "Owner of the threads and the memory of one dataset.")
       .def(py::init(&MakePipeline), py::kw_only(), py::arg("files"), py::arg("columns"),
            py::arg("outputs"), py::arg("threads"), py::arg("io_threads"),
-           py::arg("batch_memory_bytes"), py::arg("fetch_memory_bytes"),
-           py::arg("verify_crc") = false, py::arg("selections") = py::tuple(),
+           py::arg("batch_memory_bytes"), py::arg("staging_memory_bytes"),
+           py::arg("fetch_memory_bytes"), py::arg("verify_crc") = false,
+           py::arg("selections") = py::tuple(), py::arg("sender") = nullptr,
            // The selections' bits, which the pipeline borrows.
-           py::keep_alive<1, 10>())
+           py::keep_alive<1, 11>())
       .def(
           "start",
           [](PyPipeline& self, const ReadPlan& plan, int32_t open_windows,

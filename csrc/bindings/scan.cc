@@ -59,6 +59,13 @@ void RegisterScan(py::module_& m) {
           "rows", [](const LentBatch& lent) { return lent.batch.areas.rows; },
           "Rows of the batch.")
       .def_property_readonly(
+          "extent",
+          [](const LentBatch& lent) {
+            const auto start = reinterpret_cast<uintptr_t>(lent.batch.block->data());
+            return std::pair(start, start + lent.batch.areas.bytes);
+          },
+          "Addresses of its first byte, and behind its last.")
+      .def_property_readonly(
           "areas",
           [](const LentBatch& lent) {
             const auto& numbers = lent.batch.areas.numbers;

@@ -71,7 +71,10 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
                    std::vector<FileSelection> selections)
     : dataset_(std::move(files), std::move(columns), outputs, std::move(selections),
                options.fetch_memory_bytes, options.verify_crc),
-      batches_(MakePrivateMemory(), options.batch_memory_bytes),
+      batches_(
+          options.batch_source ? std::move(options.batch_source) : MakePrivateMemory(),
+          options.batch_memory_bytes),
+      staging_(MakePrivateMemory(), options.staging_memory_bytes),
       fetches_(MakePrivateMemory(), options.fetch_memory_bytes),
       io_(MakeExecutor("fastload-io", options.io_threads)),
       cpu_(MakeExecutor("fastload-cpu", options.threads)) {}
@@ -90,7 +93,7 @@ Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& 
   auto scan = std::make_shared<Scan>(
       &dataset_, cpu_.get(),
       FetchContext{io_.get(), &fetches_, &dataset_.files, &dataset_.counters}, &batches_,
-      std::move(plan), options);
+      &staging_, std::move(plan), options);
   scans_.push_back(scan);
   if (before == nullptr) {
     scan->Start();

@@ -18,11 +18,15 @@ namespace fastload {
 struct PipelineOptions {
   int32_t threads = 1;     // of the CPU pool; 0: work is done by whoever waits in Next()
   int32_t io_threads = 1;  // of the I/O pool; 0 likewise
-  // Memory of past batches, and of past reads, is kept up to these totals.
+  // Memory of past batches, of what was staged for them, and of past reads is kept up
+  // to these totals.
   int64_t batch_memory_bytes = 0;
+  int64_t staging_memory_bytes = 0;
   int64_t fetch_memory_bytes = 0;
   // A page whose checksum is not that of its bytes is an ErrorKind::kCorruptFile.
   bool verify_crc = false;
+  // What batches lie in; null: private memory.
+  std::unique_ptr<MemorySource> batch_source;
 };
 
 class Pipeline {
@@ -45,11 +49,13 @@ class Pipeline {
   const Counters& counters() const { return dataset_.counters; }
   const Counters& counters_ahead() const { return dataset_.counters_ahead; }
   BlockPool::Stats batch_memory() const { return batches_.stats(); }
+  BlockPool::Stats staging_memory() const { return staging_.stats(); }
   BlockPool::Stats fetch_memory() const { return fetches_.stats(); }
 
  private:
   Dataset dataset_;
   BlockPool batches_;
+  BlockPool staging_;
   BlockPool fetches_;
   std::unique_ptr<Executor> io_;
   std::unique_ptr<Executor> cpu_;

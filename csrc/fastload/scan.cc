@@ -10,11 +10,12 @@
 namespace fastload {
 
 Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
-           ReadPlan plan, ScanOptions options)
+           BlockPool* staging_pool, ReadPlan plan, ScanOptions options)
     : dataset_(dataset),
       cpu_(cpu),
       fetch_(fetch),
       batch_pool_(batch_pool),
+      staging_pool_(staging_pool),
       plan_(std::move(plan)),
       options_(options),
       batches_((plan_.rows + plan_.batch_rows - 1) / plan_.batch_rows),

@@ -55,7 +55,7 @@ struct Damage {
 class Scan : public std::enable_shared_from_this<Scan> {
  public:
   Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
-       ReadPlan plan, ScanOptions options);
+       BlockPool* staging_pool, ReadPlan plan, ScanOptions options);
 
   // Begins the work. Not part of the constructor: tasks share ownership.
   void Start();
@@ -145,6 +145,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   Executor* const cpu_;
   const FetchContext fetch_;
   BlockPool* const batch_pool_;
+  BlockPool* const staging_pool_;
   const ReadPlan plan_;
   const ScanOptions options_;
   const int64_t batches_;

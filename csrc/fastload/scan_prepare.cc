@@ -41,7 +41,7 @@ void Scan::Describe(Window* window) const {
   w.takes = std::span(plan_.takes.data() + plan_.first_take[i],
                       plan_.takes.data() + plan_.first_take[i + 1]);
   w.shuffled = plan_.shuffled;
-  w.pool = batch_pool_;
+  w.pool = staging_pool_;
   CutParts(&w);
   w.shares = CutShares(w, SharesWanted());
   w.units = std::vector<WindowUnit>(dataset_->units.size());

@@ -103,7 +103,7 @@ struct Window {
   bool shuffled = false;
   Shuffle shuffle;            // if shuffled
   RowOrder order;             // if shuffled, as far as units need it
-  BlockPool* pool = nullptr;  // of batches, and of what is staged for them
+  BlockPool* pool = nullptr;  // of what is staged for batches
 
   // Places that decoded rows are put in before they are collated.
   int64_t slots() const { return shuffled ? shuffle.slot_count() : rows; }

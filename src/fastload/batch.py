@@ -30,13 +30,15 @@ class Batch(dict[str, Any]):
         position: that place; opaque to everyone but the dataset.
     """
 
-    __slots__ = ("__weakref__", "_position")
+    # _origin: the memory that the tensors came in, for whoever sends or copies it whole.
+    __slots__ = ("__weakref__", "_origin", "_position")
 
     def __init__(
         self, items: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), position: object = None
     ) -> None:
         super().__init__(items)
         self._position = position
+        self._origin: object = None
 
     @property
     def rows(self) -> int:
@@ -79,7 +81,9 @@ class Batch(dict[str, Any]):
 
     def copy(self) -> Batch:
         """A shallow copy: a new dict of the same values."""
-        return Batch(self, self._position)
+        duplicate = Batch(self, self._position)
+        duplicate._origin = self._origin
+        return duplicate
 
     __copy__ = copy
 

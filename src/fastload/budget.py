@@ -41,6 +41,7 @@ class Budget:
     stripe_rows: rows of one window without shuffle, a multiple of the batch size.
     open_windows: windows whose memory is open at a time.
     window_bytes: decoded bytes of all open windows.
+    staged_bytes: of those, what waits beside the batches for their sizes.
     fetch_bytes: compressed bytes in memory.
     segment_bytes: of one read.
     lend_bytes: batch memory that the consumer may hold; past it batches are copied.
@@ -49,6 +50,7 @@ class Budget:
     stripe_rows: int
     open_windows: int
     window_bytes: int
+    staged_bytes: int
     fetch_bytes: int
     segment_bytes: int
     lend_bytes: int
@@ -171,6 +173,7 @@ def divide_budget(
         stripe_rows=stripe_rows,
         open_windows=open_windows,
         window_bytes=needed,
+        staged_bytes=needed * staged_row_bytes // held,
         fetch_bytes=fetch_bytes,
         segment_bytes=max(_LEAST_SEGMENT_BYTES, min(_MOST_SEGMENT_BYTES, segment_bytes)),
         lend_bytes=max(least_lent, left - fetch_bytes),

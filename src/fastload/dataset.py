@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch.utils.data import get_worker_info
 
 from fastload import plan
 from fastload.batch import Batch
@@ -14,7 +16,7 @@ from fastload.engine import Engine
 from fastload.fields import Field, Schema
 from fastload.filter_schema import FilterSchema
 from fastload.filters import RowSelection, select_rows
-from fastload.passes import Pass, Prepared, ScanFeed, warn_of_copies
+from fastload.passes import Pass, Prepared, ScanFeed, copies_warning
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.resumable import Resumable
@@ -376,6 +378,10 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
                 budget,
                 self._io,
                 self._selection.files if self._selection else (),
+                # Rows are for DataLoader to collate: into tensors of its own.
+                copies_warning(self._memory_budget)
+                if get_worker_info() is not None and not self._yields_rows
+                else None,
             )
         return self._engine
 
@@ -402,7 +408,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def _count_copy(self) -> None:
         self._copied_batches += 1
         if self._copied_batches == 1:
-            warn_of_copies(self._memory_budget)
+            # At whoever asked for the batch.
+            warnings.warn(copies_warning(self._memory_budget), stacklevel=5)
 
 
 def _extra_outputs(*, provenance: bool, padded: bool) -> list[OutputPlan]:

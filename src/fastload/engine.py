@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from typing import TYPE_CHECKING, Literal
 
 from fastload._native import core
 from fastload.assemble import Assembler, Output
+from fastload.errors import StorageError
+from fastload.transport import Sender
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +27,8 @@ __all__ = ["Engine"]
 
 # Reads of local files overlap well with a few threads; each of them sleeps in the kernel.
 _IO_THREADS = 4
+# Address space for batches that are on their way, beside those that a budget counts.
+_MAPPED_BUDGETS = 4
 
 
 class Engine:
@@ -37,6 +42,8 @@ class Engine:
         budget: bytes and counts to keep to.
         io: how files are read.
         rows: by file, its rows that stay; () = all.
+        sent: batches go to another process, which says this when they become copies; None =
+            they don't.
     """
 
     def __init__(
@@ -48,12 +55,23 @@ class Engine:
         budget: Budget,
         io: IO,
         rows: Sequence[FileRows] = (),
+        sent: str | None = None,
     ) -> None:
         self.budget = budget
         self._threads = threads
         self._passes = 0
         self._pid = os.getpid()
-        self._assemble = Assembler(_assembled(output) for output in outputs)
+        assembled = tuple(map(_assembled, outputs))
+        self._assemble = Assembler(assembled)
+        self._sender = None
+        if sent is not None:
+            with contextlib.suppress(StorageError):  # then they go as torch sends them
+                self._sender = Sender(
+                    assembled,
+                    capacity=_MAPPED_BUDGETS * (budget.window_bytes + budget.lend_bytes),
+                    lend_bytes=budget.lend_bytes,
+                    warning=sent,
+                )
         self.pipeline = core.Pipeline(
             files=[(file.path, file.mtime_ns, file.footer) for file in source.files],
             columns=[
@@ -84,9 +102,11 @@ class Engine:
             ],
             threads=threads,
             io_threads=min(_IO_THREADS, threads, io.concurrency),
-            batch_memory_bytes=budget.window_bytes + budget.lend_bytes,
+            batch_memory_bytes=budget.window_bytes - budget.staged_bytes + budget.lend_bytes,
+            staging_memory_bytes=budget.staged_bytes,
             fetch_memory_bytes=budget.fetch_bytes,
             verify_crc=io.verify_crc,
+            sender=None if self._sender is None else self._sender.core,
             selections=[(file.bits, file.offsets.tolist()) for file in rows],
         )
         # Joins the threads when the engine dies, or at exit, whichever comes first.
@@ -143,9 +163,13 @@ class Engine:
     def batch_of(self, lent: core.LentBatch, position: object) -> tuple[Batch, bool]:
         """The tensors of a batch, and whether they are copies.
 
-        They lie in the core's memory, unless the consumer holds all that it may of that.
+        They lie in the core's memory, unless the consumer holds all that it may of that; another
+        process says so by itself.
         """
         batch = self._assemble(lent, position)
+        if self._sender is not None:
+            self._sender.mark(batch, lent)
+            return batch, False
         if self.pipeline.lent_bytes <= self.budget.lend_bytes:
             return batch, False
         return batch.clone(), True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from fastload.batch import Batch
     from fastload.engine import Engine
 
-__all__ = ["Feed", "Mark", "Part", "Pass", "Prepared", "ScanFeed", "warn_of_copies"]
+__all__ = ["Feed", "Mark", "Part", "Pass", "Prepared", "ScanFeed", "copies_warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +53,28 @@ class Mark:
         legs = advance(self.start.progress, part.world, part.workers, self.delivered)
         return replace(self.start, progress=legs, taken=0)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Each batch of a worker process brings one along: plain numbers take a third of the time.
+        legs = tuple((leg.world, leg.workers, leg.delivered) for leg in self.start.progress)
+        start = (self.start.seed, self.start.epoch, legs, self.start.taken, self.start.seeds)
+        part = (self.part.world, self.part.workers, self.part.worker)
+        return _mark_of, (start, part, self.delivered, self.source)
+
     def of_source(self, name: str) -> Mark:
         """The same place, for a batch of that source."""
         return replace(self, source=name)
 
 
+def _mark_of(
+    start: tuple[Any, ...], part: tuple[int, int, int], delivered: int, source: str | None
+) -> Mark:
+    seed, epoch, legs, taken, seeds = start
+    progress = tuple(Leg(*leg) for leg in legs)
+    return Mark(Position(seed, epoch, progress, taken, seeds), Part(*part), delivered, source)
+
+
 # Batches carry their marks; torch.load asks what it may make.
-torch.serialization.add_safe_globals([Mark, Part, Position, Leg])
+torch.serialization.add_safe_globals([_mark_of])
 
 
 class Feed(Protocol):
@@ -233,11 +247,10 @@ class Prepared:
         self._feed.close()
 
 
-def warn_of_copies(memory_budget: int) -> None:
-    """Says once why batches are copies from now on."""
-    warnings.warn(
+def copies_warning(memory_budget: int) -> str:
+    """What is said once when batches are copies from now on."""
+    return (
         f"Batches that are kept hold all the memory that memory_budget={memory_budget} leaves for "
         "them; from now on batches come as copies in ordinary memory. To keep batches, or one "
-        "column of each, keep batch.clone() or column.clone(), or raise memory_budget",
-        stacklevel=6,  # whoever asked for the batch
+        "column of each, keep batch.clone() or column.clone(), or raise memory_budget"
     )

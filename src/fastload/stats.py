@@ -85,7 +85,7 @@ def stats_of(counts: Mapping[str, int], *, copied_batches: int, consuming_s: flo
     )
 
 
-_POOL_NAMES = ("batch", "fetch")
+_POOL_NAMES = ("batch", "staging", "fetch")
 _POOLS = [(pool, kind) for pool in _POOL_NAMES for kind in ("used", "cached")]
 _READ_COUNTS = ("requests", "bytes", "ns")
 _NOTHING = dict.fromkeys(

@@ -208,19 +208,22 @@ print(sum(batch.rows for batch in loader))
     assert out == f"told\n{ROWS}\n"
 
 
-def test_consumer_that_is_killed_leaves_no_workers(path):
-    script = """
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_consumer_that_is_killed_leaves_no_workers(path, context):
+    script = f"""
 from torch.utils.data import DataLoader
-loader = DataLoader(dataset_of(), batch_size=None, num_workers=2)
+loader = DataLoader(
+    dataset_of(), batch_size=None, num_workers=2, multiprocessing_context="{context}"
+)
 running = iter(loader)
-next(running)
+next(running), next(running)
 print(*(worker.pid for worker in running._workers), flush=True)
 os.kill(os.getpid(), 9)
 """
     out, _ = run(script, path, code=-9)
     pids = [int(pid) for pid in out.split()]
     assert len(pids) == 2
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 5
     while time.monotonic() < deadline and any(is_alive(pid) for pid in pids):
         time.sleep(0.1)
     assert not any(is_alive(pid) for pid in pids)

@@ -1,0 +1,39 @@
+#include "fastload/range_allocator.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace fastload {
+
+RangeAllocator::RangeAllocator(int64_t begin, int64_t end) {
+  if (begin < end) free_.emplace(begin, end);
+}
+
+int64_t RangeAllocator::Allocate(int64_t bytes) {
+  const auto found = std::ranges::find_if(
+      free_, [bytes](const auto& range) { return range.second - range.first >= bytes; });
+  if (found == free_.end()) return -1;
+  const auto [start, end] = *found;
+  free_.erase(found);
+  if (start + bytes < end) free_.emplace(start + bytes, end);
+  return start;
+}
+
+void RangeAllocator::Free(int64_t start, int64_t bytes) {
+  int64_t end = start + bytes;
+  auto next = free_.lower_bound(start);
+  if (next != free_.begin()) {
+    const auto before = std::prev(next);
+    if (before->second == start) {
+      start = before->first;
+      free_.erase(before);
+    }
+  }
+  if (next != free_.end() && next->first == end) {
+    end = next->second;
+    free_.erase(next);
+  }
+  free_.emplace(start, end);
+}
+
+}  // namespace fastload

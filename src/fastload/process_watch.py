@@ -1,0 +1,102 @@
+"""Ends of other processes: what happens here when one is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import select
+import threading
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["call_at_end_of", "end_with_parent"]
+
+
+class _Watch:
+    """Waits for processes to end, in a thread that lives as long as there are any."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ends: dict[int, Callable[[], None]] = {}  # by pidfd
+        self._poll: select.epoll | None = None
+
+    def add(self, pid: int, ended: Callable[[], None]) -> None:
+        pidfd = os.pidfd_open(pid)
+        with self._lock:
+            self._ends[pidfd] = ended
+            if self._poll is None:
+                self._poll = select.epoll()
+                threading.Thread(
+                    target=self._run, args=(self._poll,), name="fastload-watch", daemon=True
+                ).start()
+            self._poll.register(pidfd, select.EPOLLIN)
+
+    def close(self) -> None:
+        """In a child of fork(), which has no such thread."""
+        for pidfd in self._ends:
+            os.close(pidfd)
+        if self._poll is not None:
+            self._poll.close()
+
+    def _run(self, poll: select.epoll) -> None:
+        with poll:
+            while True:
+                for pidfd, _ in poll.poll():
+                    with self._lock:
+                        ended = self._ends.pop(pidfd)
+                        poll.unregister(pidfd)
+                        os.close(pidfd)
+                    ended()
+                with self._lock:
+                    if not self._ends:
+                        self._poll = None
+                        return
+
+
+_watch = _Watch()
+_follower = 0  # the process that ends with its parent already
+
+
+def _after_fork() -> None:
+    global _watch  # noqa: PLW0603
+    _watch.close()
+    _watch = _Watch()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def call_at_end_of(pid: int, ended: Callable[[], None]) -> None:
+    """Has `ended` called in a thread once that process is gone; at once if it is.
+
+    Where the system can't tell (Linux before 5.3), nothing is called.
+    """
+    try:
+        _watch.add(pid, ended)
+    except ProcessLookupError:
+        ended()
+    except OSError:
+        return
+
+
+def end_with_parent() -> None:
+    """Ends this process as soon as the one that started it by multiprocessing is gone.
+
+    Idempotent.
+    """
+    global _follower  # noqa: PLW0603
+    parent = multiprocessing.parent_process()
+    if parent is None or _follower == os.getpid():
+        return
+    _follower = os.getpid()
+
+    def follow() -> None:
+        with contextlib.suppress(OSError):
+            wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=follow, name="fastload-parent", daemon=True).start()

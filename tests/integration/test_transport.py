@@ -1,0 +1,370 @@
+"""From a worker process to the one that trains: through shared memory, and without a copy."""
+
+import gc
+import multiprocessing
+import os
+import pickle
+import time
+from multiprocessing import connection
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch.utils.data import DataLoader, get_worker_info
+
+from fastload import Batch, Column, FastParquetDataset, Pad, Ragged, Stack
+from sample_files import ids_of, write_sample
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+ROWS = 1000
+BATCH = 64
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("transport") / "sample.parquet", ROWS)
+
+
+@pytest.fixture(scope="module")
+def wide_path(tmp_path_factory):
+    """Forty columns of numbers, and text, lists and nulls of some."""
+    rng = np.random.default_rng(3)
+    lists = [list(range(k % 5)) for k in range(ROWS)]
+    table = pa.table(
+        {
+            **{f"f{k}": rng.random(ROWS, np.float32) for k in range(14)},
+            **{f"i{k}": rng.integers(0, 99, ROWS) for k in range(26)},
+            "text": [None if k % 7 == 0 else "x" * (k % 11) for k in range(ROWS)],
+            "lists": pa.array(lists, pa.list_(pa.int16())),
+            "nested": pa.array([[row, row[:1]] for row in lists], pa.list_(pa.list_(pa.int64()))),
+        }
+    )
+    path = tmp_path_factory.mktemp("transport") / "wide.parquet"
+    pq.write_table(table, path, row_group_size=200)
+    return str(path)
+
+
+def wide_dataset(path, **options):
+    columns = {
+        **{name: name for k in range(14) for name in (f"f{k}", f"i{k}")},
+        "stack": Stack([f"i{k}" for k in range(14, 26)], dtype=torch.float32),
+        "text": Column("text", fill="?", valid=True),
+        "lists": "lists",
+        "padded": Pad("lists", 3),
+        "nested": "nested",
+    }
+    return FastParquetDataset(path, columns=columns, batch_size=BATCH, threads=1, **options)
+
+
+def loader_of(dataset, **options):
+    options = {"num_workers": 2, "timeout": TIMEOUT_S, **options}
+    return DataLoader(dataset, batch_size=None, **options)
+
+
+def same(one, other):
+    """Whether two batches hold the same values under the same names, in the same order."""
+    if list(one) != list(other):
+        return False
+    pairs = zip(one.values(), other.values(), strict=True)
+    return all(
+        a == b if isinstance(a, Ragged) else a.dtype == b.dtype and torch.equal(a, b)
+        for a, b in pairs
+    )
+
+
+def by_first_id(batches, name="i0"):
+    return sorted(batches, key=lambda batch: batch[name].tolist())
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_values_are_those_of_this_process(wide_path, context):
+    with wide_dataset(wide_path, provenance=True) as dataset:
+        expected = {int(b["__row__"][0]): b for b in map(Batch.clone, dataset)}
+        loader = loader_of(dataset, multiprocessing_context=context)
+        batches = list(loader)
+        assert len(batches) == len(expected)
+        for batch in batches:
+            assert same(batch, expected.pop(int(batch["__row__"][0])))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prefetch_factor": 8, "persistent_workers": True},
+        {"in_order": False},
+        {"num_workers": 3, "worker_init_fn": lambda _: torch.manual_seed(1)},
+    ],
+    ids=["far ahead", "any order", "init function"],
+)
+def test_options_of_the_loader(path, options):
+    with FastParquetDataset(path, batch_size=BATCH, shuffle=True) as dataset:
+        loader = loader_of(dataset, **options)
+        for _ in range(2):
+            assert sorted(ids_of(loader)) == list(range(ROWS))
+
+
+class Messages:
+    """The largest message that a worker has sent, and how many."""
+
+    def __init__(self):
+        context = multiprocessing.get_context("fork")
+        self.largest = context.Value("q", 0)
+        self.count = context.Value("q", 0)
+
+    def __call__(self, _):
+        send = connection.Connection._send_bytes
+
+        def counted(sender, data):
+            with self.largest:
+                self.largest.value = max(self.largest.value, len(data))
+                self.count.value += 1
+            send(sender, data)
+
+        connection.Connection._send_bytes = counted
+
+
+def test_less_than_a_kibibyte_crosses(wide_path):
+    messages = Messages()
+    with wide_dataset(wide_path) as dataset:
+        loader = loader_of(
+            dataset, num_workers=1, worker_init_fn=messages, multiprocessing_context="fork"
+        )
+        batches = list(loader)
+    assert messages.count.value >= len(batches)
+    assert 0 < messages.largest.value < 1024
+
+
+def test_nothing_goes_through_dev_shm(path):
+    shm = Path("/dev/shm")
+    before = set(shm.iterdir())
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        for batch in loader_of(dataset, collate_fn=with_a_new_column):
+            assert set(shm.iterdir()) <= before
+            assert torch.equal(batch["twice"], batch["id"] * 2)
+
+
+def with_a_new_column(batch):
+    batch["twice"] = batch["id"] * 2
+    return batch
+
+
+def replaced(batch):
+    batch["price"] = batch["price"].double()
+    return batch
+
+
+def removed(batch):
+    del batch["label"]
+    return batch
+
+
+def reordered(batch):
+    return Batch({name: batch[name] for name in reversed(batch)}, batch._position)
+
+
+def all_new(batch):
+    return Batch({"id": batch["id"].clone(), "none": torch.zeros(0)}, batch._position)
+
+
+def changed_in_place(batch):
+    batch["id"] += 1
+    return batch
+
+
+def changed_shape(batch):
+    batch["id"].unsqueeze_(1)
+    return batch
+
+
+def changed_dtype(batch):
+    batch["id"] = batch["id"].view(torch.float64)
+    return batch
+
+
+def sliced(batch):
+    batch["id"] = batch["id"][::2]
+    batch["name"] = batch["name"][:3]
+    return batch
+
+
+def with_gradient(batch):
+    batch["price"].requires_grad_()
+    return batch
+
+
+def with_other_things(batch):
+    batch["note"] = {"any": ("thing", 1)}
+    return batch
+
+
+CALLABLES = [
+    with_a_new_column,
+    replaced,
+    removed,
+    reordered,
+    all_new,
+    changed_in_place,
+    changed_shape,
+    changed_dtype,
+    sliced,
+    with_gradient,
+]
+
+
+@pytest.mark.parametrize("function", CALLABLES, ids=lambda function: function.__name__)
+def test_what_a_callable_made_of_a_batch(path, function):
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        expected = [function(batch.clone()) for batch in dataset]
+        loader = loader_of(dataset, num_workers=1, collate_fn=function)
+        batches = list(loader)
+        assert len(batches) == len(expected)
+        assert all(map(same, batches, expected))
+        assert all(
+            a.requires_grad == b.requires_grad
+            for a, b in zip(batches[0].values(), expected[0].values(), strict=True)
+            if isinstance(a, torch.Tensor)
+        )
+        assert dataset.state_dict(after=batches[3])["progress"] == [[1, 1, 4]]
+
+
+def test_things_that_are_no_tensors_go_along(path):
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        batches = list(loader_of(dataset, collate_fn=with_other_things))
+    assert all(batch["note"] == {"any": ("thing", 1)} for batch in batches)
+    assert sorted(ids_of(batches)) == list(range(ROWS))
+
+
+def test_what_cannot_be_pickled_is_an_error(path):
+    def with_a_lambda(batch):
+        batch["function"] = lambda: None
+        return batch
+
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        loader = loader_of(dataset, collate_fn=with_a_lambda, multiprocessing_context="fork")
+        with pytest.raises(TypeError, match="Expected a batch that can be sent"):
+            next(iter(loader))
+
+
+def test_other_shapes_of_batches_go_torchs_way(path):
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        pairs = list(loader_of(dataset, collate_fn=lambda b: (b["id"], b["name"].tolist())))
+    assert sorted(row for ids, _ in pairs for row in ids.tolist()) == list(range(ROWS))
+
+
+def test_pickles_of_received_batches_hold_values(path):
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        batch = next(iter(loader_of(dataset)))
+    copy = pickle.loads(pickle.dumps(batch))
+    assert same(copy, batch)
+    assert same(batch.copy(), batch)
+
+
+def test_kept_batches_become_copies(path, recwarn):
+    with FastParquetDataset(
+        path, batch_size=8, memory_budget="300KB", threads=1, columns=["id", "price"]
+    ) as dataset:
+        batches = list(loader_of(dataset, num_workers=1))
+    assert sorted(ids_of(batches)) == list(range(ROWS))
+    (warning,) = [w for w in recwarn if "memory_budget" in str(w.message)]
+    assert "batch.clone()" in str(warning.message)
+    own = [batch for batch in batches if batch._origin is None]
+    assert 0 < len(own) < len(batches)
+    # One allocation for each column: keeping one does not keep the others.
+    assert own[0]["id"].untyped_storage().nbytes() == own[0]["id"].nbytes
+
+
+def test_a_fork_gives_back_nothing_of_what_it_inherits(path):
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        running = iter(loader_of(dataset, num_workers=1))
+        first = next(running)
+        ids = first["id"].tolist()
+        child = os.fork()
+        if child == 0:
+            readable = first["id"].tolist() == ids
+            del first
+            gc.collect()
+            os._exit(0 if readable else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        rest = ids_of(running)
+        assert first["id"].tolist() == ids
+        assert ids + rest == list(range(ROWS))
+
+
+def descriptors():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def mappings():
+    return Path("/proc/self/maps").read_text().count("memfd:fastload-batches")
+
+
+def gone(count, seconds=5.0):
+    """Whether no more than so many mappings of batches are left, within that time."""
+    deadline = time.monotonic() + seconds
+    while mappings() > count and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.02)
+    return mappings() <= count
+
+
+def test_nothing_is_left_of_workers_that_have_ended(path):
+    assert gone(0)
+    before = descriptors()
+    dataset = FastParquetDataset(path, batch_size=BATCH)
+    for _ in range(3):
+        assert sorted(ids_of(loader_of(dataset))) == list(range(ROWS))
+    del dataset
+    assert gone(0)
+    assert descriptors() <= before
+
+
+def kill_worker(batch):
+    if get_worker_info().id == 0 and int(batch["id"][0]) >= 3 * BATCH:
+        os.kill(os.getpid(), 9)
+    return batch
+
+
+def test_nothing_is_left_of_a_killed_worker(path):
+    assert gone(0)
+    before = descriptors()
+    loader = loader_of(FastParquetDataset(path, batch_size=BATCH), collate_fn=kill_worker)
+    kept = []
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+        kept.extend(loader)
+    assert time.monotonic() - start < 10
+    # What had come is still readable.
+    assert kept
+    assert all(len(batch["name"].tolist()) == len(batch["id"]) for batch in kept)
+    del loader
+    kept.clear()
+    assert gone(0)
+    assert descriptors() <= before
+
+
+def test_memory_of_workers_is_reused(path):
+    with FastParquetDataset(path, batch_size=BATCH, threads=1) as dataset:
+        loader = loader_of(dataset, num_workers=1, persistent_workers=True)
+        held = []
+        for _ in range(8):
+            assert sorted(ids_of(loader)) == list(range(ROWS))
+            held.append(shared_bytes())
+    assert held[0] > 0
+    assert held[-1] <= held[2]
+
+
+def shared_bytes():
+    """Resident bytes of the memory that batches arrive in."""
+    total, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ")[0]:
+            inside = "memfd:fastload-batches" in line
+        elif inside and line.startswith("Rss:"):
+            total += int(line.split()[1]) << 10
+    return total
