@@ -13,6 +13,7 @@
 #include "bindings/fork_guard.h"
 #include "bindings/scan.h"
 #include "bindings/shared_batches.h"
+#include "bindings/tensor_memory.h"
 #include "fastload/output_check.h"
 #include "fastload/row_selection.h"
 #include "pybind11/numpy.h"
@@ -26,8 +27,8 @@ namespace {
 
 class PyPipeline {
  public:
-  explicit PyPipeline(std::shared_ptr<Pipeline> pipeline)
-      : pipeline_(std::move(pipeline)) {}
+  PyPipeline(std::shared_ptr<Pipeline> pipeline, std::shared_ptr<TensorMemory> memory)
+      : memory_(std::move(memory)), pipeline_(std::move(pipeline)) {}
 
   std::unique_ptr<PyScan> Start(const ReadPlan& plan, const ScanOptions& options,
                                 const PyScan* before) {
@@ -36,7 +37,7 @@ class PyPipeline {
       const py::gil_scoped_release release;
       return pipeline_->Start(plan, options, scan_before);
     }();
-    return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)));
+    return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)), memory_);
   }
 
   void Close() {
@@ -78,6 +79,7 @@ class PyPipeline {
   int64_t lent_bytes() const { return pipeline_->batch_memory().lent_bytes; }
 
  private:
+  std::shared_ptr<TensorMemory> memory_;  // of batches; null: the core's
   ForkGuard<Pipeline> pipeline_;
 };
 
@@ -112,20 +114,28 @@ std::unique_ptr<PyPipeline> MakePipeline(
     const std::vector<FileTuple>& files, std::vector<ColumnSpec> columns,
     const std::vector<OutputSpec>& outputs, int32_t threads, int32_t io_threads,
     int64_t batch_memory_bytes, int64_t staging_memory_bytes, int64_t fetch_memory_bytes,
-    bool verify_crc, const py::sequence& selections, const PySender* sender) {
+    bool verify_crc, const py::sequence& selections, const PySender* sender,
+    const py::object& allocate) {
   RaiseIfError(CheckOutputs(columns, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
   std::vector<FileSelection> selected = Selections(selections, specs);
-  return std::make_unique<PyPipeline>(std::make_shared<Pipeline>(
-      std::move(specs), std::move(columns), outputs,
-      PipelineOptions{.threads = threads,
-                      .io_threads = io_threads,
-                      .batch_memory_bytes = batch_memory_bytes,
-                      .staging_memory_bytes = staging_memory_bytes,
-                      .fetch_memory_bytes = fetch_memory_bytes,
-                      .verify_crc = verify_crc,
-                      .batch_source = sender == nullptr ? nullptr : sender->Memory()},
-      std::move(selected)));
+  PipelineOptions options{.threads = threads,
+                          .io_threads = io_threads,
+                          .batch_memory_bytes = batch_memory_bytes,
+                          .staging_memory_bytes = staging_memory_bytes,
+                          .fetch_memory_bytes = fetch_memory_bytes,
+                          .verify_crc = verify_crc};
+  std::shared_ptr<TensorMemory> memory;
+  if (sender != nullptr) {
+    options.batch_source = sender->Memory();
+  } else if (!allocate.is_none()) {
+    memory = std::make_shared<TensorMemory>(allocate);
+    options.batch_source = memory->Source();
+  }
+  return std::make_unique<PyPipeline>(
+      std::make_shared<Pipeline>(std::move(specs), std::move(columns), outputs,
+                                 std::move(options), std::move(selected)),
+      std::move(memory));
 }
 
 }  // namespace
@@ -138,6 +148,7 @@ void RegisterPipeline(py::module_& m) {
            py::arg("batch_memory_bytes"), py::arg("staging_memory_bytes"),
            py::arg("fetch_memory_bytes"), py::arg("verify_crc") = false,
            py::arg("selections") = py::tuple(), py::arg("sender") = nullptr,
+           py::arg("allocate") = py::none(),
            // The selections' bits, which the pipeline borrows.
            py::keep_alive<1, 11>())
       .def(

@@ -28,7 +28,9 @@ std::unique_ptr<LentBatch> PyScan::Next() {
       return scan_->Next(kSlice, &done);
     }();
     std::optional<Batch> ready = ValueOrRaise(std::move(batch));
-    if (ready) return std::make_unique<LentBatch>(LentBatch{std::move(*ready)});
+    if (ready) {
+      return std::make_unique<LentBatch>(LentBatch{std::move(*ready), memory_});
+    }
     if (done) return nullptr;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   }
@@ -65,6 +67,13 @@ void RegisterScan(py::module_& m) {
             return std::pair(start, start + lent.batch.areas.bytes);
           },
           "Addresses of its first byte, and behind its last.")
+      .def(
+          "take_tensor",
+          [](const LentBatch& lent) -> py::object {
+            if (lent.memory == nullptr) return py::none();
+            return lent.memory->Take(lent.batch.block->data());
+          },
+          "The tensor that it lies in, once; None if it lies in the core's memory.")
       .def_property_readonly(
           "areas",
           [](const LentBatch& lent) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bindings/fork_guard.h"
+#include "bindings/tensor_memory.h"
 #include "fastload/scan.h"
 #include "pybind11/pybind11.h"
 
@@ -14,11 +15,13 @@ namespace fastload {
 // A batch lent to Python; its memory goes back when the last view of it dies.
 struct LentBatch {
   Batch batch;
+  std::shared_ptr<TensorMemory> memory;  // that it lies in; null if the core made it
 };
 
 class PyScan {
  public:
-  explicit PyScan(std::shared_ptr<Scan> scan) : scan_(std::move(scan)) {}
+  PyScan(std::shared_ptr<Scan> scan, std::shared_ptr<TensorMemory> memory)
+      : scan_(std::move(scan)), memory_(std::move(memory)) {}
   ~PyScan() { Close(); }
   PyScan(const PyScan&) = delete;
   PyScan& operator=(const PyScan&) = delete;
@@ -36,6 +39,7 @@ class PyScan {
 
  private:
   ForkGuard<Scan> scan_;
+  std::shared_ptr<TensorMemory> memory_;
 };
 
 }  // namespace fastload

@@ -39,7 +39,7 @@ std::unique_ptr<LentBatch> Allocate(PySender& self, int64_t bytes) {
   Layout::Areas areas;
   areas.bytes = bytes;
   return std::make_unique<LentBatch>(LentBatch{
-      {.block = ValueOrRaise(self.Allocate(bytes)), .areas = std::move(areas)}});
+      {.block = ValueOrRaise(self.Allocate(bytes)), .areas = std::move(areas)}, nullptr});
 }
 
 py::tuple Areas(const ReceivedBatch& batch) {
@@ -83,6 +83,17 @@ void RegisterSharedBatches(py::module_& m) {
         return py::buffer_info(batch.data(), static_cast<py::ssize_t>(batch.size()));
       })
       .def_property_readonly("rows", &ReceivedBatch::rows, "Rows of the batch.")
+      .def_property_readonly("receiver", &ReceivedBatch::receiver,
+                             "Whose memory it lies in.")
+      .def_property_readonly(
+          "segment",
+          [](const ReceivedBatch& batch) {
+            const auto segment = batch.segment();
+            return std::pair(reinterpret_cast<uintptr_t>(segment.data()), segment.size());
+          },
+          "Address and bytes of the stretch of that memory in which it lies with "
+          "others;\n"
+          "0 bytes if it is larger than these stretches.")
       .def_property_readonly(
           "areas", &Areas,
           "Where the outputs lie: fastload.assemble.Assembler reads it.");

@@ -74,15 +74,17 @@ struct BlockPool::State {
     }
   }
 
-  // Unmaps cached blocks, the largest first, until `bytes` more fit the limit.
-  void MakeRoom(int64_t bytes) {
+  // Cached blocks that have to go, the largest first, until `bytes` more fit the limit.
+  std::vector<std::pair<uint8_t*, int64_t>> MakeRoom(int64_t bytes) {
+    std::vector<std::pair<uint8_t*, int64_t>> gone;
     while (stats.used_bytes + stats.cached_bytes + bytes > limit_bytes && !free.empty()) {
       auto last = std::prev(free.end());
-      source->Unmap(last->second.back(), last->first);
+      gone.emplace_back(last->second.back(), last->first);
       stats.cached_bytes -= last->first;
       last->second.pop_back();
       if (last->second.empty()) free.erase(last);
     }
+    return gone;
   }
 
   const std::unique_ptr<MemorySource> source;
@@ -100,6 +102,7 @@ BlockPool::BlockPool(std::unique_ptr<MemorySource> source, int64_t limit_bytes)
 Result<std::shared_ptr<Block>> BlockPool::Allocate(int64_t bytes) {
   const int64_t capacity = SizeClass(bytes);
   uint8_t* data = nullptr;
+  std::vector<std::pair<uint8_t*, int64_t>> gone;
   {
     std::lock_guard lock(state_->mutex);
     auto found = state_->free.find(capacity);
@@ -109,14 +112,19 @@ Result<std::shared_ptr<Block>> BlockPool::Allocate(int64_t bytes) {
       if (found->second.empty()) state_->free.erase(found);
       state_->stats.cached_bytes -= capacity;
     } else {
-      state_->MakeRoom(capacity);
-      data = state_->source->Map(capacity);
-      if (data == nullptr) {
-        return Status::OutOfMemory("Expected ", capacity, " bytes for a batch, got none");
-      }
+      gone = state_->MakeRoom(capacity);
       ++state_->stats.mapped_total;
     }
     state_->stats.used_bytes += capacity;
+  }
+  // The source is asked without the lock: it may wait for one of its own.
+  for (const auto& [block, block_bytes] : gone) state_->source->Unmap(block, block_bytes);
+  if (data == nullptr) data = state_->source->Map(capacity);
+  if (data == nullptr) {
+    std::lock_guard lock(state_->mutex);
+    state_->stats.used_bytes -= capacity;
+    --state_->stats.mapped_total;
+    return Status::OutOfMemory("Expected ", capacity, " bytes for a batch, got none");
   }
   return std::make_shared<Block>(state_, data, bytes, capacity);
 }
@@ -132,16 +140,18 @@ Block::Block(std::shared_ptr<BlockPool::State> state, uint8_t* data, int64_t siz
 
 Block::~Block() {
   if (getpid() != state_->owner) return;
-  std::lock_guard lock(state_->mutex);
-  state_->stats.used_bytes -= capacity_;
-  if (lent_) state_->stats.lent_bytes -= capacity_;
-  const BlockPool::Stats& stats = state_->stats;
-  if (stats.used_bytes + stats.cached_bytes + capacity_ > state_->limit_bytes) {
-    state_->source->Unmap(data_, capacity_);
-    return;
+  {
+    std::lock_guard lock(state_->mutex);
+    BlockPool::Stats& stats = state_->stats;
+    stats.used_bytes -= capacity_;
+    if (lent_) stats.lent_bytes -= capacity_;
+    if (stats.used_bytes + stats.cached_bytes + capacity_ <= state_->limit_bytes) {
+      state_->free[capacity_].push_back(data_);
+      stats.cached_bytes += capacity_;
+      return;
+    }
   }
-  state_->free[capacity_].push_back(data_);
-  state_->stats.cached_bytes += capacity_;
+  state_->source->Unmap(data_, capacity_);
 }
 
 void Block::MarkLent() {

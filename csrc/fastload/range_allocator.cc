@@ -5,16 +5,25 @@
 
 namespace fastload {
 
-RangeAllocator::RangeAllocator(int64_t begin, int64_t end) {
+RangeAllocator::RangeAllocator(int64_t begin, int64_t end, int64_t segment_bytes)
+    : segment_bytes_(segment_bytes) {
   if (begin < end) free_.emplace(begin, end);
 }
 
+int64_t RangeAllocator::Fit(int64_t start, int64_t bytes) const {
+  const int64_t left = segment_bytes_ - start % segment_bytes_;
+  return bytes > segment_bytes_ || bytes <= left ? start : start + left;
+}
+
 int64_t RangeAllocator::Allocate(int64_t bytes) {
-  const auto found = std::ranges::find_if(
-      free_, [bytes](const auto& range) { return range.second - range.first >= bytes; });
+  const auto found = std::ranges::find_if(free_, [this, bytes](const auto& range) {
+    return Fit(range.first, bytes) + bytes <= range.second;
+  });
   if (found == free_.end()) return -1;
-  const auto [start, end] = *found;
+  const auto [begin, end] = *found;
+  const int64_t start = Fit(begin, bytes);
   free_.erase(found);
+  if (begin < start) free_.emplace(begin, start);
   if (start + bytes < end) free_.emplace(start + bytes, end);
   return start;
 }

@@ -42,7 +42,8 @@ class SharedSpace {
  public:
   explicit SharedSpace(std::shared_ptr<SharedMapping> mapping)
       : mapping_(std::move(mapping)),
-        ranges_(RoundUp(sizeof(SharedHeader), kAlignment), mapping_->size()) {}
+        ranges_(RoundUp(sizeof(SharedHeader), kAlignment), mapping_->size(),
+                kSegmentBytes) {}
 
   SharedHeader* header() const {
     return std::launder(reinterpret_cast<SharedHeader*>(mapping_->data()));
@@ -197,6 +198,15 @@ ReceivedBatch::ReceivedBatch(std::shared_ptr<BatchReceiver> receiver, SharedSlot
 ReceivedBatch::~ReceivedBatch() {
   if (getpid() != owner_) return;
   slot_->state.store(SharedSlot::kReturned, std::memory_order_release);
+}
+
+std::span<uint8_t> ReceivedBatch::segment() const {
+  const SharedMapping& mapping = receiver_->mapping();
+  const int64_t number = slot_->start / kSegmentBytes;
+  if ((slot_->start + slot_->bytes - 1) / kSegmentBytes > number) return {};
+  const int64_t start = number * kSegmentBytes;
+  const int64_t bytes = std::min(kSegmentBytes, mapping.size() - start);
+  return {mapping.data() + start, static_cast<size_t>(bytes)};
 }
 
 int64_t ReceivedBatch::size() const { return slot_->bytes; }

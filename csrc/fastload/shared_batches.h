@@ -20,6 +20,9 @@
 
 namespace fastload {
 
+// Blocks lie in one such stretch of the mapping each, unless they are larger.
+inline constexpr int64_t kSegmentBytes = int64_t{64} << 20;
+
 struct SharedHeader;
 struct SharedSlot;
 class SharedSpace;
@@ -85,6 +88,10 @@ class ReceivedBatch {
   int64_t size() const;
   int64_t rows() const;
   std::span<const int64_t> areas() const { return areas_; }
+  // The bytes of the mapping among which it lies, for whoever locks memory for a device;
+  // empty if it is larger than that.
+  std::span<uint8_t> segment() const;
+  const std::shared_ptr<BatchReceiver>& receiver() const { return receiver_; }
 
  private:
   const std::shared_ptr<BatchReceiver> receiver_;

@@ -1,7 +1,8 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from typing_extensions import CapsuleType
 
@@ -147,6 +148,10 @@ class ReceivedBatch:
     @property
     def rows(self) -> int: ...
     @property
+    def receiver(self) -> BatchReceiver: ...
+    @property
+    def segment(self) -> tuple[int, int]: ...
+    @property
     def areas(self) -> tuple[int, ...]: ...
 
 class BatchReceiver:
@@ -160,6 +165,7 @@ class LentBatch:
     def rows(self) -> int: ...
     @property
     def extent(self) -> tuple[int, int]: ...
+    def take_tensor(self) -> torch.Tensor | None: ...
     @property
     def areas(self) -> tuple[int, ...]: ...
 
@@ -187,6 +193,7 @@ class Pipeline:
         verify_crc: bool = False,
         selections: Sequence[_Selection | None] = (),
         sender: BatchSender | None = None,
+        allocate: Callable[[int], torch.Tensor] | None = None,
     ) -> None: ...
     def start(
         self,

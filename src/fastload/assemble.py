@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
-from fastload.batch import Batch
+from fastload.batch import Batch, Origin
 from fastload.ragged import Kind, Ragged, ragged_of
 from fastload.views import untracked
 
@@ -96,22 +96,28 @@ class Assembler:
             raise ValueError("Expected distinct output names, got one twice")
         self._order = None if [j for _, j in order] == sorted(place.values()) else order
 
-    def __call__(self, raw: Raw, position: object = None) -> Batch:
+    def __call__(
+        self, raw: Raw, position: object = None, tensor: torch.Tensor | None = None
+    ) -> Batch:
         """The Batch over `raw`, which it keeps alive.
 
         Args:
             raw: what the core lends.
             position: carried by the Batch.
+            tensor: that `raw` lies in, if it lies in one.
         """
         with untracked():
-            values = self._tensors(raw)
+            block = _block(raw) if tensor is None else tensor
+            values = self._tensors(raw, block)
         if self._order is None:
-            return Batch(zip(self._names, values, strict=True), position)
-        return Batch([(name, values[j]) for name, j in self._order], position)
+            batch = Batch(zip(self._names, values, strict=True), position)
+        else:
+            batch = Batch([(name, values[j]) for name, j in self._order], position)
+        batch._origin = Origin(block, raw)  # noqa: SLF001
+        return batch
 
-    def _tensors(self, raw: Raw) -> list[torch.Tensor | Ragged]:
+    def _tensors(self, raw: Raw, block: torch.Tensor) -> list[torch.Tensor | Ragged]:
         rows = raw.rows
-        block = _block(raw)
         areas = iter(raw.areas)
         typed = {dtype: block.view(dtype) for dtype in self._dtypes}
         values: list[torch.Tensor | Ragged] = []

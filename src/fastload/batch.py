@@ -18,12 +18,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The memory that the tensors of a batch came in.
+
+    block: all of it, as a uint8 Tensor.
+    raw: what it lies in.
+    sender: can send it to another process (`transport.Sender`); None if nobody can.
+    values: by name what was written there, for the sender.
+    """
+
+    block: torch.Tensor
+    raw: Any
+    sender: Any = None
+    values: dict[str, Any] = field(default_factory=dict)
+
+
 class Batch(dict[str, Any]):
     """A dict of output name -> Tensor (B, ...) or Ragged of B rows.
 
     The tensors of one batch share one block of memory, which lives until the last of them
-    dies. Copies, pickles and pytree maps of a Batch keep its place in the epoch, which
-    `FastParquetDataset.state_dict(after=batch)` asks for.
+    and the batch have died. Copies, pickles and pytree maps of a Batch keep its place in the
+    epoch, which `FastParquetDataset.state_dict(after=batch)` asks for.
 
     Args:
         items: as dict takes them.
@@ -38,7 +54,7 @@ class Batch(dict[str, Any]):
     ) -> None:
         super().__init__(items)
         self._position = position
-        self._origin: object = None
+        self._origin: Origin | None = None
 
     @property
     def rows(self) -> int:

@@ -12,6 +12,7 @@ from torch.utils.data import get_worker_info
 from fastload import plan
 from fastload.batch import Batch
 from fastload.budget import Budget, available_cores, divide_budget, parse_bytes, resolve_window
+from fastload.device import memory_of_batches
 from fastload.engine import Engine
 from fastload.fields import Field, Schema
 from fastload.filter_schema import FilterSchema
@@ -86,6 +87,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
             rank, divided among the DataLoader's workers.
         prefetch: batches kept ready ahead of the consumer, at least; without shuffle.
+        pin_memory: hand out batches in page-locked memory, from which copies to a device are
+            quick and may overlap with work; "auto" = where there is a CUDA device. Never in the
+            DataLoader's workers, nor for rows: there DevicePrefetcher and DataLoader see to it.
         io: how files are read; None = `IO()`.
         on_error: "raise", or "skip": the rows of a corrupt row group are left out and listed in
             `skipped`, with one warning. The number of batches stays: the nearest readable rows
@@ -122,6 +126,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         threads: int | None = None,
         memory_budget: int | str = "4GB",
         prefetch: int = 4,
+        pin_memory: bool | Literal["auto"] = "auto",
         io: IO | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         provenance: bool = False,
@@ -142,6 +147,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         _check_type(bool, {"shuffle": shuffle, "drop_last": drop_last, "provenance": provenance})
         if io is not None and not isinstance(io, IO):
             raise TypeError(f"Expected io as fastload.IO, got {io!r}")
+        if pin_memory not in (True, False, "auto"):
+            raise ValueError(f"Expected pin_memory to be True, False or 'auto', got {pin_memory!r}")
         if on_error not in ("raise", "skip"):
             raise ValueError(f"Expected on_error to be 'raise' or 'skip', got {on_error!r}")
         for name, value, least in (
@@ -157,6 +164,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._io = io or IO()
         self._memory_budget = parse_bytes(memory_budget)
         self._prefetch = prefetch
+        self._pin_memory = pin_memory
         self._rank_arguments = (rank, world_size)
         self._rank: Rank | None = None
         if rank is not None or world_size is not None:
@@ -370,6 +378,11 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def _engine_of_process(self, workers: int) -> Engine:
         if self._engine is None or not self._engine.mine:
             threads, budget = self._budget(workers)
+            allocate = sent = None  # rows are for DataLoader to collate, in memory of its own
+            if not self._yields_rows and get_worker_info() is not None:
+                sent = copies_warning(self._memory_budget)
+            elif not self._yields_rows:
+                allocate = memory_of_batches(self._pin_memory)
             self._engine = Engine(
                 self._source,
                 self._projection,
@@ -378,10 +391,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
                 budget,
                 self._io,
                 self._selection.files if self._selection else (),
-                # Rows are for DataLoader to collate: into tensors of its own.
-                copies_warning(self._memory_budget)
-                if get_worker_info() is not None and not self._yields_rows
-                else None,
+                allocate,
+                sent,
             )
         return self._engine
 

@@ -6,20 +6,31 @@ import weakref
 from collections import deque
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import torch
 
-from fastload.batch import Batch
+from fastload.batch import Batch, Origin
+from fastload.registered import RegisteredMemory
 from fastload.stateful_loader import StatefulLoader, place_of
 from fastload.transfer import PinnedMemory, Transfer, begin_transfer, moved
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
-__all__ = ["DevicePrefetcher"]
+__all__ = ["DevicePrefetcher", "memory_of_batches"]
 
 _Item = TypeVar("_Item")
+
+
+def memory_of_batches(pin_memory: bool | Literal["auto"]) -> PinnedMemory | None:
+    """What batches of this process should lie in; None = ordinary memory.
+
+    pin_memory: True asks for pinned memory, "auto" does so where there is a CUDA device.
+    """
+    if pin_memory == "auto":
+        pin_memory = torch.cuda.is_available()
+    return PinnedMemory() if pin_memory else None
 
 
 class DevicePrefetcher(StatefulLoader, Generic[_Item]):
@@ -33,8 +44,9 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
     tensors of a batch, those of its Raggeds included, then share one block of the device's
     memory, which lives until the last of them dies: `clone()` what you keep for long. They may
     be used on other streams as tensors of the stream that was current: those have to wait for
-    it, and to `record_stream`. Values in pinned memory, as `DataLoader(pin_memory=True)` hands
-    them out, are copied from there, each by itself.
+    it, and to `record_stream`. A batch as the dataset made it goes in one copy: from where it lies,
+    if that is pinned memory or that of a worker process, which is locked once. Of others, values in
+    pinned memory are copied from there, each by itself.
 
     On the CPU batches are handed out as they come, and none is read ahead.
 
@@ -180,13 +192,14 @@ class _SideStream:
         self._device = torch.empty(0, device=device).device  # with its index
         self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         self._allocate = PinnedMemory()
+        self._registered = RegisteredMemory(torch.cuda.cudart())  # type: ignore[no-untyped-call]
         self._reading: deque[tuple[torch.cuda.Event, list[torch.Tensor]]] = deque()
 
     def begin(self, batch: Any) -> _Begun:
         """Has the batch copied; waits while more copies than `depth` are under way."""
         self._release(self.depth)
         with torch.cuda.stream(self._stream):
-            transfer, sources = begin_transfer(batch, self._device, self._allocate)
+            transfer, sources = begin_transfer(batch, self._device, self._allocate, self._locked)
             done = self._stream.record_event()
         self._reading.append((done, sources))
         return _Begun(transfer, done)
@@ -204,6 +217,10 @@ class _SideStream:
     def close(self) -> None:
         """Waits for the copies that are under way."""
         self._release(0)
+        self._registered.forget_the_dead()
+
+    def _locked(self, origin: Origin) -> bool:
+        return origin.block.is_pinned() or self._registered(origin)
 
     def _release(self, most: int) -> None:
         """Gives back what was read, all but by the `most` latest copies that are under way."""

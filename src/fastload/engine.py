@@ -13,7 +13,9 @@ from fastload.errors import StorageError
 from fastload.transport import Sender
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    import torch
 
     from fastload.batch import Batch
     from fastload.budget import Budget
@@ -42,6 +44,7 @@ class Engine:
         budget: bytes and counts to keep to.
         io: how files are read.
         rows: by file, its rows that stay; () = all.
+        allocate: makes the memory of batches, as uint8 tensors of so many bytes; None = the core.
         sent: batches go to another process, which says this when they become copies; None =
             they don't.
     """
@@ -55,6 +58,7 @@ class Engine:
         budget: Budget,
         io: IO,
         rows: Sequence[FileRows] = (),
+        allocate: Callable[[int], torch.Tensor] | None = None,
         sent: str | None = None,
     ) -> None:
         self.budget = budget
@@ -102,10 +106,14 @@ class Engine:
             ],
             threads=threads,
             io_threads=min(_IO_THREADS, threads, io.concurrency),
-            batch_memory_bytes=budget.window_bytes - budget.staged_bytes + budget.lend_bytes,
+            # Who makes the memory may have reasons to reuse it later than we would.
+            batch_memory_bytes=0
+            if allocate is not None
+            else budget.window_bytes - budget.staged_bytes + budget.lend_bytes,
             staging_memory_bytes=budget.staged_bytes,
             fetch_memory_bytes=budget.fetch_bytes,
             verify_crc=io.verify_crc,
+            allocate=allocate,
             sender=None if self._sender is None else self._sender.core,
             selections=[(file.bits, file.offsets.tolist()) for file in rows],
         )
@@ -166,9 +174,13 @@ class Engine:
         They lie in the core's memory, unless the consumer holds all that it may of that; another
         process says so by itself.
         """
-        batch = self._assemble(lent, position)
+        tensor = lent.take_tensor()
+        if tensor is not None:
+            # It counts as lent until the last view of the tensor dies.
+            tensor.untyped_storage()._lent = lent  # type: ignore[attr-defined]  # noqa: SLF001
+        batch = self._assemble(lent, position, tensor)
         if self._sender is not None:
-            self._sender.mark(batch, lent)
+            self._sender.mark(batch)
             return batch, False
         if self.pipeline.lent_bytes <= self.budget.lend_bytes:
             return batch, False

@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from fastload.batch import Batch, Origin
 from fastload.packing import is_plain, ordinary_memory, pack, unpack
-from fastload.ragged import Ragged
+from fastload.ragged import Ragged, ragged_of
+from fastload.views import untracked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["PinnedMemory", "Transfer", "begin_transfer", "moved"]
 
 # What a batch may hold besides tensors; the same everywhere.
 _NO_DEVICE = (type(None), bool, int, float, complex, str, bytes)
+
+
+def _is_pinned(origin: Origin) -> bool:
+    return origin.block.is_pinned()
 
 
 class PinnedMemory:
@@ -61,20 +67,25 @@ class Transfer:
 
 
 def begin_transfer(
-    batch: Any, device: torch.device, allocate: Callable[[int], torch.Tensor]
+    batch: Any,
+    device: torch.device,
+    allocate: Callable[[int], torch.Tensor],
+    locked: Callable[[Origin], bool] = _is_pinned,
 ) -> tuple[Transfer, list[torch.Tensor]]:
     """Begins the copies of a batch to a device, without waiting for them.
 
-    Values in pinned memory are copied from there. The others go through one block of host
-    memory and arrive as views of one block on the device. Tensors that lie on a device, or are
-    more than their values (sparse ones, subclasses, those that require a gradient), are left
-    where they are, for `moved`.
+    A batch as the core made it lies in one block, and goes in one copy: from where it lies if
+    that is pinned. Of others, values in pinned memory are copied from there, and the rest goes
+    through one block of host memory and arrives as views of one block on the device. Tensors
+    that lie on a device, or are more than their values (sparse ones, subclasses, those that
+    require a gradient), are left where they are, for `moved`.
 
     Args:
         batch: a Batch, or what else a pytree can be of tensors.
         device: not the CPU.
         allocate: makes the block, a uint8 Tensor of so many bytes; pinned, for copies that
             nobody waits for.
+        locked: whether the memory of a batch is pinned; may pin it.
 
     Returns:
         The transfer, and the host memory that it reads: to be left alone until it is done.
@@ -83,6 +94,15 @@ def begin_transfer(
         TypeError: the batch holds something else; says where.
     """
     values, tree = _flattened(batch)
+    origin = batch._origin if isinstance(batch, Batch) else None  # noqa: SLF001
+    if origin is not None and _is_filled_by(values, origin.block):
+        source = origin.block
+        if not locked(origin):
+            source = allocate(len(source)).copy_(source)
+        target = source.to(device, non_blocking=True)
+        with untracked():
+            values = [_in_block(value, target) for value in values]
+        return Transfer(pytree.tree_unflatten(values, tree), [target], True), [source]
     sources: list[torch.Tensor] = []
     targets: list[torch.Tensor] = []
     loose: dict[int, Any] = {}
@@ -105,6 +125,29 @@ def begin_transfer(
         for place, value in unpack((target, layouts)).items():
             values[place] = value
     return Transfer(pytree.tree_unflatten(values, tree), targets, whole), sources
+
+
+def _is_filled_by(values: Iterable[Any], block: torch.Tensor) -> bool:
+    """Whether the block holds all the values, and little else."""
+    start = block.data_ptr()
+    size = 0
+    for value in values:
+        for tensor in _tensors(value):
+            if not is_plain(tensor) or tensor.untyped_storage().data_ptr() != start:
+                return False
+            size += tensor.nbytes
+    return 2 * size >= len(block)
+
+
+def _in_block(value: Any, block: torch.Tensor) -> Any:
+    """The value again, in a copy of the block that it lies in."""
+    if type(value) is Ragged:
+        parts = _in_block(value.values, block), _in_block(value.offsets, block)
+        return ragged_of(*parts, value.kind)
+    if not isinstance(value, torch.Tensor):
+        return value
+    typed = block.view(value.dtype)
+    return typed.as_strided(value.shape, value.stride(), value.storage_offset())
 
 
 def moved(batch: Any, device: torch.device) -> Any:

@@ -12,7 +12,7 @@ import os
 import pickle
 import threading
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any, NamedTuple, NoReturn
@@ -27,21 +27,7 @@ from fastload.packing import pack, unpack
 from fastload.process_watch import call_at_end_of, end_with_parent
 from fastload.ragged import Ragged
 
-__all__ = ["Origin", "Sender"]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The memory that a batch came in.
-
-    raw: has the buffer protocol, over all of it.
-    sender: can send it to another process; None in that one.
-    values: that the core wrote there, and of each Ragged its parts.
-    """
-
-    raw: Any
-    sender: Sender | None = None
-    values: dict[str, Any] = field(default_factory=dict)
+__all__ = ["Sender", "is_living"]
 
 
 class Sender:
@@ -74,10 +60,11 @@ class Sender:
         """The one made last, if it was in this process."""
         return _senders.get(os.getpid())
 
-    def mark(self, batch: Batch, raw: Any) -> None:
-        """The batch, fresh from the core, lies in `raw`."""
+    def mark(self, batch: Batch) -> None:
+        """The batch, fresh from the core, can be sent."""
         values = {name: _parts(value) for name, value in batch.items()}
-        batch._origin = Origin(raw, self, values)  # noqa: SLF001
+        assert batch._origin is not None  # noqa: SLF001
+        batch._origin = replace(batch._origin, sender=self, values=values)  # noqa: SLF001
 
     def reduce(self, batch: Batch) -> tuple[Any, ...] | None:
         """What the receiver makes the batch of; None when memory or slots are short."""
@@ -85,7 +72,7 @@ class Sender:
         raws: list[Any] = []
         written: dict[str, Any] = {}
         start = stop = 0
-        if isinstance(origin, Origin) and origin.sender is self:
+        if origin is not None and origin.sender is self:
             raws, written = [origin.raw], origin.values
             start, stop = origin.raw.extent
         there = {
@@ -201,15 +188,14 @@ class _Known:
     def __init__(self, receiver: core.BatchReceiver) -> None:
         outputs, self._warning = pickle.loads(receiver.description)  # noqa: S301 - a worker's
         self._assemble = Assembler(outputs)
-        self._receiver = receiver
+        self.receiver = receiver
         self._warned = False
 
     def batch(self, parcel: _Parcel, position: object) -> Batch:
         """The batch, over the memory that it was sent in."""
-        raws = [self._receiver.take(slot) for slot in parcel.slots]
+        raws = [self.receiver.take(slot) for slot in parcel.slots]
         if parcel.order is None:
             batch = self._assemble(raws[0], position)
-            batch._origin = Origin(raws[0])  # noqa: SLF001
         else:
             values: dict[str, Any] = {}
             if any(own for _, own in parcel.order):
@@ -238,6 +224,12 @@ def _new_process() -> None:
 
 
 os.register_at_fork(after_in_child=_new_process)
+
+
+def is_living(receiver: core.BatchReceiver) -> bool:
+    """Whether the process whose memory it is has not ended."""
+    with _lock:
+        return any(known.receiver is receiver for known in _known.values())
 
 
 def _receive(address: tuple[int, bytes, Any], parcel: Any, position: object) -> Batch:

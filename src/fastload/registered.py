@@ -1,0 +1,69 @@
+"""Memory of worker processes, locked for the copies of a CUDA device."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from fastload.transport import is_living
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastload._core import BatchReceiver
+    from fastload.batch import Origin
+
+__all__ = ["RegisteredMemory"]
+
+
+class RegisteredMemory:
+    """Has the memory that batches of worker processes arrive in locked, each stretch once.
+
+    Args:
+        runtime: CUDA's: cudaHostRegister and cudaHostUnregister.
+    """
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self._segments: dict[int, BatchReceiver] = {}  # by address
+        self._refused = False
+        # Memory has to be unlocked before it is unmapped.
+        self.close: Callable[[], object] = weakref.finalize(
+            self, _unlock_all, self._segments, runtime
+        )
+
+    def __call__(self, origin: Origin) -> bool:
+        """Whether the memory is locked now; the first refusal is told by a warning."""
+        address, size = getattr(origin.raw, "segment", (0, 0))
+        if address in self._segments:
+            return True
+        if not size or self._refused:
+            return False
+        error = self._runtime.cudaHostRegister(address, size, 0)
+        if int(error):
+            self._refused = True
+            warnings.warn(
+                f"Expected to lock {size} bytes that worker processes write to, got {error}: their "
+                "batches are copied once more on their way to the device. A higher limit of "
+                "locked memory (ulimit -l) may help",
+                stacklevel=2,
+            )
+            return False
+        self._segments[address] = origin.raw.receiver
+        return True
+
+    def forget_the_dead(self) -> None:
+        """Unlocks the memory of worker processes that have ended; no copy may be under way."""
+        ended = [at for at, receiver in self._segments.items() if not is_living(receiver)]
+        for address in ended:
+            self._runtime.cudaHostUnregister(address)
+            del self._segments[address]
+
+
+def _unlock_all(segments: dict[int, BatchReceiver], runtime: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # of a driver that is shutting down
+        for address in segments:
+            runtime.cudaHostUnregister(address)
+    segments.clear()

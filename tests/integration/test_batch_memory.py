@@ -1,0 +1,223 @@
+"""Batches in memory that torch makes, as pinned memory is; ordinary memory stands in for it."""
+
+import gc
+import os
+import threading
+import weakref
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import fastload.dataset
+from fastload import Batch, FastParquetDataset
+from fastload.registered import RegisteredMemory
+from fastload.transfer import begin_transfer
+from sample_files import ids_of, write_sample
+
+ROWS = 5000
+BATCH = 64
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("memory") / "sample.parquet", ROWS, 700)
+
+
+class Memory:
+    """Makes tensors, and knows those that live."""
+
+    def __init__(self):
+        self.made = 0
+        self.storages = weakref.WeakSet()
+        self.threads = set()
+
+    def __call__(self, size):
+        tensor = torch.empty(size, dtype=torch.uint8)
+        self.made += 1
+        self.threads.add(threading.get_ident())
+        self.storages.add(tensor.untyped_storage())
+        return tensor
+
+    @property
+    def starts(self):
+        return {storage.data_ptr() for storage in self.storages}
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    memory = Memory()
+    monkeypatch.setattr(fastload.dataset, "memory_of_batches", lambda _: memory)
+    return memory
+
+
+OPTIONS = [{}, {"shuffle": True, "shuffle_window": 900}, {"threads": 0}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["in order", "shuffled", "no threads"])
+def test_batches_lie_in_that_memory(path, memory, options):
+    with FastParquetDataset(path, batch_size=BATCH, **{"threads": 2, **options}) as dataset:
+        for _ in range(2):
+            ids = []
+            for batch in dataset:
+                starts = memory.starts
+                assert batch["id"].untyped_storage().data_ptr() in starts
+                assert batch["name"].values.untyped_storage().data_ptr() in starts
+                ids += batch["id"].tolist()
+                assert batch["name"].tolist() == [f"row {row}" for row in batch["id"].tolist()]
+            assert sorted(ids) == list(range(ROWS))
+    del batch, dataset
+    gc.collect()
+    assert not memory.storages
+
+
+def test_memory_lives_as_long_as_a_column(path, memory):
+    dataset = FastParquetDataset(path, batch_size=BATCH, threads=1)
+    kept = [batch["id"] for batch in dataset]
+    starts = memory.starts
+    assert all(column.untyped_storage().data_ptr() in starts for column in kept)
+    dataset.close()
+    del dataset
+    gc.collect()
+    assert torch.cat(kept).tolist() == list(range(ROWS))
+    kept.clear()
+    gc.collect()
+    assert not memory.storages
+
+
+def test_kept_batches_become_copies(path, memory):
+    budget = {"memory_budget": "600KB", "threads": 1}
+    with FastParquetDataset(path, batch_size=BATCH, **budget) as dataset:
+        with pytest.warns(UserWarning, match="memory_budget=600000"):
+            batches = list(dataset)
+        assert ids_of(batches) == list(range(ROWS))
+        assert dataset.stats().copied_batches > 0
+        starts = memory.starts
+        assert 0 < sum(b["id"].untyped_storage().data_ptr() in starts for b in batches) < 60
+
+
+def test_memory_is_put_by_for_threads(path, memory):
+    """Later passes find it there: their threads need not wait for the interpreter."""
+    with FastParquetDataset(path, batch_size=BATCH, threads=1) as dataset:
+        for _ in range(4):
+            assert len(ids_of(dataset)) == ROWS
+        memory.threads.clear()
+        made = memory.made
+        for _ in range(2):
+            assert len(ids_of(dataset)) == ROWS
+        assert memory.threads == {threading.get_ident()}
+        assert memory.made > made
+
+
+def test_memory_that_is_refused(path, monkeypatch):
+    def refuse(size):
+        raise MemoryError(size)
+
+    monkeypatch.setattr(fastload.dataset, "memory_of_batches", lambda _: refuse)
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:  # noqa: SIM117
+        with pytest.raises(MemoryError, match="bytes for a batch"):
+            next(iter(dataset))
+
+
+def test_abandoned_passes_and_forks(path, memory):
+    dataset = FastParquetDataset(path, batch_size=BATCH, threads=2)
+    running = iter(dataset)
+    first = next(running)
+    child = os.fork()
+    if child == 0:
+        del running, first, dataset
+        gc.collect()
+        os._exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert first["id"].tolist() == list(range(BATCH))
+    assert len(ids_of(dataset)) == ROWS
+    del running, first, dataset
+    gc.collect()
+    assert not memory.storages
+
+
+def test_pinned_memory_without_a_device_is_a_warning(path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a device to pin for")
+    with FastParquetDataset(path, batch_size=BATCH, pin_memory=True) as dataset:
+        with pytest.warns(UserWarning, match="pinned memory, got") as told:
+            assert ids_of(dataset) == list(range(ROWS))
+        assert len(told) == 1
+
+
+def test_pin_memory_takes_a_few_values(path):
+    with pytest.raises(ValueError, match="Expected pin_memory to be True, False or 'auto'"):
+        FastParquetDataset(path, pin_memory="always")
+
+
+class Runtime:
+    """Has CUDA's two functions, and says what is locked."""
+
+    def __init__(self, error=0):
+        self.error = error
+        self.locked = {}
+        self.calls = 0
+
+    def cudaHostRegister(self, address, size, _flags):  # noqa: N802 - CUDA's name
+        self.calls += 1
+        if not self.error:
+            assert address not in self.locked
+            self.locked[address] = size
+        return self.error
+
+    def cudaHostUnregister(self, address):  # noqa: N802
+        del self.locked[address]
+
+
+def test_memory_of_workers_is_locked_once(path):
+    runtime = Runtime()
+    registered = RegisteredMemory(runtime)
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        loader = DataLoader(dataset, batch_size=None, num_workers=2, timeout=60)
+        for batch in loader:
+            assert registered(batch._origin)
+            start = batch["id"].data_ptr()
+            assert any(at <= start < at + size for at, size in runtime.locked.items())
+        assert len(runtime.locked) == runtime.calls == 2
+        registered.forget_the_dead()
+        del batch
+    while runtime.locked:  # workers end in their own time
+        registered.forget_the_dead()
+    registered.close()
+
+
+def test_refusal_to_lock_is_told_once(path, recwarn):
+    registered = RegisteredMemory(Runtime(error=2))
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        loader = DataLoader(dataset, batch_size=None, num_workers=1, timeout=60)
+        assert not any(registered(batch._origin) for batch in loader)
+    assert len([w for w in recwarn if "Expected to lock" in str(w.message)]) == 1
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_goes_to_a_device_in_one_copy(path, workers):
+    asked = []
+
+    def ordinary(size):
+        asked.append(size)
+        return torch.empty(size, dtype=torch.uint8)
+
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        batch = next(iter(DataLoader(dataset, batch_size=None, num_workers=workers)))
+        transfer, sources = begin_transfer(batch, torch.device("cpu"), ordinary)
+        assert asked == [len(batch._origin.block)]
+        assert transfer.whole
+        assert len(sources) == len(transfer.targets) == 1
+        there = transfer.batch
+        assert isinstance(there, Batch)
+        assert list(there) == list(batch)
+        assert there["name"] == batch["name"]
+        start = transfer.targets[0].data_ptr()
+        for name in ("id", "label", "price"):
+            assert torch.equal(there[name], batch[name])
+            assert there[name].untyped_storage().data_ptr() == start
+        # What was put in since goes with the rest, in one block too.
+        batch["more"] = torch.arange(3)
+        there = begin_transfer(batch, torch.device("cpu"), ordinary)[0].batch
+        assert torch.equal(there["more"], batch["more"])
+        assert torch.equal(there["id"], batch["id"])
