@@ -1,5 +1,6 @@
 #include "fastload/pipeline.h"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -46,9 +47,6 @@ class PyPipeline {
 
   py::dict Counts() const {
     const Counters& c = pipeline_->counters();
-    const BlockPool::Stats batches = pipeline_->batch_memory();
-    const BlockPool::Stats staging = pipeline_->staging_memory();
-    const BlockPool::Stats fetches = pipeline_->fetch_memory();
     py::dict counts;
     counts["read_requests"] = c.read_requests.load();
     counts["read_bytes"] = c.read_bytes.load();
@@ -64,16 +62,18 @@ class PyPipeline {
     counts["batch_bytes"] = c.batch_bytes.load();
     counts["wait_ns"] = c.wait_ns.load();
     counts["merged_batches"] = c.merged_batches.load();
-    counts["batch_memory_used"] = batches.used_bytes;
-    counts["batch_memory_cached"] = batches.cached_bytes;
-    counts["batch_memory_mapped_total"] = batches.mapped_total;
-    counts["staging_memory_used"] = staging.used_bytes;
-    counts["staging_memory_cached"] = staging.cached_bytes;
-    counts["staging_memory_mapped_total"] = staging.mapped_total;
-    counts["fetch_memory_used"] = fetches.used_bytes;
-    counts["fetch_memory_cached"] = fetches.cached_bytes;
-    counts["fetch_memory_mapped_total"] = fetches.mapped_total;
+    counts["memory_mapped_total"] = pipeline_->batch_memory().mapped_total +
+                                    pipeline_->staging_memory().mapped_total +
+                                    pipeline_->fetch_memory().mapped_total;
     return counts;
+  }
+
+  std::array<int64_t, 3> Memory() const {
+    const auto bytes = [](const BlockPool::Stats& stats) {
+      return stats.used_bytes + stats.cached_bytes;
+    };
+    return {bytes(pipeline_->fetch_memory()), bytes(pipeline_->staging_memory()),
+            bytes(pipeline_->batch_memory())};
   }
 
   int64_t lent_bytes() const { return pipeline_->batch_memory().lent_bytes; }
@@ -171,6 +171,10 @@ void RegisterPipeline(py::module_& m) {
            "Ends all passes and threads; batches stay valid. Idempotent.")
       .def("counts", &PyPipeline::Counts,
            "What the stages have done so far: requests, bytes, values, nanoseconds.")
+      .def_property_readonly("memory", &PyPipeline::Memory,
+                             "Bytes held, in use and for reuse: of reads, of what waits "
+                             "for its batch, and of\n"
+                             "batches.")
       .def_property_readonly("lent_bytes", &PyPipeline::lent_bytes,
                              "Bytes of batch memory that the consumer holds.");
 }

@@ -70,6 +70,13 @@ void RegisterSharedBatches(py::module_& m) {
       .def_property_readonly(
           "held_bytes", [](const PySender& self) { return self->HeldBytes(); },
           "Bytes of batches that the receiver took and has not done with.")
+      .def(
+          "report",
+          [](const PySender& self, const BatchSender::Held& memory) {
+            self->Report(memory);
+          },
+          py::arg("memory"),
+          "Has receivers see what memory this process holds, by stage.")
       .def_property_readonly(
           "met", [](const PySender& self) { return self->met(); },
           "Whether a receiver has mapped the memory.")
@@ -106,6 +113,8 @@ void RegisterSharedBatches(py::module_& m) {
           "take",
           [](BatchReceiver& self, int32_t slot) { return ValueOrRaise(self.Take(slot)); },
           py::arg("slot"), "The batch that was sent so, once. Raises ValueError.")
+      .def_property_readonly("memory", &BatchReceiver::memory,
+                             "What the sender reported last.")
       .def_property_readonly(
           "description",
           [](const BatchReceiver& self) { return py::bytes(self.description()); },

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "fastload/range_allocator.h"
@@ -30,6 +31,7 @@ struct SharedHeader {
 
   uint64_t magic;
   std::atomic<uint32_t> receivers;
+  std::array<std::atomic<int64_t>, std::tuple_size_v<BatchSender::Held>> memory;
   int64_t description_start;
   int64_t description_bytes;
   SharedSlot slots[kSlots];  // NOLINT(modernize-avoid-c-arrays)
@@ -176,6 +178,12 @@ void BatchSender::ReclaimLocked() {
   });
 }
 
+void BatchSender::Report(const Held& memory) {
+  for (size_t i = 0; i < memory.size(); ++i) {
+    space_->header()->memory[i].store(memory[i], std::memory_order_relaxed);
+  }
+}
+
 Status BatchSender::Describe(std::string_view description) {
   uint8_t* copy = space_->Allocate(static_cast<int64_t>(description.size()) + 1);
   if (copy == nullptr) return Status::OutOfMemory("No shared memory for a description");
@@ -250,6 +258,14 @@ std::string_view BatchReceiver::description() const {
   if (!Holds(start, bytes)) return {};
   return {reinterpret_cast<const char*>(mapping_->data() + start),
           static_cast<size_t>(bytes)};
+}
+
+BatchSender::Held BatchReceiver::memory() const {
+  BatchSender::Held memory;
+  for (size_t i = 0; i < memory.size(); ++i) {
+    memory[i] = header()->memory[i].load(std::memory_order_relaxed);
+  }
+  return memory;
 }
 
 SharedHeader* BatchReceiver::header() const {

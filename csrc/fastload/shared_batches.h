@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -51,6 +52,10 @@ class BatchSender {
   // Bytes of blocks that the receiver took and has not given back. Takes back what it
   // has.
   int64_t HeldBytes();
+
+  // Bytes of memory that this process holds, by stage, for receivers to see.
+  using Held = std::array<int64_t, 3>;
+  void Report(const Held& memory);
 
   // Bytes that every receiver may read. Once, before anything is sent.
   Status Describe(std::string_view description);
@@ -110,6 +115,8 @@ class BatchReceiver : public std::enable_shared_from_this<BatchReceiver> {
   // The batch of a slot, which can be taken once.
   Result<std::unique_ptr<ReceivedBatch>> Take(int32_t slot);
   std::string_view description() const;
+  // What the sender reported last.
+  BatchSender::Held memory() const;
   const SharedMapping& mapping() const { return *mapping_; }
 
  private:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,7 @@ from fastload.state import Position, decode_state, encode_state
 from fastload.stats import Stats, stats_of
 from fastload.storage import IO
 from fastload.substitution import Substitution
+from fastload.transport import Home, memory_of_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -211,6 +213,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._engine: Engine | None = None
         self._prepared: Prepared | None = None  # the pass expected after it
         self._copied_batches = 0
+        self._id = secrets.token_hex(8)  # the same in worker processes
         self._budget(1)
 
     @property
@@ -246,13 +249,15 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         return self._pass.rows() if self._yields_rows else self._pass
 
     def stats(self) -> Stats:
-        """What the stages have done in this process so far."""
+        """What the stages have done in this process so far, and what memory they hold."""
         # A fork's copy of another process's pipeline may be locked for ever.
         engine = self._engine if self._engine and self._engine.mine else None
         counts = engine.pipeline.counts() if engine else {}
+        memory = [engine.pipeline.memory] if engine else [[0, 0, 0]]
         running = self._pass.consuming_s if self._pass else 0.0
         return stats_of(
             counts,
+            memory + memory_of_workers(self._id),
             copied_batches=self._copied_batches,
             consuming_s=self._consuming_s + running,
         )
@@ -378,9 +383,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def _engine_of_process(self, workers: int) -> Engine:
         if self._engine is None or not self._engine.mine:
             threads, budget = self._budget(workers)
-            allocate = sent = None  # rows are for DataLoader to collate, in memory of its own
+            allocate = home = None  # rows are for DataLoader to collate, in memory of its own
             if not self._yields_rows and get_worker_info() is not None:
-                sent = copies_warning(self._memory_budget)
+                home = Home(self._id, copies_warning(self._memory_budget))
             elif not self._yields_rows:
                 allocate = memory_of_batches(self._pin_memory)
             self._engine = Engine(
@@ -392,7 +397,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
                 self._io,
                 self._selection.files if self._selection else (),
                 allocate,
-                sent,
+                home,
             )
         return self._engine
 

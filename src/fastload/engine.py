@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fastload.schema import OutputPlan, Projection
     from fastload.source import Source
     from fastload.storage import IO
+    from fastload.transport import Home
 
 __all__ = ["Engine"]
 
@@ -45,8 +46,7 @@ class Engine:
         io: how files are read.
         rows: by file, its rows that stay; () = all.
         allocate: makes the memory of batches, as uint8 tensors of so many bytes; None = the core.
-        sent: batches go to another process, which says this when they become copies; None =
-            they don't.
+        home: where batches go in another process; None = they stay in this one.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Engine:
         io: IO,
         rows: Sequence[FileRows] = (),
         allocate: Callable[[int], torch.Tensor] | None = None,
-        sent: str | None = None,
+        home: Home | None = None,
     ) -> None:
         self.budget = budget
         self._threads = threads
@@ -68,13 +68,13 @@ class Engine:
         assembled = tuple(map(_assembled, outputs))
         self._assemble = Assembler(assembled)
         self._sender = None
-        if sent is not None:
+        if home is not None:
             with contextlib.suppress(StorageError):  # then they go as torch sends them
                 self._sender = Sender(
                     assembled,
                     capacity=_MAPPED_BUDGETS * (budget.window_bytes + budget.lend_bytes),
                     lend_bytes=budget.lend_bytes,
-                    warning=sent,
+                    home=home,
                 )
         self.pipeline = core.Pipeline(
             files=[(file.path, file.mtime_ns, file.footer) for file in source.files],
@@ -181,6 +181,7 @@ class Engine:
         batch = self._assemble(lent, position, tensor)
         if self._sender is not None:
             self._sender.mark(batch)
+            self._sender.core.report(self.pipeline.memory)
             return batch, False
         if self.pipeline.lent_bytes <= self.budget.lend_bytes:
             return batch, False

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["Stage", "Stats", "stats_of"]
+__all__ = ["Memory", "Stage", "Stats", "stats_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,25 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes held now, in use and for reuse; what processes share is counted once.
+
+    read: column chunks as they are stored.
+    staged: decoded strings and lists that wait for their batches' sizes.
+    batches: being filled, finished, and in the consumer's hands.
+    """
+
+    read: int = 0
+    staged: int = 0
+    batches: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.read + self.staged + self.batches
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """What has been done since the dataset was made, by this process.
 
@@ -39,7 +58,7 @@ class Stats:
         more than memory_budget allows.
     waiting_s: seconds that the consumer waited for a batch.
     consuming_s: seconds between one batch handed out and the next one asked for.
-    memory_bytes: batch and read memory held now, in use and for reuse.
+    memory: held by stage, by the DataLoader's worker processes too.
     memory_allocations: blocks of memory ever taken from the system; in the steady state
         this number stands still.
     """
@@ -53,7 +72,7 @@ class Stats:
     copied_batches: int
     waiting_s: float
     consuming_s: float
-    memory_bytes: int
+    memory: Memory
     memory_allocations: int
 
     @property
@@ -67,8 +86,14 @@ class Stats:
         return "read" if reading_s > self.decode.working_s else "decode"
 
 
-def stats_of(counts: Mapping[str, int], *, copied_batches: int, consuming_s: float) -> Stats:
-    """From the core's counters, which are in bytes and nanoseconds."""
+def stats_of(
+    counts: Mapping[str, int],
+    memory: Sequence[Sequence[int]],
+    *,
+    copied_batches: int,
+    consuming_s: float,
+) -> Stats:
+    """From the core's counters, in bytes and nanoseconds, and each process's memory by stage."""
     count = {**_NOTHING, **counts}
     return Stats(
         read=Stage(count["read_bytes"], 0, count["read_ns"] / 1e9),
@@ -80,21 +105,18 @@ def stats_of(counts: Mapping[str, int], *, copied_batches: int, consuming_s: flo
         copied_batches=copied_batches,
         waiting_s=count["wait_ns"] / 1e9,
         consuming_s=consuming_s,
-        memory_bytes=sum(count[f"{pool}_memory_{kind}"] for pool, kind in _POOLS),
-        memory_allocations=sum(count[f"{pool}_memory_mapped_total"] for pool in _POOL_NAMES),
+        memory=Memory(*map(sum, zip(*memory, strict=True))),
+        memory_allocations=count["memory_mapped_total"],
     )
 
 
-_POOL_NAMES = ("batch", "staging", "fetch")
-_POOLS = [(pool, kind) for pool in _POOL_NAMES for kind in ("used", "cached")]
 _READ_COUNTS = ("requests", "bytes", "ns")
 _NOTHING = dict.fromkeys(
     [
         *(f"{read}_{kind}" for read in ("read", "read_ahead") for kind in _READ_COUNTS),
         *("decoded_values", "decode_ns"),
         *("batches", "rows", "batch_bytes", "wait_ns"),
-        *(f"{pool}_memory_{kind}" for pool, kind in _POOLS),
-        *(f"{pool}_memory_mapped_total" for pool in _POOL_NAMES),
+        "memory_mapped_total",
     ],
     0,
 )

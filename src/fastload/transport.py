@@ -27,7 +27,18 @@ from fastload.packing import pack, unpack
 from fastload.process_watch import call_at_end_of, end_with_parent
 from fastload.ragged import Ragged
 
-__all__ = ["Sender", "is_living"]
+__all__ = ["Home", "Sender", "is_living", "memory_of_workers"]
+
+
+class Home(NamedTuple):
+    """Where the batches of a worker process go.
+
+    dataset: an id of the dataset, the same in all processes.
+    warning: what is said when batches become copies.
+    """
+
+    dataset: str
+    warning: str
 
 
 class Sender:
@@ -37,16 +48,16 @@ class Sender:
         outputs: of the batches.
         capacity: bytes of batches that there is room for.
         lend_bytes: of those, what the receiver may hold; past it batches are sent to be copied.
-        warning: what the receiver says then, once.
+        home: who they belong to, and what the receiver says then, once.
 
     Raises:
         StorageError: the system refuses shared memory.
     """
 
     def __init__(
-        self, outputs: tuple[Output, ...], *, capacity: int, lend_bytes: int, warning: str
+        self, outputs: tuple[Output, ...], *, capacity: int, lend_bytes: int, home: Home
     ) -> None:
-        description = pickle.dumps((outputs, warning))
+        description = pickle.dumps((outputs, home))
         self.core = core.BatchSender(size=capacity, description=description)
         self._lend_bytes = lend_bytes
         self._pid = os.getpid()
@@ -186,7 +197,7 @@ class _Known:
     """The memory of one worker process, mapped here as long as that lives."""
 
     def __init__(self, receiver: core.BatchReceiver) -> None:
-        outputs, self._warning = pickle.loads(receiver.description)  # noqa: S301 - a worker's
+        outputs, self.home = pickle.loads(receiver.description)  # noqa: S301 - a worker's
         self._assemble = Assembler(outputs)
         self.receiver = receiver
         self._warned = False
@@ -208,7 +219,7 @@ class _Known:
             return batch
         if not self._warned:
             self._warned = True
-            warnings.warn(self._warning, stacklevel=2)
+            warnings.warn(self.home.warning, stacklevel=2)
         return batch.clone()
 
 
@@ -224,6 +235,13 @@ def _new_process() -> None:
 
 
 os.register_at_fork(after_in_child=_new_process)
+
+
+def memory_of_workers(dataset: str) -> list[list[int]]:
+    """What each living worker process of a dataset holds, by stage as `Stats.memory` has it."""
+    with _lock:
+        known = list(_known.values())
+    return [one.receiver.memory for one in known if one.home.dataset == dataset]
 
 
 def is_living(receiver: core.BatchReceiver) -> bool:

@@ -348,15 +348,30 @@ def test_nothing_is_left_of_a_killed_worker(path):
     assert descriptors() <= before
 
 
-def test_memory_of_workers_is_reused(path):
-    with FastParquetDataset(path, batch_size=BATCH, threads=1) as dataset:
-        loader = loader_of(dataset, num_workers=1, persistent_workers=True)
-        held = []
-        for _ in range(8):
-            assert sorted(ids_of(loader)) == list(range(ROWS))
-            held.append(shared_bytes())
-    assert held[0] > 0
-    assert held[-1] <= held[2]
+def test_memory_of_workers_is_bounded_and_counted_once(tmp_path):
+    path = write_sample(tmp_path / "long.parquet", 100_000, 20_000)
+    budget = 6 << 20
+    with FastParquetDataset(
+        [path] * 10, batch_size=500, threads=1, memory_budget=budget
+    ) as dataset:
+        loader = loader_of(dataset, persistent_workers=True)
+        most = shared = rows = 0
+        for number, batch in enumerate(loader):
+            rows += batch.rows
+            if number % 50 == 0:
+                memory = dataset.stats().memory
+                assert memory.batches > 0
+                assert memory.read > 0
+                most = max(most, memory.total)
+                shared = max(shared, shared_bytes())
+        assert rows == 1_000_000
+        assert dataset.stats().copied_batches == 0
+    # A worker holds what its share of the budget says, and batches that are on their way.
+    assert most < 1.25 * budget
+    assert 0 < shared < 1.25 * budget
+    del batch, loader
+    assert gone(0)
+    assert dataset.stats().memory.total < budget
 
 
 def shared_bytes():

@@ -62,6 +62,7 @@ def read_categories(path: Path, rows: int, *, shuffled: bool = False, **spec: An
         threads=0,
         io_threads=0,
         batch_memory_bytes=0,
+        staging_memory_bytes=0,
         fetch_memory_bytes=0,
     )
     plan = core.ReadPlan(
