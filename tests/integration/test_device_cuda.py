@@ -177,3 +177,84 @@ def test_values_of_every_place():
         assert got["weights"].requires_grad
         assert got["there"] is batch["there"]
         assert got["name"] == "a"
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_of_this_process_are_pinned(path, shuffle):
+    with FastParquetDataset(path, batch_size=70, shuffle=shuffle, threads=2) as dataset:
+        for _ in range(2):
+            for batch in dataset:
+                assert all(tensor.is_pinned() for tensor in pytree.tree_leaves(batch))
+    with FastParquetDataset(path, batch_size=70, pin_memory=False) as dataset:
+        assert not next(iter(dataset))["x"].is_pinned()
+
+
+def test_batches_of_workers_are_not_pinned(path):
+    with FastParquetDataset(path, batch_size=70) as dataset:
+        loader = DataLoader(dataset, batch_size=None, num_workers=1)
+        assert not any(batch["x"].is_pinned() for batch in loader)
+
+
+@pytest.fixture(scope="module")
+def long_path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cuda") / "long.parquet"
+    pq.write_table(pa.table({"id": range(2_000_000)}), path, row_group_size=500_000)
+    return path
+
+
+@pytest.mark.parametrize("own_stream", [False, True])
+def test_pinned_memory_is_not_reused_before_it_is_copied(long_path, own_stream):
+    """Batches die at once, while the stream that copies them is kept busy."""
+    stream = torch.cuda.Stream() if own_stream else torch.cuda.current_stream()
+    rows, right, first = 50_000, [], 0
+    with FastParquetDataset(long_path, batch_size=rows, threads=2) as dataset:
+        for _ in range(3):
+            first = 0
+            for batch in dataset:
+                keep_busy(0.02, stream)
+                with torch.cuda.stream(stream):
+                    there = batch["id"].to("cuda", non_blocking=True)
+                    del batch
+                    expected = torch.arange(first, first + rows, device="cuda")
+                    right.append((there == expected).all())
+                first += rows
+        torch.cuda.synchronize()
+    assert torch.stack(right).all()
+
+
+def test_kept_columns_of_pinned_batches(long_path):
+    budget = {"batch_size": 10_000, "memory_budget": "8MB", "threads": 2}
+    with FastParquetDataset(long_path, **budget) as dataset:
+        with pytest.warns(UserWarning, match=r"batch\.clone"):
+            kept = [batch["id"] for batch in dataset]
+        assert dataset.stats().copied_batches > 0
+    assert torch.cat(kept).tolist() == list(range(2_000_000))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_memory_of_workers_is_locked_and_let_go(path, persistent):
+    with FastParquetDataset(path, batch_size=70, threads=1) as dataset:
+        loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=persistent)
+        prefetcher = DevicePrefetcher(loader, "cuda")
+        for _ in range(3):
+            ids = torch.cat([batch["id"].cpu() for batch in prefetcher])
+            assert sorted(ids.tolist()) == list(range(ROWS))
+            locked = prefetcher._way._registered
+            assert not locked._refused
+            assert len(locked._segments) <= 4
+        locked.close()
+        assert not locked._segments
+
+
+def test_memory_of_workers_is_not_reused_before_it_is_copied(long_path):
+    with FastParquetDataset(long_path, batch_size=50_000, threads=1) as dataset:
+        loader = DataLoader(dataset, batch_size=None, num_workers=1, persistent_workers=True)
+        prefetcher = DevicePrefetcher(loader, "cuda", depth=3)
+        for _ in range(3):
+            right = []
+            for number, batch in enumerate(prefetcher):
+                keep_busy(0.01, prefetcher._way._stream)
+                start = number * 50_000
+                expected = torch.arange(start, start + 50_000, device="cuda")
+                right.append((batch["id"] == expected).all())
+            assert torch.stack(right).all()

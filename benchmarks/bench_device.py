@@ -1,0 +1,156 @@
+"""One question: does data get to a CUDA device as fast as it can, and in time?
+
+    python benchmarks/bench_device.py [FILE] [--batch-size N] [--workers N] [--step-ms X]
+
+Printed are medians: bytes per second of copies from pinned memory, of decoding alone, and of batches
+through DevicePrefetcher, and that as a share of the lesser of the first two; then the share of the
+time that a loop with a step of 5 ms on the device waits for data. Without FILE it reads a sample like
+that of fastload-bench, four times as long. Sums of all values are checked before any timing. Where
+there is no CUDA device it says so, and measures nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from fastload import Batch, DevicePrefetcher, FastParquetDataset
+from fastload.bench import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def seconds_of(run: Callable[[], None]) -> float:
+    """Of one run, the device's part included."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def copy_rate(size: int) -> float:
+    """Bytes per second of copies of so many bytes from pinned memory."""
+    source = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    target = torch.empty(size, dtype=torch.uint8, device="cuda")
+
+    def copy() -> None:
+        for _ in range(50):
+            target.copy_(source, non_blocking=True)
+
+    copy()
+    return 50 * size / statistics.median(seconds_of(copy) for _ in range(5))
+
+
+def rate(batches: Iterable[Batch], repeats: int = 5) -> float:
+    """Bytes per second of two passes; another one before them, for passes begin while others end."""
+    rates = []
+    for _ in range(repeats):
+        for _batch in batches:
+            pass
+        size = 0
+
+        def run() -> None:
+            nonlocal size
+            for _ in range(2):
+                for batch in batches:
+                    size += batch.nbytes
+
+        seconds = seconds_of(run)
+        rates.append(size / seconds)
+    return statistics.median(rates)
+
+
+def waiting_share(batches: Iterable[Batch], step_ms: float) -> float:
+    """Of the time of a pass whose every step keeps the device busy for so long."""
+    cycles = cycles_of(step_ms)
+    for _batch in batches:
+        pass
+    waited = total = 0.0
+    running = iter(batches)
+    end = object()
+    while True:
+        start = time.perf_counter()
+        batch = next(running, end)  # type: ignore[call-overload]
+        got = time.perf_counter()
+        if batch is end:
+            return waited / total
+        torch.cuda._sleep(cycles)  # noqa: SLF001
+        torch.cuda.synchronize()
+        waited += got - start
+        total += time.perf_counter() - start
+
+
+def cycles_of(milliseconds: float) -> int:
+    """That the device sleeps for so long."""
+    cycles = 100_000_000
+    seconds_of(lambda: torch.cuda._sleep(cycles))  # type: ignore[no-untyped-call]  # noqa: SLF001
+    seconds = seconds_of(lambda: torch.cuda._sleep(cycles))  # type: ignore[no-untyped-call]  # noqa: SLF001
+    return int(cycles * milliseconds / 1e3 / seconds)
+
+
+def total_of(batches: Iterable[Any]) -> int:
+    """The sum of all values as integers of their bits."""
+    integers = {4: torch.int32, 8: torch.int64}
+    total = 0
+    for batch in batches:
+        for value in batch.values():
+            total += int(value.view(integers[value.dtype.itemsize]).sum(dtype=torch.int64))
+    return total
+
+
+def main() -> None:
+    """Runs the benchmark and prints its figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", nargs="?")
+    parser.add_argument("--batch-size", type=int, default=16384)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--step-ms", type=float, default=5)
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("There is no CUDA device here: nothing was measured")
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        path = arguments.file
+        if path is None:
+            path = str(Path(directory, "sample.parquet"))
+            sample.make(Path(path), row_groups=4 * sample.ROW_GROUPS)
+        print(f"{torch.cuda.get_device_name()}, batches of {arguments.batch_size}")
+        for workers in (0, arguments.workers):
+            compare(path, workers, arguments)
+
+
+def compare(path: str, workers: int, arguments: argparse.Namespace) -> None:
+    """Measures one number of worker processes and prints its lines."""
+
+    def loader() -> Any:
+        dataset = FastParquetDataset(path, batch_size=arguments.batch_size)
+        if not workers:
+            return dataset
+        return DataLoader(dataset, batch_size=None, num_workers=workers, persistent_workers=True)
+
+    host = loader()
+    device = DevicePrefetcher(loader(), "cuda")
+    if total_of(host) != total_of(device):
+        raise SystemExit("Expected the same values on the device, got others")
+    copies = copy_rate(next(iter(host)).nbytes)
+    decoded = rate(host)
+    there = rate(device)
+    share = waiting_share(device, arguments.step_ms)
+    print(
+        f"{workers} workers: pinned copies {copies / 1e9:.2f} GB/s, decoding {decoded / 1e9:.2f} "
+        f"GB/s, to the device {there / 1e9:.2f} GB/s: {there / min(copies, decoded):.2f} of the "
+        f"lesser; steps of {arguments.step_ms:g} ms wait {share:.2%} of the time"
+    )
+
+
+if __name__ == "__main__":
+    main()
