@@ -2,11 +2,11 @@
 
     python benchmarks/bench_device.py [FILE] [--batch-size N] [--workers N] [--step-ms X]
 
-Printed are medians: bytes per second of copies from pinned memory, of decoding alone, and of batches
-through DevicePrefetcher, and that as a share of the lesser of the first two; then the share of the
-time that a loop with a step of 5 ms on the device waits for data. Without FILE it reads a sample like
-that of fastload-bench, four times as long. Sums of all values are checked before any timing. Where
-there is no CUDA device it says so, and measures nothing.
+Printed are medians: bytes per second of copies from pinned memory, of decoding alone, and of
+batches through DevicePrefetcher, and that as a share of the lesser of the first two; then the
+share of the time that a loop with a step of 5 ms on the device waits for data. Without FILE it
+reads a sample like that of fastload-bench, four times as long. Sums of all values are checked
+before any timing. Where there is no CUDA device it says so, and measures nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def copy_rate(size: int) -> float:
 
 
 def rate(batches: Iterable[Batch], repeats: int = 5) -> float:
-    """Bytes per second of two passes; another one before them, for passes begin while others end."""
+    """Bytes per second of two passes after another one, for passes begin while others end."""
     rates = []
     for _ in range(repeats):
         for _batch in batches:
