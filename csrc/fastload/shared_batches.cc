@@ -114,7 +114,9 @@ BatchSender::~BatchSender() {
   std::lock_guard lock(mutex_);
   ReclaimLocked();
   // Somebody may read them still: they, and their pool, live as long as this process.
-  for (Sent& sent : sent_) new std::shared_ptr<Block>(std::move(sent.block));
+  for (Sent& sent : sent_) {
+    new (std::nothrow) std::shared_ptr<Block>(std::move(sent.block));
+  }
 }
 
 std::unique_ptr<MemorySource> BatchSender::Memory() const {

@@ -157,6 +157,7 @@ TEST_F(SharedBatches, SlotsRunOutWithoutHarm) {
 TEST_F(SharedBatches, SentAndGivenBackByThreads) {
   auto receiver = *BatchReceiver::Open(sender_->fd());
   std::vector<std::thread> threads;
+  threads.reserve(3);
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 500; ++i) {
