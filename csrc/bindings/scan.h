@@ -19,7 +19,7 @@ struct LentBatch {
 class PyScan {
  public:
   explicit PyScan(std::shared_ptr<Scan> scan) : scan_(std::move(scan)) {}
-  ~PyScan() { Close(); }
+  ~PyScan();
   PyScan(const PyScan&) = delete;
   PyScan& operator=(const PyScan&) = delete;
 
