@@ -161,22 +161,6 @@ time.sleep(0.2)
     assert run(script, path) == ("", "")
 
 
-def test_daemon_thread_that_iterates_at_exit(path):
-    script = """
-import threading, time
-dataset = dataset_of(threads=0)
-def work():
-    try:
-        while True:
-            list(dataset)
-    except RuntimeError as error:
-        assert "was closed" in str(error), error
-threading.Thread(target=work, daemon=True).start()
-time.sleep(0.5)
-"""
-    assert run(script, path) == ("", "")
-
-
 def test_spawned_workers_exit_while_they_send(path):
     """What they have made is copied without the GIL in a thread that outlives a dropped pass."""
     script = f"""
