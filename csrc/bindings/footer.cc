@@ -7,6 +7,7 @@
 #include "arrow/c/bridge.h"
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
+#include "bindings/without_gil.h"
 #include "fastload/leaf_summary.h"
 #include "pybind11/stl.h"
 
@@ -46,7 +47,7 @@ std::shared_ptr<Footer> MakeFooter(const py::bytes& tail, int64_t file_bytes,
   // Bytes objects don't change, and the caller's reference keeps this one alive.
   const std::string_view view = tail;
   Result<std::shared_ptr<Footer>> footer = [&] {
-    const py::gil_scoped_release release;
+    const WithoutGil without_gil;
     return Footer::Make(view, file_bytes, std::move(file));
   }();
   return ValueOrRaise(std::move(footer));
@@ -54,7 +55,7 @@ std::shared_ptr<Footer> MakeFooter(const py::bytes& tail, int64_t file_bytes,
 
 LeafChunks ReadLeafChunks(const Footer& footer, int32_t leaf) {
   Result<LeafChunks> chunks = [&] {
-    const py::gil_scoped_release release;
+    const WithoutGil without_gil;
     return footer.ReadLeafChunks(leaf);
   }();
   return ValueOrRaise(std::move(chunks));
@@ -64,7 +65,7 @@ std::vector<LeafSummary> Summarize(const std::vector<std::shared_ptr<Footer>>& f
                                    const std::vector<std::vector<int32_t>>& leaves,
                                    const std::vector<bool>& statistics) {
   Result<std::vector<LeafSummary>> summaries = [&] {
-    const py::gil_scoped_release release;
+    const WithoutGil without_gil;
     return SummarizeLeaves(footers, leaves, statistics);
   }();
   return ValueOrRaise(std::move(summaries));

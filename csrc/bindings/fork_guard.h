@@ -14,14 +14,18 @@ template <typename T>
 class ForkGuard {
  public:
   explicit ForkGuard(std::shared_ptr<T> object) : object_(std::move(object)) {}
-  ~ForkGuard() {
-    if (!mine()) new std::shared_ptr<T>(std::move(object_));
-  }
+  ~ForkGuard() { Drop(); }
   ForkGuard(const ForkGuard&) = delete;
   ForkGuard& operator=(const ForkGuard&) = delete;
 
   bool mine() const { return getpid() == owner_; }
   T* operator->() const { return object_.get(); }
+
+  // Does at once what the end of the guard would do. Idempotent.
+  void Drop() {
+    if (!mine()) new std::shared_ptr<T>(std::move(object_));
+    object_.reset();
+  }
 
  private:
   std::shared_ptr<T> object_;

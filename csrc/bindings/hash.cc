@@ -6,6 +6,7 @@
 
 #include "bindings/array.h"
 #include "bindings/bindings.h"
+#include "bindings/without_gil.h"
 
 namespace fastload {
 
@@ -21,7 +22,7 @@ py::array_t<uint64_t> HashRows(const Array<uint64_t>& seeds, const Hash& hash) {
   uint64_t* const to = out.mutable_data();
   const py::ssize_t rows = seeds.size();
   // Nothing below touches Python: the arrays are arguments, which the caller holds.
-  const py::gil_scoped_release release;
+  const WithoutGil without_gil;
   for (py::ssize_t i = 0; i < rows; ++i) to[i] = hash(i, from[i]);
   return out;
 }

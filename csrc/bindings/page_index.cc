@@ -7,6 +7,7 @@
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 #include "bindings/files.h"
+#include "bindings/without_gil.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -26,7 +27,7 @@ std::vector<PageBounds> ReadAll(const FileTuple& file, int32_t leaf,
   const auto specs = FileSpecs({file});
   const FileSpec& spec = specs.front();
   Result<std::vector<PageBounds>> all = [&]() -> Result<std::vector<PageBounds>> {
-    const py::gil_scoped_release release;
+    const WithoutGil without_gil;
     ARROW_ASSIGN_OR_RAISE(const auto opened, LocalFile::Open(spec));
     std::vector<PageBounds> found;
     for (int32_t row_group : row_groups) {

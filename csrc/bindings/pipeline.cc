@@ -15,6 +15,7 @@
 #include "bindings/scan.h"
 #include "bindings/shared_batches.h"
 #include "bindings/tensor_memory.h"
+#include "bindings/without_gil.h"
 #include "fastload/output_check.h"
 #include "fastload/row_selection.h"
 #include "pybind11/numpy.h"
@@ -30,12 +31,19 @@ class PyPipeline {
  public:
   PyPipeline(std::shared_ptr<Pipeline> pipeline, std::shared_ptr<TensorMemory> memory)
       : memory_(std::move(memory)), pipeline_(std::move(pipeline)) {}
+  // Joins threads.
+  ~PyPipeline() {
+    const WithoutGil without_gil;
+    pipeline_.Drop();
+  }
+  PyPipeline(const PyPipeline&) = delete;
+  PyPipeline& operator=(const PyPipeline&) = delete;
 
   std::unique_ptr<PyScan> Start(const ReadPlan& plan, const ScanOptions& options,
                                 const PyScan* before) {
     Scan* const scan_before = before == nullptr ? nullptr : before->get();
     Result<std::shared_ptr<Scan>> scan = [&] {
-      const py::gil_scoped_release release;
+      const WithoutGil without_gil;
       return pipeline_->Start(plan, options, scan_before);
     }();
     return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)), memory_);
@@ -141,7 +149,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
 }  // namespace
 
 void RegisterPipeline(py::module_& m) {
-  py::class_<PyPipeline>(m, "Pipeline", py::release_gil_before_calling_cpp_dtor(),
+  py::class_<PyPipeline>(m, "Pipeline",
                          "Owner of the threads and the memory of one dataset.")
       .def(py::init(&MakePipeline), py::kw_only(), py::arg("files"), py::arg("columns"),
            py::arg("outputs"), py::arg("threads"), py::arg("io_threads"),
@@ -167,7 +175,7 @@ void RegisterPipeline(py::module_& m) {
           "Begins a pass, or prepares the one that is expected after the pass `before`.\n"
           "Raises RuntimeError once closed.")
       // Joins threads.
-      .def("close", &PyPipeline::Close, py::call_guard<py::gil_scoped_release>(),
+      .def("close", &PyPipeline::Close, py::call_guard<WithoutGil>(),
            "Ends all passes and threads; batches stay valid. Idempotent.")
       .def("counts", &PyPipeline::Counts,
            "What the stages have done so far: requests, bytes, values, nanoseconds.")

@@ -5,6 +5,7 @@
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 #include "bindings/files.h"
+#include "bindings/without_gil.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -25,7 +26,7 @@ void RegisterRoof(py::module_& m) {
          int32_t threads) {
         const auto specs = FileSpecs(files);
         Result<RoofTimes> times = [&] {
-          const py::gil_scoped_release release;
+          const WithoutGil without_gil;
           return MeasureRoof(specs, leaves, output_bytes, threads);
         }();
         return ValueOrRaise(std::move(times));

@@ -8,11 +8,18 @@
 
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
+#include "bindings/without_gil.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
 
 namespace py = pybind11;
+
+PyScan::~PyScan() {
+  const WithoutGil without_gil;
+  Close();
+  scan_.Drop();
+}
 
 std::unique_ptr<LentBatch> PyScan::Next() {
   if (!scan_.mine()) {
@@ -24,7 +31,7 @@ std::unique_ptr<LentBatch> PyScan::Next() {
     bool done = false;
     Result<std::optional<Batch>> batch = [&] {
       // Nothing of Python is touched while waiting.
-      const py::gil_scoped_release release;
+      const WithoutGil without_gil;
       return scan_->Next(kSlice, &done);
     }();
     std::optional<Batch> ready = ValueOrRaise(std::move(batch));
@@ -86,12 +93,11 @@ void RegisterScan(py::module_& m) {
           },
           "Where the outputs lie: fastload.assemble.Assembler reads it.");
 
-  py::class_<PyScan>(m, "Scan", py::release_gil_before_calling_cpp_dtor(),
-                     "One pass over a dataset.")
+  py::class_<PyScan>(m, "Scan", "One pass over a dataset.")
       .def("next", &PyScan::Next,
            "The next batch in plan order, or None at the end of the pass. Waits without\n"
            "the GIL; Ctrl-C interrupts it. Raises what went wrong, with its place.")
-      .def("begin", &PyScan::Begin, py::call_guard<py::gil_scoped_release>(),
+      .def("begin", &PyScan::Begin, py::call_guard<WithoutGil>(),
            "The pass, prepared ahead, has begun.")
       .def_property_readonly("opened_all", &PyScan::opened_all,
                              "Whether its last window is in work.")
@@ -106,7 +112,7 @@ void RegisterScan(py::module_& m) {
           "Of the CorruptFileError that ended the pass: the window of the plan, the\n"
           "index of the file and the row group in that; None if nothing tells them.")
       // Frees windows that were not handed out: no need to hold up Python for that.
-      .def("close", &PyScan::Close, py::call_guard<py::gil_scoped_release>(),
+      .def("close", &PyScan::Close, py::call_guard<WithoutGil>(),
            "Abandons the pass. Idempotent.");
 }
 

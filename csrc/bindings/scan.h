@@ -22,7 +22,7 @@ class PyScan {
  public:
   PyScan(std::shared_ptr<Scan> scan, std::shared_ptr<TensorMemory> memory)
       : scan_(std::move(scan)), memory_(std::move(memory)) {}
-  ~PyScan() { Close(); }
+  ~PyScan();
   PyScan(const PyScan&) = delete;
   PyScan& operator=(const PyScan&) = delete;
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "fastload/huge_pages.h"
@@ -61,11 +63,14 @@ class ThreadPool final : public Executor {
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 0; i < threads; ++i) {
-      threads_.emplace_back([this] { Run(); });
-      pthread_setname_np(threads_.back().native_handle(), name.substr(0, 15).c_str());
-    }
+    const int error = Start(name, threads);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (error == 0) return;
+    const std::string got = std::to_string(threads_.size());
+    Close();  // threads that are not joined would end the process
+    throw std::system_error(
+        error, std::generic_category(),
+        "Expected " + std::to_string(threads) + " threads, got " + got);
   }
 
   ~ThreadPool() override { Close(); }
@@ -96,6 +101,19 @@ class ThreadPool final : public Executor {
   }
 
  private:
+  // 0, or why the system refuses a thread.
+  int Start(const std::string& name, int threads) {
+    for (int i = 0; i < threads; ++i) {
+      try {
+        threads_.emplace_back([this] { Run(); });
+      } catch (const std::system_error& refused) {
+        return refused.code().value();
+      }
+      pthread_setname_np(threads_.back().native_handle(), name.substr(0, 15).c_str());
+    }
+    return 0;
+  }
+
   void Run() {
     Scratch scratch;
     std::unique_lock lock(mutex_);

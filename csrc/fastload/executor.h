@@ -51,7 +51,8 @@ class Executor {
   virtual void Close() = 0;
 };
 
-// Threads are named `name` and started by the constructor.
+// Threads are named `name` and started here. Throws std::system_error if the system
+// refuses one.
 std::unique_ptr<Executor> MakeThreadPool(const std::string& name, int threads);
 std::unique_ptr<Executor> MakeInlineExecutor();
 

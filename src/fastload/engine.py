@@ -11,6 +11,7 @@ from fastload._native import core
 from fastload.assemble import Assembler, Output
 from fastload.errors import StorageError
 from fastload.transport import Sender
+from fastload.worker_exit import wait_for_queues_at_exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,6 +62,7 @@ class Engine:
         allocate: Callable[[int], torch.Tensor] | None = None,
         home: Home | None = None,
     ) -> None:
+        wait_for_queues_at_exit()
         self.budget = budget
         self._threads = threads
         self._passes = 0

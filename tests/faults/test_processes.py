@@ -1,5 +1,6 @@
 """Forks, signals and exits at the worst moment; each in a process of its own."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -140,6 +141,83 @@ thread.join()
 assert sum(batch.rows for batch in taken) == sum(batch.rows for batch in dataset) == rows
 """
     run(script, path)
+
+
+def test_daemon_thread_at_exit(path):
+    """Comes back from the core when there is no interpreter any more."""
+    script = """
+import threading, time
+import numpy as np
+from fastload._native import core
+numbers = np.arange(1_000_000)
+seeds = numbers.astype(np.uint64)
+def work():
+    while True:
+        core.xxhash64_integers(numbers, seeds)
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
+    assert run(script, path) == ("", "")
+
+
+def test_spawned_workers_exit_while_they_send(path):
+    """What they have made is copied without the GIL in a thread that outlives a dropped pass."""
+    script = f"""
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from endings import with_much_more
+from torch.utils.data import DataLoader
+loader = DataLoader(dataset_of(), batch_size=None, num_workers=2, prefetch_factor=4,
+                    multiprocessing_context="spawn", collate_fn=with_much_more)
+running = iter(loader)
+next(running)
+workers = running._workers
+del running
+print(*(worker.exitcode for worker in workers))
+"""
+    assert run(script, path) == ("0 0\n", "")
+
+
+def test_threads_that_the_system_refuses(path):
+    script = """
+import resource
+mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+stacks = 400 << 20  # of 200 threads, or fewer
+resource.setrlimit(resource.RLIMIT_AS, (mapped + stacks, resource.RLIM_INFINITY))
+try:
+    iter(dataset_of(threads=1000))
+except RuntimeError as error:
+    print(error)
+"""
+    out, err = run(script, path)
+    assert out.startswith("Expected 1000 threads, got "), out
+    assert err == ""
+
+
+def test_fork_while_the_next_pass_is_prepared(path):
+    """The child closes copies of both passes, whatever lock was held at that moment."""
+    script = """
+dataset = dataset_of()
+list(dataset)
+for _ in range(30):
+    rows_here = 0
+    for batch in dataset:
+        rows_here += batch.rows
+        if dataset._prepared is not None:
+            break
+    assert dataset._prepared is not None
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        assert sum(batch.rows for batch in dataset) == rows
+        dataset.close()
+        os._exit(7)
+    rows_here += sum(batch.rows for batch in dataset._pass)
+    assert rows_here == rows
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7, status
+"""
+    assert run(script, path) == ("", "")
 
 
 def interrupted(process):
