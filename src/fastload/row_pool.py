@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from fastload.per_row import name_of
-from fastload.row_values import RefusedRowError, column_of, rows_of
+from fastload.row_values import RefusedRowError, RowValues, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +48,8 @@ class RowJob:
         self._step = step
         self._columns = columns
         self._place = place
-        self._values: list[Any] = [None] * rows
+        self._rows = rows
+        self._values = [RowValues(rows, layout) for layout in step.layouts]
         self._outputs: dict[str, torch.Tensor | Ragged] = {}
         self._error: Exception | None = None
         self._left = rows
@@ -79,7 +80,7 @@ class RowJob:
 
     def chunks(self, threads: int) -> list[tuple[int, int]]:
         """All rows, cut into ranges."""
-        rows = len(self._values)
+        rows = self._rows
         size = max(1, min(_MOST_CHUNK_ROWS, rows // max(1, threads * _CHUNKS_PER_THREAD)))
         return [(start, min(start + size, rows)) for start in range(0, rows, size)]
 
@@ -93,7 +94,10 @@ class RowJob:
             for row, arguments in enumerate(zip(*columns, strict=True), start):
                 if self._over.is_set():
                     return
-                self._values[row] = self._step.fn(*arguments)
+                self._put(row, self._step.fn(*arguments))
+        except RefusedRowError as refused:
+            self._refuse(refused)
+            return
         except BaseException as error:  # noqa: BLE001 - told to whoever asked for the batch
             self._fail(self._failed(row, error), error)
             return
@@ -108,28 +112,32 @@ class RowJob:
         """Rows that are not in work are left out. Idempotent."""
         self._fail(RuntimeError("Expected an open dataset, got one that was closed"), None)
 
-    def _collate(self) -> None:
-        where = self._label
-        try:
-            columns = zip(self._step.outputs, self._step.layouts, self._by_output(), strict=True)
-            for name, layout, values in columns:
-                where = f"output `{name}` of {self._label}"
-                self._outputs[name] = column_of(values, layout)
-        except RefusedRowError as refused:
-            at = self._place(refused.row)
-            self._fail(ValueError(f"{refused} in {where} - at {at}"), None)
-        except Exception as error:  # noqa: BLE001 - likewise
-            self._fail(RuntimeError(f"Expected values of rows that torch takes in {where}"), error)
+    def _put(self, row: int, value: Any) -> None:
+        outputs = self._step.outputs
+        parts = (value,) if len(outputs) == 1 else self._parts(row, value)
+        for name, values, part in zip(outputs, self._values, parts, strict=True):
+            try:
+                values.put(row, part)
+            except RefusedRowError as refused:
+                raise refused.of(name) from refused.__cause__
 
-    def _by_output(self) -> list[Sequence[Any]]:
+    def _parts(self, row: int, value: Any) -> tuple[Any, ...]:
         count = len(self._step.outputs)
-        if count == 1:
-            return [self._values]
-        for row, value in enumerate(self._values):
-            if not isinstance(value, tuple) or len(value) != count:
-                got = f"{len(value)}" if isinstance(value, tuple) else type(value).__name__
-                raise RefusedRowError(row, f"Expected a tuple of {count} values, got {got}")
-        return list(zip(*self._values, strict=True))
+        if isinstance(value, tuple) and len(value) == count:
+            return value
+        got = str(len(value)) if isinstance(value, tuple) else type(value).__name__
+        raise RefusedRowError(row, f"Expected a tuple of {count} values, got {got} as the result")
+
+    def _collate(self) -> None:
+        try:
+            for name, values in zip(self._step.outputs, self._values, strict=True):
+                self._outputs[name] = values.column()
+        except RefusedRowError as refused:
+            self._refuse(refused.of(name))
+        except Exception as error:  # noqa: BLE001 - likewise
+            what = f"Expected values that make an output `{name}` of {self._label}"
+            self._fail(RuntimeError(f"{what}, got {type(error).__name__}: {error}"), error)
+        self._columns, self._values = (), []
 
     @property
     def _label(self) -> str:
@@ -140,6 +148,10 @@ class RowJob:
             f"Expected {self._label} to take the row, got {type(error).__name__}: {error} - at "
             f"{self._place(row)}"
         )
+
+    def _refuse(self, refused: RefusedRowError) -> None:
+        error = ValueError(f"{refused} of {self._label} - at {self._place(refused.row)}")
+        self._fail(error, refused.__cause__)
 
     def _fail(self, error: Exception, cause: BaseException | None) -> None:
         """The first error counts, unless there is a result."""

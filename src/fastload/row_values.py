@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 
+from fastload.packing import is_plain
 from fastload.ragged import Ragged, ragged_of
 from fastload.step_outputs import tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Layout", "RefusedRowError", "column_of", "rows_of"]
+    from numpy.typing import NDArray
+
+__all__ = ["Layout", "RefusedRowError", "RowValues", "column_of", "rows_of"]
 
 Layout: TypeAlias = Literal["dense", "ragged"] | None
 """A tensor of values of one shape, a Ragged of values of any length, or what their lengths say."""
 
 _NUMBERS = (bool, int, float)
+# Smaller values are put together quicker all at once.
+_LARGE_BYTES = 4096
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
@@ -33,6 +39,78 @@ class RefusedRowError(Exception):
     def __init__(self, row: int, message: str) -> None:
         super().__init__(message)
         self.row = row
+
+    def of(self, output: str) -> RefusedRowError:
+        """The same, of that output."""
+        return RefusedRowError(self.row, f"{self} in output `{output}`")
+
+
+class RowValues:
+    """The values of one output, put down row by row, by any thread.
+
+    Large ones of one shape go straight to where they end up, so that the memory of each is free
+    again for the next.
+
+    Args:
+        rows: how many.
+        layout: of the output.
+    """
+
+    def __init__(self, rows: int, layout: Layout) -> None:
+        self._layout = layout
+        self._values: list[Any] = [None] * rows
+        self._tensor: torch.Tensor | None = None
+        self._array: NDArray[Any] = np.empty(0)  # the tensor, once arrays are put there
+        self._there = bytearray(rows)  # 1 = the row lies in the tensor
+        self._lock = threading.Lock()
+
+    def put(self, row: int, value: Any) -> None:
+        """Puts down the value of a row.
+
+        Raises:
+            RefusedRowError: it is none.
+        """
+        if not isinstance(value, (torch.Tensor, np.ndarray)) or self._layout == "ragged":
+            self._values[row] = value
+            return
+        if isinstance(value, np.ndarray) and _is_like(value, self._array):
+            self._array[row] = value
+            self._there[row] = 1
+            return
+        tensor = _tensor(row, value)
+        assert tensor is not None
+        place = self._place(row, tensor) if _is_large(tensor) else None
+        if place is None:
+            self._values[row] = tensor
+            return
+        place.copy_(tensor)
+        self._there[row] = 1
+        if isinstance(value, np.ndarray):
+            assert self._tensor is not None
+            self._array = self._tensor.numpy()
+
+    def column(self) -> torch.Tensor | Ragged:
+        """The output of all values.
+
+        Raises:
+            RefusedRowError: a value is of another type, dtype or shape than those before it.
+        """
+        if self._tensor is not None:
+            if all(self._there):
+                return self._tensor
+            for row in np.flatnonzero(self._there):
+                self._values[row] = self._tensor[row]
+        return column_of(self._values, self._layout)
+
+    def _place(self, row: int, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Where a row like this one ends up, if all are like it."""
+        if self._tensor is None:
+            with self._lock:
+                if self._tensor is None:
+                    self._tensor = tensor.new_empty((len(self._values), *tensor.shape))
+        whole = self._tensor
+        alike = tensor.shape == whole.shape[1:] and tensor.dtype == whole.dtype
+        return whole[row] if alike else None
 
 
 def rows_of(column: torch.Tensor | Ragged) -> Sequence[Any]:
@@ -63,6 +141,14 @@ def column_of(values: Sequence[Any], layout: Layout) -> torch.Tensor | Ragged:
             raise _refused(0, f"a value for a {layout} output", kind.__name__)
         return _numbers(values) if kind in _NUMBERS else _texts(values, kind)
     return _stacked([_tensor(row, value) for row, value in enumerate(values)], layout)
+
+
+def _is_like(value: NDArray[Any], rows: NDArray[Any]) -> bool:
+    return value.shape == rows.shape[1:] and value.dtype == rows.dtype and bool(rows.size)
+
+
+def _is_large(tensor: torch.Tensor) -> bool:
+    return is_plain(tensor) and tensor.nbytes >= _LARGE_BYTES
 
 
 def _numbers(values: Sequence[Any]) -> torch.Tensor:

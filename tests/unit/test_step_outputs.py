@@ -13,7 +13,7 @@ import fastload
 from fastload import Batch, Ragged, per_row
 from fastload.per_row import name_of
 from fastload.row_pool import RowJob, RowPool
-from fastload.row_values import RefusedRowError, column_of, rows_of
+from fastload.row_values import RefusedRowError, RowValues, column_of, rows_of
 from fastload.step_outputs import field_of, merge, tensor_of
 from fastload.steps import Steps
 
@@ -229,6 +229,36 @@ def test_values_that_do_not_go_together(row, match, values, layout):
     assert caught.value.row == row
 
 
+@pytest.mark.parametrize("layout", [None, "dense", "ragged"])
+def test_large_values_end_up_where_they_are_put(layout):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (5, 64, 32, 3), np.uint8)
+    for given in (images, torch.from_numpy(images), images[:, ::-1], images.astype(np.uint16)):
+        values = RowValues(5, layout)
+        for row in (3, 0, 4, 1, 2):
+            values.put(row, given[row])
+        column = values.column()
+        assert isinstance(column, Ragged) == (layout == "ragged")
+        assert (
+            column == column_of(list(given), layout)
+            if layout == "ragged"
+            else torch.equal(column, column_of(list(given), layout))
+        )
+
+
+def test_values_of_two_lengths_are_ragged_however_large():
+    lists = [np.full(5000 + (k == 2), k) for k in range(4)]
+    values = RowValues(4, None)
+    for row, value in enumerate(lists):
+        values.put(row, value)
+    assert values.column() == column_of(lists, None)
+    values = RowValues(2, None)
+    values.put(0, lists[0])
+    values.put(1, lists[1].astype(np.int32))
+    with pytest.raises(RefusedRowError, match=r"Expected torch.int64, got torch.int32"):
+        values.column()
+
+
 def test_rows_of_a_column():
     assert rows_of(torch.tensor([True, False])) == [True, False]
     assert [row.tolist() for row in rows_of(torch.ones(2, 1))] == [[1], [1]]
@@ -278,7 +308,7 @@ def test_values_that_are_no_output_name_row_and_output():
         (
             lambda x: (x,),
             ["y", "z"],
-            "a tuple of 2 values, got 1 in per_row .* - at row 0",
+            "a tuple of 2 values, got 1 as the result of per_row .* - at row 0",
         ),
         (lambda x: x, ["y", "z"], "Expected a tuple of 2 values, got int"),
     ):
