@@ -243,8 +243,10 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             return Schema(fields)
         if self._schema is None:
             engine = self._new_engine(0, self._budget(1)[1])
-            batch = first_rows(engine, self._row_groups, skip=self._report is not None)
-            engine.close()
+            try:
+                batch = first_rows(engine, self._row_groups, skip=self._report is not None)
+            finally:
+                engine.close()
             files, seed = self._source.files, self._options.seed
             self._schema = schema_after(self._steps, batch, fields, seed, files)
         return self._schema
