@@ -53,6 +53,8 @@ void PyScan::Begin() {
 
 bool PyScan::opened_all() const { return scan_.mine() && scan_->opened_all(); }
 
+bool PyScan::ready() const { return scan_.mine() && scan_->ready(); }
+
 std::optional<Damage> PyScan::damage() const {
   return scan_.mine() ? scan_->damage() : std::nullopt;
 }
@@ -101,6 +103,8 @@ void RegisterScan(py::module_& m) {
            "The pass, prepared ahead, has begun.")
       .def_property_readonly("opened_all", &PyScan::opened_all,
                              "Whether its last window is in work.")
+      .def_property_readonly("ready", &PyScan::ready,
+                             "Whether next() has a batch without waiting.")
       .def_property_readonly(
           "damage",
           [](const PyScan& self) -> std::optional<std::tuple<int64_t, int32_t, int32_t>> {

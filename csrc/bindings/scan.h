@@ -33,6 +33,7 @@ class PyScan {
   // The pass that was expected has begun.
   void Begin();
   bool opened_all() const;
+  bool ready() const;
   std::optional<Damage> damage() const;
   // Borrowed; null in a process that did not make it.
   Scan* get() const { return scan_.mine() ? scan_.operator->() : nullptr; }

@@ -414,6 +414,12 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
   return batch;
 }
 
+bool Scan::ready() {
+  std::lock_guard lock(mutex_);
+  const auto found = pending_.find(next_batch_);
+  return found != pending_.end() && found->second.ready;
+}
+
 std::optional<Damage> Scan::damage() {
   std::lock_guard lock(mutex_);
   return damage_;

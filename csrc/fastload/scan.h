@@ -76,6 +76,9 @@ class Scan : public std::enable_shared_from_this<Scan> {
   // after every batch before that window.
   Result<std::optional<Batch>> Next(std::chrono::milliseconds timeout, bool* done);
 
+  // Whether Next has a batch at once.
+  bool ready();
+
   // What ended the pass, once Next has told its error; nullopt unless it is an
   // ErrorKind::kCorruptFile of a row group.
   std::optional<Damage> damage();

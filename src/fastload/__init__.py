@@ -18,6 +18,7 @@ from fastload.errors import (
     UnsupportedTypeError,
 )
 from fastload.mixed import MixedDataset, mix
+from fastload.per_row import per_row
 from fastload.ragged import Ragged
 from fastload.storage import IO
 
@@ -28,7 +29,7 @@ __all__ = [
     "IO", "Batch", "CacheError", "Codes", "Column", "ColumnNotFoundError", "CorruptFileError",
     "DevicePrefetcher", "FastParquetDataset", "FastloadError", "Hash", "MixedDataset",
     "NullValueError", "Pad", "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError",
-    "Stack", "StorageError", "UnsupportedTypeError", "mix",
+    "Stack", "StorageError", "UnsupportedTypeError", "mix", "per_row",
 ]
 # fmt: on
 

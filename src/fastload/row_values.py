@@ -1,0 +1,221 @@
+"""Values of single rows, put together as one output."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+
+from fastload.packing import is_plain
+from fastload.ragged import Ragged, ragged_of
+from fastload.step_outputs import tensor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Layout", "RefusedRowError", "RowValues", "column_of", "rows_of"]
+
+Layout: TypeAlias = Literal["dense", "ragged"] | None
+"""A tensor of values of one shape, a Ragged of values of any length, or what their lengths say."""
+
+_NUMBERS = (bool, int, float)
+# Smaller values are put together quicker all at once.
+_LARGE_BYTES = 4096
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+class RefusedRowError(Exception):
+    """The value of a row has no place in its output.
+
+    Args:
+        row: its number among the values.
+        message: what was expected, and what it is.
+    """
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row = row
+
+    def of(self, output: str) -> RefusedRowError:
+        """The same, of that output."""
+        return RefusedRowError(self.row, f"{self} in output `{output}`")
+
+
+class RowValues:
+    """The values of one output, put down row by row, by any thread.
+
+    Large ones of one shape go straight to where they end up, so that the memory of each is free
+    again for the next.
+
+    Args:
+        rows: how many.
+        layout: of the output.
+    """
+
+    def __init__(self, rows: int, layout: Layout) -> None:
+        self._layout = layout
+        self._values: list[Any] = [None] * rows
+        self._tensor: torch.Tensor | None = None
+        self._array: NDArray[Any] = np.empty(0)  # the tensor, once arrays are put there
+        self._there = bytearray(rows)  # 1 = the row lies in the tensor
+        self._lock = threading.Lock()
+
+    def put(self, row: int, value: Any) -> None:
+        """Puts down the value of a row.
+
+        Raises:
+            RefusedRowError: it is none.
+        """
+        if not isinstance(value, (torch.Tensor, np.ndarray)) or self._layout == "ragged":
+            self._values[row] = value
+            return
+        if isinstance(value, np.ndarray) and _is_like(value, self._array):
+            self._array[row] = value
+            self._there[row] = 1
+            return
+        tensor = _tensor(row, value)
+        assert tensor is not None
+        place = self._place(row, tensor) if _is_large(tensor) else None
+        if place is None:
+            self._values[row] = tensor
+            return
+        place.copy_(tensor)
+        self._there[row] = 1
+        if isinstance(value, np.ndarray):
+            assert self._tensor is not None
+            self._array = self._tensor.numpy()
+
+    def column(self) -> torch.Tensor | Ragged:
+        """The output of all values.
+
+        Raises:
+            RefusedRowError: a value is of another type, dtype or shape than those before it.
+        """
+        if self._tensor is not None:
+            if all(self._there):
+                return self._tensor
+            for row in np.flatnonzero(self._there):
+                self._values[row] = self._tensor[row]
+        return column_of(self._values, self._layout)
+
+    def _place(self, row: int, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Where a row like this one ends up, if all are like it."""
+        if self._tensor is None:
+            with self._lock:
+                if self._tensor is None:
+                    self._tensor = tensor.new_empty((len(self._values), *tensor.shape))
+        whole = self._tensor
+        alike = tensor.shape == whole.shape[1:] and tensor.dtype == whole.dtype
+        return whole[row] if alike else None
+
+
+def rows_of(column: torch.Tensor | Ragged) -> Sequence[Any]:
+    """The values of the rows: numbers of (B,), tensors of (B, ...), what a Ragged indexes as."""
+    if isinstance(column, torch.Tensor):
+        numbers: list[Any] = column.tolist() if column.dim() == 1 else list(column)
+        return numbers
+    return list(column)
+
+
+def column_of(values: Sequence[Any], layout: Layout) -> torch.Tensor | Ragged:
+    """The output (B, ...) of B values, at least one.
+
+    Args:
+        values: all of one type: bool, int, float, str, bytes, or tensors, arrays and lists of
+            one dtype. Numbers and lists become what torch.tensor makes of them.
+        layout: of the output.
+
+    Raises:
+        RefusedRowError: a value is of another type, dtype or shape than those before it.
+    """
+    kind = type(values[0])
+    if kind in (str, bytes, *_NUMBERS):
+        for row, value in enumerate(values):
+            if type(value) is not kind:
+                raise _refused(row, kind.__name__, type(value).__name__)
+        if layout == ("ragged" if kind in _NUMBERS else "dense"):
+            raise _refused(0, f"a value for a {layout} output", kind.__name__)
+        return _numbers(values) if kind in _NUMBERS else _texts(values, kind)
+    return _stacked([_tensor(row, value) for row, value in enumerate(values)], layout)
+
+
+def _is_like(value: NDArray[Any], rows: NDArray[Any]) -> bool:
+    return value.shape == rows.shape[1:] and value.dtype == rows.dtype and bool(rows.size)
+
+
+def _is_large(tensor: torch.Tensor) -> bool:
+    return is_plain(tensor) and tensor.nbytes >= _LARGE_BYTES
+
+
+def _numbers(values: Sequence[Any]) -> torch.Tensor:
+    for row, value in enumerate(values):
+        if type(value) is int and value not in _INT64:
+            raise _refused(row, "an int of 64 bits", str(value))
+    return torch.tensor(values, device="cpu")
+
+
+def _texts(values: Sequence[Any], kind: type) -> Ragged:
+    parts = values
+    if kind is str:
+        parts = [_encoded(row, value) for row, value in enumerate(values)]
+    data = bytearray().join(parts)
+    nothing = torch.empty(0, dtype=torch.uint8, device="cpu")
+    flat = torch.frombuffer(data, dtype=torch.uint8) if data else nothing
+    return ragged_of(flat, _offsets(map(len, parts)), "str" if kind is str else "bytes")
+
+
+def _encoded(row: int, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise _refused(row, "a str that UTF-8 can hold", repr(text)) from None
+
+
+def _stacked(tensors: list[torch.Tensor | None], layout: Layout) -> torch.Tensor | Ragged:
+    nothing = torch.empty(0, device="cpu")
+    known = next((tensor for tensor in tensors if tensor is not None), nothing)
+    rows = [known.new_empty(0) if tensor is None else tensor for tensor in tensors]
+    alike = True
+    for row, tensor in enumerate(rows):
+        if tensor.dtype != known.dtype:
+            raise _refused(row, str(known.dtype), str(tensor.dtype))
+        if tensor.shape != known.shape:
+            alike = False
+            if layout == "dense":
+                raise _refused(row, f"the shape {tuple(known.shape)}", f"{tuple(tensor.shape)}")
+            if tensor.dim() != known.dim() or tensor.shape[1:] != known.shape[1:]:
+                other = ", ".join(["any", *map(str, known.shape[1:])])
+                raise _refused(row, f"the shape ({other})", f"{tuple(tensor.shape)}")
+    if layout == "ragged" and not known.dim():
+        raise _refused(0, "a value for a ragged output", "one without dimensions")
+    if alike and layout != "ragged":
+        return torch.stack(rows)
+    return ragged_of(torch.cat(rows), _offsets(map(len, rows)), None)
+
+
+def _tensor(row: int, value: Any) -> torch.Tensor | None:
+    """A value as a tensor; None for an empty list, which has no dtype."""
+    if isinstance(value, torch.Tensor):
+        return value
+    try:
+        if isinstance(value, (list, tuple)):
+            return torch.tensor(value, device="cpu") if len(value) else None
+        if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+            return tensor_of(np.asarray(value))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise _refused(
+            row, "what a tensor can be made of", f"{type(value).__name__} ({error})"
+        ) from error
+    raise _refused(row, "a number, str, bytes, tensor, array or list", type(value).__name__)
+
+
+def _offsets(lengths: Any) -> torch.Tensor:
+    return torch.tensor([0, *lengths], dtype=torch.int64, device="cpu").cumsum(0)
+
+
+def _refused(row: int, expected: str, got: str) -> RefusedRowError:
+    return RefusedRowError(row, f"Expected {expected}, got {got}")

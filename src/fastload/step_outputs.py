@@ -1,0 +1,97 @@
+"""What a step returns: checked, and put into the block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fastload.fields import Field
+from fastload.ragged import Ragged
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fastload.batch import Batch
+
+__all__ = ["field_of", "merge", "tensor_of"]
+
+
+def merge(block: Batch, returned: object, rows: int, label: str) -> None:
+    """Puts the outputs that a step returned into the block that it was given, and checks them all.
+
+    Arrays become tensors. Outputs that the step took out of the block stay away.
+
+    Args:
+        block: what the step was given, as it left it.
+        returned: a mapping of outputs to add or replace, or the block.
+        rows: of the block, before.
+        label: of the step, for messages.
+
+    Raises:
+        TypeError: it returned something else, or an output is no column.
+        ValueError: an output has other rows, or nothing is left.
+    """
+    if not isinstance(returned, Mapping):
+        raise TypeError(
+            f"Expected {label} to return the block or a mapping of outputs, got "
+            f"{type(returned).__name__}"
+        )
+    if returned is not block:
+        block.update(returned)
+    for name, value in block.items():
+        if not isinstance(name, str):
+            raise TypeError(f"Expected {label} to name outputs by str, got {name!r}")
+        if isinstance(value, np.ndarray):
+            block[name] = value = _tensor_of_output(value, name, label)
+        elif not isinstance(value, (torch.Tensor, Ragged)):
+            raise _no_column(type(value).__name__, name, label)
+        got = "one without dimensions" if _is_scalar(value) else len(value)
+        if got != rows:
+            raise ValueError(f"Expected {rows} rows in output `{name}` of {label}, got {got}")
+    if not block:
+        raise ValueError(f"Expected {label} to leave an output, got none")
+
+
+def tensor_of(array: NDArray[Any]) -> torch.Tensor:
+    """A tensor of the array's values, which shares its memory if it may be written to.
+
+    Raises:
+        TypeError: torch has no such dtype.
+    """
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    # torch warns of what it must not write to, and has no negative strides.
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    return torch.from_numpy(array)
+
+
+def field_of(value: torch.Tensor | Ragged) -> Field:
+    """The field of an output that holds this value."""
+    if isinstance(value, torch.Tensor):
+        return Field(value.dtype, tuple(value.shape[1:]))
+    inner = value
+    while isinstance(inner.values, Ragged):
+        inner = inner.values
+    shape = tuple(inner.values.shape[1:])
+    return Field(value.dtype, shape, ragged=True, kind=inner.kind, depth=value.depth)
+
+
+def _tensor_of_output(array: NDArray[Any], name: str, label: str) -> torch.Tensor:
+    try:
+        return tensor_of(array)
+    except TypeError:
+        raise _no_column(f"an array of {array.dtype}", name, label) from None
+
+
+def _is_scalar(value: torch.Tensor | Ragged) -> bool:
+    return isinstance(value, torch.Tensor) and not value.dim()
+
+
+def _no_column(got: str, name: str, label: str) -> TypeError:
+    return TypeError(
+        f"Expected a tensor, Ragged or numpy array in output `{name}` of {label}, got {got}"
+    )

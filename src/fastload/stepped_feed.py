@@ -1,0 +1,208 @@
+"""What feeds a pass whose batches go through steps: `preprocess`, then `augment`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from fastload.step_run import Order, note, run_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from fastload._core import Scan
+    from fastload.batch import Batch
+    from fastload.engine import Engine
+    from fastload.passes import Mark, OpenFeed
+    from fastload.row_pool import RowJob
+    from fastload.source import SourceFile
+    from fastload.steps import Steps
+
+__all__ = ["SteppedFeed"]
+
+# Batches whose rows are in work while one is used: enough that threads which have no row of a
+# batch left go on with the next one.
+_MOST_AHEAD = 2
+
+
+class SteppedFeed:
+    """The batches of a feed, after the steps.
+
+    Where there are threads for single rows, they work on the next batches while one is used. An
+    error comes where its batch would have, and again whenever more is asked for.
+
+    Args:
+        feed: where the batches come from.
+        steps: what they go through.
+        order: of the rows.
+        files: of the dataset, to name.
+        prefetch: batches in work ahead of the consumer, at most.
+        unit: what a mark counts: "batches" or "rows".
+
+    Attributes:
+        lead: as `Feed` has it.
+    """
+
+    def __init__(
+        self,
+        feed: OpenFeed,
+        steps: Steps,
+        order: Order,
+        files: Sequence[SourceFile],
+        prefetch: int,
+        unit: str,
+    ) -> None:
+        self.lead = 0
+        self._feed = feed
+        self._steps = steps
+        self._order = order
+        self._files = files
+        self._unit = unit
+        self._ahead = min(prefetch, _MOST_AHEAD) if steps.have_threads else 0
+        self._works: deque[_Work] = deque()
+        self._ended = False
+        self._feed_s = 0.0  # waited for the feed
+        self._pid = os.getpid()
+
+    @property
+    def engine(self) -> Engine:
+        """Of the feed."""
+        return self._feed.engine
+
+    @property
+    def on_opened(self) -> Callable[[Scan | None], None] | None:
+        """Of the feed."""
+        return self._feed.on_opened
+
+    @on_opened.setter
+    def on_opened(self, told: Callable[[Scan | None], None] | None) -> None:
+        self._feed.on_opened = told
+
+    @property
+    def ready(self) -> bool:
+        """Of the feed."""
+        return self._feed.ready
+
+    def begin(self) -> None:
+        """Begins what was prepared."""
+        self._feed.begin()
+
+    def next(self, mark: Mark) -> Batch | None:
+        """The next batch, which carries the mark; None at the end."""
+        if self._pid != os.getpid():
+            raise RuntimeError("Expected a pass of this process, got one from before fork")
+        start, self._feed_s = time.perf_counter(), 0.0
+        try:
+            return self._next(mark)
+        finally:
+            self._steps.seconds += time.perf_counter() - start - self._feed_s
+
+    def close(self) -> None:
+        """Abandons what is left. Idempotent."""
+        self._ended = True
+        # After a fork the jobs belong to threads of the parent, which may have held their locks.
+        if self._pid == os.getpid():
+            for work in self._works:
+                work.cancel()
+        self._works.clear()
+        self._feed.close()
+
+    def _next(self, mark: Mark) -> Batch | None:
+        if not self._works and not self._ended:
+            self._take(mark)
+        self._look_ahead(self._ahead + 1, mark)
+        for work in self._works:
+            work.go_on()
+        if not self._works:
+            return None
+        work = self._works[0]
+        batch = work.finish(self._place, mark)
+        self._works.popleft()
+        self.lead = work.lead
+        self._look_ahead(self._ahead, mark)
+        batch._position = mark  # noqa: SLF001
+        return batch
+
+    def _look_ahead(self, most: int, mark: Mark) -> None:
+        """Begins the work on batches that lie ready, until it is on so many."""
+        while len(self._works) < most and not self._ended and self._feed.ready:
+            try:
+                self._take(mark)
+            except Exception as error:  # noqa: BLE001 - told in its turn
+                self._ended = True
+                self._works.append(_Work(None, 0, error))
+
+    def _take(self, mark: Mark) -> None:
+        """Begins the work on the next batch, for which it waits."""
+        start = time.perf_counter()
+        try:
+            batch = self._feed.next(mark)
+        finally:
+            self._feed_s += time.perf_counter() - start
+        if batch is None:
+            self._ended = True
+            return
+        running = run_steps(batch, self._steps, self._order, self._files, self._steps.pool)
+        self._works.append(_Work(running, self._feed.lead))
+        self._works[-1].go_on()
+
+    def _place(self, mark: Mark) -> str:
+        delivered = sum(leg.delivered for leg in mark.position.progress)
+        before = delivered - (self._unit == "batches")
+        return f"after {before} {self._unit} of epoch {mark.start.epoch}"
+
+
+class _Work:
+    """The work on one batch.
+
+    Args:
+        running: the steps.
+        lead: as `Feed` has it.
+        error: what came instead of the batch.
+    """
+
+    def __init__(
+        self,
+        running: Generator[RowJob, None, Batch] | None,
+        lead: int,
+        error: BaseException | None = None,
+    ) -> None:
+        self.lead = lead
+        self._running = running
+        self._job: RowJob | None = None  # that it waits for
+        self._batch: Batch | None = None
+        self._error = error
+        self._told = running is None
+
+    def go_on(self) -> None:
+        """As far as it can be done without waiting for rows."""
+        while self._running is not None and (self._job is None or self._job.done):
+            try:
+                self._job = next(self._running)
+            except StopIteration as end:
+                self._batch, self._running = end.value, None
+            except BaseException as error:
+                self._error, self._running = error, None
+                if not isinstance(error, Exception):
+                    raise  # Ctrl-C, at once
+
+    def finish(self, place: Callable[[Mark], str], mark: Mark) -> Batch:
+        """The batch, or the error, which says where it came about."""
+        while self._running is not None:
+            if self._job is not None:
+                self._job.wait()
+            self.go_on()
+        if self._error is not None:
+            if not self._told:
+                self._told = True
+                note(self._error, place(mark))
+            raise self._error
+        assert self._batch is not None
+        return self._batch
+
+    def cancel(self) -> None:
+        """Abandons rows that are in work."""
+        if self._job is not None:
+            self._job.cancel()

@@ -1,0 +1,170 @@
+"""The arguments `preprocess` and `augment`: what a dataset's batches go through."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import get_worker_info
+
+from fastload.batch import Batch
+from fastload.budget import available_cores
+from fastload.per_row import PerRow, name_of
+from fastload.row_pool import RowPool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "FILE",
+    "RESERVED",
+    "ROW",
+    "Augment",
+    "AugmentStep",
+    "Preprocess",
+    "PreprocessStep",
+    "Step",
+    "Steps",
+    "check_inputs",
+]
+
+PreprocessStep: TypeAlias = Callable[[Batch], Mapping[str, Any]] | PerRow
+AugmentStep: TypeAlias = Callable[[Batch, NDArray[np.uint64]], Mapping[str, Any]]
+Preprocess: TypeAlias = "PreprocessStep | Sequence[PreprocessStep] | None"
+Augment: TypeAlias = "AugmentStep | Sequence[AugmentStep] | None"
+
+# What says where a row comes from, and whether it counts: of the epoch's sequence, not of the row.
+FILE, ROW = "__file__", "__row__"
+RESERVED = (FILE, ROW, "__valid__")
+
+
+class Step(NamedTuple):
+    """One step.
+
+    label: in messages.
+    """
+
+    run: Any
+    label: str
+
+
+class Steps:
+    """Steps, and what they need in this process.
+
+    Args:
+        preprocess: as the dataset takes it.
+        augment: likewise.
+        provenance: whether batches hold where their rows come from.
+
+    Attributes:
+        preprocess: the steps.
+        augment: likewise.
+        seconds: that the consumer has waited for steps, in this process.
+
+    Raises:
+        TypeError: one is no step.
+    """
+
+    def __init__(self, preprocess: Preprocess, augment: Augment, *, provenance: bool) -> None:
+        self.preprocess = [_preprocess_step(step) for step in _listed("preprocess", preprocess)]
+        self.augment = [_augment_step(step) for step in _listed("augment", augment)]
+        self.seconds = 0.0
+        self._provenance = provenance
+        self._pools: dict[int, RowPool] = {}
+        self._pid = os.getpid()
+
+    def __bool__(self) -> bool:
+        return bool(self.preprocess or self.augment)
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.preprocess) + len(self.augment)
+
+    @property
+    def have_threads(self) -> bool:
+        """Whether one works on threads of its own."""
+        return any(per_row.threads != 0 for per_row in self._per_row)
+
+    @property
+    def need_places(self) -> bool:
+        """Whether the file and number of each row have to be known."""
+        return bool(self._per_row or self.augment)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Outputs of the core that batches don't hold."""
+        return (FILE, ROW) if self.need_places and not self._provenance else ()
+
+    @property
+    def _per_row(self) -> list[PerRow]:
+        return [step.run for step in self.preprocess if isinstance(step.run, PerRow)]
+
+    def check_inputs(self, outputs: Iterable[str]) -> None:
+        """Refuses inputs of per_row that are none of these outputs, as far as can be told."""
+        known = set(outputs)
+        for step in self.preprocess:
+            if not isinstance(step.run, PerRow):
+                return  # it may add any
+            check_inputs(step, known)
+            known.update(step.run.outputs)
+
+    def pool(self, number: int) -> RowPool:
+        """The threads of a preprocess step in this process."""
+        if self._pid != os.getpid():
+            # Threads don't survive a fork.
+            self._pools, self._pid, self.seconds = {}, os.getpid(), 0.0
+        if number not in self._pools:
+            step = self.preprocess[number].run
+            self._pools[number] = RowPool(_own_cores() if step.threads is None else step.threads)
+        return self._pools[number]
+
+    def close(self) -> None:
+        """Ends the threads. Idempotent."""
+        if self._pid == os.getpid():
+            for pool in self._pools.values():
+                pool.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pools": {}, "seconds": 0.0}
+
+
+def check_inputs(step: Step, outputs: Iterable[str]) -> None:
+    """Refuses a per_row step that asks for an output that is not there, with a ValueError."""
+    known = sorted(outputs)
+    for name in step.run.inputs:
+        if name not in known:
+            raise ValueError(
+                f"Expected inputs of {step.label} among {', '.join(f'`{k}`' for k in known)}, got "
+                f"`{name}`"
+            )
+
+
+def _listed(name: str, steps: Any) -> list[Any]:
+    if steps is None:
+        return []
+    listed = list(steps) if isinstance(steps, (list, tuple)) else [steps]
+    for step in listed:
+        if not callable(step) and not isinstance(step, PerRow):
+            raise TypeError(f"Expected {name} as a callable or a list of callables, got {step!r}")
+    return listed
+
+
+def _preprocess_step(step: Any) -> Step:
+    if isinstance(step, PerRow):
+        return Step(step, f"per_row step `{name_of(step.fn)}`")
+    return Step(step, f"preprocess step `{name_of(step)}`")
+
+
+def _augment_step(step: Any) -> Step:
+    if isinstance(step, PerRow):
+        raise TypeError(f"Expected a callable fn(batch, seeds) in augment, got {step!r}")
+    return Step(step, f"augment step `{name_of(step)}`")
+
+
+def _own_cores() -> int:
+    info = get_worker_info()
+    return max(1, available_cores() // (1 if info is None else info.num_workers))

@@ -1,0 +1,488 @@
+"""preprocess= and augment=: what batches hold after them, in every way of reading."""
+
+import gc
+import json
+import threading
+import time
+from functools import partial
+from itertools import islice
+from pickle import PicklingError
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import fastload
+from damage import damage, write_groups
+from fastload import Batch, CorruptFileError, DevicePrefetcher, FastParquetDataset, Ragged, per_row
+from fastload.permutation import permutation, stream_key
+from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
+from sample_files import ids_of, write_sample
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:Row group .* is left out"),
+    # torchdata 0.11 calls it.
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
+]
+
+ROWS = 500
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("steps") / "a.parquet", ROWS, 70)
+
+
+def dataset_of(path, preprocess=None, augment=None, **options):
+    options = {"batch_size": 40, "threads": 1, "memory_budget": "64MB", **options}
+    return FastParquetDataset(path, preprocess=preprocess, augment=augment, **options)
+
+
+def twice(block):
+    """Adds, replaces and removes."""
+    block["twice"] = 2 * block["id"]
+    del block["label"]
+    return {"price": block["price"].double().numpy()}
+
+
+def describe(name, number):
+    return name.upper(), [number] * (number % 3)
+
+
+DESCRIBE = per_row(describe, ["name", "id"], {"NAME": None, "list": "ragged"}, threads=2)
+STEPS = [twice, DESCRIBE]
+
+
+def draw(batch, seeds):
+    batch["noise"] = (seeds >> np.uint64(11)) * 2.0**-53
+    return {"seed": seeds}
+
+
+def check(batch, seed=0, epoch=0):
+    """What STEPS and draw make of rows of the sample, which is one file."""
+    ids = batch["id"].tolist()
+    names = [f"row {k}" for k in ids]
+    assert batch["twice"].tolist() == [2 * k for k in ids]
+    assert batch["price"].dtype == torch.float64
+    assert batch["name"].tolist() == names
+    assert batch["NAME"].tolist() == [name.upper() for name in names]
+    assert batch["list"].tolist() == [[k] * (k % 3) for k in ids]
+    seeds = [stream_key(seed, epoch, 3, 0, 0, k) for k in ids]
+    assert batch["seed"].numpy().tolist() == seeds
+    assert batch["noise"].tolist() == [(s >> 11) * 2.0**-53 for s in seeds]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"shuffle": True, "seed": 7, "threads": 0}])
+def test_batches_after_the_steps(path, workers, options):
+    with dataset_of(path, STEPS, draw, **options) as dataset:
+        loader = DataLoader(dataset, batch_size=None, num_workers=workers)
+        for epoch in range(2):
+            batches = list(loader)
+            assert [type(batch) for batch in batches] == [Batch] * len(dataset)
+            assert sorted(ids_of(batches)) == list(range(ROWS))
+            for batch in batches:
+                assert list(batch) == list(dataset.schema)
+                check(batch, options.get("seed", 0), epoch)
+
+
+def test_the_schema_is_that_of_batches(path):
+    with dataset_of(path, STEPS, draw, uneven="pad", provenance=True) as dataset:
+        names = ["id", "price", "name", "twice", "NAME", "list", "__file__", "__row__", "__valid__"]
+        assert list(dataset.schema) == [*names, "noise", "seed"]
+        batch = next(iter(dataset))
+        assert list(batch) == list(dataset.schema)
+        for name, value in batch.items():
+            field = dataset.schema[name]
+            assert field.dtype == value.dtype
+            assert field.ragged == isinstance(value, Ragged)
+            assert field.kind == getattr(value, "kind", None)
+        assert dataset.schema is dataset.schema
+        assert repr(dataset).endswith("500 rows, 7 outputs, 3 steps)")
+
+
+def test_the_schema_calls_steps_when_asked_for_and_in_this_thread(path):
+    calls = []
+
+    def count(block):
+        calls.append((len(block["id"]), threading.get_ident()))
+        return block
+
+    with dataset_of(path, [count, DESCRIBE]) as dataset:
+        assert calls == []
+        assert len(dataset.schema) == 6
+        assert calls == [(16, threading.get_ident())]
+        assert not threads()
+    with dataset_of(path, count, limit=0) as dataset:
+        assert list(dataset) == []
+    with dataset_of(path, count, filters=[("id", "<", 0)]) as dataset:
+        assert list(dataset) == []
+        with pytest.raises(ValueError, match="Expected rows to find out"):
+            _ = dataset.schema
+
+
+def test_units_stay_with_columns_that_no_step_touches(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    days = pa.array([1, 2], pa.date32())
+    pq.write_table(pa.table({"a": days, "b": days}), tmp_path / "a.parquet")
+    with dataset_of(tmp_path / "a.parquet", lambda block: {"b": block["b"] + 1}) as dataset:
+        assert [dataset.schema[name].unit for name in "ab"] == ["day", None]
+
+
+def test_preprocess_sees_the_columns_and_augment_the_batch(path):
+    seen = []
+
+    def look(block, seeds=None):
+        seen.append((list(block), block.__class__, None if seeds is None else seeds.dtype))
+        return {}
+
+    options = {"provenance": True, "uneven": "pad", "columns": ["id"]}
+    with dataset_of(path, look, [look, look], **options) as dataset:
+        next(iter(dataset))
+    whole = ["id", "__file__", "__row__", "__valid__"]
+    uint64 = np.dtype(np.uint64)
+    assert seen == [(["id"], Batch, None), (whole, Batch, uint64), (whole, Batch, uint64)]
+    with (
+        dataset_of(path, lambda block: {"__row__": block["id"]}) as dataset,
+        pytest.raises(ValueError, match="to leave `__row__` to the dataset"),
+    ):
+        next(iter(dataset))
+
+
+def test_places_are_handed_out_only_if_asked_for(path):
+    for options in ({}, {"provenance": True}):
+        with dataset_of(path, STEPS, draw, **options) as dataset:
+            batch = next(iter(dataset))
+        assert ("__row__" in batch) == ("__file__" in batch) == bool(options)
+        if options:
+            assert torch.equal(batch["__row__"], batch["id"])
+
+
+def test_steps_of_augment_draw_different_numbers(path):
+    def keep(name):
+        return lambda batch, seeds: {name: seeds}
+
+    with dataset_of(path, augment=[keep("a"), keep("b")]) as dataset:
+        batch = next(iter(dataset))
+    assert batch["a"].numpy().tolist() == [stream_key(0, 0, 3, 0, 0, k) for k in range(40)]
+    assert batch["b"].numpy().tolist() == [stream_key(0, 0, 3, 1, 0, k) for k in range(40)]
+
+
+def test_single_rows(path):
+    with dataset_of(path, STEPS, draw, batch_size=None) as dataset:
+        rows = list(dataset)
+        state = None
+        iterator = iter(dataset)
+        for _ in range(123):
+            next(iterator)
+        state = dataset.state_dict()
+    assert [row["id"].item() for row in rows] == list(range(ROWS))
+    for row in rows:
+        number = row["id"].item()
+        assert row["NAME"] == f"ROW {number}"
+        assert row["list"].tolist() == [number] * (number % 3)
+        assert row["seed"].numpy().item() == stream_key(0, 0, 3, 0, 0, number)
+    with dataset_of(path, STEPS, draw, batch_size=None) as dataset:
+        dataset.load_state_dict(state)
+        row = next(iter(dataset))
+        assert (row["id"].item(), row["NAME"]) == (123, "ROW 123")
+        assert row["seed"].numpy().item() == stream_key(0, 1, 3, 0, 0, 123)
+
+
+@pytest.mark.parametrize("batch_size", [40, None])
+def test_rows_that_stand_in_go_through_too(tmp_path, batch_size):
+    path = write_groups(tmp_path / "a.parquet", [30, 50, 45])
+    damage(path, 1, "text")
+    steps = per_row(str.upper, "text", "TEXT", threads=2)
+    options = {"on_error": "skip", "uneven": "pad", "provenance": True}
+    with dataset_of(path, steps, lambda b, s: {"s": s}, batch_size=batch_size, **options) as ds:
+        assert "TEXT" in ds.schema
+        batches = list(ds)
+        assert len(batches) == len(ds)
+        assert len(ds.skipped) == 1
+    names = ("__row__", "TEXT", "s")
+    if batch_size is None:
+        rows = [(row["__row__"].item(), row["TEXT"], row["s"].numpy().item()) for row in batches]
+    else:
+        columns = [[batch[name].tolist() for name in names] for batch in batches]
+        rows = [row for batch in columns for row in zip(*batch, strict=True)]
+    assert len(rows) == 125
+    for number, text, seed in rows:
+        assert text == f"ROW {number}"
+        assert seed == stream_key(0, 0, 3, 0, 0, number)
+    # Where the first row group is the corrupt one, the schema is that of the next.
+    damage(path, 0, "text")
+    with dataset_of(path, steps, on_error="skip") as ds:
+        assert ds.schema["TEXT"].kind == "str"
+    with dataset_of(path, steps) as ds, pytest.raises(CorruptFileError):
+        _ = ds.schema
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_runs_resume_with_the_same_random_numbers(path, workers):
+    make = partial(dataset_of, path, STEPS, draw, shuffle=True, shuffle_window=100)
+    assert_resumes_exactly(make, after=[0, 1, 7], num_workers=workers)
+
+
+@pytest.mark.parametrize("uneven", ["wrap", "pad"])
+def test_ranks_agree(path, uneven):
+    make = partial(dataset_of, path, STEPS, draw, shuffle=True, uneven=uneven)
+    assert_ranks_agree(make, world_sizes=(2, 3), uneven=uneven)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_stateful_loaders(path, workers):
+    def loader_of():
+        dataset = dataset_of(path, STEPS, draw, shuffle=True)
+        return StatefulDataLoader(dataset, batch_size=None, num_workers=workers)
+
+    whole = list(loader_of())
+    loader = loader_of()
+    first = list(islice(iter(loader), 5))
+    state = loader.state_dict()
+    loader = loader_of()
+    loader.load_state_dict(state)
+    assert_same_batches([*first, *loader], whole)
+
+
+def test_the_place_of_a_batch_stays_with_it(path):
+    def replaced(block):
+        return dict(block)
+
+    with dataset_of(path, [replaced, *STEPS], [draw, lambda batch, _: {**batch}]) as dataset:
+        whole = list(dataset)
+        dataset.set_epoch(0)
+        prefetcher = DevicePrefetcher(dataset, "cpu")
+        first = list(islice(prefetcher, 3))
+        state = json.loads(json.dumps(prefetcher.state_dict()))
+        assert state == dataset.state_dict(after=first[-1]) == dataset.state_dict(after=whole[2])
+        dataset.load_state_dict(state)
+        assert_same_batches([*first, *dataset], whole)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_mixes(path, tmp_path, workers):
+    other = write_sample(tmp_path / "b.parquet", 90, 30)
+    make = partial(dataset_of, shuffle=True)
+
+    def mix_of():
+        sources = {"a": make(path, STEPS, draw, seed=3), "b": make(other, augment=draw, seed=4)}
+        return fastload.mix(sources, [1, 1], seed=1, stop="repeat")
+
+    with mix_of() as mixed:
+        assert "NAME" in mixed.schema["a"]
+        assert list(mixed.schema["b"]) == ["id", "label", "price", "name", "noise", "seed"]
+        seeds = {"a": {}, "b": {}}
+        for batch in DataLoader(mixed, batch_size=None, num_workers=workers):
+            if batch.source == "a":
+                check(batch, 3)
+            for k, seed in zip(batch["id"].tolist(), batch["seed"].tolist(), strict=True):
+                seeds[batch.source].setdefault(k, []).append(seed)
+    assert {len(of) for of in seeds["a"].values()} == {1}
+    # Each repetition of a source is an epoch of its own.
+    assert max(len(of) for of in seeds["b"].values()) > 2
+    assert all(len(of) == len(set(of)) for of in seeds["b"].values())
+    assert_resumes_exactly(mix_of, after=[6], num_workers=workers)
+
+
+def fail_at(numbers, error=OSError):
+    def fn(number):
+        if number in numbers:
+            raise error(f"no {number}")
+        return number
+
+    return fn
+
+
+def test_an_error_of_a_step_comes_in_its_turn_and_names_the_batch(path):
+    def fail(block):
+        if 205 in block["id"]:
+            raise KeyError("no such thing")
+        return block
+
+    for threads in (0, 2):
+        with dataset_of(path, [per_row(len, "name", "n", threads=threads), fail]) as dataset:
+            iterator = iter(dataset)
+            assert ids_of(islice(iterator, 5)) == list(range(200))
+            state = dataset.state_dict()
+            for _ in range(2):
+                with pytest.raises(KeyError, match="no such thing") as caught:
+                    next(iterator)
+                notes = getattr(caught.value, "__notes__", None)
+                assert notes in (None, [f"in preprocess step `{fail.__qualname__}`",
+                                        "after 5 batches of epoch 0"])  # fmt: skip
+            assert dataset.state_dict() == state
+            dataset.load_state_dict(state)
+            with pytest.raises(KeyError):
+                next(iter(dataset))
+            dataset.set_epoch(0)
+            assert ids_of(islice(dataset, 5)) == list(range(200))
+
+
+def test_stop_iteration_of_a_step_does_not_end_the_epoch(path):
+    def stop(block):
+        raise StopIteration
+
+    with dataset_of(path, stop) as dataset, pytest.raises(RuntimeError, match="StopIteration"):
+        list(dataset)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_of_a_row_names_it(path, workers):
+    step = per_row(fail_at([133]), "id", "n", threads=2)
+    with dataset_of(path, step) as dataset:
+        batches = iter(DataLoader(dataset, batch_size=None, num_workers=workers))
+        assert ids_of(islice(batches, 3)) == list(range(120))
+        with pytest.raises(RuntimeError, match="to take the row, got OSError: no 133") as caught:
+            next(batches)
+    assert f"- at {path}, row 133" in str(caught.value)
+    assert "per_row step `fail_at.<locals>.fn`" in str(caught.value)
+    if not workers:
+        assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_what_the_files_lack_is_told_after_the_batches_before_it(tmp_path):
+    path = write_groups(tmp_path / "a.parquet", [80, 80, 80])
+    upper = per_row(str.upper, "text", "TEXT", threads=2)
+    # Windows are row groups here; the second one comes last.
+    seed = next(k for k in range(50) if permutation(3, stream_key(k, 0, 0))[-1] == 1)
+    options = {"shuffle": True, "shuffle_window": 80, "seed": seed}
+    with dataset_of(path, **options) as dataset:
+        *whole, _, last = dataset
+        assert 80 <= last["id"][0] < 160
+    damage(path, 1, "text")
+    with dataset_of(path, upper, **options) as dataset:
+        iterator = iter(dataset)
+        assert ids_of(islice(iterator, 4)) == ids_of(whole)
+        for _ in range(2):
+            with pytest.raises(CorruptFileError, match="row group 1"):
+                next(iterator)
+
+
+def threads():
+    return [one for one in threading.enumerate() if one.name.startswith("fastload-rows")]
+
+
+def until(condition):
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+def test_rows_of_the_next_batches_are_in_work_but_no_more(path, prefetch):
+    called = []
+
+    def look(number):
+        called.append(number)
+        return number
+
+    with dataset_of(path, per_row(look, "id", "n", threads=2), prefetch=prefetch) as dataset:
+        iterator = iter(dataset)
+        next(iterator)
+        until(dataset._engine.pipeline.counts)
+        # All batches of the one stripe lie ready by now.
+        next(iterator)
+        most = 40 * (2 + min(prefetch, 2))
+        until(lambda: len(called) >= most)
+        time.sleep(0.05)
+        assert sorted(called) == list(range(most))
+        assert 1 <= len(threads()) <= 2
+        assert dataset.stats().steps_s > 0
+    until(lambda: not threads())
+
+
+def test_look_ahead_leaves_memory_for_those_who_keep_batches(path):
+    with dataset_of(path, per_row(len, "name", "n", threads=2), memory_budget="2MB") as dataset:
+        batches = list(dataset)
+        assert dataset.stats().copied_batches == 0
+    assert ids_of(batches) == list(range(ROWS))
+
+
+def test_closing_in_mid_pass_ends_threads_at_once(path):
+    def slow(number):
+        time.sleep(0.02)
+        return number
+
+    dataset = dataset_of(path, per_row(slow, "id", "n", threads=2), batch_size=400)
+
+    def consume(dataset):
+        with pytest.raises(RuntimeError, match="closed"):
+            next(iter(dataset))
+
+    running = threading.Thread(target=consume, args=[dataset])
+    running.start()
+    until(threads)
+    start = time.monotonic()
+    dataset.close()
+    running.join(TIMEOUT_S)
+    assert time.monotonic() - start < 2  # all rows would take four seconds
+    assert not threads()
+    dataset.close()
+    dataset = dataset_of(path, DESCRIBE)
+    next(iter(dataset))
+    assert threads()
+    del dataset
+    gc.collect()
+    until(lambda: not threads())
+
+
+def test_threads_of_each_process_are_its_own(path):
+    """Forked while the threads of this process work."""
+    with dataset_of(path, STEPS, draw) as dataset:
+        running = iter(dataset)
+        first = next(running)
+        for _ in range(3):
+            loader = DataLoader(
+                dataset, batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=60
+            )
+            dataset.set_epoch(0)
+            batches = list(loader)
+            assert sorted(ids_of(batches)) == list(range(ROWS))
+            check(batches[0])
+        check(first)
+        dataset.set_epoch(0)
+        assert ids_of(dataset) == list(range(ROWS))
+
+
+def test_spawned_workers(path):
+    with dataset_of(path, STEPS, draw) as dataset:
+        loader = DataLoader(
+            dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn", timeout=120
+        )
+        for batch in loader:
+            check(batch)
+
+
+@pytest.mark.filterwarnings("ignore:Got pickle error")
+def test_torch_says_that_a_lambda_can_not_be_spawned(path):
+    with dataset_of(path, lambda block: block) as dataset:
+        loader = DataLoader(
+            dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn"
+        )
+        with pytest.raises((AttributeError, TypeError, PicklingError), match="pickle"):
+            next(iter(loader))
+
+
+def test_steps_are_no_part_of_the_state(path):
+    with dataset_of(path, STEPS, draw) as dataset:
+        next(iter(dataset))
+        state = dataset.state_dict()
+    with dataset_of(path) as dataset:
+        dataset.load_state_dict(state)
+        assert ids_of(dataset) == list(range(40, ROWS))
+
+
+def test_stats_tell_of_steps(path):
+    with dataset_of(path, lambda block: time.sleep(0.02) or block) as dataset:
+        list(dataset)
+        stats = dataset.stats()
+    assert 13 * 0.02 <= stats.steps_s <= stats.waiting_s
+    assert stats.bottleneck == "steps"
