@@ -136,6 +136,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   Status AllocateParts(Window* window);
   void Merge(int64_t batch);
 
+  int64_t BatchStart(int64_t batch) const;
   int64_t BatchRows(int64_t batch) const;
   int64_t LastWindow(int64_t batch) const;
   int64_t SharesWanted() const;

@@ -126,6 +126,7 @@ class ReadPlan:
         windows: Int64s,
         keys: NDArray[np.uint64],
         substitutes: Int64s = ...,
+        lead: int = 0,
     ) -> None: ...
     @property
     def rows(self) -> int: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from fastload.errors import (
 from fastload.row_test import RowTest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,11 +38,25 @@ _BATCH_ROWS = 1 << 17
 class FileScan:
     """The row groups of one file that pruning leaves, and the exact rows of each.
 
-    path: of the file.
-    rows: of each row group.
+    Args:
+        file: it.
+        schema: of its columns and the others'.
+        predicate: what rows have to pass.
+        groups: some of the row groups that pruning leaves, where they are known; None = all.
+
+    Attributes:
+        path: of the file.
+        rows: of each row group.
+        groups: the row groups that may have rows that stay, in order.
     """
 
-    def __init__(self, file: SourceFile, schema: FilterSchema, predicate: Predicate) -> None:
+    def __init__(
+        self,
+        file: SourceFile,
+        schema: FilterSchema,
+        predicate: Predicate,
+        groups: Sequence[int] | None = None,
+    ) -> None:
         self._file = file
         self._schema = schema
         self._predicate = predicate
@@ -49,12 +64,11 @@ class FileScan:
         self.path = file.path
         self.rows = file.footer.row_group_rows
         self._starts = np.cumsum([0, *self.rows]).tolist()
-        self._fragments = dict(self._prune())
+        self.groups = list(self._fragments) if groups is None else list(groups)
 
-    @property
-    def groups(self) -> list[int]:
-        """The row groups that may have rows that stay, in order."""
-        return list(self._fragments)
+    @cached_property
+    def _fragments(self) -> dict[int, Any]:
+        return dict(self._prune())
 
     def _prune(self) -> Iterator[tuple[int, Any]]:
         split = self._predicate.split
