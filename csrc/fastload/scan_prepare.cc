@@ -163,7 +163,7 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
                         .file_index = file};
       if (!range.ok()) return At(range.status(), place);
       FetchContext fetch = fetch_;
-      if (!begun_) fetch.counters = &dataset_->counters_ahead;
+      if (!begun_ && !options_.same_pass) fetch.counters = &dataset_->counters_ahead;
       auto pages =
           SelectPages(fetch, file, row_group, spec.leaves[static_cast<size_t>(file)],
                       *range, dataset_->Bits(file, row_group));

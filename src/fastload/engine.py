@@ -126,8 +126,8 @@ class Engine:
     ) -> core.Scan:
         """Begins a pass in batches of `batch_rows` rows.
 
-        before: the running pass; then only prepares the next one, with the memory that this
-            one leaves.
+        before: the running pass; then only prepares the next one, or what goes on with it, in
+            the memory that this one leaves.
         again: it is the rest of a pass that has begun.
         lead: rows that the first batch is short of.
         """
@@ -149,6 +149,7 @@ class Engine:
             fetch_bytes=self.budget.fetch_bytes,
             segment_bytes=self.budget.segment_bytes,
             before=before,
+            same_pass=again,
         )
 
     def batch_of(self, lent: core.LentBatch, position: object) -> tuple[Batch, bool]:

@@ -62,12 +62,12 @@ class FoundRows:
         self._predicate = predicate
         self._skip = skip
         self._keys = entry_keys(source, schema, predicate)
+        self._cache = SelectionCache()
         self.places = self._read_places() if places is None else places
         self.found = np.zeros_like(self.places)
         self._unknown = self.places > 0
         self._first = np.searchsorted(source.row_group_file, np.arange(len(source.files) + 1))
         self._files: dict[int, FileRows] = {}  # whole ones, and those that a pipeline reads
-        self._whole: RowSelection | None = None
         self._corrupt: dict[tuple[int, int], str] = {}
         if whole is not None:
             self._take_all(whole)
@@ -75,7 +75,7 @@ class FoundRows:
     @property
     def known(self) -> bool:
         """Whether the rows of all row groups are."""
-        return self._whole is not None
+        return not self._unknown.any()
 
     @property
     def counts(self) -> Int64s:
@@ -112,18 +112,15 @@ class FoundRows:
         for found in finder.row_groups(wanted):
             self._note(found.file, found.rows, wanted[found.file])
             self._corrupt.update({(found.file, g): cause for g, cause in found.corrupt.items()})
-        cache = SelectionCache()
         for file in wanted:
-            self._keep(cache, file)
+            self._keep(file)
 
     def load(self) -> None:
         """Takes from the cache what is there."""
-        cache = SelectionCache()
-        for file in np.flatnonzero(~self._complete()).tolist():
-            rows = cache.load(self._keys[file])
+        for file in np.unique(self._source.row_group_file[self._unknown]).tolist():
+            rows = self._cache.load(self._keys[file])
             if rows is not None:
                 self._take(file, rows)
-        self._finish()
 
     def finds(self, start: Position, part: Part, options: Options) -> bool:
         """Whether a pass finds its rows on the way; if not, all are known from here on.
@@ -148,16 +145,14 @@ class FoundRows:
             self._take_all(select_rows(self._source, self._schema, self._predicate, self._skip))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = (self._source, self._schema, self._predicate, self._skip, self.places)
-        return FoundRows, (*arguments, self._whole)
+        made_of = (self._source, self._schema, self._predicate)
+        whole = None
+        if self.known:
+            whole = RowSelection(*made_of, self.files, self._skip, self.corrupt)
+        return FoundRows, (*made_of, self._skip, self.places, whole)
 
     def _of_file(self, file: int) -> slice:
         return slice(*self._first[file : file + 2].tolist())
-
-    def _complete(self) -> Any:
-        """Whether the rows of each file are known: bool (files,)."""
-        lacking = self._source.row_group_file[self._unknown]
-        return np.bincount(lacking, minlength=len(self._source.files)) == 0
 
     def _unfilled(self, file: int) -> FileRows:
         of_file = self._of_file(file)
@@ -168,7 +163,6 @@ class FoundRows:
         self._corrupt.update({place[:2]: place[2] for place in whole.corrupt})
         for file, rows in enumerate(whole.files):
             self._take(file, rows)
-        self._finish()
 
     def _take(self, file: int, rows: FileRows) -> None:
         """Notes the rows of a whole file."""
@@ -192,7 +186,7 @@ class FoundRows:
                 # From now on also to other threads.
                 self._unknown[first + group] = False
 
-    def _keep(self, cache: SelectionCache, file: int) -> None:
+    def _keep(self, file: int) -> None:
         """Keeps the rows of a file on disk, once all are known; not if some can't be read."""
         counts = self.found[self._of_file(file)]
         unknown = self._unknown[self._of_file(file)]
@@ -205,24 +199,16 @@ class FoundRows:
                 counts.tolist(), stored.tolist(), rows.offsets.tolist(), strict=True
             )
         ]
-        cache.store(self._keys[file], pack_rows(counts.tolist(), kept))
-
-    def _finish(self) -> None:
-        if self._unknown.any() or self.known:
-            return
-        self._whole = RowSelection(
-            self._source, self._schema, self._predicate, self.files, self._skip, self.corrupt
-        )
+        self._cache.store(self._keys[file], pack_rows(counts.tolist(), kept))
 
     def _read_places(self) -> Int64s:
         digest = hashlib.blake2b(pa.__version__.encode(), digest_size=16)
         digest.update("".join(self._keys).encode())
         key = digest.hexdigest()
-        cache = SelectionCache()
-        kept = cache.load(key)
+        kept = self._cache.load(key)
         if kept is not None and len(kept.counts) == len(self._source.row_group_rows):
             return kept.counts
         with contextlib.closing(self.finder()) as finder:
             places = finder.places()
-        cache.store(key, pack_rows(places.tolist(), [None] * len(places)))
+        self._cache.store(key, pack_rows(places.tolist(), [None] * len(places)))
         return places

@@ -59,9 +59,14 @@ def filtered(row_groups, factor):
     return dataclasses.replace(row_groups, stored=row_groups.rows * factor)
 
 
-def uncounted(row_groups, places):
-    """As if filters had left so many rows of so many places, and nobody had counted them."""
-    return dataclasses.replace(row_groups, places=np.maximum(row_groups.rows, places))
+@st.composite
+def uncounted(draw, row_groups, options):
+    """As if filters had left these rows of more places, and nobody had counted them."""
+    count = len(row_groups.rows)
+    places = draw(st.lists(st.integers(0, 40), min_size=count, max_size=count))
+    places = np.maximum(row_groups.rows, np.array(places, np.int64))
+    row_groups = dataclasses.replace(row_groups, places=places)
+    return row_groups, dataclasses.replace(options, total_places=int(places.sum()))
 
 
 sizes = st.one_of(st.integers(0, 3), st.integers(0, 25))
@@ -89,11 +94,7 @@ def cases(draw, **fixed):
     groups = draw(row_groups)
     groups = filtered(groups, factor) if factor else groups
     if options.uneven == "keep" and draw(st.booleans()):
-        count = len(groups.rows)
-        places = draw(st.lists(st.integers(0, 40), min_size=count, max_size=count))
-        groups = uncounted(groups, np.array(places, np.int64))
-        total_places = int(groups.own_places.sum())
-        options = dataclasses.replace(options, total_places=total_places)
+        groups, options = draw(uncounted(groups, options))
     return Case(groups, options, draw(st.integers(0, 3)), draw(st.integers(1, 3)))
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import (
@@ -18,10 +19,12 @@ from plan_cases import (
     progress_of,
     real_rows,
     shapes,
+    uncounted,
     worlds,
 )
 
 from fastload import plan
+from fastload.plan_steps import PlanSteps
 
 thorough = settings(max_examples=1000, deadline=None)
 brief = settings(max_examples=300, deadline=None)
@@ -73,6 +76,33 @@ def test_ranks_end_to_end_are_the_sequence(case, world):
         if repeats:
             assert repeats == [kept[-1] if kept else sequence[-1]]
         assert plans[rank].padding == (len(repeats) if case.options.uneven == "pad" else 0)
+
+
+@thorough
+@given(st.data(), cases(uneven="keep", limit=None), worlds, st.integers(1, 60))
+def test_steps_of_uncounted_rows_are_the_plan(data, case, world, step_places):
+    groups, options = data.draw(uncounted(case.row_groups, case.options))
+    case = dataclasses.replace(case, row_groups=groups, options=options)
+    stripe_rows = case.stripe_batches * options.batch_size
+    for rank in range(world):
+        found = np.zeros_like(groups.rows)
+        unlooked = dataclasses.replace(groups, rows=found)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fastload.plan_steps._STEP_PLACES", step_places)
+            steps = PlanSteps(unlooked, options, case.epoch, world, rank, stripe_rows)
+        rows = []
+        first = 0
+        while first < len(steps):
+            stop = data.draw(st.integers(first + 1, len(steps)))
+            for step in range(first, stop):
+                found[steps.groups(step)] = groups.rows[steps.groups(step)]
+            part = steps.plan(first, stop)
+            assert part.rows == sum(steps.rows(step) for step in range(first, stop))
+            rows += plan.rows_of(part).tolist()
+            first = stop
+        read = dataclasses.replace(options, drop_last=False)
+        whole = dataclasses.replace(case, options=read).plan([], world, rank)
+        assert rows == plan.rows_of(whole).tolist()
 
 
 @thorough
