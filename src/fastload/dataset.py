@@ -302,8 +302,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     @property
     def _most_rows(self) -> int:
         """Rows of the epoch; at least as many, where they are not counted."""
-        if self._options.total_places is not None:
-            return self._options.total_places
+        if self._found is not None and not self._found.known:
+            return int(self._found.places.sum())
         return self._row_groups.total_rows
 
     def _report_unreadable(self, stacklevel: int) -> None:
@@ -483,7 +483,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             batch_size=self._batch_rows,
             row_bytes=self._projection.row_bytes + sum(o.field.item_bytes for o in extra),
             staged_row_bytes=self._projection.staged_row_bytes,
-            total_rows=self._most_rows,
+            # What is not counted has no influence on windows.
+            total_rows=self._options.total_places or self._row_groups.total_rows,
             shuffle_window=self._options.shuffle_window if self._options.shuffle else None,
             columns=len(self._projection.columns),
             threads=threads,
