@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from fastload.engine import Engine
     from fastload.found_rows import FoundRows
     from fastload.passes import Mark
-    from fastload.plan import ReadPlan
     from fastload.plan_steps import PlanSteps
 
 __all__ = ["FindingFeed"]
@@ -27,8 +26,8 @@ __all__ = ["FindingFeed"]
 class FindingFeed:
     """The batches of one rank from the start of an epoch, in scans of as many rows as are found.
 
-    A scan begins while the one before ends, in the memory that this one leaves; a batch that
-    spans both is joined. One thread finds the rows of the next scan meanwhile, and no more.
+    While a scan runs, a thread finds the rows of the next one, and no more, and begins it: it
+    reads in the memory that the running one leaves. A batch that spans both is joined.
 
     Args:
         engine: does the work.
@@ -70,14 +69,13 @@ class FindingFeed:
         self._delivered = 0  # rows
         self._lead = 0  # rows of the first batch that the next scan is short of
         self._running: ScanFeed | None = None
-        self._following: ScanFeed | None = None
         self._ended = False  # nothing follows the running one
         self._next_step = 0  # to look at
         self._stopped = False
         self._pid = os.getpid()
         self._finder = found.finder()
         self._thread = ThreadPoolExecutor(1, "fastload-finding")
-        self._finding = self._thread.submit(self._find)
+        self._finding = self._thread.submit(self._find, None)
 
     @property
     def lead(self) -> int:
@@ -109,25 +107,25 @@ class FindingFeed:
         """Abandons what is left. Idempotent."""
         if self._pid != os.getpid():
             return  # after a fork, whose child has none of the threads
-        self._stopped = True
-        for feed in (self._running, self._following):
-            if feed is not None:
-                feed.close()
-        self._thread.shutdown(cancel_futures=True)
-        self._finder.close()
+        if self._running is not None:
+            self._running.close()
+        self._close_following()
 
     def _part(self, mark: Mark) -> Batch | None:
         """The next batch of a scan."""
         while True:
             part = None if self._running is None else self._running.next(mark)
             if part is not None:
-                self._look_ahead()
+                self._look_for_end()
                 return part
             if self._ended or not self._go_on():
                 return None
 
-    def _find(self) -> ReadPlan | None:
-        """Finds rows for a batch at least; None if there are none any more. In a thread."""
+    def _find(self, before: Scan | None) -> ScanFeed | None:
+        """Begins a scan of rows for a batch at least, after `before`; None at the end.
+
+        In a thread, and before anyone asks for its batches: it reads in what memory is left.
+        """
         first, rows = self._next_step, 0
         while self._next_step < len(self._steps) and rows < self._batch_rows:
             if self._stopped:
@@ -135,44 +133,45 @@ class FindingFeed:
             self._found.find(self._finder, self._steps.groups(self._next_step))
             rows += self._steps.rows(self._next_step)
             self._next_step += 1
-        return self._steps.plan(first, self._next_step) if rows else None
-
-    def _look_ahead(self) -> None:
-        """Has the next scan begin to read, if its rows are found, once this one leaves memory."""
-        running = self._running
-        if self._ended or self._following is not None or running is None:
-            return
-        if not self._engine.threaded or not self._finding.done() or not running.scan.opened_all:
-            return
-        if self._finding.exception() is None:  # which comes after the running scan's batches
-            self._following = self._start(before=running.scan)
+        if not rows:
+            return None
+        plan = self._steps.plan(first, self._next_step)
+        again = before is not None
+        scan = self._engine.start(plan, self._batch_rows, before, again=again, lead=self._lead)
+        self._lead = (self._lead + rows) % self._batch_rows
+        return ScanFeed(self._engine, scan, self._on_copy)
 
     def _go_on(self) -> bool:
         """Has the next scan deliver; False if there is none."""
-        following, self._following = self._following, None
-        if following is not None:
-            following.begin(again=True)
-        else:
-            following = self._start()
+        following = self._finding.result()
+        self._on_found()
         if following is None:
+            self._ended = True
             return False
+        if self._running is not None:
+            following.begin(again=True)
         self._running = following
+        self._finding = self._thread.submit(self._find, following.scan)
         return True
 
-    def _start(self, before: Scan | None = None) -> ScanFeed | None:
-        """Begins the scan of what was found, and to find what comes after; None at the end."""
-        plan = self._finding.result()
-        self._on_found()
-        if plan is None:
-            self._ended = True
-            if self._running is not None:
-                self._running.on_opened = self.on_opened
-            return None
-        again = self._running is not None
-        scan = self._engine.start(plan, self._batch_rows, before, again=again, lead=self._lead)
-        self._lead = (self._lead + plan.rows) % self._batch_rows
-        self._finding = self._thread.submit(self._find)
-        return ScanFeed(self._engine, scan, self._on_copy)
+    def _look_for_end(self) -> None:
+        """Has the last scan tell when its last window is in work."""
+        if self._ended or not self._finding.done() or self._finding.exception():
+            return
+        self._ended = self._finding.result() is None
+        if self._ended and self._running is not None:
+            self._on_found()
+            self._running.on_opened = self.on_opened
+
+    def _close_following(self) -> None:
+        """Ends the scan that was begun ahead, or keeps it from being begun."""
+        self._stopped = True
+        self._thread.shutdown(cancel_futures=True)
+        if not self._finding.cancelled() and not self._finding.exception():
+            following = self._finding.result()
+            if following is not None:
+                following.close()
+        self._finder.close()
 
     def _goes_on_without(self) -> bool:
         """Whether others stand in for rows that can't be read, from now on."""
@@ -180,9 +179,7 @@ class FindingFeed:
         if self._substitute is None or running is None or running.scan.damage is None:
             return False
         running.close()
-        if self._following is not None:
-            self._following.close()
-            self._following = None
+        self._close_following()
         self._running = self._substitute(self._delivered)
         self._substitute = None
         self._running.on_opened = self.on_opened
