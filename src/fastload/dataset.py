@@ -67,13 +67,14 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             list of lists by "or" ("a.b" names the field of a struct). A row for which they
             are null is left out. They may name any column of the files and any hive key. Row
             groups are pruned by their statistics; the exact rows of the others are found
-            when the dataset is made, and kept in $FASTLOAD_CACHE_DIR, else in the user's
-            cache directory.
+            when the dataset is made, with uneven="keep" on the way, and kept in
+            $FASTLOAD_CACHE_DIR, else in the user's cache directory.
         split: `(columns or None, start, stop)`: of the rows left, those whose hash lies in
             [start, stop) of [0, 1), on every machine the same: `("user", 0, 0.9)` for training
             and `("user", 0.9, 1)` for validation share no user. None hashes the file's path
             below the directory given, and the row's number. Module `row_hash` defines it.
-        limit: only the first so many rows of the epoch's sequence.
+        limit: only the first so many rows of the epoch's sequence; ranks' slices of these are
+            near-equal.
         shuffle: permute row groups over the whole dataset, then rows within windows.
         shuffle_window: rows mixed at once; None = min(2**19, the rows that decode to 512 MiB).
         seed: of all random choices.
@@ -83,7 +84,10 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         world_size: how many share it.
         uneven: "wrap" (a short rank repeats its last row), "drop" (loses at most one row a
             rank), "pad" (as wrap, and adds the bool tensor `__valid__`) or "keep" (every row
-            once; batch counts may differ).
+            once; batch counts may differ). With filters or a split, "keep" counts nothing
+            ahead: windows and ranks' slices are near-equal in stored rows of the row groups
+            that statistics and hive keys leave, and so may differ in rows that stay. len(), a
+            resume, `limit` and more than one worker count first.
         threads: of the core; None = the cores this process may use, divided among the
             DataLoader's workers; 0 = all work is done by the thread that asks for a batch.
         memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
