@@ -49,7 +49,9 @@ def deliver(paths, run, leg, state, steps, *, counted=True):
                 after = dataset.state_dict(after=batch)
                 delivered.append((ids, real))
             if not counted:
-                dataset.set_epoch(run.epoch) if state is None else dataset.load_state_dict(state)
+                if state is not None:
+                    dataset.load_state_dict(state)
+                dataset.set_epoch(run.epoch)
                 expected = len(dataset) - before
         assert len(delivered) == (expected if steps is None else min(steps, expected))
         ranks.append(delivered)
