@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,11 +63,11 @@ class FileScan:
         self.path = file.path
         self.rows = file.footer.row_group_rows
         self._starts = np.cumsum([0, *self.rows]).tolist()
-        self.groups = list(self._fragments) if groups is None else list(groups)
-
-    @cached_property
-    def _fragments(self) -> dict[int, Any]:
-        return dict(self._prune())
+        self._fragments: dict[int, Any] | None = None
+        if groups is None:
+            self._fragments = dict(self._prune())
+            groups = list(self._fragments)
+        self.groups = list(groups)
 
     def _prune(self) -> Iterator[tuple[int, Any]]:
         split = self._predicate.split
@@ -96,6 +95,8 @@ class FileScan:
 
     def select(self, group: int) -> NDArray[np.bool_]:
         """Which rows of a row group stay."""
+        if self._fragments is None:
+            self._fragments = dict(self._prune())
         fragment = self._fragments[group]
         if fragment is None:
             return self.of_numbers(group)

@@ -94,6 +94,13 @@ def test_batches_are_those_of_counted_rows(tmp_path, forget, threads, shuffle, b
         assert list(batch["text"]) == [f"row {k}" for k in batch["id"].tolist()]
 
 
+def test_columns_that_the_core_does_not_filter_by(tmp_path, forget):
+    filters = pc.equal(pc.list_element(pc.field("items"), 0), 300) | (pc.field("id") > 700)
+    with FastParquetDataset(write(tmp_path), filters=filters, uneven="keep") as dataset:
+        assert ids(dataset) == [300, *range(701, ROWS)]
+        assert len(dataset) == 1
+
+
 def test_rows_one_by_one(tmp_path, forget):
     paths = write(tmp_path)
     for shuffle in (False, True):
