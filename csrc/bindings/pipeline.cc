@@ -162,17 +162,22 @@ void RegisterPipeline(py::module_& m) {
       .def(
           "start",
           [](PyPipeline& self, const ReadPlan& plan, int32_t open_windows,
-             int64_t fetch_bytes, int64_t segment_bytes, const PyScan* before) {
+             int64_t fetch_bytes, int64_t segment_bytes, const PyScan* before,
+             bool same_pass) {
             return self.Start(plan,
                               {.open_windows = open_windows,
                                .fetch_bytes = fetch_bytes,
-                               .segment_bytes = segment_bytes},
+                               .segment_bytes = segment_bytes,
+                               .same_pass = same_pass},
                               before);
           },
           // A scan works on the threads and files of its pipeline.
           py::keep_alive<0, 1>(), py::arg("plan"), py::kw_only(), py::arg("open_windows"),
           py::arg("fetch_bytes"), py::arg("segment_bytes"), py::arg("before") = nullptr,
-          "Begins a pass, or prepares the one that is expected after the pass `before`.\n"
+          py::arg("same_pass") = false,
+          "Begins a pass, or prepares the one that is expected after the pass `before`, "
+          "or\n"
+          "with `same_pass` the rest of that.\n"
           "Raises RuntimeError once closed.")
       // Joins threads.
       .def("close", &PyPipeline::Close, py::call_guard<WithoutGil>(),

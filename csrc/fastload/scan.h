@@ -25,6 +25,7 @@ struct ScanOptions {
   int32_t open_windows = 2;         // whose memory is open at a time
   int64_t fetch_bytes = 256 << 20;  // compressed bytes in memory
   int64_t segment_bytes = 8 << 20;  // of one read
+  bool same_pass = false;           // as the scan before: its reads are not counted apart
 };
 
 // A finished batch.
@@ -139,6 +140,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   Status AllocateParts(Window* window);
   void Merge(int64_t batch);
 
+  int64_t BatchStart(int64_t batch) const;
   int64_t BatchRows(int64_t batch) const;
   int64_t LastWindow(int64_t batch) const;
   int64_t SharesWanted() const;

@@ -127,12 +127,12 @@ void Scan::ComputeOrder(Window* window) {
 void Scan::CutParts(Window* window) const {
   const int64_t begin = first_output_[static_cast<size_t>(window->index)];
   const int64_t end = begin + window->output_rows;
-  const int64_t real = plan_.rows - plan_.padding;
+  const int64_t real = plan_.end() - plan_.padding;
   for (int64_t at = begin; at < end;) {
     Part part;
     part.batch = at / plan_.batch_rows;
     part.first = at - begin;
-    part.offset = at - part.batch * plan_.batch_rows;
+    part.offset = at - BatchStart(part.batch);
     part.rows = std::min(end - at, BatchRows(part.batch) - part.offset);
     part.real_rows = std::clamp<int64_t>(real - at, 0, part.rows);
     part.whole = part.rows == BatchRows(part.batch);
@@ -163,7 +163,7 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
                         .file_index = file};
       if (!range.ok()) return At(range.status(), place);
       FetchContext fetch = fetch_;
-      if (!begun_) fetch.counters = &dataset_->counters_ahead;
+      if (!begun_ && !options_.same_pass) fetch.counters = &dataset_->counters_ahead;
       auto pages =
           SelectPages(fetch, file, row_group, spec.leaves[static_cast<size_t>(file)],
                       *range, dataset_->Bits(file, row_group));

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -18,7 +19,10 @@ from fastload.engine import Engine
 from fastload.fields import Field, Schema
 from fastload.filter_schema import FilterSchema
 from fastload.filters import RowSelection, select_rows
+from fastload.finding_feed import FindingFeed
+from fastload.found_rows import FoundRows
 from fastload.passes import Pass, Prepared, ScanFeed, copies_warning
+from fastload.plan_steps import PlanSteps
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.resumable import Resumable
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
     from fastload._core import Scan
     from fastload.epochs import Order
+    from fastload.intervals import Int64s
     from fastload.mix_plan import SourceShare
     from fastload.passes import OpenFeed, Part
     from fastload.paths import PathLike
@@ -73,13 +78,14 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             list of lists by "or" ("a.b" names the field of a struct). A row for which they
             are null is left out. They may name any column of the files and any hive key. Row
             groups are pruned by their statistics; the exact rows of the others are found
-            when the dataset is made, and kept in $FASTLOAD_CACHE_DIR, else in the user's
-            cache directory.
+            when the dataset is made, with uneven="keep" on the way, and kept in
+            $FASTLOAD_CACHE_DIR, else in the user's cache directory.
         split: `(columns or None, start, stop)`: of the rows left, those whose hash lies in
             [start, stop) of [0, 1), on every machine the same: `("user", 0, 0.9)` for training
             and `("user", 0.9, 1)` for validation share no user. None hashes the file's path
             below the directory given, and the row's number. Module `row_hash` defines it.
-        limit: only the first so many rows of the epoch's sequence.
+        limit: only the first so many rows of the epoch's sequence; ranks' slices of these are
+            near-equal.
         shuffle: permute row groups over the whole dataset, then rows within windows.
         shuffle_window: rows mixed at once; None = min(2**19, the rows that decode to 512 MiB).
         seed: of all random choices.
@@ -89,7 +95,10 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         world_size: how many share it.
         uneven: "wrap" (a short rank repeats its last row), "drop" (loses at most one row a
             rank), "pad" (as wrap, and adds the bool tensor `__valid__`) or "keep" (every row
-            once; batch counts may differ).
+            once; batch counts may differ). With filters or a split, "keep" counts nothing
+            ahead: windows and ranks' slices are near-equal in stored rows of the row groups
+            that statistics and hive keys leave, and so may differ in rows that stay. len(), a
+            resume, `limit` and more than one worker count first.
         preprocess: what is computed from the columns of each row, the same in every epoch: one or
             a list of `fn(block)`, called in order on some rows at a time, or `per_row(...)`. A
             block is a Batch of the outputs of `columns`; fn returns it, or a mapping of outputs
@@ -221,22 +230,20 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             ),
         ]
         self._steps.check_inputs(output.name for output in self._projection.outputs)
-        self._options = replace(
-            options, shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes)
-        )
         self._report = SkipReport() if on_error == "skip" else None
         self._selection: RowSelection | None = None
+        self._found: FoundRows | None = None  # instead, where nothing is counted ahead
         if self._predicate:
-            skip = self._report is not None
-            self._selection = select_rows(self._source, filter_schema, self._predicate, skip)
-            for index, group, cause in self._selection.corrupt:
-                assert self._report is not None
-                self._report.add(index, self.files[index], group, cause, stacklevel=3)
-        self._row_groups = plan.RowGroups(
-            self._selection.counts if self._selection else self._source.row_group_rows,
-            self._source.row_group_file,
-            self._source.row_group_index,
-            self._source.row_group_rows if self._selection and not self._report else None,
+            selected = (self._source, filter_schema, self._predicate, self._report is not None)
+            if uneven == "keep":
+                self._found = FoundRows(*selected)
+            else:
+                self._selection = select_rows(*selected)
+                self._report_unreadable(stacklevel=4)
+        self._options = replace(
+            options,
+            shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
+            total_places=None if self._found is None else int(self._found.places.sum()),
         )
         self._engine: Engine | None = None
         self._prepared: Prepared | None = None  # the pass expected after it
@@ -284,9 +291,12 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
         """Begins a pass and closes the one before; each pass is of the next epoch."""
         start, part = self._begin()
+        finds = self._found is not None and self._found.finds(start, part, self._options)
         engine = self._engine_of_process(part.workers)
         feed = self._prepared.take(engine, start, part) if self._prepared else None
         self._prepared = None
+        if finds:
+            feed = self._finding_feed(engine, start, part)
         feed = feed or self._open(engine, start, part)
         feed.on_opened = self._prepare_next if engine.looks_ahead else None
         self._pass = Pass(feed, start, part)
@@ -321,12 +331,12 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def __repr__(self) -> str:
         files = self._source.files
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        rows = f"{self._most_rows} rows"
+        if self._found is not None and not self._found.known:
+            rows = f"up to {rows}"
         outputs = f"{len(self._outputs) - len(self._steps.hidden)} outputs"
         steps = f", {self._steps.count} steps" if self._steps else ""
-        return (
-            f"FastParquetDataset({files[0].path!r}{more}: {self._row_groups.total_rows} rows, "
-            f"{outputs}{steps})"
-        )
+        return f"FastParquetDataset({files[0].path!r}{more}: {rows}, {outputs}{steps})"
 
     @property
     def _yields_rows(self) -> bool:
@@ -336,14 +346,49 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def _batch_rows(self) -> int:
         return self._batch_size or _ROWS_AT_ONCE
 
+    @property
+    def _row_groups(self) -> plan.RowGroups:
+        """All row groups, with the rows that stay; finds these first where they are not known."""
+        selection = self._selection or self._found
+        rows = self._source.row_group_rows if selection is None else selection.counts
+        self._report_unreadable(stacklevel=6)
+        return self._row_groups_of(rows)
+
+    def _row_groups_of(self, rows: Int64s) -> plan.RowGroups:
+        source = self._source
+        return plan.RowGroups(
+            rows,
+            source.row_group_file,
+            source.row_group_index,
+            source.row_group_rows if self._predicate and not self._report else None,
+            None if self._found is None else self._found.places,
+        )
+
+    @property
+    def _most_rows(self) -> int:
+        """Rows of the epoch; at least as many, where they are not counted."""
+        if self._found is not None and not self._found.known:
+            return int(self._found.places.sum())
+        return self._row_groups.total_rows
+
+    def _report_unreadable(self, stacklevel: int) -> None:
+        """Tells of row groups that filters could not be asked of."""
+        selection = self._selection or self._found
+        if self._report is not None and selection is not None:
+            for index, group, cause in selection.corrupt:
+                self._report.add(index, self.files[index], group, cause, stacklevel=stacklevel)
+
     def _resolved_rank(self) -> Rank:
         if self._rank is None:
             self._rank = resolve_rank(*self._rank_arguments)
         return self._rank
 
-    def _batches(self, position: Position, rank: int) -> int:
-        total, world = self._row_groups.total_rows, self._resolved_rank().world
-        return plan.batches(total, self._options, position.progress, world, rank)
+    def _batches(self, position: Position, rank: int | None) -> int:
+        row_groups, world = self._row_groups, self._resolved_rank().world
+        options = replace(self._options, seed=position.seed)
+        slices = plan.slices_of(row_groups, options, position.epoch)
+        total, progress = row_groups.total_rows, position.progress
+        return plan.batches(total, options, progress, world, rank, slices=slices)
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return encode_state(self._source, self._options, self._predicate, position, worker)
@@ -352,9 +397,14 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self, state: Mapping[str, Any], worker: tuple[int, int] | None
     ) -> tuple[Position, bool]:
         decoded = decode_state(state, self._source, self._options, self._predicate, worker)
+        position = decoded[0]
+        if not position.progress:
+            return decoded
         # Refuses progress that this dataset can't have made.
-        total = self._row_groups.total_rows
-        plan.remaining_rows(total, self._options, decoded[0].progress)
+        row_groups = self._row_groups
+        options = replace(self._options, seed=position.seed)
+        slices = plan.slices_of(row_groups, options, position.epoch)
+        plan.remaining_rows(row_groups.total_rows, options, position.progress, slices=slices)
         return decoded
 
     def _give(self, order: Order) -> None:
@@ -398,11 +448,54 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         return ScanFeed(engine, scan, self._count_copy)
 
     def _skipping_feed(
-        self, engine: Engine, share: Substitution, first_row: int, before: Scan | None
+        self,
+        engine: Engine,
+        share: Substitution,
+        first_row: int,
+        before: Scan | None,
+        frames: int = 0,
     ) -> ScanFeed:
         assert self._report is not None
-        rows, files, report = self._batch_rows, self.files, self._report
-        return SkippingFeed(engine, self._count_copy, share, first_row, rows, files, report, before)
+        return SkippingFeed(
+            engine,
+            self._count_copy,
+            share,
+            first_row,
+            self._batch_rows,
+            self.files,
+            self._report,
+            before,
+            frames=frames,
+        )
+
+    def _finding_feed(self, engine: Engine, start: Position, part: Part) -> OpenFeed:
+        """The batches of a pass, of rows that are found on the way."""
+        assert self._found is not None
+        steps = PlanSteps(
+            self._row_groups_of(self._found.found),
+            replace(self._options, seed=start.seed),
+            start.epoch,
+            part.world,
+            self._resolved_rank().rank,
+            engine.budget.stripe_rows,
+        )
+
+        def substitute(rows: int) -> ScanFeed:
+            rank, stripe_rows = self._resolved_rank().rank, engine.budget.stripe_rows
+            leg = share_of_leg(self._row_groups, self._options, start, part, rank, stripe_rows)
+            return self._skipping_feed(engine, leg[0], rows, None, frames=2)
+
+        feed = FindingFeed(
+            engine,
+            self._count_copy,
+            self._found,
+            steps,
+            batch_rows=self._batch_rows,
+            drop_last=self._options.drop_last and not self._yields_rows,
+            on_found=partial(self._report_unreadable, stacklevel=9),
+            substitute=substitute if self._report is not None else None,
+        )
+        return self._stepped(feed, StepOrder(start.seed, start.epoch))
 
     def _feed_of_share(
         self, epoch: int, own: SourceShare, workers: int, before: Scan | None
@@ -427,6 +520,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         """Has the first windows of the next pass read while this one ends in `scan`, if so."""
         self._drop_prepared()
         if scan is None or self._engine is None or self._pass is None:
+            return
+        if self._found is not None and not self._found.known:
             return
         start, part = self._next_position(), self._pass.part
         following = self._open(self._engine, start, part, before=scan)
@@ -454,6 +549,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         allocate: PinnedMemory | None = None,
         home: Home | None = None,
     ) -> Engine:
+        selection = self._selection or self._found
         return Engine(
             self._source,
             self._projection,
@@ -461,7 +557,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             threads,
             budget,
             self._io,
-            self._selection.files if self._selection else (),
+            selection.files if selection is not None else (),
             allocate,
             home,
         )
@@ -477,7 +573,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             batch_size=self._batch_rows,
             row_bytes=self._projection.row_bytes + sum(o.field.item_bytes for o in extra),
             staged_row_bytes=self._projection.staged_row_bytes,
-            total_rows=self._row_groups.total_rows,
+            # What is not counted has no influence on windows.
+            total_rows=self._options.total_places or self._row_groups.total_rows,
             shuffle_window=self._options.shuffle_window if self._options.shuffle else None,
             columns=len(self._projection.columns),
             threads=threads,

@@ -130,11 +130,19 @@ class Engine:
     @property
     def looks_ahead(self) -> bool:
         """Whether the next pass is worth preparing: from the second on, by threads."""
-        return self._passes > 1 and self._threads > 0
+        return self._passes > 1 and self.threaded
 
-    def begin(self, scan: core.Scan) -> None:
-        """Begins a pass that was prepared."""
-        self._passes += 1
+    @property
+    def threaded(self) -> bool:
+        """Whether it works while nobody waits for a batch."""
+        return self._threads > 0
+
+    def begin(self, scan: core.Scan, *, again: bool = False) -> None:
+        """Begins a pass that was prepared.
+
+        again: it is the rest of a pass that has begun.
+        """
+        self._passes += not again
         scan.begin()
 
     def start(
@@ -144,12 +152,14 @@ class Engine:
         before: core.Scan | None = None,
         *,
         again: bool = False,
+        lead: int = 0,
     ) -> core.Scan:
         """Begins a pass in batches of `batch_rows` rows.
 
-        before: the running pass; then only prepares the next one, with the memory that this
-            one leaves.
+        before: the running pass; then only prepares the next one, or what goes on with it, in
+            the memory that this one leaves.
         again: it is the rest of a pass that has begun.
+        lead: rows that the first batch is short of.
         """
         self._passes += before is None and not again
         return self.pipeline.start(
@@ -163,11 +173,13 @@ class Engine:
                 windows=plan.windows,
                 keys=plan.keys,
                 substitutes=plan.substitutes,
+                lead=lead,
             ),
             open_windows=self.budget.open_windows,
             fetch_bytes=self.budget.fetch_bytes,
             segment_bytes=self.budget.segment_bytes,
             before=before,
+            same_pass=again,
         )
 
     def batch_of(self, lent: core.LentBatch, position: object) -> tuple[Batch, bool]:

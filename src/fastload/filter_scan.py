@@ -20,7 +20,7 @@ from fastload.errors import (
 from fastload.row_test import RowTest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,11 +37,25 @@ _BATCH_ROWS = 1 << 17
 class FileScan:
     """The row groups of one file that pruning leaves, and the exact rows of each.
 
-    path: of the file.
-    rows: of each row group.
+    Args:
+        file: it.
+        schema: of its columns and the others'.
+        predicate: what rows have to pass.
+        groups: some of the row groups that pruning leaves, where they are known; None = all.
+
+    Attributes:
+        path: of the file.
+        rows: of each row group.
+        groups: the row groups that may have rows that stay, in order.
     """
 
-    def __init__(self, file: SourceFile, schema: FilterSchema, predicate: Predicate) -> None:
+    def __init__(
+        self,
+        file: SourceFile,
+        schema: FilterSchema,
+        predicate: Predicate,
+        groups: Sequence[int] | None = None,
+    ) -> None:
         self._file = file
         self._schema = schema
         self._predicate = predicate
@@ -49,12 +63,11 @@ class FileScan:
         self.path = file.path
         self.rows = file.footer.row_group_rows
         self._starts = np.cumsum([0, *self.rows]).tolist()
-        self._fragments = dict(self._prune())
-
-    @property
-    def groups(self) -> list[int]:
-        """The row groups that may have rows that stay, in order."""
-        return list(self._fragments)
+        self._fragments: dict[int, Any] | None = None
+        if groups is None:
+            self._fragments = dict(self._prune())
+            groups = list(self._fragments)
+        self.groups = list(groups)
 
     def _prune(self) -> Iterator[tuple[int, Any]]:
         split = self._predicate.split
@@ -82,6 +95,8 @@ class FileScan:
 
     def select(self, group: int) -> NDArray[np.bool_]:
         """Which rows of a row group stay."""
+        if self._fragments is None:
+            self._fragments = dict(self._prune())
         fragment = self._fragments[group]
         if fragment is None:
             return self.of_numbers(group)

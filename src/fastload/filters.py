@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastload.row_selection import FileRows
     from fastload.source import Source, SourceFile
 
-__all__ = ["RowSelection", "select_rows"]
+__all__ = ["RowSelection", "entry_keys", "select_rows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +71,7 @@ def select_rows(
     cache = SelectionCache()
     found: dict[int, FileRows] = {}
     corrupt: list[tuple[int, int, str]] = []
-    keys = [_key(file, schema, predicate) for file in source.files]
+    keys = entry_keys(source, schema, predicate)
     _load(cache, keys, found)
     if len(found) < len(keys):
         with cache.lock(predicate.digest.hex()):
@@ -96,9 +96,14 @@ def _load(cache: SelectionCache, keys: Sequence[str], found: dict[int, FileRows]
                 found[index] = rows
 
 
-def _key(file: SourceFile, schema: FilterSchema, predicate: Predicate) -> str:
-    digest = hashlib.blake2b(predicate.digest, digest_size=16)
-    digest.update(schema.arrow.serialize())
+def entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> list[str]:
+    """The keys of the files' entries in the cache."""
+    head = predicate.digest + bytes(schema.arrow.serialize())
+    return [_key(head, file) for file in source.files]
+
+
+def _key(head: bytes, file: SourceFile) -> str:
+    digest = hashlib.blake2b(head, digest_size=16)
     path = os.path.abspath(file.path)
     version = (path, file.size, file.mtime_ns, file.digest, file.keys, file.name)
     digest.update(repr(version).encode("utf-8", "surrogateescape"))

@@ -176,7 +176,7 @@ class MixedDataset(Resumable[Batch]):
                     f"rank {other.rank} of {other.world} - at source `{name}`"
                 )
 
-    def _batches(self, position: Position, rank: int) -> int:  # noqa: ARG002 - alike on all
+    def _batches(self, position: Position, rank: int | None) -> int:  # noqa: ARG002 - alike on all
         world = self._resolved_rank().world
         mixture = self._mixture._replace(seed=position.seed)
         return mix_batches(mixture, position.epoch, position.progress, world)

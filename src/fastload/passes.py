@@ -78,12 +78,11 @@ torch.serialization.add_safe_globals([_mark_of])
 
 
 class Feed(Protocol):
-    """What a pass takes its batches from.
+    """What a pass takes its batches from."""
 
-    lead: rows at the start of the batch that came last that are not to be delivered.
-    """
-
-    lead: int
+    @property
+    def lead(self) -> int:
+        """Rows at the start of the batch that came last that are not to be delivered."""
 
     def next(self, mark: Mark) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
@@ -141,9 +140,17 @@ class ScanFeed:
         engine = self.engine
         return self._scan.ready and 2 * engine.pipeline.lent_bytes <= engine.budget.lend_bytes
 
-    def begin(self) -> None:
-        """Begins what was prepared."""
-        self.engine.begin(self._scan)
+    @property
+    def scan(self) -> Scan:
+        """The core's side of it."""
+        return self._scan
+
+    def begin(self, *, again: bool = False) -> None:
+        """Begins what was prepared.
+
+        again: it is the rest of a pass that has begun.
+        """
+        self.engine.begin(self._scan, again=again)
 
     def next(self, mark: Mark) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""

@@ -18,9 +18,10 @@ from fastload.intervals import Int64s, cut, edges_of
 from fastload.options import Options, Uneven
 from fastload.permutation import permutation, stream_key, stream_keys
 from fastload.progress import Leg, Turn, advance, batches, remaining_rows, share, turn
+from fastload.sequence import ROW_GROUP_STREAM, RowGroups, Sequence, row_group_order, slices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence as Items
 
     from fastload.rank_split import Share
 
@@ -29,6 +30,7 @@ __all__ = [
     "Options",
     "ReadPlan",
     "RowGroups",
+    "Sequence",
     "Turn",
     "Uneven",
     "advance",
@@ -37,53 +39,22 @@ __all__ = [
     "permutation",
     "read_plan",
     "remaining_rows",
+    "row_group_order",
     "rows_of",
+    "sequence_plan",
     "share_plan",
+    "slices_of",
     "stream_key",
     "turn",
+    "window_count",
+    "window_edges",
+    "window_of",
 ]
 
-# The second part after seed and epoch in the name of a stream of random numbers.
-_ROW_GROUP_STREAM = 0
+# The third part, after seed and epoch, in the name of a stream of random numbers.
 _WINDOW_STREAM = 1
-# A row group of which fewer than one row in so many stays costs what its stored rows cost.
-_SPARSE = 4
 # Edges of windows are computed as uint64 products of two numbers up to the window count.
 _MOST_WINDOWS = 2**32 - 1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowGroups:
-    """All row groups of all files in canonical order; int64 (row groups,) each.
-
-    Raises:
-        ValueError: the lengths differ, or a row count is negative.
-    """
-
-    rows: Int64s
-    file: Int64s  # index of the file
-    index: Int64s  # index of the row group in its file
-    stored: Int64s | None = None  # rows in the file, where filters leave fewer in `rows`
-
-    def __post_init__(self) -> None:
-        arrays = (
-            self.rows,
-            self.file,
-            self.index,
-            self.rows if self.stored is None else self.stored,
-        )
-        if len({len(array) for array in arrays}) > 1:
-            raise ValueError(
-                "Expected rows, file, index and stored of equal lengths, got "
-                f"{', '.join(str(len(array)) for array in arrays)}"
-            )
-        if len(self.rows) and self.rows.min() < 0:
-            raise ValueError(f"Expected row counts of at least 0, got {self.rows.min()}")
-
-    @property
-    def total_rows(self) -> int:
-        """Rows of all row groups."""
-        return int(self.rows.sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +88,7 @@ def read_plan(
     row_groups: RowGroups,
     options: Options,
     epoch: int,
-    progress: Sequence[Leg],
+    progress: Items[Leg],
     world: int,
     rank: int,
     workers: int = 1,
@@ -145,8 +116,17 @@ def read_plan(
     Raises:
         ValueError: a number is out of its range, or `progress` claims more batches than it had.
     """
-    total = row_groups.total_rows
-    mine = share(total, options, progress, world, rank, workers, worker, skip_batches)
+    mine = share(
+        row_groups.total_rows,
+        options,
+        progress,
+        world,
+        rank,
+        workers,
+        worker,
+        skip_batches,
+        slices=slices_of(row_groups, options, epoch),
+    )
     return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows)
 
 
@@ -174,82 +154,94 @@ def share_plan(
     if mine.repeats:
         again = np.array([[mine.repeated, mine.repeated + 1]], np.int64)
         intervals = np.concatenate([intervals, again])
-    sequence = _Sequence(row_groups, _row_group_order(row_groups, options, epoch))
+    order = row_group_order(len(row_groups.rows), options, epoch)
     padding = mine.repeats if options.uneven == "pad" else 0
-    if options.shuffle:
-        parts = _shuffled(sequence, intervals, options, epoch, row_groups.total_rows)
-    else:
+    sequence = Sequence(row_groups, order)
+    return sequence_plan(sequence, intervals, options, epoch, stripe_rows, padding)
+
+
+def sequence_plan(
+    sequence: Sequence,
+    intervals: Int64s,
+    options: Options,
+    epoch: int,
+    stripe_rows: int,
+    padding: int = 0,
+) -> ReadPlan:
+    """Where some positions of a sequence lie.
+
+    Args:
+        sequence: of the epoch, or as many neighbours of its row groups as have all rows of the
+            windows of those positions.
+        intervals: the positions, in any order, (n, 2).
+        options: the dataset's parameters.
+        epoch: number of the epoch.
+        stripe_rows: as `read_plan` takes them.
+        padding: as in the ReadPlan.
+    """
+    if not options.shuffle:
         parts = _striped(sequence, intervals, stripe_rows)
+    else:
+        parts = _shuffled(sequence, intervals, options, epoch)
     pieces, takes, windows, keys = parts
+    rows = int((intervals[:, 1] - intervals[:, 0]).sum())
     return ReadPlan(
-        options.batch_size, mine.rows, padding, options.shuffle, pieces, takes, windows, keys
+        options.batch_size, rows, padding, options.shuffle, pieces, takes, windows, keys
     )
+
+
+def window_edges(total_places: int, window: int, number: Int64s) -> Int64s:
+    """The places where shuffle windows begin.
+
+    Args:
+        total_places: of the epoch.
+        window: options.shuffle_window.
+        number: of each window, (n,); that of the last and one more is its end.
+    """
+    count = window_count(total_places, window)
+    whole, rest = divmod(total_places, count)
+    fraction = number.astype(np.uint64) * np.uint64(rest) // np.uint64(count)
+    edges: Int64s = number * whole + fraction.astype(np.int64)
+    return edges
+
+
+def window_count(total_places: int, window: int) -> int:
+    """Shuffle windows of an epoch of so many places.
+
+    Raises:
+        ValueError: they are too many.
+    """
+    count = max(1, total_places // window)
+    if count > _MOST_WINDOWS:
+        raise ValueError(
+            f"Expected at most 2**32 - 1 shuffle windows, got {count}: "
+            f"shuffle_window is {window} rows of {total_places}"
+        )
+    return count
+
+
+def window_of(place: int, total_places: int, count: int) -> int:
+    """The number of the shuffle window, of so many, that a place lies in."""
+    # Window i begins at i * total // count.
+    return ((place + 1) * count - 1) // total_places
 
 
 _Parts = tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]  # the arrays of a ReadPlan
 
 
-class _Sequence:
-    """The epoch's sequence of rows before windows are permuted."""
-
-    def __init__(self, row_groups: RowGroups, order: Int64s) -> None:
-        self._order = order[row_groups.rows[order] > 0]
-        self._row_groups = row_groups
-        self._edges = edges_of(row_groups.rows[self._order])
-
-    def sparse_edges(self, stored_rows: int) -> Int64s:
-        """The sequence cut where row groups begin, after so many stored rows of which few stay."""
-        ends = self._edges[[0, -1]]
-        if self._row_groups.stored is None:
-            return ends
-        stored = self._row_groups.stored[self._order]
-        sparse = np.where(np.diff(self._edges) * _SPARSE < stored, stored, 0)
-        before = np.cumsum(sparse) - sparse
-        return np.union1d(ends, self._edges[np.flatnonzero(np.diff(before // stored_rows)) + 1])
-
-    def pieces(self, starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
-        """Pieces (P, 4) of the ranges [starts, stops) (n,), and how many each range has (n,)."""
-        cuts = cut(self._edges, starts, stops)
-        group = self._order[cuts.cell]
-        begin = self._edges[cuts.cell]
-        pieces = np.stack(
-            [
-                self._row_groups.file[group],
-                self._row_groups.index[group],
-                cuts.start - begin,
-                cuts.stop - begin,
-            ],
-            axis=1,
-        )
-        return pieces, np.bincount(cuts.owner, minlength=len(starts))
-
-
-def _row_group_order(row_groups: RowGroups, options: Options, epoch: int) -> Int64s:
-    count = len(row_groups.rows)
-    if not options.shuffle:
-        return np.arange(count)
-    return permutation(count, stream_key(options.seed, epoch, _ROW_GROUP_STREAM))
-
-
-def _shuffled(
-    sequence: _Sequence, intervals: Int64s, options: Options, epoch: int, total: int
-) -> _Parts:
+def _shuffled(sequence: Sequence, intervals: Int64s, options: Options, epoch: int) -> _Parts:
     """Each window that the intervals touch, whole, with what is taken of it."""
     if not len(intervals):
         return _no_parts()
-    count = max(1, total // options.shuffle_window)
-    if count > _MOST_WINDOWS:
-        raise ValueError(
-            f"Expected at most 2**32 - 1 shuffle windows, got {count}: "
-            f"shuffle_window is {options.shuffle_window} rows of {total}"
-        )
-    # Window i begins at i * total // count, so position p lies in ((p + 1) * count - 1) // total.
-    first = ((int(intervals[:, 0].min()) + 1) * count - 1) // total
-    last = (int(intervals[:, 1].max()) * count - 1) // total
+    total = options.total_places or sequence.rows
+    count = window_count(total, options.shuffle_window)
+    ends = sequence.places_of(np.array([intervals[:, 0].min(), intervals[:, 1].max() - 1]))
+    first, last = (window_of(int(place), total, count) for place in ends)
     number = np.arange(first, last + 2)
-    whole, rest = divmod(total, count)
-    fraction = number.astype(np.uint64) * np.uint64(rest) // np.uint64(count)
-    edges = number * whole + fraction.astype(np.int64)
+    edges = sequence.positions_of(window_edges(total, options.shuffle_window, number))
+    filled = np.diff(edges) > 0
+    edges = edges[np.append(filled, True)]
+    number = number[:-1][filled]
 
     cuts = cut(edges, intervals[:, 0], intervals[:, 1])
     takes = np.stack([cuts.start, cuts.stop], axis=1) - edges[cuts.cell, np.newaxis]
@@ -261,7 +253,7 @@ def _shuffled(
     return pieces, takes, windows, keys
 
 
-def _striped(sequence: _Sequence, intervals: Int64s, stripe_rows: int) -> _Parts:
+def _striped(sequence: Sequence, intervals: Int64s, stripe_rows: int) -> _Parts:
     """The rows of the intervals, cut into stripes."""
     if not len(intervals):
         return _no_parts()
@@ -310,20 +302,25 @@ def epoch_rows(row_groups: RowGroups, options: Options, epoch: int) -> Int64s:
     """
     order = range(len(row_groups.rows))
     if options.shuffle:
-        key = stream_key(options.seed, epoch, _ROW_GROUP_STREAM)
+        key = stream_key(options.seed, epoch, ROW_GROUP_STREAM)
         order = permutation(len(order), key).tolist()
-    parts = [
-        _piece_rows(int(row_groups.file[g]), int(row_groups.index[g]), 0, int(row_groups.rows[g]))
-        for g in order
-    ]
+    parts, places = [], [np.zeros(0, np.int64)]
+    start = 0
+    for g in order:
+        rows, size = int(row_groups.rows[g]), int(row_groups.own_places[g])
+        parts.append(_piece_rows(int(row_groups.file[g]), int(row_groups.index[g]), 0, rows))
+        of_rows = [-(-(j + 1) * size // rows) - 1 for j in range(rows)]
+        places.append(np.array(of_rows, np.int64) + start)
+        start += size
     sequence = np.concatenate([np.zeros((0, 3), np.int64), *parts])
     if options.shuffle:
-        total = len(sequence)
-        count = max(1, total // options.shuffle_window)
+        place = np.concatenate(places)
+        count = max(1, start // options.shuffle_window)
         for w in range(count):
-            low, high = w * total // count, (w + 1) * total // count
+            low, high = w * start // count, (w + 1) * start // count
+            inside = np.flatnonzero((low <= place) & (place < high))
             key = stream_key(options.seed, epoch, _WINDOW_STREAM, w)
-            sequence[low:high] = sequence[low:high][permutation(high - low, key)]
+            sequence[inside] = sequence[inside[permutation(len(inside), key)]]
     return sequence[: options.limited(len(sequence))]
 
 

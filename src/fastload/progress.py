@@ -3,7 +3,9 @@
 Pure. An epoch is a sequence of positions 0 .. N-1. A leg is a stretch of it run on one world:
 it splits the positions that are left into one contiguous slice for each rank, a rank's slice
 into batches, and the batches into one contiguous slice for each DataLoader worker. The workers
-deliver in turn, so a count of delivered batches says exactly which positions are left.
+deliver in turn, so a count of delivered batches says exactly which positions are left. Slices are
+of near-equal numbers of positions, but for a leg that begins the epoch where `slices` says where
+they begin.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from fastload.rank_split import RankSplit, Share, whole_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from fastload.sequence import Slices
 
 __all__ = [
     "Leg",
@@ -79,14 +83,17 @@ def advance(progress: Sequence[Leg], world: int, workers: int, delivered: int) -
     return merged([*progress, leg]) if delivered else merged(progress)
 
 
-def remaining_rows(total_rows: int, options: Options, progress: Sequence[Leg]) -> int:
+def remaining_rows(
+    total_rows: int, options: Options, progress: Sequence[Leg], *, slices: Slices | None = None
+) -> int:
     """Rows that `progress` leaves of an epoch over `total_rows` rows; 0 when it is finished.
+
+    slices: where the ranks of a leg that begins the epoch begin; None = near-equal in rows.
 
     Raises:
         ValueError: a leg claims more batches than it had.
     """
-    left = _remaining(total_rows, options, merged(progress))
-    return int((left[:, 1] - left[:, 0]).sum())
+    return _split(total_rows, options, merged(progress), 1, slices).total
 
 
 def batches(
@@ -94,21 +101,25 @@ def batches(
     options: Options,
     progress: Sequence[Leg],
     world: int,
-    rank: int,
+    rank: int | None,
     workers: int = 1,
+    *,
+    slices: Slices | None = None,
 ) -> int:
-    """Batches that `rank` of `world` still delivers after `progress`.
+    """Batches that `rank` of `world` still delivers after `progress`; None = one with the most.
 
-    The same for every rank, and whatever `workers`, unless `options.uneven` is "keep".
+    The same for every rank, and whatever `workers`, unless `options.uneven` is "keep". `slices` is
+    as `remaining_rows` takes it.
 
     Raises:
         ValueError: a leg claims more batches than it had, or there is no such rank.
     """
-    _expect_within("rank", rank, world)
+    if rank is not None:
+        _expect_within("rank", rank, world)
     before, done = going_on(progress, world, workers)
-    split = _split(total_rows, options, before, world)
+    split = _split(total_rows, options, before, world, slices)
     split.expect_delivered(done)
-    return max(0, int(split.batches[rank]) - done)
+    return max(0, (split.most if rank is None else int(split.batches[rank])) - done)
 
 
 def share(
@@ -120,6 +131,8 @@ def share(
     workers: int,
     worker: int,
     skip_batches: int,
+    *,
+    slices: Slices | None = None,
 ) -> Share:
     """What `worker` of `rank` delivers after `progress`, less its first `skip_batches` batches.
 
@@ -130,8 +143,9 @@ def share(
     Raises:
         ValueError: a leg claims more batches than it had; no such rank or worker.
     """
-    here = turn(total_rows, options, progress, world, rank, workers, worker, skip_batches)
-    split = _split(total_rows, options, here.before, world)
+    shape = (world, rank, workers, worker)
+    here = turn(total_rows, options, progress, *shape, skip_batches, slices=slices)
+    split = _split(total_rows, options, here.before, world, slices)
     runs = near_equal(split.batches[rank], max(1, workers))
     first, count = (int(of[here.worker]) for of in runs)
     return split.share(rank, first + here.delivered, first + count)
@@ -146,6 +160,8 @@ def turn(
     workers: int,
     worker: int,
     skip_batches: int,
+    *,
+    slices: Slices | None = None,
 ) -> Turn:
     """Where `worker` of `rank` goes on after `progress` and `skip_batches` batches of its own.
 
@@ -157,7 +173,7 @@ def turn(
     _expect_within("worker", worker, workers)
     expect_at_least(0, skip_batches=skip_batches)
     before, done = going_on(progress, world, workers)
-    split = _split(total_rows, options, before, world)
+    split = _split(total_rows, options, before, world, slices)
     split.expect_delivered(done)
     number = (worker + done) % workers
     _, count = near_equal(split.batches[rank], workers)
@@ -165,22 +181,21 @@ def turn(
     return Turn(before, number, int(min(delivered + skip_batches, count[number])))
 
 
-def _split(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:
-    left = _remaining(total_rows, options, legs)
-    return RankSplit(left, world, options, options.limited(total_rows))
-
-
-def _remaining(total_rows: int, options: Options, legs: Sequence[Leg]) -> Int64s:
-    """Positions that merged `legs` leave undelivered, as intervals."""
+def _split(
+    total_rows: int, options: Options, legs: Sequence[Leg], world: int, slices: Slices | None
+) -> RankSplit:
+    """What merged `legs` leave undelivered, split over so many ranks."""
     rows = options.limited(total_rows)
     intervals = whole_epoch(rows)
+    edges_of = slices
     for leg in legs:
-        intervals = _after(intervals, leg, options, rows)
-    return intervals
+        split = RankSplit(intervals, leg.world, options, rows, edges_of and edges_of(leg.world))
+        intervals = _after(split, leg, intervals)
+        edges_of = None
+    return RankSplit(intervals, world, options, rows, edges_of and edges_of(world))
 
 
-def _after(intervals: Int64s, leg: Leg, options: Options, epoch_rows: int) -> Int64s:
-    split = RankSplit(intervals, leg.world, options, epoch_rows)
+def _after(split: RankSplit, leg: Leg, intervals: Int64s) -> Int64s:
     split.expect_delivered(leg.delivered)
     if leg.delivered == split.most:
         return intervals[:0]  # finished; what "drop" and drop_last left over is lost

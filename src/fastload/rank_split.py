@@ -46,14 +46,28 @@ class RankSplit:
         world: number of ranks.
         options: the dataset's parameters.
         epoch_rows: rows of the whole epoch, of which a rank without rows repeats the last.
+        edges: where each rank's slice of them begins, and their end, (world + 1,), with `uneven`
+            "keep"; None = slices of near-equal numbers of rows.
 
     Attributes:
         batches: of each rank, int64 (world,); the same for all unless `uneven` is "keep".
+        total: of the positions.
     """
 
-    def __init__(self, intervals: Int64s, world: int, options: Options, epoch_rows: int) -> None:
-        total = (intervals[:, 1] - intervals[:, 0]).sum()
-        self._start, self._own = near_equal(total, world)  # elements of the intervals' sequence
+    def __init__(
+        self,
+        intervals: Int64s,
+        world: int,
+        options: Options,
+        epoch_rows: int,
+        edges: Int64s | None = None,
+    ) -> None:
+        self.total = int((intervals[:, 1] - intervals[:, 0]).sum())
+        # Elements of the intervals' sequence.
+        if edges is None:
+            self._start, self._own = near_equal(np.array(self.total), world)
+        else:
+            self._start, self._own = edges[:-1], np.diff(edges)
         if options.uneven == "keep":
             self._rows = self._own
         elif options.uneven == "drop":
@@ -70,8 +84,8 @@ class RankSplit:
 
     @property
     def most(self) -> int:
-        """Batches of the first rank, which has the most under every `uneven`."""
-        return int(self.batches[0])
+        """Batches of the rank that has the most."""
+        return int(self.batches.max())
 
     def expect_delivered(self, delivered: int) -> None:
         """Refuses more than there were."""

@@ -49,8 +49,8 @@ class Resumable(IterableDataset[_Item_co]):
         """Which rank this is; the same from the first call on."""
 
     @abstractmethod
-    def _batches(self, position: Position, rank: int) -> int:
-        """Batches that a rank of this world has left of an epoch."""
+    def _batches(self, position: Position, rank: int | None) -> int:
+        """Batches that a rank of this world has left of an epoch; None = one with the most."""
 
     @abstractmethod
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
@@ -185,8 +185,8 @@ class Resumable(IterableDataset[_Item_co]):
         return start, part
 
     def _is_finished(self, position: Position) -> bool:
-        """Whether no rank has a batch left of the epoch; the first one has the most."""
-        return not self._batches(position, rank=0)
+        """Whether no rank has a batch left of the epoch."""
+        return not self._batches(position, rank=None)
 
     def _next_position(self) -> Position:
         """Where the next pass begins."""

@@ -21,12 +21,13 @@ from fastload.row_selection import FileRows, pack_rows
 from fastload.row_test import RowTest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
     from fastload.filter_schema import FilterSchema
+    from fastload.intervals import Int64s
     from fastload.predicate import Predicate
     from fastload.source import Source
 
@@ -81,23 +82,57 @@ class RowFinder:
         """
         progress = _Progress(len(self._source.files))
         done = len(self._source.files) - len(indices)
-        for first in range(0, len(indices), _FILES_AT_ONCE):
-            batch = indices[first : first + _FILES_AT_ONCE]
-            scans = list(self._threads.map(self._scan_of, batch))
-            results = self._results(batch, scans)
-            for index, scan in zip(batch, scans, strict=True):
-                rows, corrupt = _rows_of(scan, results)
-                scan.check_unchanged()
-                yield Found(index, rows, corrupt)
-                done += 1
-                progress.show(done)
+        for found in self._found(indices, [None] * len(indices)):
+            yield found
+            done += 1
+            progress.show(done)
+
+    def row_groups(self, wanted: Mapping[int, Sequence[int]]) -> Iterator[Found]:
+        """The rows of some row groups of files, by index of the file: of those `places` leaves.
+
+        The other row groups count as if no row of them stayed. Raises as `files`.
+        """
+        return self._found(list(wanted), list(wanted.values()))
+
+    def places(self) -> Int64s:
+        """Of each row group of all files its rows, but 0 where the footers show that none stays.
+
+        Raises `SourceChangedError`, `StorageError` or `CorruptFileError`, naming the file.
+        """
+        split = self._predicate.split
+        rows = self._source.row_group_rows
+        if split is not None and split.start == split.stop:
+            return np.zeros_like(rows)
+        if self._predicate.filters is None:
+            return rows
+        parts = self._threads.map(self._places_of, range(len(self._source.files)))
+        return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def close(self) -> None:
         """Ends the threads. Idempotent."""
         self._threads.shutdown(cancel_futures=True)
 
-    def _scan_of(self, index: int) -> FileScan:
-        return FileScan(self._source.files[index], self._schema, self._predicate)
+    def _found(
+        self, indices: Sequence[int], groups: Sequence[Sequence[int] | None]
+    ) -> Iterator[Found]:
+        for first in range(0, len(indices), _FILES_AT_ONCE):
+            part = slice(first, first + _FILES_AT_ONCE)
+            batch = indices[part]
+            scans = list(self._threads.map(self._scan_of, batch, groups[part]))
+            results = self._results(batch, scans)
+            for index, scan in zip(batch, scans, strict=True):
+                rows, corrupt = _rows_of(scan, results)
+                scan.check_unchanged()
+                yield Found(index, rows, corrupt)
+
+    def _scan_of(self, index: int, groups: Sequence[int] | None = None) -> FileScan:
+        return FileScan(self._source.files[index], self._schema, self._predicate, groups)
+
+    def _places_of(self, index: int) -> Int64s:
+        scan = self._scan_of(index)
+        rows = np.array(scan.rows, np.int64)
+        rows[np.setdiff1d(np.arange(len(rows)), scan.groups)] = 0
+        return rows
 
     def _results(self, indices: Sequence[int], scans: Sequence[FileScan]) -> Iterator[_Result]:
         """What stays of each row group of each scan."""

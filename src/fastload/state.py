@@ -186,6 +186,7 @@ def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
         "drop_last": options.drop_last,
         "uneven": options.uneven,
         "limit": options.limit,
+        "total_places": options.total_places,
         "filters": predicate.filters_text,
         "split": predicate.split_text,
     }

@@ -486,3 +486,18 @@ def test_stats_tell_of_steps(path):
         stats = dataset.stats()
     assert 13 * 0.02 <= stats.steps_s <= stats.waiting_s
     assert stats.bottleneck == "steps"
+
+
+def test_steps_of_rows_that_nobody_counted(path):
+    """uneven="keep" with filters finds its rows on the way."""
+
+    def double(block):
+        block["twice"] = block["id"] * 2
+        return block
+
+    options = {"filters": [("label", "==", 1)], "uneven": "keep", "batch_size": 64}
+    with FastParquetDataset(path, preprocess=double, **options) as dataset:
+        batches = [batch.clone() for batch in dataset]
+    with FastParquetDataset(path, **{**options, "uneven": "wrap"}) as dataset:
+        assert [b["id"].tolist() for b in batches] == [b["id"].tolist() for b in dataset]
+    assert all((batch["twice"] == 2 * batch["id"]).all() for batch in batches)

@@ -3,7 +3,12 @@
 import os
 from dataclasses import dataclass, field
 
+import numpy as np
+import pyarrow as pa
 from hypothesis import strategies as st
+
+from fastload.predicate import parse_split
+from fastload.row_hash import hash_columns
 
 # Of each end-to-end property; `make test-semantics EXAMPLES=5000` sets it.
 EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "200"))
@@ -24,12 +29,25 @@ class Run:
     options: dict
     legs: list[Leg]
     epoch: int
+    counted: bool  # len() before each pass
     rows: int = field(init=False)
 
     def __post_init__(self):
-        total = sum(map(sum, self.files))
+        total = self._staying()
         limit = self.options["limit"]
         object.__setattr__(self, "rows", total if limit is None else min(total, limit))
+
+    def _staying(self):
+        """How many ids filters and split leave."""
+        ids = np.arange(sum(map(sum, self.files)))
+        if self.options["filters"] is not None:
+            ((_, _, first),) = self.options["filters"]
+            ids = ids[ids >= first]
+        if self.options["split"] is not None and len(ids):
+            low, high = parse_split(self.options["split"]).bounds
+            hashes = hash_columns([pa.array(ids)])
+            ids = ids[[low <= h < high for h in hashes.tolist()]]
+        return len(ids)
 
 
 group_rows = st.one_of(st.integers(0, 3), st.integers(0, 60), st.just(400))
@@ -46,6 +64,8 @@ def options(draw):
         "drop_last": draw(st.booleans()),
         "uneven": draw(st.sampled_from(["wrap", "drop", "pad", "keep"])),
         "limit": draw(st.one_of(st.none(), st.none(), st.integers(0, 300))),
+        "filters": draw(st.sampled_from([None, None, [("id", ">=", 70)]])),
+        "split": draw(st.sampled_from([None, None, ("id", 0.2, 0.7), ("id", 0, 0.02)])),
     }
 
 
@@ -64,4 +84,4 @@ def runs(draw):
     else:
         places = [draw(pairs) for _ in range(len(steps) + 1)]
     legs = [Leg(*place, step) for place, step in zip(places, [*steps, None], strict=True)]
-    return Run(draw(files), draw(options()), legs, draw(st.integers(0, 5)))
+    return Run(draw(files), draw(options()), legs, draw(st.integers(0, 5)), draw(st.booleans()))

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import (
@@ -18,10 +19,12 @@ from plan_cases import (
     progress_of,
     real_rows,
     shapes,
+    uncounted,
     worlds,
 )
 
 from fastload import plan
+from fastload.plan_steps import PlanSteps
 
 thorough = settings(max_examples=1000, deadline=None)
 brief = settings(max_examples=300, deadline=None)
@@ -34,9 +37,13 @@ def test_ranks_and_workers_deliver_what_the_definition_says(case, legs, shape):
     sequence = case.sequence()
     progress = progress_of(case, [leg for leg in legs if leg[:2] != shape])
     positions = plain_remaining(case, progress)
-    total = case.row_groups.total_rows
-    assert plan.remaining_rows(total, case.options, progress) == len(positions)
-    for rank, (batches, _) in enumerate(plain_outputs(case, positions, world)):
+    total, slices = case.row_groups.total_rows, case.slices
+    left = plan.remaining_rows(total, case.options, progress, slices=slices)
+    assert left == len(positions)
+    outputs = plain_outputs(case, positions, world, begins=not progress)
+    most = case.batches(progress, world, None, workers)
+    assert most == max(len(batches) for batches, _ in outputs)
+    for rank, (batches, _) in enumerate(outputs):
         assert case.batches(progress, world, rank, workers) == len(batches)
         for worker, part in enumerate(even_slices(batches, max(1, workers))):
             read = case.plan(progress, world, rank, workers, worker)
@@ -52,9 +59,10 @@ def test_ranks_end_to_end_are_the_sequence(case, world):
     rows = [[tuple(row) for row in plan.rows_of(read)] for read in plans]
     if case.options.uneven != "keep":
         assert len({len(r) for r in rows}) == 1
-    own = [
-        len(sequence) // world + (rank < len(sequence) % world) for rank in range(world)
-    ]  # rows of the rank's slice
+    if case.slices is None:  # rows of each rank's slice
+        own = [len(sequence) // world + (rank < len(sequence) % world) for rank in range(world)]
+    else:
+        own = np.diff(case.slices(world)).tolist()
     starts = [0, *itertools.accumulate(own)]
     for rank, delivered in enumerate(rows):
         kept = delivered[: own[rank]]
@@ -71,18 +79,46 @@ def test_ranks_end_to_end_are_the_sequence(case, world):
 
 
 @thorough
+@given(st.data(), cases(uneven="keep", limit=None), worlds, st.integers(1, 60))
+def test_steps_of_uncounted_rows_are_the_plan(data, case, world, step_places):
+    groups, options = data.draw(uncounted(case.row_groups, case.options))
+    case = dataclasses.replace(case, row_groups=groups, options=options)
+    stripe_rows = case.stripe_batches * options.batch_size
+    for rank in range(world):
+        found = np.zeros_like(groups.rows)
+        unlooked = dataclasses.replace(groups, rows=found)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fastload.plan_steps._STEP_PLACES", step_places)
+            steps = PlanSteps(unlooked, options, case.epoch, world, rank, stripe_rows)
+        rows = []
+        first = 0
+        while first < len(steps):
+            stop = data.draw(st.integers(first + 1, len(steps)))
+            for step in range(first, stop):
+                found[steps.groups(step)] = groups.rows[steps.groups(step)]
+            part = steps.plan(first, stop)
+            assert part.rows == sum(steps.rows(step) for step in range(first, stop))
+            rows += plan.rows_of(part).tolist()
+            first = stop
+        read = dataclasses.replace(options, drop_last=False)
+        whole = dataclasses.replace(case, options=read).plan([], world, rank)
+        assert rows == plan.rows_of(whole).tolist()
+
+
+@thorough
 @given(cases(drop_last=False), legs, shapes)
 def test_every_row_once_over_all_legs(case, legs, shape):
     world, workers = shape
     progress = ()
     seen = collections.Counter()
     for leg_world, leg_workers, delivered in legs:
-        delivered %= case.batches(progress, leg_world, 0, leg_workers) + 1
+        delivered %= case.batches(progress, leg_world, None, leg_workers) + 1
         for rank in range(leg_world):
             batches = in_turn(case, progress, leg_world, rank, leg_workers)
             seen.update(real_rows(batches[:delivered]))
         progress = plan.advance(progress, leg_world, leg_workers, delivered)
-    unlost = plan.remaining_rows(case.row_groups.total_rows, case.options, progress)
+    total, slices = case.row_groups.total_rows, case.slices
+    unlost = plan.remaining_rows(total, case.options, progress, slices=slices)
     for rank in range(world):
         seen.update(real_rows(in_turn(case, progress, world, rank, workers)))
     participants = sum(leg.world for leg in plan.advance(progress, world, workers, 1))
@@ -108,7 +144,7 @@ def test_the_same_world_goes_on_as_if_never_interrupted(case, shape, first, seco
         whole = in_turn(case, [], world, rank, workers)
         progress = ()
         for delivered in (first, second):
-            left = case.batches(progress, world, 0, workers)
+            left = case.batches(progress, world, None, workers)
             progress = plan.advance(progress, world, workers, delivered % (left + 1))
             assert len(progress) <= 1
         delivered = sum(leg.delivered for leg in progress)
@@ -155,8 +191,13 @@ def test_windows_are_near_equal_and_permuted_within(case):
     )
     read = stored.plan([], 1, 0)
     whole = np.diff(read.takes, axis=1).ravel()
-    assert read.rows == 0 or whole.max() - whole.min() <= 1
-    assert len(read.keys) == (max(1, case.rows // case.options.shuffle_window) if case.rows else 0)
+    if case.row_groups.places is None:
+        count = max(1, case.rows // case.options.shuffle_window) if case.rows else 0
+        assert read.rows == 0 or whole.max() - whole.min() <= 1
+        assert len(read.keys) == count
+    else:  # of near-equal numbers of places
+        places = case.options.total_places
+        assert whole.max(initial=0) <= -(-places // max(1, places // case.options.shuffle_window))
     assert len(set(read.keys.tolist())) == len(read.keys)
     assert sorted(stored.sequence()) == sorted(
         (f, g, row)

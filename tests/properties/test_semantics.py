@@ -1,5 +1,6 @@
 """An epoch end to end: each row as `uneven` says, however often and wherever it is resumed."""
 
+import contextlib
 import tempfile
 from collections import Counter
 from itertools import islice
@@ -28,8 +29,11 @@ def batches_of(dataset, leg, steps):
         yield batch, batch["id"].tolist(), real.tolist()
 
 
-def deliver(paths, run, leg, state, steps):
-    """What each rank delivers, and the state after that."""
+def deliver(paths, run, leg, state, steps, *, counted=True):
+    """What each rank delivers, and the state after that.
+
+    counted: the dataset is asked for its length before the pass, not after it.
+    """
     ranks, states = [], []
     for rank in range(leg.world):
         with FastParquetDataset(
@@ -39,11 +43,16 @@ def deliver(paths, run, leg, state, steps):
                 dataset.load_state_dict(state)
             dataset.set_epoch(run.epoch)
             before = 0 if state is None else sum(leg[2] for leg in state["progress"])
-            expected = len(dataset) - before
+            expected = len(dataset) - before if counted else None
             after, delivered = dataset.state_dict(), []
             for batch, ids, real in batches_of(dataset, leg, steps):
                 after = dataset.state_dict(after=batch)
                 delivered.append((ids, real))
+            if not counted:
+                if state is not None:
+                    dataset.load_state_dict(state)
+                dataset.set_epoch(run.epoch)
+                expected = len(dataset) - before
         assert len(delivered) == (expected if steps is None else min(steps, expected))
         ranks.append(delivered)
         states.append(after)
@@ -51,7 +60,17 @@ def deliver(paths, run, leg, state, steps):
     if run.options["uneven"] != "keep":
         assert len(set(counts)) == 1
         assert all(other == states[0] for other in states)
-    return ranks, states[0]
+    # One that goes on for longer than the others.
+    return ranks, states[counts.index(max(counts))]
+
+
+@contextlib.contextmanager
+def uncounted(directory):
+    """Nothing is known of filtered rows, and little is looked at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTLOAD_CACHE_DIR", directory)
+        patch.setattr("fastload.plan_steps._STEP_PLACES", 50)
+        yield
 
 
 def check_union(run, legs):
@@ -89,13 +108,15 @@ def test_each_row_as_often_as_it_should_be(run):
     with tempfile.TemporaryDirectory() as directory:
         paths = write_files(directory, run.files)
         state, legs = None, []
-        for leg in run.legs:
-            ranks, state = deliver(paths, run, leg, state, leg.steps)
+        for number, leg in enumerate(run.legs):
+            with uncounted(f"{directory}/cache-{number}"):
+                ranks, state = deliver(paths, run, leg, state, leg.steps, counted=run.counted)
             legs.append((leg, ranks))
         check_union(run, legs)
         first = run.legs[0]
         if all((leg.world, leg.workers) == (first.world, first.workers) for leg in run.legs):
-            whole, _ = deliver(paths, run, first, None, None)
+            with uncounted(f"{directory}/cache"):
+                whole, _ = deliver(paths, run, first, None, None, counted=not run.counted)
             resumed = [
                 [batch for _, ranks in legs for batch in ranks[rank]] for rank in range(first.world)
             ]

@@ -54,7 +54,8 @@ def rows_and_marks(left, lead):
 
 def share_of(case, progress, world, rank, workers, worker):
     total = case.row_groups.total_rows
-    here = plan.turn(total, case.options, progress, world, rank, workers, worker, 0)
+    shape = (world, rank, workers, worker)
+    here = plan.turn(total, case.options, progress, *shape, 0, slices=case.slices)
 
     def plan_of(number):
         return case.plan(here.before, world, rank, workers, number)
