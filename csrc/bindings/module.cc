@@ -8,6 +8,8 @@ PYBIND11_MODULE(_core, m) {
   fastload::RegisterScan(m);
   fastload::RegisterHash(m);
   fastload::RegisterPageIndex(m);
+  fastload::RegisterFilterExpression(m);
+  fastload::RegisterRowFinder(m);
   fastload::RegisterPipeline(m);
   fastload::RegisterRoof(m);
 }
