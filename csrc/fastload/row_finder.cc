@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
-#include <optional>
+#include <iterator>
 #include <set>
 #include <span>
 #include <utility>
@@ -235,10 +236,8 @@ class RowGroupSearch {
   Status Decode(RowBits rows, int64_t count, uint64_t* bits) {
     const auto& tests = finder_->filter_.tests;
     std::vector<uint8_t> memory(tests.size() * kBlockRows);
-    std::vector<uint8_t*> passes;
-    for (size_t i = 0; i < tests.size(); ++i) {
-      passes.push_back(memory.data() + i * kBlockRows);
-    }
+    std::vector<uint8_t*> passes(tests.size());
+    for (size_t i = 0; i < tests.size(); ++i) passes[i] = memory.data() + i * kBlockRows;
     std::vector<ColumnTests> columns;
     for (size_t c = 0; c < finder_->columns_.size(); ++c) {
       ColumnTests& column = columns.emplace_back(&finder_->columns_[c], known_[c].nulls);
