@@ -6,12 +6,14 @@
 namespace fastload {
 
 void RegisterColumns(pybind11::module_& m);
+void RegisterFilterExpression(pybind11::module_& m);
 void RegisterFooter(pybind11::module_& m);
 void RegisterHash(pybind11::module_& m);
 void RegisterPageIndex(pybind11::module_& m);
 void RegisterPipeline(pybind11::module_& m);
 void RegisterReadPlan(pybind11::module_& m);
 void RegisterRoof(pybind11::module_& m);
+void RegisterRowFinder(pybind11::module_& m);
 void RegisterScan(pybind11::module_& m);
 void RegisterSharedBatches(pybind11::module_& m);
 

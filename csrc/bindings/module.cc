@@ -9,6 +9,8 @@ PYBIND11_MODULE(_core, m) {
   fastload::RegisterSharedBatches(m);
   fastload::RegisterHash(m);
   fastload::RegisterPageIndex(m);
+  fastload::RegisterFilterExpression(m);
+  fastload::RegisterRowFinder(m);
   fastload::RegisterPipeline(m);
   fastload::RegisterRoof(m);
 }

@@ -4,15 +4,7 @@
 #include <cstring>
 #include <utility>
 
-// Clones are resolved through ifunc, which GCC offers for ELF only; sanitizers run
-// before it is set up.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \
-    defined(__ELF__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define FASTLOAD_CLONES \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define FASTLOAD_CLONES
-#endif
+#include "fastload/clones.h"
 
 namespace fastload {
 
@@ -20,8 +12,6 @@ static_assert(std::endian::native == std::endian::little,
               "Parquet is little-endian, and so is every machine that torch supports");
 
 namespace {
-
-#define FASTLOAD_INLINE inline __attribute__((always_inline))
 
 FASTLOAD_INLINE uint64_t Load64(const uint8_t* in) {
   uint64_t word;

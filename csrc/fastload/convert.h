@@ -29,6 +29,9 @@ class Converter {
   // for BOOLEAN.
   int raw_width() const { return raw_width_; }
 
+  // Converted values are the raw ones.
+  bool identity() const { return identity_; }
+
   // Bytes of one converted value.
   int item_size() const { return item_size_; }
 

@@ -4,12 +4,23 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
+#include "arrow/buffer.h"
 #include "fastload/status.h"
 #include "parquet/column_page.h"
 #include "parquet/column_reader.h"
 
 namespace fastload {
+
+// Bytes of a page that stay what they are for as long as this is held. Those of other
+// pages are good until the next page is read.
+class KeptPage final : public arrow::Buffer {
+ public:
+  // `memory` has `size` bytes, or more.
+  KeptPage(std::shared_ptr<arrow::Buffer> memory, int64_t size)
+      : arrow::Buffer(std::move(memory), 0, size) {}
+};
 
 // Decodes the values (without nulls) of the pages it is given.
 class PageValues {

@@ -49,8 +49,13 @@ Status FixedValues::SetDictionary(const parquet::DictionaryPage& page) {
     ARROW_RETURN_NOT_OK(CheckValuesLeft(entries, page.size() / converter_.raw_width()));
   }
   dictionary_size_ = entries;
-  ARROW_ASSIGN_OR_RAISE(dictionary_, arrow::AllocateResizableBuffer(
-                                         entries * converter_.item_size(), pool_));
+  const int64_t size = entries * converter_.item_size();
+  if (converter_.identity() &&
+      dynamic_cast<const KeptPage*>(page.buffer().get()) != nullptr) {
+    dictionary_ = arrow::SliceBuffer(page.buffer(), 0, size);
+    return Status::OK();
+  }
+  ARROW_ASSIGN_OR_RAISE(dictionary_, arrow::AllocateBuffer(size, pool_));
   Status converted = converter_.Convert(raw, entries, dictionary_->mutable_data());
   dictionary_is_raw_ = KindOf(converted) == ErrorKind::kValue;
   return dictionary_is_raw_ ? KeepRawDictionary(page) : converted;
@@ -58,7 +63,7 @@ Status FixedValues::SetDictionary(const parquet::DictionaryPage& page) {
 
 Status FixedValues::KeepRawDictionary(const parquet::DictionaryPage& page) {
   const int64_t size = dictionary_size_ * converter_.raw_width();
-  ARROW_RETURN_NOT_OK(dictionary_->Resize(size));
+  ARROW_ASSIGN_OR_RAISE(dictionary_, arrow::AllocateBuffer(size, pool_));
   uint8_t* const raw = dictionary_->mutable_data();
   if (!converter_.of_views()) {
     std::memcpy(raw, page.data(), static_cast<size_t>(size));

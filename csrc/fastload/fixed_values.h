@@ -75,7 +75,7 @@ class FixedValues : public PageValues {
 
   // Elements, unless an entry does not fit the dtype: then raw values, so that only rows
   // that use this entry fail.
-  std::unique_ptr<arrow::ResizableBuffer> dictionary_;
+  std::shared_ptr<arrow::Buffer> dictionary_;
   std::vector<uint8_t> dictionary_page_;  // what raw entries that are views point to
   int64_t dictionary_size_ = -1;          // entries; -1 before the dictionary page
   bool dictionary_is_raw_ = false;

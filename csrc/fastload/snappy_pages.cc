@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "arrow/buffer.h"
+#include "fastload/data_pages.h"
 #include "fastload/snappy.h"
 #include "parquet/column_page.h"
 #include "parquet/exception.h"
@@ -49,9 +50,11 @@ class SnappyPageReader final : public parquet::PageReader {
     if (!size.has_value()) {
       throw parquet::ParquetException("Expected a dictionary page in Snappy, got others");
     }
-    return std::make_shared<parquet::DictionaryPage>(Decompressed(page, 0, *size),
-                                                     page.num_values(), page.encoding(),
-                                                     page.is_sorted());
+    Decompressed(page, 0, *size);
+    // Whoever decodes codes needs it until the end of the chunk.
+    return std::make_shared<parquet::DictionaryPage>(
+        std::make_shared<KeptPage>(std::move(memory_), *size), page.num_values(),
+        page.encoding(), page.is_sorted());
   }
 
   std::shared_ptr<parquet::Page> Decompressed(const parquet::DataPageV1& page) {

@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -11,6 +11,9 @@ from fastload.intervals import Int64s
 _File: TypeAlias = tuple[str, int, Footer]  # path, mtime_ns, footer
 _Selection: TypeAlias = tuple[NDArray[np.uint8], Sequence[int]]  # bits, offsets by row group
 _Bytes: TypeAlias = bytes  # ColumnSpec has an argument of that name
+
+class _ExportsSchema(Protocol):
+    def __arrow_c_schema__(self) -> CapsuleType: ...
 
 class Leaf:
     @property
@@ -231,6 +234,24 @@ class PageBounds:
     def maxima(self) -> list[bytes]: ...
 
 def read_page_bounds(*, file: _File, leaf: int, row_groups: Sequence[int]) -> list[PageBounds]: ...
+
+_Found: TypeAlias = tuple[int, NDArray[np.uint8] | None]  # count, bits
+
+class RowFinder:
+    def __init__(
+        self,
+        *,
+        files: Sequence[_File],
+        columns: Sequence[ColumnSpec],
+        tests: Sequence[tuple[int, Int64s, bool]],
+        program: Sequence[int],
+        threads: int,
+    ) -> None: ...
+    def find(
+        self, row_groups: Sequence[tuple[int, int]], *, skip: bool = False
+    ) -> list[_Found | str]: ...
+
+def bind_filter(serialized: _Bytes, schema: _ExportsSchema) -> tuple[Any, ...]: ...
 
 class RoofTimes:
     @property

@@ -14,12 +14,13 @@ from fastload.transport import Sender
 from fastload.worker_exit import wait_for_queues_at_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import torch
 
     from fastload.batch import Batch
     from fastload.budget import Budget
+    from fastload.column_plan import ColumnPlan
     from fastload.plan import ReadPlan
     from fastload.row_selection import FileRows
     from fastload.schema import OutputPlan, Projection
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from fastload.storage import IO
     from fastload.transport import Home
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "column_specs"]
 
 # Reads of local files overlap well with a few threads; each of them sleeps in the kernel.
 _IO_THREADS = 4
@@ -80,28 +81,7 @@ class Engine:
                 )
         self.pipeline = core.Pipeline(
             files=[(file.path, file.mtime_ns, file.footer) for file in source.files],
-            columns=[
-                core.ColumnSpec(
-                    name=column.name,
-                    leaves=list(column.leaves),
-                    dtype=column.dtype,
-                    bytes=column.bytes,
-                    fill=column.fill,
-                    cast=column.cast,
-                    unscaled=column.unscaled,
-                    exact=column.exact,
-                    multipliers=column.multipliers,
-                    constants=column.constants,
-                    depth=column.depth,
-                    list_size=column.list_size,
-                    null_lists=column.null_lists,
-                    hash_buckets=column.hash_buckets,
-                    hash_seed=column.hash_seed,
-                    vocabulary=column.vocabulary,
-                    unknown=column.unknown,
-                )
-                for column in projection.columns
-            ],
+            columns=column_specs(projection.columns),
             outputs=[
                 core.OutputSpec(output.kind, list(output.columns), output.length, output.pad)
                 for output in outputs
@@ -200,6 +180,32 @@ class Engine:
         if self.pipeline.lent_bytes <= self.budget.lend_bytes:
             return batch, False
         return batch.clone(), True
+
+
+def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:
+    """The columns as the core takes them."""
+    return [
+        core.ColumnSpec(
+            name=column.name,
+            leaves=list(column.leaves),
+            dtype=column.dtype,
+            bytes=column.bytes,
+            fill=column.fill,
+            cast=column.cast,
+            unscaled=column.unscaled,
+            exact=column.exact,
+            multipliers=column.multipliers,
+            constants=column.constants,
+            depth=column.depth,
+            list_size=column.list_size,
+            null_lists=column.null_lists,
+            hash_buckets=column.hash_buckets,
+            hash_seed=column.hash_seed,
+            vocabulary=column.vocabulary,
+            unknown=column.unknown,
+        )
+        for column in columns
+    ]
 
 
 def _assembled(output: OutputPlan) -> Output:

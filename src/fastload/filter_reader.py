@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fastload.schema import Projection
     from fastload.source import Source
 
-__all__ = ["FilterReader"]
+__all__ = ["FilterReader", "plan_filter_columns"]
 
 # Filters are evaluated on so many rows, or on fewer of so many bytes.
 _BATCH_ROWS = 1 << 18
@@ -67,19 +67,10 @@ class FilterReader:
         names = schema.names_in(predicate)
         if not names:
             return None
-        types = {name: schema.arrow.field(name).type for name in names}
-        columns = {
-            str(index): Column(name, fill=_nothing(arrow), valid=True)
-            for index, (name, arrow) in enumerate(types.items())
-        }
-        try:
-            projection = plan_columns(source, columns)
-        except (FastloadError, TypeError, ValueError):
+        projection = plan_filter_columns(source, schema, names)
+        if projection is None:
             return None
-        fields = projection.schema
-        if all(_has_bytes_of(arrow, fields[str(i)]) for i, arrow in enumerate(types.values())):
-            return cls(source, types, projection)
-        return None
+        return cls(source, {name: schema.arrow.field(name).type for name in names}, projection)
 
     def batches(self, row_groups: plan.RowGroups, rows: Sequence[FileRows] = ()) -> Iterator[Any]:
         """The rows of those row groups, one after the other, as Arrow tables.
@@ -123,6 +114,27 @@ class FilterReader:
             for index, arrow in enumerate(self._types.values())
         ]
         return pa.Table.from_arrays(arrays, names=list(self._types))
+
+
+def plan_filter_columns(
+    source: Source, schema: FilterSchema, names: Sequence[str]
+) -> Projection | None:
+    """The columns of those names: output `i` is the i-th of them, 0 or nothing where it is null.
+
+    None if the tensors of some hold something else than Arrow's arrays.
+    """
+    types = [schema.arrow.field(name).type for name in names]
+    columns = {
+        str(index): Column(name, fill=_nothing(arrow), valid=True)
+        for index, (name, arrow) in enumerate(zip(names, types, strict=True))
+    }
+    try:
+        projection = plan_columns(source, columns)
+    except (FastloadError, TypeError, ValueError):
+        return None
+    fields = projection.schema
+    same = all(_has_bytes_of(arrow, fields[str(i)]) for i, arrow in enumerate(types))
+    return projection if same else None
 
 
 def _nothing(arrow: Any) -> Any:

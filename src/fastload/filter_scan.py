@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fastload.predicate import Predicate
     from fastload.source import SourceFile
 
-__all__ = ["FileScan", "naming"]
+__all__ = ["FileScan", "check_unchanged", "naming"]
 
 # Of what is decoded at once of a row group; filters are evaluated on so many rows.
 _BATCH_ROWS = 1 << 17
@@ -78,7 +78,7 @@ class FileScan:
                 if rows:
                     yield group, None
             return
-        self.check_unchanged()
+        check_unchanged(self._file)
         with naming(self._file.path):
             # Each thread waits for what it reads: to read ahead gains nothing.
             options = pads.ParquetFragmentScanOptions(pre_buffer=False)
@@ -132,19 +132,18 @@ class FileScan:
             )
         return kept
 
-    def check_unchanged(self) -> None:
-        """Raises `SourceChangedError` if the file is no longer that of the footer."""
-        try:
-            status = os.stat(self._file.path)
-        except OSError as error:
-            raise StorageError(
-                f"Can't look at the file: {error.strerror} - at {self._file.path}"
-            ) from error
-        if (status.st_size, status.st_mtime_ns) != (self._file.size, self._file.mtime_ns):
-            raise SourceChangedError(
-                f"Expected the file as it was when its footer was read, of {self._file.size} "
-                f"bytes, got {status.st_size} bytes and another time - at {self._file.path}"
-            )
+
+def check_unchanged(file: SourceFile) -> None:
+    """Raises `SourceChangedError` if the file is no longer that of the footer."""
+    try:
+        status = os.stat(file.path)
+    except OSError as error:
+        raise StorageError(f"Can't look at the file: {error.strerror} - at {file.path}") from error
+    if (status.st_size, status.st_mtime_ns) != (file.size, file.mtime_ns):
+        raise SourceChangedError(
+            f"Expected the file as it was when its footer was read, of {file.size} "
+            f"bytes, got {status.st_size} bytes and another time - at {file.path}"
+        )
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,16 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fastload.errors import ColumnNotFoundError, SchemaError
+from fastload._native import core
+from fastload.errors import ColumnNotFoundError, FastloadError, SchemaError
 from fastload.file_leaves import describe_not_found
 from fastload.file_schema import group_files
 from fastload.hive import find_keys
-from fastload.predicate import Predicate, expression_of
+from fastload.predicate import Predicate, expression_of, serialized
 from fastload.row_hash import can_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fastload.file_schema import FileSchema
     from fastload.predicate import Split
     from fastload.source import Source, SourceFile
 
@@ -44,7 +47,7 @@ class FilterSchema:
     @classmethod
     def of(cls, source: Source) -> FilterSchema:
         """The schema of those files."""
-        schemas = [pq.read_schema(schema.path) for schema in group_files(source.files)[0]]
+        schemas = [_schema_of(schema) for schema in group_files(source.files)[0]]
         fields = {name: _unify(schemas, name) for schema in schemas for name in schema.names}
         for name, key in find_keys(source.files).items():
             known = fields.get(name)
@@ -121,6 +124,10 @@ class FilterSchema:
         return (name,)
 
     def _check(self, filters: Any) -> None:
+        with contextlib.suppress(pa.ArrowException, TypeError, ValueError, FastloadError):
+            core.bind_filter(serialized(filters), self.arrow)
+            return
+        # What it is that does not fit, or that can't be serialized, Arrow's evaluation tells.
         try:
             self.arrow.empty_table().filter(filters)
         except (pa.ArrowException, TypeError) as error:
@@ -150,6 +157,13 @@ class FilterSchema:
         except (KeyError, AttributeError, TypeError):
             return None
         return arrow
+
+
+def _schema_of(file: FileSchema) -> Any:
+    """The schema of a file's columns."""
+    if all(len(leaf.path) == 1 for leaf in file.leaves):
+        return file.types  # each leaf is a column
+    return pq.read_schema(file.path)
 
 
 def _unify(schemas: Sequence[Any], name: str) -> Any:

@@ -19,6 +19,7 @@ __all__ = [
     "expression_of",
     "parse_filters",
     "parse_split",
+    "serialized",
 ]
 
 Filters = pc.Expression | Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
@@ -68,7 +69,7 @@ class Predicate:
             return None
         text = " ".join(str(self.filters).split())
         # The text leaves out the middle of long lists and digits of numbers.
-        digest = hashlib.blake2b(_serialized(self.filters), digest_size=8).hexdigest()
+        digest = hashlib.blake2b(serialized(self.filters), digest_size=8).hexdigest()
         return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} #{digest}"
 
     @property
@@ -84,7 +85,7 @@ class Predicate:
         digest = hashlib.blake2b(digest_size=16)
         if self.filters is not None:
             digest.update(str(self.filters).encode())
-            digest.update(_serialized(self.filters))
+            digest.update(serialized(self.filters))
         digest.update(repr(self.split_text).encode())
         return digest.digest()
 
@@ -162,10 +163,11 @@ def parse_split(split: Any) -> Split | None:
     return Split(None if names is None else tuple(names), float(start), float(stop))
 
 
+def serialized(expression: Any) -> bytes:
+    """What pyarrow pickles an Expression as."""
+    return bytes(expression.__reduce__()[1][0])
+
+
 def _bound(fraction: float) -> int:
     # Exact: a power of two only moves the exponent.
     return math.ceil(math.ldexp(fraction, 64))
-
-
-def _serialized(expression: Any) -> bytes:
-    return bytes(expression.__reduce__()[1][0])

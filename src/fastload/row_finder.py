@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fastload.budget import available_cores
+from fastload.condition_finder import ConditionFinder
 from fastload.errors import CorruptFileError
 from fastload.filter_reader import FilterReader
-from fastload.filter_scan import FileScan, naming
+from fastload.filter_scan import FileScan, check_unchanged, naming
 from fastload.page_pruning import rows_of_pages
 from fastload.plan import RowGroups
 from fastload.row_selection import FileRows, pack_rows
@@ -70,8 +71,11 @@ class RowFinder:
         self._skip = skip
         self._schema = schema
         self._predicate = predicate
-        self._test = RowTest(schema, predicate)
-        self._reader = FilterReader.of(source, schema, predicate)
+        self._conditions = ConditionFinder.of(source, schema, predicate)
+        self._reader = None
+        if self._conditions is None:
+            self._test = RowTest(schema, predicate)
+            self._reader = FilterReader.of(source, schema, predicate)
         self._threads = ThreadPoolExecutor(available_cores(), "fastload-filter")
 
     def files(self, indices: Sequence[int]) -> Iterator[Found]:
@@ -118,12 +122,24 @@ class RowFinder:
         for first in range(0, len(indices), _FILES_AT_ONCE):
             part = slice(first, first + _FILES_AT_ONCE)
             batch = indices[part]
-            scans = list(self._threads.map(self._scan_of, batch, groups[part]))
-            results = self._results(batch, scans)
-            for index, scan in zip(batch, scans, strict=True):
-                rows, corrupt = _rows_of(scan, results)
-                scan.check_unchanged()
+            for index, (rows, corrupt) in zip(batch, self._find(batch, groups[part]), strict=True):
+                check_unchanged(self._source.files[index])
                 yield Found(index, rows, corrupt)
+
+    def _find(
+        self, indices: Sequence[int], groups: Sequence[Sequence[int] | None]
+    ) -> Iterator[tuple[FileRows, dict[int, str]]]:
+        """The rows of each of the files, and why row groups can't be read.
+
+        groups: by file, the row groups to look at; None = those that may have rows that stay.
+        """
+        if self._conditions is not None:
+            yield from self._conditions.find(indices, groups, skip=self._skip)
+            return
+        scans = list(self._threads.map(self._scan_of, indices, groups))
+        results = self._results(indices, scans)
+        for scan in scans:
+            yield _rows_of(scan, results)
 
     def _scan_of(self, index: int, groups: Sequence[int] | None = None) -> FileScan:
         return FileScan(self._source.files[index], self._schema, self._predicate, groups)

@@ -87,7 +87,8 @@ class SelectionCache:
         except OSError as error:
             self._give_up(error, warn=True)
             return rows
-        return self.load(key) or rows
+        # Mapped from now on, rather than in memory of its own.
+        return self.load(key) or rows if len(rows.bits) >= _MAPPED_BYTES else rows
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
-from fastload.filter_scan import FileScan
+from fastload.row_finder import RowFinder
 from fastload.row_selection import FileRows, pack_rows
 from fastload.selection_cache import SelectionCache
 
@@ -45,15 +45,15 @@ def entries(home):
 
 @pytest.fixture
 def scans(monkeypatch):
-    """How many files have been scanned."""
+    """How many files rows have been looked for in."""
     count = []
-    real = FileScan.__init__
+    real = RowFinder.files
 
-    def counted(self, *arguments):
-        count.append(1)
-        real(self, *arguments)
+    def counted(self, indices):
+        count.extend(indices)
+        return real(self, indices)
 
-    monkeypatch.setattr(FileScan, "__init__", counted)
+    monkeypatch.setattr(RowFinder, "files", counted)
     return count
 
 

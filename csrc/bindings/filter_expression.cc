@@ -1,0 +1,72 @@
+#include "fastload/filter_expression.h"
+
+#include <string_view>
+#include <variant>
+
+#include "arrow/c/bridge.h"
+#include "bindings/bindings.h"
+#include "bindings/errors.h"
+
+namespace fastload {
+
+namespace py = pybind11;
+
+namespace {
+
+py::object ValueOf(const FilterValue& value) {
+  return std::visit(
+      [](const auto& held) -> py::object {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>) {
+          return py::none();
+        } else {
+          return py::cast(held);
+        }
+      },
+      value);
+}
+
+py::tuple TupleOf(const FilterNode& node) {
+  py::list list;
+  switch (node.kind) {
+    case FilterNode::Kind::kColumn:
+      return py::make_tuple("column", node.name);
+    case FilterNode::Kind::kValues:
+      for (const FilterValue& value : node.values) list.append(ValueOf(value));
+      return py::make_tuple("values", list);
+    case FilterNode::Kind::kCall:
+      for (const FilterNode& argument : node.arguments) list.append(TupleOf(argument));
+      return py::make_tuple(node.name, list);
+    case FilterNode::Kind::kOther:
+      break;
+  }
+  return py::make_tuple("other");
+}
+
+std::shared_ptr<arrow::Schema> ImportSchema(const py::object& exporter) {
+  const py::object capsule = exporter.attr("__arrow_c_schema__")();
+  auto* schema =
+      static_cast<ArrowSchema*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_schema"));
+  if (schema == nullptr) throw py::error_already_set();
+  return ValueOrRaise(arrow::ImportSchema(schema));
+}
+
+py::tuple Bind(const py::bytes& serialized, const py::object& schema) {
+  const auto imported = ImportSchema(schema);
+  return TupleOf(ValueOrRaise(BindFilter(std::string_view(serialized), *imported)));
+}
+
+}  // namespace
+
+void RegisterFilterExpression(py::module_& m) {
+  m.def(
+      "bind_filter", &Bind, py::arg("serialized"), py::arg("schema"),
+      "What a pyarrow.compute Expression asks of the columns of an Arrow schema, as\n"
+      "nested tuples: (\"column\", name), (\"values\", [...]), (function, "
+      "[arguments...]),\n"
+      "and (\"other\",) for what is none of them. `serialized` is what the expression "
+      "is\n"
+      "pickled as. Casts that keep all values what they are, are left out. Raises what\n"
+      "does not fit the schema as ValueError, TypeError or UnsupportedTypeError.");
+}
+
+}  // namespace fastload

@@ -1,0 +1,24 @@
+// What a file tells of the values of a column before they are read.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fastload/columns.h"
+#include "fastload/file.h"
+#include "fastload/page_index.h"
+#include "fastload/status.h"
+#include "fastload/value_test.h"
+
+namespace fastload {
+
+// Of a column chunk, or of the rows of a file that lacks the column. `spec` is of a dtype
+// with keys. Throws what libparquet throws.
+KnownValues KnownOfChunk(const FileSpec& file, int32_t file_index, int32_t row_group,
+                         const ColumnSpec& spec);
+
+// Of each page of a column chunk of that file.
+std::vector<KnownValues> KnownOfPages(const FileSpec& file, int32_t file_index,
+                                      const ColumnSpec& spec, const PageBounds& bounds);
+
+}  // namespace fastload

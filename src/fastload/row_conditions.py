@@ -1,0 +1,206 @@
+"""Filters as tests of single columns, joined by "and" and "or", where that is what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fastload._native import core
+from fastload.predicate import serialized
+from fastload.value_sets import Keys, ValueSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fastload.intervals import Int64s
+
+__all__ = ["RowConditions"]
+
+_KEYS: dict[Any, Keys] = {
+    pa.bool_(): Keys(),
+    pa.int8(): Keys(),
+    pa.int16(): Keys(),
+    pa.int32(): Keys(),
+    pa.int64(): Keys(),
+    pa.uint8(): Keys(),
+    pa.uint16(): Keys(),
+    pa.uint32(): Keys(),
+    pa.uint64(): Keys(offset=2**63),
+    pa.float32(): Keys(float_bytes=4),
+    pa.float64(): Keys(float_bytes=8),
+    pa.date32(): Keys(),
+}
+_MIRRORED = {
+    "equal": "equal",
+    "not_equal": "not_equal",
+    "less": "greater",
+    "less_equal": "greater_equal",
+    "greater": "less",
+    "greater_equal": "less_equal",
+}
+_AND, _OR = -1, -2  # as the core has them
+
+_Tree = tuple[Any, ...]  # of core.bind_filter
+
+
+class _NoTestError(Exception):
+    """A filter asks something else of columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowConditions:
+    """What rows have to pass.
+
+    names: of the columns that are tested.
+    tests: of each the index of its column, ranges of keys that pass as int64 (n, 2), and whether a
+        null does.
+    program: postfix; a number of a test stands for what that says, -1 joins the two before by
+        "and", -2 by "or".
+    """
+
+    names: tuple[str, ...]
+    tests: tuple[tuple[int, Int64s, bool], ...]
+    program: tuple[int, ...]
+
+    @classmethod
+    def of(cls, filters: Any, schema: Any) -> RowConditions | None:
+        """The conditions that an Expression is; None if it is more than these.
+
+        schema: an Arrow schema that the filters fit.
+        """
+        try:
+            tree = core.bind_filter(serialized(filters), schema)
+            passes = _Reading(schema).of(tree, negated=False)
+        except (_NoTestError, pa.ArrowException, ValueError, TypeError, NotImplementedError):
+            return None
+        tests: list[_Test] = []
+        program: list[int] = []
+        passes.write(tests, program)
+        names = tuple(dict.fromkeys(test.column for test in tests))
+        encoded = tuple((names.index(t.column), t.values.array, t.nulls) for t in tests)
+        return cls(names, encoded, tuple(program)) if names else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """Whether a column's value is one of those, or a null that passes."""
+
+    column: str
+    values: ValueSet
+    nulls: bool
+
+    def joined(self, other: _Test, operator: int) -> _Test:
+        if operator == _AND:
+            return _Test(self.column, self.values & other.values, self.nulls and other.nulls)
+        return _Test(self.column, self.values | other.values, self.nulls or other.nulls)
+
+    def write(self, tests: list[_Test], program: list[int]) -> None:
+        program.append(len(tests))
+        tests.append(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """What each of the parts says, joined; at least one."""
+
+    operator: int
+    parts: tuple[_Test | _Join, ...]
+
+    def write(self, tests: list[_Test], program: list[int]) -> None:
+        for number, part in enumerate(self.parts):
+            part.write(tests, program)
+            if number:
+                program.append(self.operator)
+
+
+def _join(operator: int, parts: Sequence[_Test | _Join]) -> _Test | _Join:
+    """Joins parts; those that are tests of one column become one test."""
+    tests: dict[str, _Test] = {}
+    others: list[_Test | _Join] = []
+    for part in parts:
+        if isinstance(part, _Join):
+            others += part.parts if part.operator == operator else [part]
+        elif part.column in tests:
+            tests[part.column] = tests[part.column].joined(part, operator)
+        else:
+            tests[part.column] = part
+    if others and any(isinstance(part, _Test) for part in others):
+        return _join(operator, [*tests.values(), *others])
+    joined = (*tests.values(), *others)
+    return joined[0] if len(joined) == 1 else _Join(operator, joined)
+
+
+class _Reading:
+    """Reads a tree of what an Expression asks.
+
+    A row passes where an expression is true, and one that is null or false is neither; so what
+    passes the expression's negation is read by itself, with "not" moved down to the columns.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+
+    def of(self, tree: _Tree, *, negated: bool) -> _Test | _Join:
+        """What passes the tree, or its negation."""
+        name, *arguments = tree
+        if name == "invert":
+            return self.of(arguments[0][0], negated=not negated)
+        if name in ("and_kleene", "or_kleene"):
+            operator = _AND if (name == "and_kleene") != negated else _OR
+            return _join(operator, [self.of(part, negated=negated) for part in arguments[0]])
+        if name == "column":
+            return self._test(tree, lambda keys: keys.compared("equal", 1), negated=negated)
+        if name in _MIRRORED:
+            return self._comparison(name, *arguments[0], negated=negated)
+        if name == "is_in":
+            return self._membership(*arguments[0], negated=negated)
+        if name in ("is_null", "is_null_or_nan", "is_valid"):
+            return self._nullness(name, arguments[0][0], negated=negated)
+        if name == "is_nan":
+            return self._test(arguments[0][0], lambda keys: ~keys.numbers, negated=negated)
+        raise _NoTestError(name)
+
+    def _comparison(self, name: str, left: _Tree, right: _Tree, *, negated: bool) -> _Test:
+        if left[0] == "values":
+            name, left, right = _MIRRORED[name], right, left
+        if right[0] != "values":
+            raise _NoTestError(right[0])
+        (value,) = right[1]
+        if value is None:  # neither true nor false
+            return _Test(self._column(left)[0], ValueSet(()), nulls=False)
+        return self._test(left, lambda keys: keys.compared(name, value), negated=negated)
+
+    def _membership(self, column: _Tree, members: _Tree, *, negated: bool) -> _Test:
+        name, keys = self._column(column)
+        # Arrow looks floats up by their bits.
+        if members[0] != "values" or keys.float_bytes:
+            raise _NoTestError(members[0])
+        values = keys.members(value for value in members[1] if value is not None)
+        # A null is in the set, or not: that is never null.
+        found = _Test(name, values, nulls=None in members[1])
+        return _Test(name, ~found.values, not found.nulls) if negated else found
+
+    def _nullness(self, name: str, column: _Tree, *, negated: bool) -> _Test:
+        column_name, keys = self._column(column)
+        values = ~keys.numbers if name == "is_null_or_nan" else ValueSet(())
+        negated ^= name == "is_valid"
+        return _Test(column_name, ~values if negated else values, nulls=not negated)
+
+    def _test(
+        self, column: _Tree, values_of: Callable[[Keys], ValueSet], *, negated: bool
+    ) -> _Test:
+        """Of a test that says nothing of nulls."""
+        name, keys = self._column(column)
+        values = values_of(keys)
+        return _Test(name, ~values if negated else values, nulls=False)
+
+    def _column(self, tree: _Tree) -> tuple[str, Keys]:
+        if tree[0] != "column":
+            raise _NoTestError(tree[0])
+        arrow = self._schema.field(tree[1]).type
+        keys = Keys() if pa.types.is_timestamp(arrow) else _KEYS.get(arrow)
+        if keys is None:
+            raise _NoTestError(str(arrow))
+        return tree[1], keys
