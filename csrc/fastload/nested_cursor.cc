@@ -43,6 +43,7 @@ NestedCursor::NestedCursor(ChunkInput input, PageValues* values, int64_t row_len
       pages_(std::move(input.pages), values,
              [this](const parquet::DataPageStats& stats) { return PassOver(stats); }),
       values_(values),
+      told_rows_(std::move(input.page_rows)),
       levels_(*input.descr, row_length),
       rows_(input.rows),
       rows_left_(input.rows),
@@ -50,8 +51,13 @@ NestedCursor::NestedCursor(ChunkInput input, PageValues* values, int64_t row_len
 
 bool NestedCursor::PassOver(const parquet::DataPageStats& stats) {
   levels_left_ -= stats.num_values;
-  if (!stats.num_rows.has_value()) return false;
-  const int64_t rows = RowsOf(*stats.num_rows, stats.num_values);
+  const auto number = static_cast<size_t>(pages_.page());
+  int64_t rows = -1;
+  if (number < told_rows_.size()) {
+    rows = told_rows_[number];
+  } else if (stats.num_rows.has_value()) {
+    rows = RowsOf(*stats.num_rows, stats.num_values);
+  }
   if (rows < 0 || rows > skip_) return false;
   skip_ -= rows;
   open_ = false;
@@ -82,6 +88,8 @@ Result<bool> NestedCursor::NextPage() {
       page_rows_ = RowsOf(static_cast<const parquet::DataPageV2*>(page)->num_rows(),
                           page->num_values());
     }
+    const auto number = static_cast<size_t>(pages_.page());
+    if (number < told_rows_.size()) page_rows_ = told_rows_[number];
     ARROW_ASSIGN_OR_RAISE(const int64_t offset, levels_.SetPage(*page));
     ARROW_RETURN_NOT_OK(pages_.SetValues(offset));
   } while (levels_.left() == 0);

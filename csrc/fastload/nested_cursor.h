@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "fastload/chunk_reader.h"
 #include "fastload/data_pages.h"
@@ -47,6 +48,7 @@ class NestedCursor {
   int max_definition_;
   DataPages pages_;  // calls back to this, which therefore stays where it is
   PageValues* values_;
+  const std::vector<int64_t> told_rows_;  // of each page; empty: not told
   NestedLevels levels_;
   const int64_t rows_;   // of the row group
   int64_t rows_left_;    // of those, not yet read or skipped
@@ -55,7 +57,7 @@ class NestedCursor {
   // A row has begun, and the next page may hold more of it.
   bool open_ = false;
   bool page_ends_rows_ = false;  // a page of V2
-  int64_t page_rows_ = -1;       // as its header tells; -1: not to be relied upon
+  int64_t page_rows_ = -1;       // as told; -1: not to be relied upon
   int64_t page_starts_ = 0;      // rows that have begun in the page
 };
 

@@ -26,7 +26,7 @@ Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const LocalFile& fi
   return bytes;
 }
 
-// The index does not tell the values of pages of lists.
+// Bounds of pages of lists are of their elements.
 bool IsFlat(const FileSpec& spec, int32_t leaf) {
   return spec.metadata->schema()->Column(leaf)->max_repetition_level() == 0;
 }
@@ -48,7 +48,6 @@ Result<PageExtents> ReadPageExtents(const FileSpec& spec, const LocalFile& file,
                                     int32_t row_group, int32_t leaf) {
   PageExtents extents;
   ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    if (!IsFlat(spec, leaf)) return Status::OK();
     const auto chunk = spec.metadata->RowGroup(row_group)->ColumnChunk(leaf);
     ARROW_ASSIGN_OR_RAISE(const auto bytes,
                           ReadIndex(spec, file, chunk->GetOffsetIndexLocation()));
@@ -69,6 +68,7 @@ Result<PageExtents> ReadPageExtents(const FileSpec& spec, const LocalFile& file,
 Result<PageBounds> ReadPageBounds(const FileSpec& spec, const LocalFile& file,
                                   int32_t row_group, int32_t leaf) {
   PageBounds bounds;
+  if (!IsFlat(spec, leaf)) return bounds;
   ARROW_ASSIGN_OR_RAISE(const PageExtents extents,
                         ReadPageExtents(spec, file, row_group, leaf));
   if (extents.pages.empty()) return bounds;

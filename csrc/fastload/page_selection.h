@@ -33,8 +33,9 @@ struct ChunkPages {
 ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowBits bits,
                      int64_t hole_bytes);
 
-// The pages of a flat column's chunk to read; all of it where the file has no offset
-// index. Reads that index.
+// The pages of a column chunk to read; all of it where the file has no offset index,
+// which it reads. Where there is one, pages of lists begin with a row: the format asks
+// for that.
 Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
                                int32_t row_group, int32_t leaf, ByteRange chunk,
                                RowBits bits);

@@ -77,6 +77,8 @@ class Selected {
       spec = filled_.get();
     }
     for (const OmittedPages& omitted : pages_.omitted) input.rows -= omitted.rows;
+    // The footer counts those of pages that are not there, too.
+    if (!pages_.omitted.empty()) input.levels = INT64_MAX;
     input.page_rows = std::move(pages_.page_rows);
     ARROW_ASSIGN_OR_RAISE(base_, Reader::Make(std::move(input), spec));
     return Status::OK();
@@ -326,7 +328,8 @@ class SelectedBytesReader : public BytesReader {
 // Lists are read run by run: what lies between has to be walked in either case.
 class SelectedNestedReader : public NestedReader {
  public:
-  explicit SelectedNestedReader(RowBits bits) : selected_(bits, /*blocks=*/false) {}
+  SelectedNestedReader(RowBits bits, ChunkPages pages)
+      : selected_(bits, /*blocks=*/false, std::move(pages)) {}
 
   Status Open(ChunkInput input, const ColumnSpec* spec) {
     return selected_.Open(std::move(input), spec);
@@ -377,8 +380,9 @@ Result<std::unique_ptr<BytesReader>> MakeSelectedBytesReader(ChunkInput input,
 
 Result<std::unique_ptr<NestedReader>> MakeSelectedNestedReader(ChunkInput input,
                                                                const ColumnSpec* spec,
-                                                               RowBits bits) {
-  auto reader = std::make_unique<SelectedNestedReader>(bits);
+                                                               RowBits bits,
+                                                               ChunkPages pages) {
+  auto reader = std::make_unique<SelectedNestedReader>(bits, std::move(pages));
   ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec));
   return reader;
 }

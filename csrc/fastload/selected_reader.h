@@ -23,6 +23,7 @@ Result<std::unique_ptr<BytesReader>> MakeSelectedBytesReader(ChunkInput input,
                                                              ChunkPages pages = {});
 Result<std::unique_ptr<NestedReader>> MakeSelectedNestedReader(ChunkInput input,
                                                                const ColumnSpec* spec,
-                                                               RowBits bits);
+                                                               RowBits bits,
+                                                               ChunkPages pages = {});
 
 }  // namespace fastload

@@ -115,8 +115,9 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   const RowBits bits = dataset_->Bits(file, static_cast<int32_t>(p.row_group));
   if (bits.bits != nullptr) {
     if (spec.depth > 0) {
-      ARROW_ASSIGN_OR_RAISE(cursor->nested,
-                            MakeSelectedNestedReader(std::move(input), &spec, bits));
+      ARROW_ASSIGN_OR_RAISE(
+          cursor->nested,
+          MakeSelectedNestedReader(std::move(input), &spec, bits, std::move(pages)));
     } else if (spec.bytes) {
       ARROW_ASSIGN_OR_RAISE(
           cursor->bytes,

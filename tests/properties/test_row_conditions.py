@@ -127,9 +127,8 @@ def found_rows(directory, filters):
         return None
     rows = []
     first = 0
-    for file, (kept, _) in zip(
-        source.files, finder.find(range(len(source.files)), skip=False), strict=True
-    ):
+    found = finder.find(range(len(source.files)), [None] * len(source.files), skip=False)
+    for file, (kept, _) in zip(source.files, found, strict=True):
         for group, count in enumerate(file.footer.row_group_rows):
             offset = kept.offsets[group]
             passes = np.full(count, kept.counts[group] > 0)

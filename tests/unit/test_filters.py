@@ -353,14 +353,18 @@ def test_errors_with_a_place_stay_what_they_are():
         raise OSError("short")
 
 
-def indexed_file(path, rows=400_000):
+def indexed_file(path, rows=400_000, **options):
     number = np.arange(rows)
+    offsets = np.concatenate([[0], np.cumsum(number % 7)])
+    lists = pa.ListArray.from_arrays(offsets, np.arange(offsets[-1]))
     table = pa.table(
         {
             "number": number,
             "category": number % 1000 * 10**9,
             "text": pa.array([f"text {n % 5000}" for n in number]),
             "nullable": pa.array(number, mask=(number % 1000 == 123) & (number > 300_000)),
+            "lists": lists,
+            "deep": pa.ListArray.from_arrays(np.arange(rows + 1), lists),
         }
     )
     pq.write_table(
@@ -370,14 +374,16 @@ def indexed_file(path, rows=400_000):
         compression="none",
         data_page_size=20_000,
         write_page_index=True,
+        **options,
     )
     return path
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("column", ["number", "category", "text"])
-def test_bytes_of_pages_without_a_row_that_stays_are_not_read(tmp_path, column, shuffle):
-    path = indexed_file(tmp_path / "a.parquet")
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("column", ["number", "category", "text", "lists", "deep"])
+def test_bytes_of_pages_without_a_row_that_stays_are_not_read(tmp_path, column, version, shuffle):
+    path = indexed_file(tmp_path / "a.parquet", data_page_version=version)
     number = pc.field("number")
     filters = (
         ((number >= 100_000) & (number < 102_000))
