@@ -79,7 +79,7 @@ def check_order(dataset: FastParquetDataset, rows: int) -> int:
     ids, peak = [], 0
     for batch in dataset:
         ids.append(batch["id"].numpy().copy())
-        peak = max(peak, dataset.stats().memory_bytes)
+        peak = max(peak, dataset.stats().memory.total)
     if not (np.bincount(np.concatenate(ids), minlength=rows) == 1).all():
         raise SystemExit("Expected each row once, got some twice or never")
     got, want = order_quality(ids, rows, _BATCH_ROWS), shuffle_quality(dataset)

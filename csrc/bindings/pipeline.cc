@@ -70,6 +70,9 @@ class PyPipeline {
     counts["batch_bytes"] = c.batch_bytes.load();
     counts["wait_ns"] = c.wait_ns.load();
     counts["merged_batches"] = c.merged_batches.load();
+    counts["memory_used"] = pipeline_->batch_memory().used_bytes +
+                            pipeline_->staging_memory().used_bytes +
+                            pipeline_->fetch_memory().used_bytes;
     counts["memory_mapped_total"] = pipeline_->batch_memory().mapped_total +
                                     pipeline_->staging_memory().mapped_total +
                                     pipeline_->fetch_memory().mapped_total;

@@ -34,6 +34,7 @@ __all__ = ["Engine", "column_specs"]
 _IO_THREADS = 4
 # Address space for batches that are on their way, beside those that a budget counts.
 _MAPPED_BUDGETS = 4
+_LEAST_MAPPED_BYTES = 1 << 30
 
 
 class Engine:
@@ -75,7 +76,10 @@ class Engine:
             with contextlib.suppress(StorageError):  # then they go as torch sends them
                 self._sender = Sender(
                     assembled,
-                    capacity=_MAPPED_BUDGETS * (budget.window_bytes + budget.lend_bytes),
+                    capacity=max(
+                        _LEAST_MAPPED_BYTES,
+                        _MAPPED_BUDGETS * (budget.window_bytes + budget.lend_bytes),
+                    ),
                     lend_bytes=budget.lend_bytes,
                     home=home,
                 )

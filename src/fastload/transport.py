@@ -196,7 +196,8 @@ ForkingPickler.register(Batch, _reduced)
 class _Known:
     """The memory of one worker process, mapped here as long as that lives."""
 
-    def __init__(self, receiver: core.BatchReceiver) -> None:
+    def __init__(self, pid: int, receiver: core.BatchReceiver) -> None:
+        self.pid = pid
         outputs, self.home = pickle.loads(receiver.description)  # noqa: S301 - a worker's
         self._assemble = Assembler(outputs)
         self.receiver = receiver
@@ -255,6 +256,7 @@ def _receive(address: tuple[int, bytes, Any], parcel: Any, position: object) -> 
     with _lock:
         known = _known.get(key)
         if known is None:
+            _forget_the_dead()
             known = _known[key] = _opened(pid, introduction)
             call_at_end_of(pid, partial(_forget, key))
     return known.batch(_Parcel(*parcel), position)
@@ -264,11 +266,22 @@ def _forget(key: bytes) -> None:
     _known.pop(key, None)
 
 
+def _forget_the_dead() -> None:
+    """Those whose end the system did not tell."""
+    for key, known in list(_known.items()):
+        try:
+            os.kill(known.pid, 0)
+        except ProcessLookupError:
+            _forget(key)
+        except PermissionError:
+            continue
+
+
 def _opened(pid: int, introduction: Any) -> _Known:
     if introduction is None:
         raise StorageError(f"Expected a batch of a living process, got one of process {pid}")
     fd = introduction.detach()
     try:
-        return _Known(core.BatchReceiver(fd))
+        return _Known(pid, core.BatchReceiver(fd))
     finally:
         os.close(fd)

@@ -39,9 +39,8 @@ def wait_for_nothing_in_use(dataset):
     """Tasks of an abandoned pass that had begun may still end."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        counts = dataset._engine.pipeline.counts()
-        used = counts["batch_memory_used"], counts["fetch_memory_used"]
-        if used == (0, 0):
+        used = dataset._engine.pipeline.counts()["memory_used"]
+        if used == 0:
             return
         time.sleep(0.01)
     pytest.fail(f"{used} bytes of batches and reads are in use")

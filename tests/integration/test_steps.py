@@ -366,6 +366,7 @@ def test_what_the_files_lack_is_told_after_the_batches_before_it(tmp_path):
 
 
 def threads():
+    gc.collect()  # those of datasets that other tests have dropped
     return [one for one in threading.enumerate() if one.name.startswith("fastload-rows")]
 
 

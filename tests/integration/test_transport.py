@@ -15,7 +15,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, get_worker_info
 
-from fastload import Batch, Column, FastParquetDataset, Pad, Ragged, Stack
+from fastload import Batch, Column, FastParquetDataset, Pad, Ragged, Stack, transport
+from fastload.budget import available_cores
 from sample_files import ids_of, write_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -137,6 +138,29 @@ def test_less_than_a_kibibyte_crosses(wide_path):
         batches = list(loader)
     assert messages.count.value >= len(batches)
     assert 0 < messages.largest.value < 1024
+
+
+def threads_of_worker(_batch):
+    tasks = Path("/proc/self/task").glob("*/comm")
+    return torch.get_num_threads(), [task.read_text() for task in tasks].count("fastload-cpu\n")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_cores_are_divided_among_workers(path, workers):
+    with FastParquetDataset(path, batch_size=BATCH) as dataset:
+        loader = loader_of(dataset, num_workers=workers, collate_fn=threads_of_worker)
+        assert set(loader) == {(1, max(1, available_cores() // workers))}
+
+
+def test_memory_of_the_dead_is_forgotten_where_no_end_is_told(path, monkeypatch):
+    monkeypatch.setattr(transport, "call_at_end_of", lambda *_: None)
+    assert gone(0)
+    dataset = FastParquetDataset(path, batch_size=BATCH)
+    for _ in range(4):
+        assert sorted(ids_of(loader_of(dataset))) == list(range(ROWS))
+    assert mappings() == 2  # of the workers of the last pass
+    transport._forget_the_dead()
+    assert gone(0)
 
 
 def test_nothing_goes_through_dev_shm(path):

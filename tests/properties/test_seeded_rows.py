@@ -60,12 +60,10 @@ def delivered(paths, run, leg, state, **options):
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(runs(), st.integers(0, 2), st.booleans())
-def test_seeds_of_rows(run, threads, filtered):
+@given(runs(), st.integers(0, 2))
+def test_seeds_of_rows(run, threads):
     expected = seeds_of(run)
     options = {"preprocess": per_row(lambda number: 3 * number, "id", "thrice", threads=threads)}
-    if filtered:
-        options["filters"] = [("id", ">=", 5)]
     with tempfile.TemporaryDirectory() as directory:
         paths = write_files(directory, run.files)
         state = None
