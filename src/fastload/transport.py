@@ -225,13 +225,14 @@ class _Known:
 
 
 _known: dict[bytes, _Known] = {}
-_lock = threading.Lock()
+# Of what is known; reentrant, for a process may turn out to have ended while it is held.
+_lock = threading.RLock()
 
 
 def _new_process() -> None:
     """In a fork's child: what was mapped is the parent's affair, and so is its lock."""
     global _lock  # noqa: PLW0603
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _known.clear()
 
 
@@ -263,7 +264,8 @@ def _receive(address: tuple[int, bytes, Any], parcel: Any, position: object) -> 
 
 
 def _forget(key: bytes) -> None:
-    _known.pop(key, None)
+    with _lock:
+        _known.pop(key, None)
 
 
 def _forget_the_dead() -> None:
