@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from fastload.predicate import Filters, SplitArgument
     from fastload.rank_split import Share
     from fastload.schema import Columns
+    from fastload.sequence import Slices
     from fastload.steps import Augment, Preprocess
     from fastload.transfer import PinnedMemory
 
@@ -384,11 +385,15 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         return self._rank
 
     def _batches(self, position: Position, rank: int | None) -> int:
-        row_groups, world = self._row_groups, self._resolved_rank().world
+        total, slices = self._rows_and_slices(position)
+        world, progress = self._resolved_rank().world, position.progress
+        return plan.batches(total, self._options, progress, world, rank, slices=slices)
+
+    def _rows_and_slices(self, position: Position) -> tuple[int, Slices | None]:
+        """Rows of the position's epoch, and how its first leg is cut if not near-equally."""
+        row_groups = self._row_groups
         options = replace(self._options, seed=position.seed)
-        slices = plan.slices_of(row_groups, options, position.epoch)
-        total, progress = row_groups.total_rows, position.progress
-        return plan.batches(total, options, progress, world, rank, slices=slices)
+        return row_groups.total_rows, plan.slices_of(row_groups, options, position.epoch)
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return encode_state(self._source, self._options, self._predicate, position, worker)
@@ -401,10 +406,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         if not position.progress:
             return decoded
         # Refuses progress that this dataset can't have made.
-        row_groups = self._row_groups
-        options = replace(self._options, seed=position.seed)
-        slices = plan.slices_of(row_groups, options, position.epoch)
-        plan.remaining_rows(row_groups.total_rows, options, position.progress, slices=slices)
+        total, slices = self._rows_and_slices(position)
+        plan.remaining_rows(total, self._options, position.progress, slices=slices)
         return decoded
 
     def _give(self, order: Order) -> None:
