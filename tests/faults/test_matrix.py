@@ -129,8 +129,10 @@ def test_every_ending(path, context, workers, persistent, record_property):
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_ctrl_c_that_nobody_catches(path, context):
-    with Program(path, context, 2, persistent=True, endless=True) as program:
-        assert program.process.stdout.readline()
+    workers = 2
+    with Program(path, context, workers, persistent=True, endless=True) as program:
+        # They send in turns: with this many batches, each of them has begun.
+        assert all(program.process.stdout.readline() for _ in range(workers))
         time.sleep(0.3)
         os.killpg(program.process.pid, signal.SIGINT)
         pressed = time.monotonic()
