@@ -20,10 +20,11 @@ namespace fastload {
 class Scratch {
  public:
   // What the memory is for; each use has its own.
-  enum Use : uint8_t { kRows, kBlock, kCodes, kTable, kUses };
+  enum Use : uint8_t { kRows, kBlock, kTile, kCodes, kTable, kUses };
 
-  // At least `bytes` bytes aligned to kAlignment, unspecified content; what an earlier
-  // call for the same use gave may be gone. nullptr when memory has run out.
+  // At least `bytes` bytes, perhaps none, aligned to kAlignment, unspecified content;
+  // what an earlier call for the same use gave may be gone. nullptr when memory has run
+  // out.
   uint8_t* Get(Use use, int64_t bytes);
 
  private:

@@ -27,9 +27,9 @@ Unit& UnitOf(int32_t column, const std::vector<ColumnSpec>& columns,
 void AddStack(const OutputSpec& output, const std::vector<ColumnSpec>& columns,
               Layout::Slot slot, std::vector<Unit>* units) {
   const int item = ItemSize(columns[static_cast<size_t>(output.columns[0])].dtype);
-  const auto per_line = static_cast<size_t>(kAlignment / item);
-  for (size_t first = 0; first < output.columns.size(); first += per_line) {
-    const size_t end = std::min(first + per_line, output.columns.size());
+  const auto most = static_cast<size_t>(Unit::kMostStackBytes / item);
+  for (size_t first = 0; first < output.columns.size(); first += most) {
+    const size_t end = std::min(first + most, output.columns.size());
     Unit unit;
     unit.columns.assign(output.columns.begin() + static_cast<int64_t>(first),
                         output.columns.begin() + static_cast<int64_t>(end));

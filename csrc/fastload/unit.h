@@ -21,6 +21,10 @@ struct Unit {
     kRow,      // number of each row in its file
     kRealRow,  // whether each row is data rather than a repeat
   };
+  // Rows of a few whole cache lines are written faster than their lines one by one; more
+  // columns would leave too few units for many threads.
+  static constexpr int64_t kMostStackBytes = 256;
+
   struct Pad {
     Layout::Slot slot;
     int64_t length = 0;   // items of a row
@@ -32,7 +36,7 @@ struct Unit {
   };
 
   Kind kind = Kind::kFixed;
-  // kFixed: one column, or the neighbours in a stack that share a cache line.
+  // kFixed: one column, or neighbours in a stack, kMostStackBytes of a row at most.
   std::vector<int32_t> columns;
   // kFixed: bytes of a row, all its columns side by side. kNested, kPadded: of an item.
   int64_t width = 0;

@@ -137,49 +137,103 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   return Status::OK();
 }
 
-Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
+WindowTask::Pieces WindowTask::PiecesOfShare() const {
   const std::vector<Share>& shares = window_->shares;
   const auto task = static_cast<size_t>(task_);
   const bool last = !IsShared(*window_, unit_) || task + 1 == shares.size();
-  const size_t end = last ? window_->pieces.size() : shares[task].end_piece;
-  const auto chunks =
-      static_cast<size_t>(std::count(window_->fresh.begin(), window_->fresh.end(), true));
-  size_t stream = column * chunks + shares[task].first_chunk;
-  int64_t first = shares[task].first_row;
+  return {.begin = shares[task].first_piece,
+          .end = last ? window_->pieces.size() : shares[task].end_piece,
+          .stream = shares[task].first_chunk,
+          .chunks = static_cast<size_t>(
+              std::count(window_->fresh.begin(), window_->fresh.end(), true)),
+          .first = shares[task].first_row,
+          .last = last};
+}
+
+Status WindowTask::Seek(size_t column, size_t piece, size_t stream, Cursor* cursor) {
+  if (window_->fresh[piece]) {
+    ARROW_RETURN_NOT_OK(OpenCursor(column, piece, stream, cursor));
+  }
+  const int64_t skipped = window_->pieces[piece].start - cursor->row;
+  if (skipped <= 0) return Status::OK();
+  return cursor->fixed   ? cursor->fixed->Skip(skipped)
+         : cursor->bytes ? cursor->bytes->Skip(skipped)
+                         : cursor->nested->Skip(skipped);
+}
+
+Status WindowTask::Located(const Status& status, size_t column, const Piece& piece,
+                           const Cursor& cursor) const {
+  int64_t page = -1;
+  if (cursor.fixed) page = cursor.fixed->page();
+  if (cursor.bytes) page = cursor.bytes->page();
+  if (cursor.nested) page = cursor.nested->page();
+  Place place = PlaceOf(column, piece, page);
+  if (const auto row = RowOf(status)) {
+    place.row = *row + dataset_->FirstRow(static_cast<int32_t>(piece.file),
+                                          static_cast<int32_t>(piece.row_group));
+  }
+  return At(status, place);
+}
+
+void WindowTask::Carry(Cursor cursor, const Pieces& pieces) {
+  if (!pieces.last || !window_->continued) return;
+  state_.carried_bytes += cursor.fetch_bytes;
+  state_.cursors.push_back(std::move(cursor));
+}
+
+Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
+  const Pieces pieces = PiecesOfShare();
+  size_t stream = column * pieces.chunks + pieces.stream;
+  int64_t first = pieces.first;
   Cursor cursor;
-  if (task == 0 && before_ != nullptr) cursor = std::move(before_->cursors[column]);
-  for (size_t i = shares[task].first_piece; i < end; ++i) {
+  if (task_ == 0 && before_ != nullptr) cursor = std::move(before_->cursors[column]);
+  for (size_t i = pieces.begin; i < pieces.end; ++i) {
     const Piece& piece = window_->pieces[i];
     const int64_t rows = piece.stop - piece.start;
-    Status status;
-    if (window_->fresh[i]) status = OpenCursor(column, i, stream++, &cursor);
-    if (status.ok() && piece.start > cursor.row) {
-      const int64_t skipped = piece.start - cursor.row;
-      status = cursor.fixed   ? cursor.fixed->Skip(skipped)
-               : cursor.bytes ? cursor.bytes->Skip(skipped)
-                              : cursor.nested->Skip(skipped);
-    }
+    Status status = Seek(column, i, stream, &cursor);
     if (status.ok()) status = sink(cursor, first, rows);
-    if (!status.ok()) {
-      int64_t page = -1;
-      if (cursor.fixed) page = cursor.fixed->page();
-      if (cursor.bytes) page = cursor.bytes->page();
-      if (cursor.nested) page = cursor.nested->page();
-      Place place = PlaceOf(column, piece, page);
-      if (const auto row = RowOf(status)) {
-        place.row = *row + dataset_->FirstRow(static_cast<int32_t>(piece.file),
-                                              static_cast<int32_t>(piece.row_group));
-      }
-      return At(status, place);
-    }
+    if (!status.ok()) return Located(status, column, piece, cursor);
+    stream += window_->fresh[i];
     cursor.row = piece.stop;
     first += rows;
   }
-  dataset_->counters.decoded_values += first - shares[task].first_row;
-  if (last && window_->continued) {
-    state_.carried_bytes += cursor.fetch_bytes;
-    state_.cursors.push_back(std::move(cursor));
+  dataset_->counters.decoded_values += first - pieces.first;
+  Carry(std::move(cursor), pieces);
+  return Status::OK();
+}
+
+Status WindowTask::ForEachTile(const TileSink& sink) {
+  const Pieces pieces = PiecesOfShare();
+  const size_t columns = unit_.columns.size();
+  const int64_t item = unit_.width / static_cast<int64_t>(columns);
+  uint8_t* memory = scratch_->Get(Scratch::kTile, Tile::Bytes(item, columns));
+  if (memory == nullptr) return Status::OutOfMemory("Expected memory for a tile");
+  const Tile tile(memory, item, columns);
+  std::vector<Cursor> cursors(columns);
+  if (task_ == 0 && before_ != nullptr) cursors = std::move(before_->cursors);
+  size_t stream = pieces.stream;
+  int64_t first = pieces.first;
+  for (size_t i = pieces.begin; i < pieces.end; ++i) {
+    const Piece& piece = window_->pieces[i];
+    for (size_t c = 0; c < columns; ++c) {
+      const Status status = Seek(c, i, c * pieces.chunks + stream, &cursors[c]);
+      if (!status.ok()) return Located(status, c, piece, cursors[c]);
+    }
+    for (const int64_t end = first + piece.stop - piece.start; first < end;) {
+      const int64_t rows = std::min(Tile::kRows, end - first);
+      for (size_t c = 0; c < columns; ++c) {
+        const Status status = cursors[c].fixed->Read(rows, tile.Column(c), item, nullptr);
+        if (!status.ok()) return Located(status, c, piece, cursors[c]);
+      }
+      ARROW_RETURN_NOT_OK(sink(tile, first, rows));
+      first += rows;
+    }
+    for (Cursor& cursor : cursors) cursor.row = piece.stop;
+    stream += window_->fresh[i];
   }
+  dataset_->counters.decoded_values +=
+      (first - pieces.first) * static_cast<int64_t>(columns);
+  for (Cursor& cursor : cursors) Carry(std::move(cursor), pieces);
   return Status::OK();
 }
 
@@ -237,32 +291,39 @@ Status WindowTask::Fill() {
 
 Status WindowTask::FillFixedInOrder() {
   const Layout::Slot& slot = unit_.slots[0];
-  for (size_t c = 0; c < unit_.columns.size(); ++c) {
-    const auto spec = static_cast<size_t>(unit_.columns[c]);
-    const int64_t offset =
-        static_cast<int64_t>(c) * ItemSize(dataset_->columns[spec].dtype);
-    auto part = window_->parts.begin();
-    ARROW_RETURN_NOT_OK(ForEachRow(c, [&](Cursor& cursor, int64_t first, int64_t rows) {
-      while (rows > 0) {
-        while (first >= part->first + part->rows) ++part;
-        const int64_t at = first - part->first;
-        const int64_t n = std::min(rows, part->rows - at);
-        uint8_t* out = Layout::Address(part->block->data(), part->areas, slot) + offset +
-                       at * slot.stride;
-        uint8_t* valid = nullptr;
-        if (!unit_.valid_slots.empty()) {
-          valid =
-              Layout::Address(part->block->data(), part->areas, unit_.valid_slots[0]) +
-              at;
-        }
-        ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, out, slot.stride, valid));
-        first += n;
-        rows -= n;
-      }
-      return Status::OK();
-    }));
+  auto part = window_->parts.begin();
+  // Calls fn(row, rows, out) for the parts of window rows [first, first + rows): `row`
+  // counts from `first`, `out` is where the first of `rows` rows goes.
+  const auto for_each_part = [&](int64_t first, int64_t rows, const auto& fn) -> Status {
+    for (int64_t row = 0; row < rows;) {
+      while (first + row >= part->first + part->rows) ++part;
+      const int64_t at = first + row - part->first;
+      const int64_t n = std::min(rows - row, part->rows - at);
+      uint8_t* out = Layout::Address(part->block->data(), part->areas, slot);
+      ARROW_RETURN_NOT_OK(fn(row, n, out + at * slot.stride, at));
+      row += n;
+    }
+    return Status::OK();
+  };
+  if (unit_.columns.size() > 1) {
+    return ForEachTile([&](const Tile& tile, int64_t first, int64_t rows) {
+      return for_each_part(first, rows,
+                           [&](int64_t row, int64_t n, uint8_t* out, int64_t) {
+                             tile.Store(row, n, out, slot.stride);
+                             return Status::OK();
+                           });
+    });
   }
-  return Status::OK();
+  return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+    return for_each_part(first, rows, [&](int64_t, int64_t n, uint8_t* out, int64_t at) {
+      uint8_t* valid = nullptr;
+      if (!unit_.valid_slots.empty()) {
+        valid =
+            Layout::Address(part->block->data(), part->areas, unit_.valid_slots[0]) + at;
+      }
+      return cursor.fixed->Read(n, out, slot.stride, valid);
+    });
+  });
 }
 
 }  // namespace fastload

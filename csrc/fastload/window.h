@@ -22,7 +22,7 @@
 #include "fastload/row_order.h"
 #include "fastload/shuffle.h"
 #include "fastload/status.h"
-#include "fastload/window_codes.h"
+#include "fastload/tile.h"
 
 namespace fastload {
 
@@ -48,6 +48,7 @@ struct Cursor {
 };
 
 struct Window;
+struct DealtColumn;
 
 // Pieces of a window that one task decodes: column chunks are decoded side by side.
 struct Share {
@@ -154,16 +155,52 @@ class WindowTask {
   using Sink = std::function<Status(Cursor& cursor, int64_t first, int64_t rows)>;
   // Hands every run of rows of the share to `sink`, with the cursor at its first row.
   Status ForEachRow(size_t column, const Sink& sink);
+  // Hands the rows of the share to `sink`, all columns of the unit together, a tile at a
+  // time: window rows [first, first + rows).
+  using TileSink = std::function<Status(const Tile& tile, int64_t first, int64_t rows)>;
+  Status ForEachTile(const TileSink& sink);
+
+  // The pieces of this task's share.
+  struct Pieces {
+    size_t begin;
+    size_t end;
+    size_t stream;  // of a column's streams, the first one of the share
+    size_t chunks;  // streams of each column
+    int64_t first;  // row of the window
+    bool last;      // the window's last piece is one of them
+  };
+  Pieces PiecesOfShare() const;
+  // Brings the cursor of a column to the piece's first row; a fresh piece is read from
+  // `stream`.
+  Status Seek(size_t column, size_t piece, size_t stream, Cursor* cursor);
+  // `status` with the place where reading the column went wrong.
+  Status Located(const Status& status, size_t column, const Piece& piece,
+                 const Cursor& cursor) const;
+  // Keeps a column's cursor for the next window, if that goes on in the same row group.
+  void Carry(Cursor cursor, const Pieces& pieces);
   Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
   // The parts that this task of a staged unit counts or fills.
   std::span<Part> Parts() const;
   Status FillFixedInOrder();
   // Through slots, in window_slots.cc.
   Status FillFixed();
-  Status FillDealtColumn();
+  Status FillDealt();
   Status FillProvenance();
   Status FillRealRows();
-  void Collate(const uint8_t* slots, const uint8_t* valid, CodeTable* codes);
+  // Where a column is dealt to: all of it is scratch.
+  struct DealMemory {
+    int64_t item;
+    uint8_t* block;
+    uint8_t* values;
+    uint8_t* valid;  // null if not asked for
+    uint8_t* codes;
+    uint8_t* table;
+  };
+  Result<DealtColumn> Deal(size_t column, const DealMemory& memory);
+  void CollateColumn(const DealtColumn& column);
+  // Columns of a stack that begin `offset` bytes into the unit's part of a row.
+  void CollateSlice(std::span<const DealtColumn> slice, int64_t offset, const Tile& tile);
+  void Collate(const uint8_t* slots, const uint8_t* valid);
   // Columns of bytes, in window_bytes.cc.
   Status StageBytes();
   void CountBytes();

@@ -22,16 +22,14 @@ int64_t CodeTable::CodeBytes(int64_t entries, int64_t chunks, int64_t item) {
   return 0;
 }
 
-Result<CodeTable> CodeTable::Make(int64_t slots, int64_t code_bytes, int64_t item,
-                                  const std::optional<std::string>& fill,
-                                  Scratch* scratch) {
-  uint8_t* codes = scratch->Get(Scratch::kCodes, slots * code_bytes);
-  uint8_t* table = scratch->Get(Scratch::kTable, MostEntries(code_bytes) * item);
-  if (codes == nullptr || table == nullptr) {
-    return Status::OutOfMemory("Expected memory for the codes of ", slots, " rows");
-  }
+int64_t CodeTable::MostTableBytes(int64_t item) {
+  return item == 1 ? 0 : MostEntries(MostCodeBytes(item)) * item;
+}
+
+CodeTable::CodeTable(uint8_t* codes, uint8_t* table, int64_t code_bytes, int64_t item,
+                     const std::optional<std::string>& fill)
+    : codes_(codes), table_(table), code_bytes_(code_bytes), item_(item) {
   if (fill) std::memcpy(table, fill->data(), static_cast<size_t>(item));
-  return CodeTable(codes, table, code_bytes, item);
 }
 
 std::optional<uint32_t> CodeTable::Add(std::span<const uint8_t> dictionary) {

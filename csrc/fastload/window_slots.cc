@@ -4,124 +4,196 @@
 #include <cstring>
 #include <optional>
 
+#include "fastload/dealt_column.h"
 #include "fastload/gather.h"
+#include "fastload/prefetch.h"
 #include "fastload/row_selection.h"
 #include "fastload/window.h"
 #include "fastload/window_runs.h"
 
 namespace fastload {
 
-// One column, dealt out in blocks: as dictionary codes if they all are.
-Status WindowTask::FillDealtColumn() {
-  const auto& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
-  const int64_t width = unit_.width;
-  const bool with_valid = !unit_.valid_slots.empty();
+namespace {
+
+// Columns of a stack that are dealt out at a time: a cache line of a row. What they have
+// in a bucket stays in a cache then.
+constexpr int64_t kSliceBytes = kCacheLine;
+
+}  // namespace
+
+// In blocks: as dictionary codes if they all are.
+Result<DealtColumn> WindowTask::Deal(size_t column, const DealMemory& memory) {
+  const auto& spec = dataset_->columns[static_cast<size_t>(unit_.columns[column])];
+  const int64_t item = memory.item;
   const uint32_t* slots = window_->shuffle.slots.data();
+  uint8_t* const block = memory.block;
+  uint8_t* const values = memory.values;
+  uint8_t* const valid = memory.valid;
   // A block holds values or codes, which are smaller, then validity.
-  uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * (width + 1));
-  uint8_t* values = scratch_->Get(Scratch::kRows, window_->slots() * (width + 1));
-  if (block == nullptr || values == nullptr) {
-    return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
-                               " rows, got none");
-  }
-  uint8_t* block_valid = with_valid ? block + kBlockRows * width : nullptr;
-  uint8_t* valid = with_valid ? values + window_->slots() * width : nullptr;
+  uint8_t* block_valid = valid != nullptr ? block + kBlockRows * item : nullptr;
   const auto chunks = std::max<int64_t>(
       1, std::count(window_->fresh.begin(), window_->fresh.end(), true));
   std::optional<CodeTable> table;
   bool coded = true;  // every row so far
-  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
-    const int64_t end = first + rows;
-    int64_t base = -1;  // code of the dictionary's first entry; -1: rows are values
-    if (coded) {
-      ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
-      const auto entries = static_cast<int64_t>(dictionary.size()) / width;
-      if (entries > 0 && !table) {
-        const int64_t code_bytes = CodeTable::CodeBytes(entries, chunks, width);
-        if (code_bytes > 0) {
-          ARROW_ASSIGN_OR_RAISE(table, CodeTable::Make(window_->slots(), code_bytes,
-                                                       width, spec.fill, scratch_));
+  ARROW_RETURN_NOT_OK(
+      ForEachRow(column, [&](Cursor& cursor, int64_t first, int64_t rows) {
+        const int64_t end = first + rows;
+        int64_t base = -1;  // code of the dictionary's first entry; -1: rows are values
+        if (coded) {
+          ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
+          const auto entries = static_cast<int64_t>(dictionary.size()) / item;
+          if (entries > 0 && !table) {
+            const int64_t code_bytes = CodeTable::CodeBytes(entries, chunks, item);
+            if (code_bytes > 0) {
+              table = CodeTable(memory.codes, memory.table, code_bytes, item, spec.fill);
+            }
+          }
+          if (entries > 0 && table) {
+            const auto added = table->Add(dictionary);
+            if (added) base = *added;
+          }
         }
-      }
-      if (entries > 0 && table) {
-        const auto added = table->Add(dictionary);
-        if (added) base = *added;
-      }
+        while (base >= 0 && first < end) {
+          const int64_t n = std::min(kBlockRows, end - first);
+          const FixedReader::Codes codes{table->code_bytes(), static_cast<uint32_t>(base),
+                                         CodeTable::kNull};
+          ARROW_ASSIGN_OR_RAISE(const int64_t read,
+                                cursor.fixed->ReadCodes(n, codes, block, block_valid));
+          Scatter(block, codes.bytes, slots + first, read, table->codes());
+          if (valid != nullptr) Scatter(block_valid, 1, slots + first, read, valid);
+          first += read;
+          if (read < n) base = -1;
+        }
+        if (coded && first < end) {
+          // The rest are values: so is, from now on, what was dealt out as codes.
+          coded = false;
+          for (int64_t row = 0; row < first; ++row) {
+            std::memcpy(values + slots[row] * item, table->Element(slots[row]),
+                        static_cast<size_t>(item));
+          }
+        }
+        for (; first < end; first += kBlockRows) {
+          const int64_t n = std::min(kBlockRows, end - first);
+          ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, item, block_valid));
+          Scatter(block, item, slots + first, n, values);
+          if (valid != nullptr) Scatter(block_valid, 1, slots + first, n, valid);
+        }
+        return Status::OK();
+      }));
+  if (!coded) table.reset();
+  return DealtColumn{item, values, valid, table};
+}
+
+Status WindowTask::FillDealt() {
+  const auto columns = static_cast<int64_t>(unit_.columns.size());
+  const int64_t item = unit_.width / columns;
+  const int64_t most = std::clamp<int64_t>(kSliceBytes / item, 1, columns);
+  const auto slice_columns = static_cast<size_t>(most);
+  const bool with_valid = !unit_.valid_slots.empty();
+  const int64_t slots = window_->slots();
+  const int64_t value_bytes = RoundUp(slots * item, kAlignment);
+  const int64_t code_bytes = RoundUp(slots * CodeTable::MostCodeBytes(item), kAlignment);
+  const int64_t table_bytes = CodeTable::MostTableBytes(item);
+  uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * (item + 1));
+  uint8_t* values =
+      scratch_->Get(Scratch::kRows, most * value_bytes + (with_valid ? slots : 0));
+  uint8_t* codes = scratch_->Get(Scratch::kCodes, most * code_bytes);
+  uint8_t* tables = scratch_->Get(Scratch::kTable, most * table_bytes);
+  uint8_t* tile = scratch_->Get(Scratch::kTile, Tile::Bytes(item, slice_columns));
+  if (block == nullptr || values == nullptr || codes == nullptr || tables == nullptr ||
+      tile == nullptr) {
+    return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
+                               " rows, got none");
+  }
+  std::vector<DealtColumn> slice;
+  for (int64_t first = 0; first < columns; first += most) {
+    slice.clear();
+    for (int64_t c = first; c < std::min(first + most, columns); ++c) {
+      const int64_t at = c - first;
+      ARROW_ASSIGN_OR_RAISE(DealtColumn column,
+                            Deal(static_cast<size_t>(c),
+                                 {.item = item,
+                                  .block = block,
+                                  .values = values + at * value_bytes,
+                                  .valid = with_valid ? values + value_bytes : nullptr,
+                                  .codes = codes + at * code_bytes,
+                                  .table = tables + at * table_bytes}));
+      slice.push_back(column);
     }
-    while (base >= 0 && first < end) {
-      const int64_t n = std::min(kBlockRows, end - first);
-      const FixedReader::Codes codes{table->code_bytes(), static_cast<uint32_t>(base),
-                                     CodeTable::kNull};
-      ARROW_ASSIGN_OR_RAISE(const int64_t read,
-                            cursor.fixed->ReadCodes(n, codes, block, block_valid));
-      Scatter(block, codes.bytes, slots + first, read, table->codes());
-      if (with_valid) Scatter(block_valid, 1, slots + first, read, valid);
-      first += read;
-      if (read < n) base = -1;
+    if (columns == 1) {
+      CollateColumn(slice[0]);
+    } else {
+      CollateSlice(slice, first * item, Tile(tile, item, slice.size()));
     }
-    if (coded && first < end) {
-      // The rest are values: so is, from now on, what was dealt out as codes.
-      coded = false;
-      for (int64_t row = 0; row < first; ++row) {
-        std::memcpy(values + slots[row] * width, table->Element(slots[row]),
-                    static_cast<size_t>(width));
-      }
-    }
-    for (; first < end; first += kBlockRows) {
-      const int64_t n = std::min(kBlockRows, end - first);
-      ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, width, block_valid));
-      Scatter(block, width, slots + first, n, values);
-      if (with_valid) Scatter(block_valid, 1, slots + first, n, valid);
-    }
-    return Status::OK();
-  }));
-  Collate(values, valid, coded && table ? &*table : nullptr);
+  }
   return Status::OK();
 }
 
+void WindowTask::CollateColumn(const DealtColumn& column) {
+  for (const Part& part : window_->parts) {
+    for (const Layout::Slot& slot : unit_.slots) {
+      uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
+      ForEachRun(*window_, part, [&](const SlotRun& run) {
+        column.Gather(run, 0, run.rows, out + run.first * slot.stride, slot.stride);
+      });
+    }
+    for (const Layout::Slot& slot : unit_.valid_slots) {
+      uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
+      ForEachRun(*window_, part,
+                 [&](const SlotRun& run) { column.GatherValid(run, out + run.first); });
+    }
+  }
+}
+
+void WindowTask::CollateSlice(std::span<const DealtColumn> slice, int64_t offset,
+                              const Tile& tile) {
+  const Layout::Slot& slot = unit_.slots[0];
+  const int64_t item = slice[0].item;
+  for (const Part& part : window_->parts) {
+    uint8_t* out = Layout::Address(part.block->data(), part.areas, slot) + offset;
+    ForEachRun(*window_, part, [&](const SlotRun& run) {
+      for (int64_t from = 0; from < run.rows; from += Tile::kRows) {
+        const int64_t rows = std::min(Tile::kRows, run.rows - from);
+        for (size_t c = 0; c < slice.size(); ++c) {
+          slice[c].Gather(run, from, rows, tile.Column(c), item);
+        }
+        tile.Store(0, rows, out + (run.first + from) * slot.stride, slot.stride);
+      }
+    });
+  }
+}
+
+// Rows of one bucket, or that no shuffle moves, take their slots as they come.
 Status WindowTask::FillFixed() {
-  const bool dealt = window_->dealt();
-  if (dealt && unit_.columns.size() == 1) return FillDealtColumn();
+  if (window_->dealt()) return FillDealt();
   const int64_t width = unit_.width;
   const bool with_valid = !unit_.valid_slots.empty();
   // By slot: the window's rows, then their validity.
   const int64_t valid_at = RoundUp(window_->slots() * width, kAlignment);
   uint8_t* slots =
       scratch_->Get(Scratch::kRows, valid_at + (with_valid ? window_->slots() : 0));
-  uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * width);
-  if (slots == nullptr || block == nullptr) {
+  if (slots == nullptr) {
     return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
                                " rows, got none");
   }
   uint8_t* valid = with_valid ? slots + valid_at : nullptr;
-  int64_t offset = 0;
-  for (size_t c = 0; c < unit_.columns.size(); ++c) {
-    const auto spec = static_cast<size_t>(unit_.columns[c]);
-    const int64_t item = ItemSize(dataset_->columns[spec].dtype);
-    ARROW_RETURN_NOT_OK(ForEachRow(c, [&](Cursor& cursor, int64_t first, int64_t rows) {
-      if (!dealt) {
-        return cursor.fixed->Read(rows, slots + first * width + offset, width,
-                                  with_valid ? valid + first : nullptr);
-      }
-      for (int64_t end = first + rows; first < end; first += kBlockRows) {
-        const int64_t n = std::min(kBlockRows, end - first);
-        ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, item, nullptr));
-        const uint32_t* to = window_->shuffle.slots.data() + first;
-        for (int64_t i = 0; i < n; ++i) {
-          std::memcpy(slots + to[i] * width + offset, block + i * item,
-                      static_cast<size_t>(item));
-        }
-      }
+  if (unit_.columns.size() == 1) {
+    ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+      return cursor.fixed->Read(rows, slots + first * width, width,
+                                with_valid ? valid + first : nullptr);
+    }));
+  } else {
+    ARROW_RETURN_NOT_OK(ForEachTile([&](const Tile& tile, int64_t first, int64_t rows) {
+      tile.Store(0, rows, slots + first * width, width);
       return Status::OK();
     }));
-    offset += item;
   }
-  Collate(slots, valid, nullptr);
+  Collate(slots, valid);
   return Status::OK();
 }
 
-// Copies every output row from its slot; the values are looked up by `codes`, if any.
-void WindowTask::Collate(const uint8_t* slots, const uint8_t* valid, CodeTable* codes) {
+// Copies every output row from its slot.
+void WindowTask::Collate(const uint8_t* slots, const uint8_t* valid) {
   const auto copy = [this](const uint8_t* from, int64_t width, const Part& part,
                            const Layout::Slot& slot) {
     uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
@@ -138,19 +210,8 @@ void WindowTask::Collate(const uint8_t* slots, const uint8_t* valid, CodeTable* 
       }
     });
   };
-  const auto look_up = [&](const Part& part, const Layout::Slot& slot) {
-    uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
-    ForEachRun(*window_, part, [&](const SlotRun& run) {
-      const int64_t bytes = codes->code_bytes();
-      const uint8_t* ahead = run.ahead < 0 ? nullptr : codes->codes() + run.ahead * bytes;
-      GatherCodes(codes->codes() + run.bucket * bytes, bytes, run.within, run.rows,
-                  codes->table(), unit_.width, out + run.first * slot.stride, ahead);
-    });
-  };
   for (const Part& part : window_->parts) {
-    for (const Layout::Slot& slot : unit_.slots) {
-      codes == nullptr ? copy(slots, unit_.width, part, slot) : look_up(part, slot);
-    }
+    for (const Layout::Slot& slot : unit_.slots) copy(slots, unit_.width, part, slot);
     for (const Layout::Slot& slot : unit_.valid_slots) copy(valid, 1, part, slot);
   }
 }
@@ -183,7 +244,7 @@ Status WindowTask::FillProvenance() {
       left -= span.rows;
     }
   }
-  Collate(slots, nullptr, nullptr);
+  Collate(slots, nullptr);
   return Status::OK();
 }
 
@@ -201,7 +262,7 @@ Status WindowTask::FillRealRows() {
         slots[slot] = piece.substitute ? 0 : 1;
       }
     }
-    Collate(slots, nullptr, nullptr);
+    Collate(slots, nullptr);
   }
   for (const Part& part : window_->parts) {
     uint8_t* out = Layout::Address(part.block->data(), part.areas, unit_.slots[0]);

@@ -1,0 +1,40 @@
+// Rows of several columns, decoded column by column and stored row by row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fastload/prefetch.h"
+
+namespace fastload {
+
+// A few rows of neighbouring columns of a stack, which stay in a cache until they are
+// stored. The memory is borrowed.
+class Tile {
+ public:
+  static constexpr int64_t kRows = 128;
+
+  // Of elements of `item` bytes (1, 2, 4 or 8), a cache line of them at most.
+  Tile(uint8_t* memory, int64_t item, size_t columns)
+      : memory_(memory), item_(item), columns_(columns) {}
+  static int64_t Bytes(int64_t item, size_t columns) {
+    return Pitch(item) * static_cast<int64_t>(columns);
+  }
+
+  // Where the column's elements begin, which lie without gaps.
+  uint8_t* Column(size_t column) const {
+    return memory_ + Pitch(item_) * static_cast<int64_t>(column);
+  }
+  // Copies rows [first, first + rows), side by side, to out, out + stride, ...
+  void Store(int64_t first, int64_t rows, uint8_t* out, int64_t stride) const;
+
+ private:
+  // A power of two would have all columns share a few sets of the cache.
+  static int64_t Pitch(int64_t item) { return kRows * item + kCacheLine; }
+
+  uint8_t* memory_;
+  int64_t item_;
+  size_t columns_;
+};
+
+}  // namespace fastload
