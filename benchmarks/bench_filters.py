@@ -33,6 +33,7 @@ from fastload.budget import available_cores
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+ROW_GROUP_ROWS = 250_000
 _SHARES = (0.001, 0.01, 0.1, 1.0)
 _KEYS = 1_000_000
 _BATCH_ROWS = 65_536
@@ -41,10 +42,10 @@ _COLUMNS = ["i0", "i1", "f0", "f1", "f2", "c0", "c1"]
 Columns = dict[str, torch.Tensor]
 
 
-def write_table(path: Path, rows: int) -> None:
+def table(rows: int = 4_000_000) -> pa.Table:
     """Numbers and categories beside two keys, uniform in [0, _KEYS): one scattered, one sorted."""
     rng = np.random.default_rng(1)
-    table = pa.table(
+    return pa.table(
         {
             "scattered": rng.integers(0, _KEYS, rows),
             "clustered": np.arange(rows) * _KEYS // rows,
@@ -53,7 +54,6 @@ def write_table(path: Path, rows: int) -> None:
             **{f"c{i}": rng.integers(0, 1000, rows).astype(np.int32) for i in range(2)},
         }
     )
-    pq.write_table(table, path, row_group_size=250_000, write_page_index=True)
 
 
 def fastload_passes(
@@ -143,7 +143,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         os.environ["FASTLOAD_CACHE_DIR"] = os.path.join(directory, "cache")
         path = Path(directory, "table.parquet")
-        write_table(path, arguments.rows)
+        pq.write_table(
+            table(arguments.rows), path, row_group_size=ROW_GROUP_ROWS, write_page_index=True
+        )
         print(f"{arguments.rows} rows, {path.stat().st_size >> 20} MB, seconds and MB of a pass")
         print(f"{'':16}" + "".join(f"{n:>17}" for n in ("first", "later", "pyarrow", "polars")))
         for key in ("scattered", "clustered"):
