@@ -132,5 +132,5 @@ def _revision() -> str:
     """The commit, with "+" where files differ from it; "" outside a repository."""
     command = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
     place = DIRECTORY.parent
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)  # noqa: S603  git
     return done.stdout.strip()
