@@ -14,8 +14,8 @@ Each figure is printed beside its goal, and "short" where it misses it. Sections
 - filters: the speed with a filter that 1 % of the rows pass, against pyarrow.dataset and polars
 
 All are medians of runs that take turns. Results are kept in benchmarks/results, one file per kind
-of host. With --compare what is measured is shown beside what was kept, and not kept; nor is it
-with --quick.
+of host, but for those of a machine that others kept busy. With --compare what is measured is shown
+beside what was kept, and not kept; nor is it with --quick.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import core_results
 from core_rows import BY_NAME
 from core_sections import SECTIONS, Setting
+from other_load import OtherLoad
 
 from fastload.budget import available_cores
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 _REPEATS = 7
 _QUICK_REPEATS = 3
+# Share of the CPUs; where others used more, times are not kept.
+_BUSY = 0.1
 _FILES = Path(__file__).parents[1] / "build" / "core-files"
 
 
@@ -75,15 +78,21 @@ def main() -> None:
     )
     before = core_results.stored() if arguments.compare else {}
     figures = []
+    load = OtherLoad()
     for section in arguments.sections:
         print(f"{section}: medians of {repeats}, {setting.threads} threads", flush=True)
         for figure in SECTIONS[section](setting):
+            figure.details["others_cpu_share"] = load.share()
             print(f"  {line(figure, before.get(figure.name))}", flush=True)
             figures.append(figure)
     short = sum(figure.short for figure in figures)
     print(f"{len(figures)} figures, {short} short of their goals")
-    if not arguments.compare and not arguments.quick:
-        print(f"kept in {core_results.store(figures, repeats)}")
+    quiet = [figure for figure in figures if figure.details["others_cpu_share"] <= _BUSY]
+    if len(quiet) < len(figures):
+        busy = len(figures) - len(quiet)
+        print(f"{busy} figures are of a busy machine (others_cpu_share): measure these again")
+    if quiet and not arguments.compare and not arguments.quick:
+        print(f"{len(quiet)} kept in {core_results.store(quiet, repeats)}")
 
 
 if __name__ == "__main__":

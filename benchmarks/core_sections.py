@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from core_results import Figure
 from core_rows import BY_NAME, ROWS
+from fractions_of_roof import SteadyPasses
 
 from fastload import FastParquetDataset
 from fastload.roof import Roof
@@ -100,7 +101,6 @@ def first_batch(setting: Setting) -> Iterator[Figure]:
                 start = time.perf_counter()
                 next(iter(dataset))
                 seconds.append(time.perf_counter() - start)
-            time.sleep(fractions_of_roof.REST_S)
             roofs.append(roof_of_batch.measure(setting.threads))
         ratio = statistics.median(s / r for s, r in zip(seconds, roofs, strict=True))
         details = {
@@ -120,9 +120,7 @@ def waits(setting: Setting) -> Iterator[Figure]:
     for row in setting.rows("click-log-snappy", "one-group", "lineitem"):
         for shuffle in (False, True):
             with setting.open(row, shuffle=shuffle) as dataset:
-                fractions_of_roof.drain(dataset)
-                pass_s = [fractions_of_roof.steady_pass(dataset)[0] for _ in range(3)]
-                step_s = 2 * statistics.median(pass_s) / len(dataset)
+                step_s = 2 * SteadyPasses(dataset).measure()[0] / len(dataset)
                 longest = [_longest_wait(dataset, step_s) for _ in range(setting.repeats)]
             wait_s = statistics.median(longest)
             details = {"wait_s": wait_s, "step_s": step_s, "worst_wait_s": max(longest)}
@@ -221,12 +219,10 @@ def _alternate(
     """Seconds of passes of several datasets, which take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in opens}
     with ExitStack() as stack:
-        datasets = {name: stack.enter_context(make()) for name, make in opens.items()}
-        for dataset in datasets.values():
-            fractions_of_roof.drain(dataset)
+        passes = {name: SteadyPasses(stack.enter_context(make())) for name, make in opens.items()}
         for _ in range(repeats):
-            for name, dataset in datasets.items():
-                seconds[name].append(fractions_of_roof.steady_pass(dataset)[0])
+            for name, steady in passes.items():
+                seconds[name].append(steady.measure()[0])
     return seconds
 
 

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 # What is read ahead for the next pass is read by then.
-REST_S = 0.3
+_REST_S = 0.3
 
 # As many passes are timed at once as take so long.
-_LEAST_S = 0.2
+_LEAST_S = 0.25
+_UNCOUNTED = 2
 
 # A median of few, as each pass has a roof of its own.
 _ROOF_REPEATS = 3
@@ -57,7 +58,7 @@ def measure(
     Args:
         source: file or files.
         threads: of the core, and of the roof.
-        repeats: passes counted; two more come first, which take their memory from the system.
+        repeats: medians are of so many.
         columns: as FastParquetDataset takes them.
         **arguments: of the dataset.
     """
@@ -68,9 +69,9 @@ def measure(
         if rows != roof.source.num_rows:
             raise SystemExit(f"Expected {roof.source.num_rows} rows, got {rows} - at {source}")
         roof = replace(roof, output_bytes=output_bytes)
-        drain(dataset)
+        steady = SteadyPasses(dataset)
         for _ in range(repeats):
-            pass_s, pass_cpu_s = steady_pass(dataset)
+            pass_s, pass_cpu_s = steady.measure()
             passes.append(pass_s)
             cpu.append(pass_cpu_s)
             roofs.append(roof.measure(threads, _ROOF_REPEATS))
@@ -84,34 +85,42 @@ def measure(
     )
 
 
-def steady_pass(dataset: FastParquetDataset) -> tuple[float, float]:
-    """Seconds and CPU seconds of a pass among others, after which the machine comes to rest.
+class SteadyPasses:
+    """Passes of a dataset that follow each other, as in training.
 
-    A pass begins with what was read ahead while the one before it ended, and ends with reading
-    ahead for the next: so one that is not counted comes before those that are.
+    A pass begins with what was read ahead while the one before it ended, perhaps all of it, and
+    ends with reading ahead for the next: so some that are not counted come before those that
+    are, and several are timed at once.
     """
-    start = time.perf_counter()
-    drain(dataset)
-    passes = math.ceil(_LEAST_S / (time.perf_counter() - start))
-    before, start = cpu_s(), time.perf_counter()
-    for _ in range(passes):
-        drain(dataset)
-    seconds = time.perf_counter() - start
-    used_s = cpu_s() - before
-    time.sleep(REST_S)
-    return seconds / passes, used_s / passes
+
+    def __init__(self, dataset: FastParquetDataset) -> None:
+        self._dataset = dataset
+        self._drain(_UNCOUNTED)
+        seconds = self._drain(_UNCOUNTED) / _UNCOUNTED
+        self._passes = max(_UNCOUNTED, math.ceil(_LEAST_S / seconds))
+
+    def measure(self) -> tuple[float, float]:
+        """Seconds and CPU seconds of a pass; then the machine comes to rest."""
+        self._drain(_UNCOUNTED)
+        before = cpu_s()
+        seconds = self._drain(self._passes)
+        used_s = cpu_s() - before
+        time.sleep(_REST_S)
+        return seconds / self._passes, used_s / self._passes
+
+    def _drain(self, passes: int) -> float:
+        """Seconds of so many passes; each batch is let go at once."""
+        start = time.perf_counter()
+        for _ in range(passes):
+            for _ in self._dataset:
+                pass
+        return time.perf_counter() - start
 
 
 def cpu_s() -> float:
     """CPU seconds of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
-
-
-def drain(dataset: FastParquetDataset) -> None:
-    """One pass; each batch is let go at once."""
-    for _ in dataset:
-        pass
 
 
 def _sizes(dataset: FastParquetDataset) -> tuple[int, int]:
