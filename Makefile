@@ -12,11 +12,11 @@ CCACHE := $(if $(findstring ccache,$(CXX)),,$(shell command -v ccache))
 COMPILERS := CC="$(CCACHE) $(CC)" CXX="$(CCACHE) $(CXX)"
 TEST_CPP := $(MAKE) --no-print-directory -f tests/cpp/Makefile PYTHON=$(RUN)
 OTHER := build/pyarrow-$(PYARROW)
-CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h)
+CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h benchmarks/*/*.cc benchmarks/*/*.h)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-properties test-semantics test-cpp test-pyarrow lint lint-python lint-cpp format bench asan tsan clean
+.PHONY: help venv build test test-unit test-properties test-semantics test-cpp test-pyarrow lint lint-python lint-cpp format bench bench-core bench-compare instructions asan tsan clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -86,6 +86,15 @@ format: venv ## rewrite the sources in the project's style
 
 bench: build ## measure fastload and its peers on a sample
 	$(BIN)/fastload-bench
+
+bench-core: build ## measure the core against the limit of the machine: ARGS=--quick
+	$(RUN) benchmarks/bench_core.py $(ARGS)
+
+bench-compare: build ## the same, beside the results that were kept
+	$(RUN) benchmarks/bench_core.py --compare $(ARGS)
+
+instructions: build ## instructions of the core's kernels, beside those kept: ARGS=--store
+	@$(MAKE) --no-print-directory -f benchmarks/instructions/Makefile PYTHON=$(RUN) ARGS='$(ARGS)'
 
 # The sanitized core has to be found before the one in src/. Arrow's own allocators would
 # hide overruns. Leaks are not looked for: Python and torch keep memory until exit.

@@ -33,27 +33,27 @@ from fastload.budget import available_cores
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+ROW_GROUP_ROWS = 250_000
 _SHARES = (0.001, 0.01, 0.1, 1.0)
-_KEYS = 1_000_000
+KEYS = 1_000_000
 _BATCH_ROWS = 65_536
-_COLUMNS = ["i0", "i1", "f0", "f1", "f2", "c0", "c1"]
+COLUMNS = ["i0", "i1", "f0", "f1", "f2", "c0", "c1"]
 
 Columns = dict[str, torch.Tensor]
 
 
-def write_table(path: Path, rows: int) -> None:
-    """Numbers and categories beside two keys, uniform in [0, _KEYS): one scattered, one sorted."""
+def table(rows: int = 4_000_000) -> pa.Table:
+    """Numbers and categories beside two keys, uniform in [0, KEYS): one scattered, one sorted."""
     rng = np.random.default_rng(1)
-    table = pa.table(
+    return pa.table(
         {
-            "scattered": rng.integers(0, _KEYS, rows),
-            "clustered": np.arange(rows) * _KEYS // rows,
+            "scattered": rng.integers(0, KEYS, rows),
+            "clustered": np.arange(rows) * KEYS // rows,
             **{f"i{i}": rng.integers(0, 2**40, rows) for i in range(2)},
             **{f"f{i}": rng.standard_normal(rows, np.float32) for i in range(3)},
             **{f"c{i}": rng.integers(0, 1000, rows).astype(np.int32) for i in range(2)},
         }
     )
-    pq.write_table(table, path, row_group_size=250_000, write_page_index=True)
 
 
 def fastload_passes(
@@ -65,7 +65,7 @@ def fastload_passes(
     def make() -> FastParquetDataset:
         filters = pc.field(key) < limit
         return FastParquetDataset(
-            path, columns=_COLUMNS, filters=filters, batch_size=_BATCH_ROWS, threads=threads
+            path, columns=COLUMNS, filters=filters, batch_size=_BATCH_ROWS, threads=threads
         )
 
     later = make()
@@ -80,17 +80,17 @@ def fastload_passes(
 
 def pyarrow_pass(path: Path, key: str, limit: int) -> Iterator[Columns]:
     """Batches of pyarrow.dataset."""
-    scanner = pads.dataset(path).scanner(columns=_COLUMNS, filter=pc.field(key) < limit)
+    scanner = pads.dataset(path).scanner(columns=COLUMNS, filter=pc.field(key) < limit)
     for batch in scanner.to_batches():
-        yield {name: _tensor(batch[name].to_numpy()) for name in _COLUMNS}
+        yield {name: _tensor(batch[name].to_numpy()) for name in COLUMNS}
 
 
 def polars_pass(path: Path, key: str, limit: int) -> Iterator[Columns]:
     """One table of polars."""
     import polars as pl
 
-    table = pl.scan_parquet(path).filter(pl.col(key) < limit).select(_COLUMNS).collect()
-    yield {name: _tensor(table[name].to_numpy()) for name in _COLUMNS}
+    table = pl.scan_parquet(path).filter(pl.col(key) < limit).select(COLUMNS).collect()
+    yield {name: _tensor(table[name].to_numpy()) for name in COLUMNS}
 
 
 def _tensor(array: Any) -> torch.Tensor:
@@ -107,7 +107,7 @@ def _view(array: Any) -> torch.Tensor:
 def check_answer(batches: Iterator[Columns], expected: Any) -> None:
     """Raises unless the batches hold exactly those rows, in order."""
     parts = list(batches)
-    for name in _COLUMNS:
+    for name in COLUMNS:
         got = torch.cat([part[name] for part in parts]).numpy() if parts else np.zeros(0)
         want = expected[name].to_numpy()
         if not np.array_equal(got, want):
@@ -143,12 +143,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         os.environ["FASTLOAD_CACHE_DIR"] = os.path.join(directory, "cache")
         path = Path(directory, "table.parquet")
-        write_table(path, arguments.rows)
+        pq.write_table(
+            table(arguments.rows), path, row_group_size=ROW_GROUP_ROWS, write_page_index=True
+        )
         print(f"{arguments.rows} rows, {path.stat().st_size >> 20} MB, seconds and MB of a pass")
         print(f"{'':16}" + "".join(f"{n:>17}" for n in ("first", "later", "pyarrow", "polars")))
         for key in ("scattered", "clustered"):
             for share in _SHARES:
-                limit = round(share * _KEYS)
+                limit = round(share * KEYS)
                 first, later = fastload_passes(path, key, limit, arguments.threads)
                 passes = (
                     first,
@@ -156,7 +158,7 @@ def main() -> None:
                     lambda key=key, limit=limit: pyarrow_pass(path, key, limit),
                     lambda key=key, limit=limit: polars_pass(path, key, limit),
                 )
-                expected = pads.dataset(path).to_table(_COLUMNS, filter=pc.field(key) < limit)
+                expected = pads.dataset(path).to_table(COLUMNS, filter=pc.field(key) < limit)
                 line = f"{key} {share:<6g}"
                 for make in passes:
                     check_answer(make(), expected)

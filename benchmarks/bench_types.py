@@ -19,10 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import core_workloads
 import fractions_of_roof
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fastload import Pad
 from fastload.budget import available_cores
@@ -31,44 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LINEITEM = "writers/lineitem.tpchgen.sf0.05.parquet"
-_MEAN_TOKENS = 200
 _PADDED = 512
-
-
-def write_embeddings(path: Path, rows: int = 400_000, size: int = 128) -> None:
-    """One column of float32 vectors."""
-    values = np.random.default_rng(1).standard_normal(rows * size, np.float32)
-    column = pa.FixedSizeListArray.from_arrays(pa.array(values), size)
-    pq.write_table(
-        pa.table({"embedding": column}), path, row_group_size=50_000, use_dictionary=False
-    )
-
-
-def write_tokens(path: Path, rows: int = 400_000) -> None:
-    """One column of token sequences of geometric lengths, ids of a Zipf law."""
-    rng = np.random.default_rng(2)
-    lengths = rng.geometric(1 / _MEAN_TOKENS, rows)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    # Rank r of a Zipf law of exponent 1 is uniform in log r.
-    tokens = np.exp(rng.random(offsets[-1], np.float32) * np.log(50_257)).astype(np.int32)
-    column = pa.ListArray.from_arrays(pa.array(offsets), pa.array(tokens))
-    pq.write_table(pa.table({"tokens": column}), path, row_group_size=50_000)
-
-
-def write_wide(path: Path, rows: int = 100_000, columns: int = 1000) -> None:
-    """Many float32 columns."""
-    rng = np.random.default_rng(3)
-    table = pa.table({f"f{i}": rng.standard_normal(rows, np.float32) for i in range(columns)})
-    pq.write_table(table, path, row_group_size=25_000, use_dictionary=False)
 
 
 def cases(directory: Path) -> Iterator[tuple[str, list[str], Any]]:
     """Name, files and columns of each kind of data, made when its turn comes."""
-    write_embeddings(directory / "embedding.parquet")
-    yield "embedding", [str(directory / "embedding.parquet")], None
-    write_tokens(directory / "tokens.parquet")
-    yield "tokens", [str(directory / "tokens.parquet")], None
-    yield "padded", [str(directory / "tokens.parquet")], {"tokens": Pad("tokens", _PADDED)}
+    yield "embedding", [str(core_workloads.path(directory, "embedding"))], None
+    tokens = str(core_workloads.path(directory, "tokens"))
+    yield "tokens", [tokens], None
+    yield "padded", [tokens], {"tokens": Pad("tokens", _PADDED)}
     lineitem = Path(os.environ.get("FASTLOAD_TEST_DATA", "../shared/data"), _LINEITEM)
     if lineitem.exists():
         # As one file is too short a pass: it is read under several names.
@@ -78,8 +47,7 @@ def cases(directory: Path) -> Iterator[tuple[str, list[str], Any]]:
         yield "lineitem", [str(name) for name in names], None
     else:
         print(f"lineitem: left out, there is no {lineitem} (set FASTLOAD_TEST_DATA)")
-    write_wide(directory / "wide.parquet")
-    yield "wide", [str(directory / "wide.parquet")], None
+    yield "wide", [str(core_workloads.path(directory, "wide"))], None
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 #include "fastload/roof.h"
 
+#include <limits>
 #include <vector>
 
 #include "bindings/bindings.h"
@@ -23,19 +24,20 @@ void RegisterRoof(py::module_& m) {
       "measure_roof",
       [](const std::vector<FileTuple>& files,
          const std::vector<std::vector<int32_t>>& leaves, int64_t output_bytes,
-         int32_t threads) {
+         int32_t threads, int64_t first_rows) {
         const auto specs = FileSpecs(files);
         Result<RoofTimes> times = [&] {
           const WithoutGil without_gil;
-          return MeasureRoof(specs, leaves, output_bytes, threads);
+          return MeasureRoof(specs, leaves, output_bytes, threads, first_rows);
         }();
         return ValueOrRaise(std::move(times));
       },
       py::kw_only(), py::arg("files"), py::arg("leaves"), py::arg("output_bytes"),
-      py::arg("threads"),
-      "Times libparquet's PageReader over the column chunks `leaves[file]`, and one "
-      "copy\n"
-      "of `output_bytes` bytes, on `threads` threads.");
+      py::arg("threads"), py::arg("first_rows") = std::numeric_limits<int64_t>::max(),
+      "Times libparquet's PageReader over the pages of the columns `leaves[file]` that "
+      "hold\n"
+      "the first `first_rows` rows, and one copy of `output_bytes` bytes, on `threads` "
+      "threads.");
 }
 
 }  // namespace fastload

@@ -4,14 +4,18 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "arrow/buffer.h"
 #include "arrow/io/memory.h"
 #include "fastload/chunk_open.h"
 #include "fastload/recycling_pool.h"
+#include "parquet/column_page.h"
 
 namespace fastload {
 namespace {
@@ -20,6 +24,13 @@ struct Chunk {
   int32_t file;
   int32_t row_group;
   int32_t leaf;
+  ByteRange range;  // of what is read of it
+  int64_t pages;    // that are read, at most
+};
+
+struct Input {
+  FileSpec spec;
+  std::shared_ptr<LocalFile> handle;
 };
 
 // Runs `work(thread)` on `threads` threads; the seconds until all are done.
@@ -34,57 +45,118 @@ double TimeThreads(int32_t threads, const Work& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Status ReadPages(const FileSpec& file, const LocalFile& handle, const Chunk& chunk,
-                 std::vector<uint8_t>* memory, arrow::MemoryPool* pool,
-                 std::atomic<int64_t>* pages, std::atomic<int64_t>* bytes) {
-  ARROW_ASSIGN_OR_RAISE(ByteRange range, ChunkRange(file, chunk.row_group, chunk.leaf));
+// Reads the chunk into `memory`, and calls `visit(page)` on its pages until it says
+// false. The bytes of the chunk up to the end of the last of them.
+template <typename Visit>
+Result<int64_t> VisitPages(const Input& input, const Chunk& chunk,
+                           std::vector<uint8_t>* memory, arrow::MemoryPool* pool,
+                           const Visit& visit) {
+  const ByteRange& range = chunk.range;
   if (static_cast<int64_t>(memory->size()) < range.bytes) {
     memory->resize(static_cast<size_t>(range.bytes));
   }
-  ARROW_RETURN_NOT_OK(handle.ReadAt(range.offset, range.bytes, memory->data()));
-  *bytes += range.bytes;
+  ARROW_RETURN_NOT_OK(input.handle->ReadAt(range.offset, range.bytes, memory->data()));
   auto stream = std::make_shared<arrow::io::BufferReader>(
       std::make_shared<arrow::Buffer>(memory->data(), range.bytes));
-  ARROW_ASSIGN_OR_RAISE(ChunkInput input,
-                        OpenChunk(file, chunk.row_group, chunk.leaf, std::move(stream),
-                                  pool, {.arrow_decompresses = true}));
-  return CatchParquet([&] {
-    while (input.pages->NextPage() != nullptr) ++*pages;
+  ARROW_ASSIGN_OR_RAISE(ChunkInput opened,
+                        OpenChunk(input.spec, chunk.row_group, chunk.leaf, stream, pool,
+                                  {.arrow_decompresses = true}));
+  ARROW_RETURN_NOT_OK(CatchParquet([&] {
+    while (const auto page = opened.pages->NextPage()) {
+      if (!visit(*page)) break;
+    }
     return Status::OK();
-  });
+  }));
+  return stream->Tell();
+}
+
+// Leaves of the chunk the pages that hold the first `rows` rows of its row group, and its
+// dictionary. In lists, where pages may not tell their rows, values stand for them.
+Status KeepFirstRows(const Input& input, int64_t rows, arrow::MemoryPool* pool,
+                     Chunk* chunk) {
+  const auto group = input.spec.metadata->RowGroup(chunk->row_group);
+  const auto levels = static_cast<double>(group->ColumnChunk(chunk->leaf)->num_values());
+  const double wanted =
+      levels * static_cast<double>(rows) / static_cast<double>(group->num_rows());
+  std::vector<uint8_t> memory;
+  int64_t values = 0;
+  int64_t pages = 0;
+  ARROW_ASSIGN_OR_RAISE(
+      chunk->range.bytes,
+      VisitPages(input, *chunk, &memory, pool, [&](const parquet::Page& page) {
+        ++pages;
+        if (page.type() != parquet::PageType::DICTIONARY_PAGE) {
+          values += static_cast<const parquet::DataPage&>(page).num_values();
+        }
+        return static_cast<double>(values) < wanted;
+      }));
+  chunk->pages = pages;
+  return Status::OK();
+}
+
+// Column chunks that hold the first `first_rows` rows, the largest first, so that threads
+// that share them end together.
+Result<std::vector<Chunk>> ChunksOf(const std::vector<Input>& inputs,
+                                    const std::vector<std::vector<int32_t>>& leaves,
+                                    int64_t first_rows, arrow::MemoryPool* pool) {
+  std::vector<Chunk> chunks;
+  int64_t left = first_rows;
+  for (size_t f = 0; f < inputs.size(); ++f) {
+    const FileSpec& spec = inputs[f].spec;
+    for (int32_t g = 0; g < spec.metadata->num_row_groups() && left > 0; ++g) {
+      const int64_t rows = spec.metadata->RowGroup(g)->num_rows();
+      for (const int32_t leaf : leaves[f]) {
+        ARROW_ASSIGN_OR_RAISE(const ByteRange range, ChunkRange(spec, g, leaf));
+        chunks.push_back({static_cast<int32_t>(f), g, leaf, range,
+                          std::numeric_limits<int64_t>::max()});
+        if (left >= rows) continue;
+        const Status status = KeepFirstRows(inputs[f], left, pool, &chunks.back());
+        if (!status.ok()) return At(status, {spec.path, g});
+      }
+      left -= rows;
+    }
+  }
+  std::ranges::stable_sort(chunks, std::ranges::greater{},
+                           [](const Chunk& chunk) { return chunk.range.bytes; });
+  return chunks;
 }
 
 }  // namespace
 
 Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
                               const std::vector<std::vector<int32_t>>& leaves,
-                              int64_t output_bytes, int32_t threads) {
-  std::vector<Chunk> chunks;
-  std::vector<std::shared_ptr<LocalFile>> handles;
-  for (size_t f = 0; f < files.size(); ++f) {
-    ARROW_ASSIGN_OR_RAISE(auto handle, LocalFile::Open(files[f]));
-    handles.push_back(std::move(handle));
-    for (int32_t g = 0; g < files[f].metadata->num_row_groups(); ++g) {
-      for (int32_t leaf : leaves[f]) chunks.push_back({static_cast<int32_t>(f), g, leaf});
-    }
+                              int64_t output_bytes, int32_t threads, int64_t first_rows) {
+  std::vector<Input> inputs;
+  for (const FileSpec& file : files) {
+    ARROW_ASSIGN_OR_RAISE(auto handle, LocalFile::Open(file));
+    inputs.push_back({file, std::move(handle)});
   }
+  // As the pipeline's own: the roof does not pay for memory that a loader can spare.
+  RecyclingPool pool(arrow::default_memory_pool(), int64_t{1} << 30);
+  ARROW_ASSIGN_OR_RAISE(const auto chunks, ChunksOf(inputs, leaves, first_rows, &pool));
+  const auto largest = chunks.empty() ? 0 : static_cast<size_t>(chunks[0].range.bytes);
+  std::vector<std::vector<uint8_t>> memory(static_cast<size_t>(threads),
+                                           std::vector<uint8_t>(largest));
   std::atomic<size_t> next{0};
   std::atomic<int64_t> pages{0};
   std::atomic<int64_t> bytes{0};
-  // As the pipeline's own: the roof does not pay for memory that a loader can spare.
-  RecyclingPool pool(arrow::default_memory_pool(), int64_t{1} << 30);
   std::mutex mutex;
   Status failure;
   RoofTimes times;
-  times.pages_s = TimeThreads(threads, [&](int32_t) {
-    std::vector<uint8_t> memory;
+  times.pages_s = TimeThreads(threads, [&](int32_t thread) {
     for (size_t i = next++; i < chunks.size(); i = next++) {
-      const auto file = static_cast<size_t>(chunks[i].file);
-      const Status status = ReadPages(files[file], *handles[file], chunks[i], &memory,
-                                      &pool, &pages, &bytes);
+      const Chunk& chunk = chunks[i];
+      const Input& input = inputs[static_cast<size_t>(chunk.file)];
+      int64_t read = 0;
+      const Status status =
+          VisitPages(input, chunk, &memory[static_cast<size_t>(thread)], &pool,
+                     [&](const parquet::Page&) { return ++read < chunk.pages; })
+              .status();
+      pages += read;
+      bytes += chunk.range.bytes;
       if (status.ok()) continue;
       std::lock_guard lock(mutex);
-      if (failure.ok()) failure = At(status, {files[file].path, chunks[i].row_group});
+      if (failure.ok()) failure = At(status, {input.spec.path, chunk.row_group});
       return;
     }
   });

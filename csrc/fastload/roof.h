@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "fastload/file.h"
@@ -18,10 +19,12 @@ struct RoofTimes {
   int64_t read_bytes = 0;
 };
 
-// `leaves[file]` are the leaf columns needed. The work is shared by `threads` threads, a
-// column chunk at a time.
+// `leaves[file]` are the leaf columns needed, of the first `first_rows` rows: a page is
+// read if it holds any of them, and a dictionary if such a page is. The work is shared by
+// `threads` threads, a column chunk at a time.
 Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
                               const std::vector<std::vector<int32_t>>& leaves,
-                              int64_t output_bytes, int32_t threads);
+                              int64_t output_bytes, int32_t threads,
+                              int64_t first_rows = std::numeric_limits<int64_t>::max());
 
 }  // namespace fastload

@@ -264,5 +264,10 @@ class RoofTimes:
     def read_bytes(self) -> int: ...
 
 def measure_roof(
-    *, files: Sequence[_File], leaves: Sequence[Sequence[int]], output_bytes: int, threads: int
+    *,
+    files: Sequence[_File],
+    leaves: Sequence[Sequence[int]],
+    output_bytes: int,
+    threads: int,
+    first_rows: int = ...,
 ) -> RoofTimes: ...

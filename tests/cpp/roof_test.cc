@@ -24,6 +24,25 @@ TEST(Roof, ReadsThePagesOfTheColumns) {
   }
 }
 
+TEST(Roof, ReadsThePagesOfTheFirstRows) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("part.parquet");
+  testing::WriteRows(path, 0, {300, 200});
+  const FileSpec spec = testing::SpecOf(path);
+  const auto measure = [&](int32_t leaf, int64_t rows) {
+    return *MeasureRoof({spec}, {{leaf}}, 0, 2, rows);
+  };
+  const int64_t bytes = ChunkRange(spec, 0, 0)->bytes;
+  EXPECT_EQ(measure(0, 1).pages, 1);
+  EXPECT_LT(measure(0, 1).read_bytes, bytes);
+  EXPECT_EQ(measure(0, 299).read_bytes, bytes);
+  EXPECT_EQ(measure(0, 300).read_bytes, bytes);
+  EXPECT_EQ(measure(0, 301).pages, measure(0, 300).pages + 1);
+  EXPECT_EQ(measure(0, 500).read_bytes, bytes + ChunkRange(spec, 1, 0)->bytes);
+  // Its dictionary, too.
+  EXPECT_EQ(measure(2, 1).pages, 2);
+}
+
 TEST(Roof, NamesTheRowGroupThatFails) {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.File("part.parquet");

@@ -55,7 +55,7 @@ def make(path: Path, row_groups: int = ROW_GROUPS, rows: int = ROW_GROUP_ROWS) -
     os.close(handle)
     try:
         writer = pq.ParquetWriter(
-            name, schema(), compression="snappy", use_dictionary=_repeating_columns()
+            name, schema(), compression="snappy", use_dictionary=repeating_columns()
         )
         with writer:
             for index in range(row_groups):
@@ -99,6 +99,12 @@ def sample(directory: Path | None = None) -> Path:
     raise AssertionError("there is always a temporary directory")
 
 
+def repeating_columns() -> list[str]:
+    """The columns worth a dictionary."""
+    numeric = [f"numeric_{j + 1:02}" for j in range(NUMERIC) if _is_amount(j)]
+    return [name for name in schema().names if name not in numeric]
+
+
 def _directories() -> list[Path]:
     named = os.environ.get("FASTLOAD_CACHE_DIR")
     user = os.environ.get("XDG_CACHE_HOME")
@@ -126,12 +132,6 @@ def _numeric(
 def _is_amount(numeric: int) -> bool:
     """Whether the values of that numeric column all differ: a price or a score."""
     return numeric % 3 == 2
-
-
-def _repeating_columns() -> list[str]:
-    """The columns worth a dictionary."""
-    numeric = [f"numeric_{j + 1:02}" for j in range(NUMERIC) if _is_amount(j)]
-    return [name for name in schema().names if name not in numeric]
 
 
 def _hashed_id(ranks: npt.NDArray[np.uint64], column: int) -> npt.NDArray[np.int64]:

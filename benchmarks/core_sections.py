@@ -1,0 +1,249 @@
+"""What `bench_core.py` measures: each section yields its figures as they come."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import bench_filters
+import core_workloads
+import fractions_of_roof
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+from core_results import Figure
+from core_rows import BY_NAME, ROWS
+from fractions_of_roof import SteadyPasses
+
+from fastload import FastParquetDataset
+from fastload.roof import Roof
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from core_rows import Row
+
+_SHUFFLE_WINDOW = 1 << 19
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How everything is measured.
+
+    directory: where the files lie.
+    threads: of the core, and of the roof.
+    repeats: medians are of so many.
+    only: names of rows; none = all.
+    """
+
+    directory: Path
+    threads: int
+    repeats: int
+    batch_size: int
+    only: tuple[str, ...]
+
+    def rows(self, *names: str) -> list[Row]:
+        """Those of these names that are asked for."""
+        return [BY_NAME[name] for name in names if not self.only or name in self.only]
+
+    def open(self, row: Row, *, shuffle: bool = False, **arguments: Any) -> FastParquetDataset:
+        """A dataset of the row."""
+        return FastParquetDataset(
+            row.source(self.directory),
+            columns=row.columns,
+            **{"threads": self.threads, **self.batches(shuffle=shuffle), **arguments},
+        )
+
+    def batches(self, *, shuffle: bool) -> dict[str, Any]:
+        """Arguments of a dataset: what makes its batches."""
+        window = _SHUFFLE_WINDOW if shuffle else None
+        return {"batch_size": self.batch_size, "shuffle": shuffle, "shuffle_window": window}
+
+
+def roof(setting: Setting) -> Iterator[Figure]:
+    """How near passes come to the roof of their own run."""
+    for row in setting.rows(*(row.name for row in ROWS)):
+        for shuffle in (False, True):
+            got = fractions_of_roof.measure(
+                row.source(setting.directory),
+                threads=setting.threads,
+                repeats=setting.repeats,
+                columns=row.columns,
+                **setting.batches(shuffle=shuffle),
+            )
+            details = {
+                "pass_s": got.pass_s,
+                "roof_s": got.roof_s,
+                "cpu_s_per_million_rows": got.cpu_s / got.rows * 1e6,
+                "output_mb": got.output_bytes / 1e6,
+            }
+            goal = row.goal(shuffle=shuffle)
+            yield Figure("roof", row.name, _mode(shuffle), got.fraction, goal, details=details)
+
+
+def first_batch(setting: Setting) -> Iterator[Figure]:
+    """Seconds from the first iter() of a dataset to its first batch, in roofs of that batch.
+
+    That roof is: of each column, the pages that hold the rows of the first batch, and their
+    dictionaries, read and decompressed; and one copy of the batch.
+    """
+    for row in setting.rows("click-log-snappy", "one-group", "lineitem", "wide"):
+        whole = Roof.of(row.source(setting.directory), row.columns)
+        roof_of_batch = whole.of_first_rows(setting.batch_size)
+        seconds, roofs = [], []
+        for _ in range(setting.repeats):
+            with setting.open(row) as dataset:
+                start = time.perf_counter()
+                next(iter(dataset))
+                seconds.append(time.perf_counter() - start)
+            roofs.append(roof_of_batch.measure(setting.threads))
+        ratio = statistics.median(s / r for s, r in zip(seconds, roofs, strict=True))
+        details = {
+            "first_batch_s": statistics.median(seconds),
+            "roof_s": statistics.median(roofs),
+        }
+        yield Figure("first batch", row.name, "in order", ratio, 1.3, most=True, details=details)
+
+
+def waits(setting: Setting) -> Iterator[Figure]:
+    """The longest wait of a consumer that takes half of what can be had, in steps of its own.
+
+    It sleeps for twice the seconds that a batch takes when nothing else is done. Counted are
+    all waits but the one for the very first batch; the end of an epoch and the start of the next
+    are one wait.
+    """
+    for row in setting.rows("click-log-snappy", "one-group", "lineitem"):
+        for shuffle in (False, True):
+            with setting.open(row, shuffle=shuffle) as dataset:
+                step_s = 2 * SteadyPasses(dataset).measure()[0] / len(dataset)
+                longest = [_longest_wait(dataset, step_s) for _ in range(setting.repeats)]
+            wait_s = statistics.median(longest)
+            details = {"wait_s": wait_s, "step_s": step_s, "worst_wait_s": max(longest)}
+            yield Figure("waits", row.name, _mode(shuffle), wait_s / step_s, 1.0, True, details)
+
+
+def _longest_wait(dataset: FastParquetDataset, step_s: float, passes: int = 2) -> float:
+    """Seconds, over so many passes and the boundaries between and after them."""
+    longest = 0.0
+    batches = iter(dataset)
+    next(batches)
+    for _ in range(passes):
+        ended = False
+        while not ended:
+            time.sleep(step_s)
+            start = time.perf_counter()
+            batch = next(batches, None)
+            if batch is None:
+                ended = True
+                batches = iter(dataset)
+                batch = next(batches)
+            longest = max(longest, time.perf_counter() - start)
+    return longest
+
+
+def memory(setting: Setting) -> Iterator[Figure]:
+    """The speed in order with a small memory budget, as a share of that with a large one."""
+    for row in setting.rows("click-log-snappy", "lineitem", "tokens", "wide"):
+        seconds = _alternate(
+            setting.repeats,
+            {
+                budget: lambda budget=budget, row=row: setting.open(row, memory_budget=budget)
+                for budget in ("4GB", "256MB")
+            },
+        )
+        yield Figure("memory", row.name, "256MB against 4GB", *_ratio(seconds, "4GB", "256MB", 0.9))
+
+
+def threads(setting: Setting) -> Iterator[Figure]:
+    """How much faster more threads are than one."""
+    counts = sorted({1, 2, setting.threads})
+    for row in setting.rows("click-log-snappy", "lineitem"):
+        for shuffle in (False, True):
+            seconds = _alternate(
+                setting.repeats,
+                {
+                    str(count): lambda count=count, row=row, shuffle=shuffle: setting.open(
+                        row, shuffle=shuffle, threads=count
+                    )
+                    for count in counts
+                },
+            )
+            for count in counts[1:]:
+                goal = 1.8 if count == 2 else 0.75 * count
+                mode = f"1 -> {count}, {_mode(shuffle)}"
+                yield Figure("threads", row.name, mode, *_ratio(seconds, "1", str(count), goal))
+
+
+def filters(setting: Setting) -> Iterator[Figure]:
+    """The speed of a filter that 1 % of the rows pass, against the faster of two peers.
+
+    "first" finds the rows and reads them, as the peers do on each pass; "later" knows them.
+    """
+    if setting.only and "conditions" not in setting.only:
+        return
+    path = core_workloads.path(setting.directory, "conditions")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["FASTLOAD_CACHE_DIR"] = home
+        for key in ("scattered", "clustered"):
+            yield from _filter_figures(setting, path, key, bench_filters.KEYS // 100)
+
+
+def _filter_figures(setting: Setting, path: Path, key: str, limit: int) -> Iterator[Figure]:
+    first, later = bench_filters.fastload_passes(path, key, limit, setting.threads)
+    passes: dict[str, Callable[[], Iterator[Any]]] = {
+        "first": first,
+        "later": later,
+        "pyarrow": lambda: bench_filters.pyarrow_pass(path, key, limit),
+        "polars": lambda: bench_filters.polars_pass(path, key, limit),
+    }
+    expected = pads.dataset(path).to_table(bench_filters.COLUMNS, filter=pc.field(key) < limit)
+    for make in passes.values():
+        bench_filters.check_answer(make(), expected)
+    seconds: dict[str, list[float]] = {name: [] for name in passes}
+    for _ in range(setting.repeats):
+        for name, make in passes.items():
+            seconds[name].append(bench_filters.measure(make, 1)[0])
+    fastest = min("pyarrow", "polars", key=lambda name: statistics.median(seconds[name]))
+    for name in ("first", "later"):
+        yield Figure("filters", key, f"{name} pass", *_ratio(seconds, fastest, name, 3.0))
+
+
+def _alternate(
+    repeats: int, opens: dict[str, Callable[[], FastParquetDataset]]
+) -> dict[str, list[float]]:
+    """Seconds of passes of several datasets, which take turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in opens}
+    with ExitStack() as stack:
+        passes = {name: SteadyPasses(stack.enter_context(make())) for name, make in opens.items()}
+        for _ in range(repeats):
+            for name, steady in passes.items():
+                seconds[name].append(steady.measure()[0])
+    return seconds
+
+
+def _ratio(
+    seconds: dict[str, list[float]], slow: str, fast: str, goal: float
+) -> tuple[float, float, bool, dict[str, float]]:
+    """How many times as fast one is as the other, from runs that took turns; as Figure takes it."""
+    ratio = statistics.median(s / f for s, f in zip(seconds[slow], seconds[fast], strict=True))
+    details = {f"{name}_s": statistics.median(seconds[name]) for name in (slow, fast)}
+    return ratio, goal, False, details
+
+
+def _mode(shuffle: bool) -> str:
+    return "shuffled" if shuffle else "in order"
+
+
+SECTIONS = {
+    "roof": roof,
+    "first-batch": first_batch,
+    "waits": waits,
+    "memory": memory,
+    "threads": threads,
+    "filters": filters,
+}
