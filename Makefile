@@ -16,7 +16,7 @@ CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-properties test-semantics test-cpp test-pyarrow lint lint-python lint-cpp format bench asan tsan clean
+.PHONY: help venv build test test-unit test-properties test-semantics test-cpp test-pyarrow lint lint-python lint-cpp format bench peers asan tsan clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -86,6 +86,15 @@ format: venv ## rewrite the sources in the project's style
 
 bench: build ## measure fastload and its peers on a sample
 	$(BIN)/fastload-bench
+
+# Those that ask for other releases of pyarrow or numpy have an environment each, without fastload.
+peers: venv $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt)) ## install the loaders that fastload-bench compares with
+	$(RUN) -m pip install --quiet -c $(CONSTRAINTS) -e '.[peers]' --no-build-isolation
+
+build/peers/%/.installed: benchmarks/peers/%.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet -r $<
+	@touch $@
 
 # The sanitized core has to be found before the one in src/. Arrow's own allocators would
 # hide overruns. Leaks are not looked for: Python and torch keep memory until exit.
