@@ -88,8 +88,10 @@ bench: build ## measure fastload and its peers on a sample
 	$(BIN)/fastload-bench
 
 # Those that ask for other releases of pyarrow or numpy have an environment each, without fastload.
-peers: venv $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt)) ## install the loaders that fastload-bench compares with
-	$(RUN) -m pip install --quiet -c $(CONSTRAINTS) -e '.[peers]' --no-build-isolation
+PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
+
+peers: venv $(PEERS) ## install the loaders that fastload-bench compares with
+	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[peers]'
 
 build/peers/%/.installed: benchmarks/peers/%.txt
 	$(PYTHON) -m venv $(@D)

@@ -95,7 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="?")
     parser.add_argument("--peers", default="all")
-    parser.add_argument("--limit-s", type=float, default=60)
+    parser.add_argument("--limit-s", type=float, default=20)
     parser.add_argument("--results", nargs="+", type=Path, default=[])
     arguments = parser.parse_args()
 

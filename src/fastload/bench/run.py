@@ -42,7 +42,7 @@ class Options:
     threads: int | None = None
     workers: int = 0
     peers: tuple[str, ...] = ("all",)
-    limit_s: float = 60.0
+    limit_s: float = 20.0
     json: str | None = None
 
 

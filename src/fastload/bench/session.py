@@ -38,7 +38,7 @@ class Plan:
     work: Work
     epochs: int | None = None
     repeats: int = 3
-    limit_s: float = 60.0
+    limit_s: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--limit-s",
         type=_positive,
-        default=60,
+        default=20,
         metavar="N",
-        help="a peer is cut off whose epoch takes longer; default 60",
+        help="a peer is cut off whose epoch takes longer; default 20",
     )
     add("--json", metavar="FILE", help="write the results there, too")
     return parser

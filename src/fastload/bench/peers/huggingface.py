@@ -20,6 +20,5 @@ def stream(work: Work, epoch: int) -> Any:
         columns=list(work.columns),
     )
     if work.shuffle:
-        dataset = dataset.shuffle(seed=work.seed, buffer_size=work.window_rows)
-        dataset.set_epoch(epoch)
+        dataset = dataset.shuffle(seed=work.seed + epoch, buffer_size=work.window_rows)
     return dataset

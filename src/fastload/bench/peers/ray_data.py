@@ -23,6 +23,7 @@ class Contender:
         ray.init(
             num_cpus=work.threads or len(os.sched_getaffinity(0)),
             include_dashboard=False,
+            ignore_reinit_error=True,
             log_to_driver=False,
             logging_level="error",
         )
