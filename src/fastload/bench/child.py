@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # An epoch more is begun only within this time, unless a number of epochs was asked for. The
 # first ones are slow, as memory is new to the process: there should be many more of the others.
 _PATIENCE_S = 2.5
+# A second epoch, which has no start-up, is waited for unless the first took longer.
+_SLOW_S = 10.0
 # Converting may take so many times the limit of an epoch.
 _CONVERSION_LIMITS = 4
 
@@ -72,7 +74,8 @@ class Timing:
 
     epoch_s: seconds of each epoch; the first begins before the dataset is made.
     first_batch_s: from before the dataset is made to its first batch.
-    cpu_s: CPU seconds over all epochs, of worker processes too.
+    cpu_s: CPU seconds over the epochs after the first, of worker processes too; of the first if
+        there is no other.
     imports_rss_bytes: resident memory before the dataset is made.
     peak_rss_bytes: the most resident memory from then on, worker processes added.
     bottleneck: as the contender measured it; empty if it doesn't.
@@ -97,7 +100,7 @@ def measure(job: Job) -> Timing:
     """Times the epochs of a Job in this process."""
     contender_class = peer_of(job.peer).load()
     gc.collect()
-    imports_rss, cpu = usage.own_bytes("VmRSS"), usage.cpu_s()
+    imports_rss, cpu_before = usage.own_bytes("VmRSS"), usage.cpu_s()
     usage.forget_peak()  # imports have their own peaks
     begun = started = time.perf_counter()
     contender = contender_class(job.work)
@@ -108,19 +111,21 @@ def measure(job: Job) -> Timing:
             first_batch_s = first_batch_s or time.perf_counter() - begun
         now = time.perf_counter()
         seconds.append(now - started)
-        started = now
-        if job.epochs is None and now - begun > _PATIENCE_S:
+        if job.epochs is None and now - begun > (_PATIENCE_S if seconds[1:] else _SLOW_S):
             break
+        if not seconds[1:] and job.epochs != 1:
+            cpu_before = usage.cpu_s()
+        started = time.perf_counter()
+    used = usage.cpu_s() - cpu_before
     bottleneck = contender.bottleneck()
     conversion_s = getattr(contender, "conversion_s", 0.0)
-    peak, used = usage.peak_bytes(), usage.cpu_s() - cpu
+    peak = usage.peak_bytes()
     if job.work.workers:
-        # They are counted once they have ended.
+        # Of those that have ended, the most that one had is known.
         del contender
         gc.collect()
         most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         peak = usage.own_bytes("VmHWM") + job.work.workers * most
-        used = usage.cpu_s() - cpu
     return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck, conversion_s)
 
 

@@ -43,9 +43,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Medians over the repeats of one contender in one mode.
+    """Medians over the repeats of one contender in one mode, first epochs left out.
 
-    epoch_s: seconds an epoch; first_batch_s, cpu_s (of one epoch) and the bytes likewise.
+    epoch_s, cpu_s: seconds of an epoch after the first, and CPU seconds.
+    first_batch_s: from before the dataset is made to its first batch.
     spread: half of the distance between the quartiles of the epochs, as a share of epoch_s.
     conversion_s: of the files, before the first epoch; 0 if they are read in place.
     repeats: how many processes.
@@ -198,7 +199,8 @@ def _words(mode: Mode) -> str:
 
 
 def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Result:
-    epochs = [s for timing in timings for s in timing.epoch_s]
+    # The first of a process has its start-up.
+    epochs = [s for timing in timings for s in timing.epoch_s[1:] or timing.epoch_s]
     epoch_s = statistics.median(epochs)
     low, _, high = statistics.quantiles(epochs, method="inclusive") if epochs[1:] else [epoch_s] * 3
     return Result(
@@ -207,8 +209,7 @@ def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Resu
         mode=mode,
         epoch_s=epoch_s,
         first_batch_s=statistics.median(timing.first_batch_s for timing in timings),
-        # Of all epochs, the first and slow one too, at the pace of the median one.
-        cpu_s=epoch_s * statistics.median(t.cpu_s / sum(t.epoch_s) for t in timings),
+        cpu_s=statistics.median(t.cpu_s / max(1, len(t.epoch_s) - 1) for t in timings),
         imports_rss_bytes=int(statistics.median(t.imports_rss_bytes for t in timings)),
         peak_rss_bytes=int(statistics.median(t.peak_rss_bytes for t in timings)),
         bottleneck=statistics.mode(timing.bottleneck for timing in timings),
