@@ -16,7 +16,7 @@ CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h benc
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-properties test-semantics test-cpp test-pyarrow lint lint-python lint-cpp format bench bench-core bench-compare instructions asan tsan clean
+.PHONY: help venv build test test-unit test-properties test-semantics test-cpp test-pyarrow lint lint-python lint-cpp format bench bench-core bench-compare instructions peers asan tsan clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -95,6 +95,17 @@ bench-compare: build ## the same, beside the results that were kept
 
 instructions: build ## instructions of the core's kernels, beside those kept: ARGS=--store
 	@$(MAKE) --no-print-directory -f benchmarks/instructions/Makefile PYTHON=$(RUN) ARGS='$(ARGS)'
+
+# Those that ask for other releases of pyarrow or numpy have an environment each, without fastload.
+PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
+
+peers: venv $(PEERS) ## install the loaders that fastload-bench compares with
+	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[peers]'
+
+build/peers/%/.installed: benchmarks/peers/%.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet -r $<
+	@touch $@
 
 # The sanitized core has to be found before the one in src/. Arrow's own allocators would
 # hide overruns. Leaks are not looked for: Python and torch keep memory until exit.

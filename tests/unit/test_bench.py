@@ -1,24 +1,35 @@
 import json
+import os
+import sys
+import time
+from dataclasses import replace
+from importlib import metadata
 
+import duckdb  # noqa: F401  contenders tested here need it
 import numpy as np
-import polars  # noqa: F401  two of the contenders tested here need it
+import polars  # noqa: F401  likewise
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fastload.bench import child, sample
+from fastload.bench import child, environments, sample, usage
 from fastload.bench.check import Fingerprint, fault, fingerprint
 from fastload.bench.child import Job
 from fastload.bench.launch import JobError, launch
-from fastload.bench.peers import PEERS, REFERENCE, Peer, Work
+from fastload.bench.peers import LIBRARIES, PEERS, REFERENCE, Peer, Work
 from fastload.bench.report import heading, remarks, table, to_json
 from fastload.bench.session import Plan, measure, steps
 from fastload.bench.survey import survey
 from fastload.errors import ColumnNotFoundError
 
-OTHERS = [peer for peer in PEERS if peer.family != "fastload"]
-LOADERS = [peer for peer in OTHERS if peer.loader]
+
+def is_here(peer):
+    return bool(list(metadata.distributions(name=peer.package)))
+
+
+OTHERS = [peer for peer in PEERS if peer.family != "fastload" and is_here(peer)]
+LOADERS = [peer for peer in OTHERS if peer.loader and peer.family in LIBRARIES]
 NAMES = ("label", "flag", "price", "id")
 
 
@@ -49,8 +60,8 @@ def work_of(files, **changes):
     return Work(files=tuple(files), **{**fields, **changes})
 
 
-def read(peer, work, epoch=0):
-    return fingerprint(peer.load()(work).epoch(epoch))
+def read(peer, work):
+    return fingerprint(peer.load()(work).epoch(0))
 
 
 def test_the_sample_is_deterministic(tmp_path):
@@ -111,22 +122,37 @@ def test_survey_keeps_what_all_contenders_can_read(files):
 
 
 @pytest.mark.parametrize("peer", OTHERS, ids=lambda peer: peer.module)
-def test_contenders_give_the_rows_that_pyarrow_gives(peer, files):
-    expected = read(REFERENCE, work_of(files))
+def test_contenders_give_the_rows_that_pyarrow_gives(peer, files, tmp_path):
+    # LitData has no tensor for a null.
+    columns = ("label", "flag", "id") if peer.family == "litdata" else NAMES
+    work = work_of(files, columns=columns, scratch=str(tmp_path))
+    expected = read(REFERENCE, work)
     assert expected.rows == 4200
-    assert not fault(read(peer, work_of(files)), expected, shuffled=False, ordered=True)
-    work = work_of(files, shuffle=True)
-    first, second = read(peer, work), read(peer, work, epoch=1)
+    assert not fault(read(peer, work), expected, shuffled=False, ordered=True)
+    contender = peer.load()(replace(work, shuffle=True))
+    first, second = (fingerprint(contender.epoch(number)) for number in (0, 1))
     for got in (first, second):
         assert not fault(got, expected, shuffled=True, ordered=False)
     assert first.sequence != second.sequence
 
 
+def test_batches_stay_when_the_memory_of_others_is_used_again(files):
+    from fastload.bench.peers import pyarrow_windows
+
+    work = work_of(files, shuffle=True)
+    contender = pyarrow_windows.Contender(work)
+    kept = list(contender.epoch(0))
+    before = fingerprint(kept)
+    for number in range(1, 4):
+        assert fingerprint(contender.epoch(number)).multiset == before.multiset
+    assert fingerprint(kept) == before
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("peer", LOADERS, ids=lambda peer: peer.module)
-def test_workers_share_the_rows(peer, files):
+def test_workers_share_the_rows(peer, files, tmp_path):
     expected = read(REFERENCE, work_of(files))
-    got = read(peer, work_of(files, workers=2, shuffle=True))
+    got = read(peer, work_of(files, workers=2, shuffle=True, scratch=str(tmp_path)))
     assert not fault(got, expected, shuffled=True, ordered=False)
 
 
@@ -193,8 +219,8 @@ def test_nan_equals_nan_of_other_bits():
 class Laboratory:
     """Answers for the processes that a session would start."""
 
-    def __init__(self, wrong=(), broken=(), roof=True):
-        self.wrong, self.broken, self.roof = wrong, broken, roof
+    def __init__(self, wrong=(), broken=(), slow=(), roof=True):
+        self.wrong, self.broken, self.slow, self.roof = wrong, broken, slow, roof
         self.jobs = []
 
     def __call__(self, job):
@@ -207,6 +233,8 @@ class Laboratory:
                 raise JobError("ModuleNotFoundError: no core")
             return {"seconds": 0.1}
         if job.action == "check":
+            if job.peer in self.slow:
+                return {"cut_rows": 420, "cut_s": 60.0}
             values = torch.arange(10)
             order = ORDER if job.work.shuffle else torch.arange(10)
             got = fingerprint([{"id": values[order] + (job.peer in self.wrong)}])
@@ -237,13 +265,16 @@ def test_a_session_checks_all_before_it_times_and_takes_turns(plan):
     laboratory, said = Laboratory(), []
     findings = measure(plan, said.append, laboratory)
     actions = [action for action, _, _ in laboratory.jobs]
-    assert actions[:11] == ["check"] * 11
-    assert "check" not in actions[11:]
-    turn = laboratory.jobs[11:22]
-    assert turn == laboratory.jobs[22:33] == laboratory.jobs[33:]
+    # Of the reference or the roof, and of each contender in both modes.
+    jobs = 1 + 2 * len(PEERS)
+    assert actions[:jobs] == ["check"] * jobs
+    assert "check" not in actions[jobs:]
+    turns = [laboratory.jobs[jobs * j : jobs * (j + 1)] for j in (1, 2, 3)]
+    assert turns[0] == turns[1] == turns[2]
+    assert len(laboratory.jobs) == 4 * jobs
     assert len(said) == len(laboratory.jobs) <= steps(plan)
     assert findings.roof_s == 0.1
-    assert len(findings.results) == 10
+    assert len(findings.results) == 2 * len(PEERS)
     assert {result.repeats for result in findings.results} == {3}
 
 
@@ -251,17 +282,27 @@ def test_a_wrong_contender_is_not_timed(plan):
     laboratory = Laboratory(wrong=["pyarrow + DataLoader"], broken=["polars + DataLoader"])
     findings = measure(plan, lambda what: None, laboratory)
     timed = {peer for action, peer, _ in laboratory.jobs if action == "time"}
-    assert timed == {"fastload", "pyarrow, whole windows", "polars, whole windows"}
+    left = {"pyarrow + DataLoader", "polars + DataLoader"}
+    assert timed == {peer.name for peer in PEERS} - left
     text = remarks(findings)
     assert "pyarrow + DataLoader, shuffled: refused, its rows are wrong: Expected" in text
     assert "polars + DataLoader, in order: ValueError: no." in text
     assert "absent: fastload-no-such-package is not installed: pip install" in text
 
 
+def test_a_slow_contender_is_cut_off(plan):
+    laboratory = Laboratory(slow=["LitData"])
+    findings = measure(plan, lambda what: None, laboratory)
+    assert "LitData" not in {peer for action, peer, _ in laboratory.jobs if action == "time"}
+    assert "LitData, shuffled: cut off after 60 s, when it had given 420 of" in remarks(findings)
+    cut_off = [entry for entry in to_json(findings)["left_out"] if entry["name"] == "LitData"]
+    assert [entry["rows_per_s"] for entry in cut_off] == [7, 7]
+
+
 def test_the_report_says_what_was_and_was_not_measured(plan):
     findings = measure(plan, lambda what: None, Laboratory())
     lines = table(findings).splitlines()
-    assert lines[0].split()[:4] == ["in", "order", "rows/s", "MB/s"]
+    assert lines[0].split()[:5] == ["in", "order", "rows/s", "+-", "MB/s"]
     assert lines[2].startswith("fastload")
     assert lines[2].split()[-1] == "0.50"
     assert max(map(len, lines)) <= 110
@@ -274,7 +315,7 @@ def test_the_report_says_what_was_and_was_not_measured(plan):
     assert report["roof"] == 0.1
     wanted = {"name", "version", "mode", "rows_per_s", "bytes_per_s", "first_batch_s"}
     wanted |= {"peak_rss_bytes", "cpu_s", "roof_fraction", "repeats"}
-    assert len(report["results"]) == 10
+    assert len(report["results"]) == 2 * len(PEERS)
     for result in report["results"]:
         assert wanted <= set(result)
     first = report["results"][0]
@@ -301,6 +342,61 @@ def test_a_job_runs_in_a_process_of_its_own(files):
         launch(Job("check", peer.name, work_of(["nowhere.parquet"])))
 
 
+def test_a_check_ends_at_its_limit(files, monkeypatch):
+    class Slow:
+        def __init__(self, work):
+            pass
+
+        def epoch(self, number):
+            yield {"id": torch.arange(300)}
+            time.sleep(60)
+
+    monkeypatch.setattr(Peer, "load", lambda peer: Slow)
+    got = child.run(Job("check", "LitData", work_of(files), limit_s=0.2))
+    assert got["cut_rows"] == 300
+    assert 0.2 <= got["cut_s"] < 10
+
+
+@pytest.mark.timeout(120)
+def test_a_contender_may_have_an_environment_of_its_own(files, tmp_path, monkeypatch):
+    python = tmp_path / "pyarrow/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    packages = tmp_path / "pyarrow/lib/python3/site-packages"
+    (packages / "pyarrow-1.2.dist-info").mkdir(parents=True)
+    (packages / "pyarrow-1.2.dist-info/METADATA").write_text("Name: pyarrow\nVersion: 1.2\n")
+    monkeypatch.setenv("FASTLOAD_BENCH_ENVIRONMENTS", str(tmp_path))
+    peer = next(peer for peer in OTHERS if peer.module == "pyarrow_windows")
+    assert environments.command(peer.package)[0] == sys.executable
+    monkeypatch.setattr(environments, "_version_here", lambda package: None)
+    assert peer.version() == "1.2"
+    assert environments.command(peer.package)[0] == str(python)
+    got = launch(Job("check", peer.name, work_of(files, threads=1)))
+    assert Fingerprint(**got) == read(REFERENCE, work_of(files))
+    assert environments.version("polars") is None
+
+
+def test_descendants_count_as_used():
+    before = usage.peak_bytes()
+    reader, writer = os.pipe()
+    child_pid = os.fork()
+    if not child_pid:
+        while time.process_time() < 0.3:
+            pass
+        os.write(writer, b"x")
+        time.sleep(60)
+    os.read(reader, 1)
+    used = usage.cpu_s()
+    own = sum(os.times()[:2])
+    assert used - own > 0.25
+    assert usage.peak_bytes() > before
+    os.kill(child_pid, 9)
+    os.waitpid(child_pid, 0)
+    os.close(reader)
+    os.close(writer)
+
+
 def test_the_command_refuses_what_does_not_do(capsys, tmp_path, monkeypatch):
     from fastload.cli.bench import main
 
@@ -309,6 +405,6 @@ def test_the_command_refuses_what_does_not_do(capsys, tmp_path, monkeypatch):
             main(arguments)
         assert "Expected a number" in capsys.readouterr().err
     assert main(["--peers", "pandas"]) == 2
-    assert "Expected peers out of pyarrow, polars, all or none" in capsys.readouterr().err
+    assert "Expected peers out of pyarrow, polars, duckdb," in capsys.readouterr().err
     assert main([str(tmp_path / "nothing.parquet")]) == 2
     assert "nothing.parquet" in capsys.readouterr().err

@@ -9,18 +9,29 @@ import gc
 import json
 import os
 import resource
+import signal
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from fastload.bench import usage
 from fastload.bench.check import fingerprint
-from fastload.bench.peers import PEERS, REFERENCE, Work
+from fastload.bench.peers import PEERS, REFERENCE, Peer, Work
 
-# An epoch more is begun only within this time, unless a number of epochs was asked for.
-_PATIENCE_S = 4.0
-_DEFAULT_EPOCHS = 5
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import torch
+
+# An epoch more is begun only within this time, unless a number of epochs was asked for. The
+# first ones are slow, as memory is new to the process: there should be many more of the others.
+_PATIENCE_S = 2.5
+# A second epoch, which has no start-up, is waited for unless the first took longer.
+_SLOW_S = 10.0
+# Converting may take so many times the limit of an epoch.
+_CONVERSION_LIMITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +40,20 @@ class Job:
 
     action: "check" fingerprints one epoch, "time" measures, "roof" asks the core for the roof.
     peer: a Peer's name; for "roof" it means nothing.
-    epochs: to time; None = up to three, fewer if they are slow.
+    epochs: to time; None = as many as begin within a few seconds.
+    limit_s: for the epoch of a check; None = none.
     """
 
     action: Literal["check", "time", "roof"]
     peer: str
     work: Work
     epochs: int | None = None
+    limit_s: float | None = None
+
+    @property
+    def package(self) -> str:
+        """What has to be installed where the job is done."""
+        return "fastload" if self.action == "roof" else peer_of(self.peer).package
 
     def to_json(self) -> str:
         """For `of_json` in the other process."""
@@ -56,10 +74,13 @@ class Timing:
 
     epoch_s: seconds of each epoch; the first begins before the dataset is made.
     first_batch_s: from before the dataset is made to its first batch.
-    cpu_s: CPU seconds over all epochs, of worker processes too.
+    cpu_s: CPU seconds over the epochs after the first, of worker processes too; of the first if
+        there is no other.
     imports_rss_bytes: resident memory before the dataset is made.
     peak_rss_bytes: the most resident memory from then on, worker processes added.
     bottleneck: as the contender measured it; empty if it doesn't.
+    conversion_s: seconds that the contender took to convert the files, before all this; 0 if it
+        reads them in place.
     """
 
     epoch_s: list[float]
@@ -68,37 +89,68 @@ class Timing:
     imports_rss_bytes: int
     peak_rss_bytes: int
     bottleneck: str
+    conversion_s: float = 0.0
+
+
+class _Late(BaseException):
+    """The limit has passed; not an Exception, which a library may catch."""
 
 
 def measure(job: Job) -> Timing:
     """Times the epochs of a Job in this process."""
-    contender_class = _peer(job.peer).load()
+    contender_class = peer_of(job.peer).load()
     gc.collect()
-    imports_rss, cpu = _status_bytes("VmRSS"), _cpu_s()
-    # 5 resets the high-water mark of resident memory (proc(5)): imports have their own peaks.
-    Path("/proc/self/clear_refs").write_text("5")
+    imports_rss, cpu_before = usage.own_bytes("VmRSS"), usage.cpu_s()
+    usage.forget_peak()  # imports have their own peaks
     begun = started = time.perf_counter()
     contender = contender_class(job.work)
     seconds: list[float] = []
     first_batch_s = 0.0
-    limit = job.epochs or _DEFAULT_EPOCHS
-    while len(seconds) < limit:
+    while job.epochs is None or len(seconds) < job.epochs:
         for _ in contender.epoch(len(seconds)):
             first_batch_s = first_batch_s or time.perf_counter() - begun
         now = time.perf_counter()
         seconds.append(now - started)
-        started = now
-        if job.epochs is None and now - begun > _PATIENCE_S:
+        if job.epochs is None and now - begun > (_PATIENCE_S if seconds[1:] else _SLOW_S):
             break
+        if not seconds[1:] and job.epochs != 1:
+            cpu_before = usage.cpu_s()
+        started = time.perf_counter()
+    used = usage.cpu_s() - cpu_before
     bottleneck = contender.bottleneck()
-    peak, used = _status_bytes("VmHWM"), _cpu_s() - cpu
-    # Worker processes are counted once they have ended.
-    del contender
-    gc.collect()
+    conversion_s = getattr(contender, "conversion_s", 0.0)
+    peak = usage.peak_bytes()
     if job.work.workers:
-        peak += job.work.workers * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-        used = _cpu_s() - cpu
-    return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck)
+        # Of those that have ended, the most that one had is known.
+        del contender
+        gc.collect()
+        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        peak = usage.own_bytes("VmHWM") + job.work.workers * most
+    return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck, conversion_s)
+
+
+def check(job: Job) -> dict[str, Any]:
+    """The fingerprint of an epoch; of one cut off, `cut_rows` and `cut_s` instead."""
+    contender_class = peer_of(job.peer).load()
+    rows = 0
+
+    def counted(
+        batches: Iterable[Mapping[str, torch.Tensor]],
+    ) -> Iterator[Mapping[str, torch.Tensor]]:
+        nonlocal rows
+        for batch in batches:
+            rows += len(next(iter(batch.values())))
+            yield batch
+
+    started = time.perf_counter()
+    try:
+        with _limit(job.limit_s and job.limit_s * _CONVERSION_LIMITS):
+            contender = contender_class(job.work)
+        started = time.perf_counter()
+        with _limit(job.limit_s):
+            return asdict(fingerprint(counted(contender.epoch(0))))
+    except _Late:
+        return {"cut_rows": rows, "cut_s": time.perf_counter() - started}
 
 
 def run(job: Job) -> dict[str, Any]:
@@ -110,7 +162,7 @@ def run(job: Job) -> dict[str, Any]:
         threads = job.work.threads or available_cores()
         return {"seconds": roof(list(job.work.files), list(job.work.columns), threads)}
     if job.action == "check":
-        return asdict(fingerprint(_peer(job.peer).load()(job.work).epoch(0)))
+        return check(job)
     return asdict(measure(job))
 
 
@@ -129,21 +181,24 @@ def main() -> None:
         stream.write(result)
 
 
-def _peer(name: str) -> Any:
+def peer_of(name: str) -> Peer:
+    """The contender of this name."""
     return next(peer for peer in (REFERENCE, *PEERS) if peer.name == name)
 
 
-def _cpu_s() -> float:
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
+@contextmanager
+def _limit(seconds: float | None) -> Iterator[None]:
+    """Raises _Late in the main thread when the time has passed."""
 
+    def stop(*_: object) -> None:
+        raise _Late
 
-def _status_bytes(key: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"Expected {key} in /proc/self/status, got none")
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds or 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
+
+from fastload.bench import environments
 
 if TYPE_CHECKING:
     from fastload.bench.child import Job
@@ -28,10 +29,9 @@ def launch(job: Job) -> dict[str, Any]:
     environment = dict(os.environ)
     if job.work.threads:
         environment["POLARS_MAX_THREADS"] = str(job.work.threads)
-    command = [sys.executable, "-m", "fastload.bench.child"]
     try:
-        done = subprocess.run(  # noqa: S603  our own interpreter and module
-            command,
+        done = subprocess.run(  # noqa: S603  our own module
+            environments.command(job.package),
             input=job.to_json(),
             capture_output=True,
             text=True,

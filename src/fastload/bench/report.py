@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from fastload.bench.session import Findings, Mode, Result
 
-_HEAD = ("", "rows/s", "MB/s", "first batch", "peak memory", "CPU", "of the roof")
+_HEAD = ("", "rows/s", "+-", "MB/s", "first batch", "peak memory", "CPU", "of roof")
 _TITLES: dict[str, str] = {"in_order": "in order", "shuffled": "shuffled"}
 # Above this share of the cores there is little left to win by waiting less.
 _BUSY = 0.85
@@ -67,6 +67,8 @@ def remarks(findings: Findings) -> str:
             f"The roof, {findings.roof_s:.3f} s an epoch, is what the core needs to read and "
             "decompress the pages and to copy the decoded bytes once."
         )
+    for name, seconds in _conversions(findings).items():
+        lines.append(f"{name}: converting the files took {seconds:.1f} s, before all this.")
     for name, left_mode, reason in findings.left_out:
         where = f", {_TITLES[left_mode]}" if left_mode else ""
         lines.append(f"Not timed: {name}{where}: {reason}.")
@@ -75,7 +77,7 @@ def remarks(findings: Findings) -> str:
     lines.append(
         "Not measured: a training step, copies to a GPU, object stores, and a cold disk (the "
         "files were in the page cache). Peak memory has what the imports take in brackets; "
-        "pages of memory-mapped files count."
+        "pages of memory-mapped files count. +- is half the distance between an epoch's quartiles."
     )
     if findings.plan.work.workers:
         lines.append("Workers: only the contenders that go through DataLoader have any.")
@@ -112,11 +114,18 @@ def to_json(findings: Findings) -> dict[str, Any]:
                 "cpu_s": result.cpu_s,
                 "roof_fraction": _roof_fraction(result, findings),
                 "repeats": result.repeats,
+                "spread": result.spread,
+                "conversion_s": result.conversion_s,
             }
             for result in findings.results
         ],
         "left_out": [
-            {"name": name, "mode": mode or None, "reason": reason}
+            {
+                "name": name,
+                "mode": mode or None,
+                "reason": reason,
+                "rows_per_s": findings.cut_off.get((name, cast("Mode", mode))),
+            }
             for name, mode, reason in findings.left_out
         ],
     }
@@ -133,6 +142,7 @@ def _cells(result: Result, findings: Findings) -> tuple[str, ...]:
     return (
         result.peer.name,
         f"{survey.rows / result.epoch_s:,.0f}",
+        f"{100 * result.spread:.0f} %",
         f"{survey.decoded_bytes / result.epoch_s / 1e6:,.0f}",
         f"{result.first_batch_s:.3f} s",
         f"{_mb(result.peak_rss_bytes)} ({_mb(result.imports_rss_bytes)})",
@@ -165,6 +175,11 @@ def _meaning(findings: Findings, mode: Mode) -> list[str]:
     if mine.bottleneck:
         text += f"; slowest stage: {mine.bottleneck}"
     return [text + "."]
+
+
+def _conversions(findings: Findings) -> dict[str, float]:
+    """Seconds by contender, of those that convert."""
+    return {r.peer.name: r.conversion_s for r in findings.results if r.conversion_s}
 
 
 def _roof_fraction(result: Result, findings: Findings) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +28,9 @@ class Options:
 
     source: None = the sample.
     shuffle: None = measure both in order and shuffled.
-    epochs: None = up to five in each process.
+    epochs: None = as many as begin within a few seconds, in each process.
     peers: families of contenders beside fastload, or "all".
+    limit_s: a peer is cut off whose epoch takes longer.
     json: a file to write, or None.
     """
 
@@ -40,6 +42,7 @@ class Options:
     threads: int | None = None
     workers: int = 0
     peers: tuple[str, ...] = ("all",)
+    limit_s: float = 20.0
     json: str | None = None
 
 
@@ -49,31 +52,42 @@ def run(options: Options) -> int:
     Raises:
         FastloadError, ValueError, OSError: as the source or the options deserve.
     """
+    findings = compare(options)
+    _show(findings)
+    if options.json:
+        Path(options.json).write_text(json.dumps(to_json(findings), indent=2) + "\n")
+    timed = [result for result in findings.results if result.peer.family == "fastload"]
+    return 0 if len(timed) == len(findings.plan.modes) else 1
+
+
+def compare(options: Options) -> Findings:
+    """Measures what the options say; says on standard error how far it is.
+
+    Raises:
+        FastloadError, ValueError, OSError: as `run`.
+    """
     peers = _peers(options.peers)
     files = _files(options.source)
     surveyed = survey(files, options.columns)
     modes: tuple[Mode, ...] = ("in_order", "shuffled")
     if options.shuffle is not None:
         modes = ("shuffled",) if options.shuffle else ("in_order",)
-    work = Work(
-        files=surveyed.files,
-        columns=surveyed.columns,
-        batch_size=options.batch_size,
-        shuffle=False,
-        threads=options.threads,
-        workers=options.workers,
-    )
-    plan = Plan(surveyed, peers, modes, work, options.epochs)
-    progress = Progress(steps(plan))
-    try:
-        findings = measure(plan, progress)
-    finally:
-        progress.end()
-    _show(findings)
-    if options.json:
-        Path(options.json).write_text(json.dumps(to_json(findings), indent=2) + "\n")
-    timed = [result for result in findings.results if result.peer.family == "fastload"]
-    return 0 if len(timed) == len(modes) else 1
+    with tempfile.TemporaryDirectory(prefix="fastload-bench-") as scratch:
+        work = Work(
+            files=surveyed.files,
+            columns=surveyed.columns,
+            batch_size=options.batch_size,
+            shuffle=False,
+            threads=options.threads,
+            workers=options.workers,
+            scratch=scratch,
+        )
+        plan = Plan(surveyed, peers, modes, work, options.epochs, limit_s=options.limit_s)
+        progress = Progress(steps(plan))
+        try:
+            return measure(plan, progress)
+        finally:
+            progress.end()
 
 
 def _show(findings: Findings) -> None:

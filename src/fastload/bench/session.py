@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from fastload.bench.survey import Survey
 
+# A contender whose epoch takes longer is not timed again: its place is clear.
+_SLOW_S = 10.0
+
 Mode: TypeAlias = Literal["in_order", "shuffled"]
 Launch: TypeAlias = "Callable[[Job], dict[str, Any]]"
 
@@ -25,7 +28,8 @@ class Plan:
     """What to measure.
 
     repeats: processes per contender and mode; all contenders take turns within a repeat.
-    epochs: timed in each process; None = up to five.
+    epochs: timed in each process; None = as many as begin within a few seconds.
+    limit_s: a contender is cut off whose epoch takes longer.
     """
 
     survey: Survey
@@ -34,13 +38,17 @@ class Plan:
     work: Work
     epochs: int | None = None
     repeats: int = 3
+    limit_s: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Medians over the repeats of one contender in one mode.
+    """Medians over the repeats of one contender in one mode, first epochs left out.
 
-    epoch_s: seconds an epoch; first_batch_s, cpu_s (of one epoch) and the bytes likewise.
+    epoch_s, cpu_s: seconds of an epoch after the first, and CPU seconds.
+    first_batch_s: from before the dataset is made to its first batch.
+    spread: half of the distance between the quartiles of the epochs, as a share of epoch_s.
+    conversion_s: of the files, before the first epoch; 0 if they are read in place.
     repeats: how many processes.
     """
 
@@ -54,6 +62,8 @@ class Result:
     peak_rss_bytes: int
     bottleneck: str
     repeats: int
+    spread: float = 0.0
+    conversion_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -62,12 +72,14 @@ class Findings:
 
     roof_s: seconds of the roof, median; None if it could not be measured.
     left_out: (name, mode or "", reason) of contenders that were not timed.
+    cut_off: rows a second of those that were too slow; their rows are unchecked.
     """
 
     plan: Plan
     roof_s: float | None = None
     results: list[Result] = field(default_factory=list)
     left_out: list[tuple[str, str, str]] = field(default_factory=list)
+    cut_off: dict[tuple[str, Mode], float] = field(default_factory=dict)
 
 
 def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -> Findings:
@@ -86,7 +98,8 @@ def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -
     for peer in plan.peers:
         version = peer.version()
         if version is None:
-            advice = f"{peer.package} is not installed: pip install {peer.package}"
+            advice = "make peers" if peer.apart else f"pip install {peer.package}"
+            advice = f"{peer.package} is not installed: {advice}"
             findings.left_out.append((peer.name, "", advice))
         else:
             present.append((peer, version))
@@ -94,6 +107,7 @@ def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -
     roofs: list[float] = []
     roof_fault = ""
     timings: dict[tuple[str, Mode], list[Timing]] = {}
+    slow: list[tuple[Mode, Peer]] = []
     for repeat in range(plan.repeats):
         turn = f"repeat {repeat + 1} of {plan.repeats}"
         if not roof_fault:
@@ -112,6 +126,9 @@ def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -
                 timings.pop((peer.name, mode), None)
                 continue
             timings.setdefault((peer.name, mode), []).append(timing)
+            if timing.epoch_s[0] > _SLOW_S:
+                checked.remove((mode, peer))
+                slow.append((mode, peer))
     if roofs:
         findings.roof_s = statistics.median(roofs)
     else:
@@ -119,7 +136,7 @@ def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -
     versions = {peer.name: version for peer, version in present}
     findings.results = [
         _median(peer, versions[peer.name], mode, timings[peer.name, mode])
-        for mode, peer in checked
+        for mode, peer in (*checked, *slow)
         if (peer.name, mode) in timings
     ]
     return findings
@@ -146,10 +163,14 @@ def _checked(
         for peer in peers:
             progress(f"checking the rows of {peer.name}, {_words(mode)}")
             try:
-                got = Fingerprint(**run(Job("check", peer.name, _work(plan, mode))))
+                checked = run(Job("check", peer.name, _work(plan, mode), limit_s=plan.limit_s))
             except JobError as error:
                 findings.left_out.append((peer.name, mode, str(error)))
                 continue
+            if "cut_s" in checked:
+                findings.left_out.append((peer.name, mode, _cut_off(findings, peer, mode, checked)))
+                continue
+            got = Fingerprint(**checked)
             # DataLoader takes its workers in turn, so with them there is no stored order.
             ordered = mode == "in_order" and not (peer.loader and plan.work.workers)
             wrong = fault(got, expected, shuffled=mode == "shuffled", ordered=ordered)
@@ -158,6 +179,15 @@ def _checked(
             else:
                 right.append((mode, peer))
     return right
+
+
+def _cut_off(findings: Findings, peer: Peer, mode: Mode, checked: dict[str, Any]) -> str:
+    rows, seconds = int(checked["cut_rows"]), float(checked["cut_s"])
+    findings.cut_off[peer.name, mode] = rows / seconds
+    return (
+        f"cut off after {seconds:.0f} s, when it had given {rows:,} of "
+        f"{findings.plan.survey.rows:,} rows, {rows / seconds:,.0f} a second"
+    )
 
 
 def _work(plan: Plan, mode: Mode) -> Work:
@@ -169,17 +199,21 @@ def _words(mode: Mode) -> str:
 
 
 def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Result:
-    epoch_s = statistics.median(s for timing in timings for s in timing.epoch_s)
+    # The first of a process has its start-up.
+    epochs = [s for timing in timings for s in timing.epoch_s[1:] or timing.epoch_s]
+    epoch_s = statistics.median(epochs)
+    low, _, high = statistics.quantiles(epochs, method="inclusive") if epochs[1:] else [epoch_s] * 3
     return Result(
         peer=peer,
         version=version,
         mode=mode,
         epoch_s=epoch_s,
         first_batch_s=statistics.median(timing.first_batch_s for timing in timings),
-        # Of all epochs, the first and slow one too, at the pace of the median one.
-        cpu_s=epoch_s * statistics.median(t.cpu_s / sum(t.epoch_s) for t in timings),
+        cpu_s=statistics.median(t.cpu_s / max(1, len(t.epoch_s) - 1) for t in timings),
         imports_rss_bytes=int(statistics.median(t.imports_rss_bytes for t in timings)),
         peak_rss_bytes=int(statistics.median(t.peak_rss_bytes for t in timings)),
         bottleneck=statistics.mode(timing.bottleneck for timing in timings),
         repeats=len(timings),
+        spread=(high - low) / 2 / epoch_s,
+        conversion_s=max(t.conversion_s for t in timings),
     )

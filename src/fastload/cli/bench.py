@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fastload.bench.launch import JobError
+from fastload.bench.peers import FAMILIES
 from fastload.bench.run import Options, run
 from fastload.errors import FastloadError
 
@@ -39,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         action=argparse.BooleanOptionalAction,
         help="measure shuffled reads only, or only reads in order; default: both",
     )
-    add("--epochs", type=_positive, metavar="N", help="in each process; default: up to 5")
+    add("--epochs", type=_positive, metavar="N", help="in each process; default: those of 2.5 s")
     add("--threads", type=_positive, metavar="N", help="for every contender; default: all cores")
     add("--workers", type=_count, default=0, metavar="N", help="DataLoader workers; default 0")
     add(
@@ -47,7 +48,14 @@ def _parser() -> argparse.ArgumentParser:
         type=_names,
         default=("all",),
         metavar="P,...",
-        help="pyarrow, polars, all or none; default all",
+        help=f"{', '.join(FAMILIES)}, all or none; default all",
+    )
+    add(
+        "--limit-s",
+        type=_positive,
+        default=20,
+        metavar="N",
+        help="a peer is cut off whose epoch takes longer; default 20",
     )
     add("--json", metavar="FILE", help="write the results there, too")
     return parser

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from importlib import metadata
 from typing import TYPE_CHECKING, Protocol
+
+from fastload.bench import environments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,6 +25,7 @@ class Work:
     window_rows: rows that are mixed at once by contenders that choose their own window.
     threads: None = as many as the machine has.
     workers: DataLoader worker processes, for contenders that go through a DataLoader.
+    scratch: a directory for contenders that convert; what they leave there serves the next one.
     """
 
     files: tuple[str, ...]
@@ -34,10 +36,14 @@ class Work:
     threads: int | None = None
     workers: int = 0
     window_rows: int = 1 << 19
+    scratch: str = ""
 
 
 class Contender(Protocol):
-    """Reads a Work; its class has the name `Contender` in the contender's own module."""
+    """Reads a Work; its class has the name `Contender` in the contender's own module.
+
+    One that converts the files has an attribute `conversion_s`: the seconds that it took.
+    """
 
     def __init__(self, work: Work) -> None: ...
 
@@ -56,6 +62,7 @@ class Peer:
     package: the installed distribution that it needs.
     family: what --peers calls it.
     loader: it goes through DataLoader, so --workers means something to it.
+    apart: it can't be installed beside fastload; `make peers` gives it an environment of its own.
     """
 
     name: str
@@ -63,13 +70,11 @@ class Peer:
     package: str
     family: str
     loader: bool
+    apart: bool = False
 
     def version(self) -> str | None:
         """Of the package; None if it is not installed."""
-        try:
-            return metadata.version(self.package)
-        except metadata.PackageNotFoundError:
-            return None
+        return environments.version(self.package)
 
     def load(self) -> type[Contender]:
         """Its class; imports all that it needs."""
@@ -86,5 +91,23 @@ PEERS = (
     Peer("pyarrow, whole windows", "pyarrow_windows", "pyarrow", "pyarrow", loader=False),
     Peer("polars + DataLoader", "polars_loader", "polars", "polars", loader=True),
     Peer("polars, whole windows", "polars_windows", "polars", "polars", loader=False),
+    Peer("DuckDB, whole windows", "duckdb_windows", "duckdb", "duckdb", loader=False),
+    Peer("HF datasets, arrow", "huggingface_arrow", "datasets", "huggingface", loader=False),
+    Peer("HF datasets, torch", "huggingface_torch", "datasets", "huggingface", loader=False),
+    Peer("HF, converted", "huggingface_converted", "datasets", "huggingface", loader=False),
+    Peer("LitData", "litdata_parquet", "litdata", "litdata", loader=True),
+    Peer("Ray Data", "ray_data", "ray", "ray", loader=False),
+    Peer("Daft", "daft_batches", "daft", "daft", loader=False, apart=True),
+    Peer("Petastorm", "petastorm_batches", "petastorm", "petastorm", loader=False, apart=True),
+    Peer(
+        "MosaicML Streaming",
+        "mosaicml_streaming",
+        "mosaicml-streaming",
+        "mosaicml",
+        loader=True,
+        apart=True,
+    ),
 )
-FAMILIES = ("pyarrow", "polars")
+# Programs written with these are the ones to be measured against; the others are loaders.
+LIBRARIES = ("pyarrow", "polars", "duckdb")
+FAMILIES = tuple(dict.fromkeys(peer.family for peer in PEERS if peer.family != "fastload"))

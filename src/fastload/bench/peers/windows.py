@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -76,26 +80,77 @@ def epoch_by_windows(
     Args:
         work: what to read.
         number: of the epoch.
-        read: a window -> for each column its pieces, which are cut at the same rows.
+        read: a window -> for each column its pieces; in order, all cut at the same rows.
     """
     generator = torch.Generator().manual_seed(work.seed * 1_000_003 + number)
-    with ThreadPoolExecutor(work.threads) as gatherers:
+    with ThreadPoolExecutor(work.threads or len(os.sched_getaffinity(0))) as threads:
 
         def load(window: list[RowGroup]) -> list[Block]:
-            columns = read(window)
             if not work.shuffle:
+                columns = read(window)
                 parts = zip(*columns.values(), strict=True)
                 return [dict(zip(columns, part, strict=True)) for part in parts]
-            order = torch.randperm(sum(group.rows for group in window), generator=generator)
-
-            def gather(pieces: list[torch.Tensor]) -> torch.Tensor:
-                whole = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
-                return whole.index_select(0, order)
-
-            return [dict(zip(columns, gatherers.map(gather, columns.values()), strict=True))]
+            rows = sum(group.rows for group in window)
+            order = threads.submit(torch.randperm, rows, generator=generator, dtype=torch.int32)
+            return [gathered(read(window), order.result(), threads)]
 
         blocks = (block for part in _ahead(load, windows(work, number)) for block in part)
         yield from cut(blocks, work.batch_size)
+
+
+def gathered(
+    columns: dict[str, list[torch.Tensor]], order: torch.Tensor, threads: ThreadPoolExecutor
+) -> Block:
+    """A window's rows in this order; the columns of a dtype are rows of one block."""
+    dtypes = {name: pieces[0].dtype for name, pieces in columns.items()}
+    outputs = {
+        dtype: iter(_MEMORY.take(list(dtypes.values()).count(dtype), len(order), dtype))
+        for dtype in set(dtypes.values())
+    }
+    block = {name: next(outputs[dtype]) for name, dtype in dtypes.items()}
+
+    def gather(name: str) -> None:
+        torch.index_select(_whole(columns[name]), 0, order, out=block[name])
+
+    for _ in threads.map(gather, block):
+        pass
+    return block
+
+
+class _Memory:
+    """Lends memory that was lent before once no tensor over it is left.
+
+    Fresh memory costs as much as a gather: the system has to clear each of its pages.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[np.ndarray] = []
+
+    def take(self, columns: int, rows: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+        """Tensors (rows,), one after the other in memory."""
+        size = columns * rows * dtype.itemsize
+        fitting = (i for i, block in enumerate(self._free) if block.size >= size)
+        i = next(fitting, None)
+        fits = np.empty(size, np.uint8) if i is None else self._free.pop(i)
+        # Tensors over `lent_` keep it, and no one else does.
+        lent_ = fits[:size]
+        weakref.finalize(lent_, self._free.append, fits)
+        return torch.from_numpy(lent_).view(dtype).view(columns, rows).unbind(0)
+
+
+_MEMORY = _Memory()
+_SCRATCH = threading.local()
+
+
+def _whole(pieces: list[torch.Tensor]) -> torch.Tensor:
+    """The pieces as one; where they have to be copied, good until the thread's next call."""
+    if len(pieces) == 1:
+        return pieces[0]
+    rows, dtype = sum(map(len, pieces)), pieces[0].dtype
+    scratch = getattr(_SCRATCH, "bytes", None)
+    if scratch is None or len(scratch) < rows * dtype.itemsize:
+        scratch = _SCRATCH.bytes = torch.empty(rows * dtype.itemsize, dtype=torch.uint8)
+    return torch.cat(pieces, out=scratch[: rows * dtype.itemsize].view(dtype))
 
 
 def cut(blocks: Iterable[Block], batch_size: int) -> Iterator[Block]:
@@ -129,6 +184,24 @@ def arrow_tensor(array: pa.Array) -> torch.Tensor:
     """A tensor of the array's values, without a copy unless they are bools or hold nulls."""
     plain = not pa.types.is_boolean(array.type) and not array.null_count
     return lent(array.to_numpy(zero_copy_only=plain))
+
+
+def table_tensors(rows: pa.Table | pa.RecordBatch, names: Iterable[str]) -> Block:
+    """These columns of a table, copied only where they lie in several chunks."""
+
+    def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    return {name: arrow_tensor(whole(rows.column(name))) for name in names}
+
+
+def stored_dtypes(work: Work) -> dict[str, torch.dtype]:
+    """Of each column, as the files have it; for loaders that change it."""
+    schema = pq.read_schema(work.files[0])
+    return {
+        name: torch.from_numpy(np.empty(0, schema.field(name).type.to_pandas_dtype())).dtype
+        for name in work.columns
+    }
 
 
 def lent(array: Any) -> torch.Tensor:

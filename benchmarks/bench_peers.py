@@ -1,0 +1,112 @@
+"""One question: how many times as fast as its peers is fastload, and with how much less CPU?
+
+    python benchmarks/bench_peers.py [SOURCE] [--peers P,...] [--limit-s N]
+    python benchmarks/bench_peers.py --results A.json B.json ...
+
+Runs fastload-bench and states its figures against the goals; or states those of files that
+`fastload-bench --json` has written: each ratio is one of figures from the same file. `make peers`
+installs the loaders of others. One that was cut off counts with the rate that it had then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastload.bench.peers import LIBRARIES, PEERS
+from fastload.bench.report import heading, remarks, table, to_json
+from fastload.bench.run import Options, compare
+
+# Programs written by hand with the fastest libraries, and loaders.
+_BY_HAND = {"in_order": 1.8, "shuffled": 4.0}
+_LOADERS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """fastload beside one peer in one mode.
+
+    speed: rows a second of fastload for each of the peer's.
+    cpu: CPU seconds per million rows, of fastload and of the peer; None if it was cut off.
+    """
+
+    name: str
+    mode: str
+    speed: float
+    cpu: tuple[float, float] | None
+
+
+def ratios(report: dict[str, Any]) -> list[Ratio]:
+    """Of each peer timed or cut off in one report."""
+    mine = {r["mode"]: r for r in report["results"] if r["name"] == "fastload"}
+    millions = report["dataset"]["rows"] / 1e6
+    found = []
+    for other in (*report["results"], *report["left_out"]):
+        own = mine.get(other["mode"])
+        if own is None or other is own or not other.get("rows_per_s"):
+            continue
+        cpu = (own["cpu_s"] / millions, other["cpu_s"] / millions) if "cpu_s" in other else None
+        speed = own["rows_per_s"] / other["rows_per_s"]
+        found.append(Ratio(other["name"], other["mode"], speed, cpu))
+    return found
+
+
+def goals(found: list[Ratio]) -> list[str]:
+    """A line for each goal: what is asked, what was measured, and beside whom."""
+    by_hand = {p.name for p in PEERS if p.family in LIBRARIES and not p.loader}
+    loaders = {p.name for p in PEERS if p.family not in (*LIBRARIES, "fastload")}
+    lines = []
+    for mode, least in _BY_HAND.items():
+        for title, names, goal in (
+            ("programs by hand", by_hand, least),
+            ("loaders", loaders, _LOADERS),
+        ):
+            speeds = [(r.speed, r.name) for r in found if r.mode == mode and r.name in names]
+            if speeds:
+                speed, name = min(speeds)
+                lines.append(_line(mode, f"the rate of {title}", f">= {goal}", speed, name, goal))
+        spent = [(r.cpu[1] / r.cpu[0], r) for r in found if r.mode == mode and r.cpu]
+        if spent:
+            share, least_cpu = min(spent, key=lambda pair: pair[0])
+            own, other = least_cpu.cpu or (0.0, 0.0)
+            name = f"{least_cpu.name}, {own:.3f} against {other:.3f} s per million rows"
+            lines.append(_line(mode, "CPU of the others", "> 1", share, name, 1.0))
+    return lines
+
+
+def _line(mode: str, what: str, asked: str, got: float, name: str, least: float) -> str:
+    verdict = "reached" if got >= least else "short"
+    return f"{mode:9s} {what:28s} {asked:8s} {got:7.2f}  {verdict:8s} {name}"
+
+
+def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:
+    peers = tuple(arguments.peers.split(","))
+    findings = compare(Options(arguments.source, peers=peers, limit_s=arguments.limit_s))
+    for part in (heading(findings), "", table(findings), remarks(findings), ""):
+        print(part)
+    return to_json(findings)
+
+
+def main() -> None:
+    """Runs the benchmark, or reads its results, and prints the ratios and the goals."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("source", nargs="?")
+    parser.add_argument("--peers", default="all")
+    parser.add_argument("--limit-s", type=float, default=20)
+    parser.add_argument("--results", nargs="+", type=Path, default=[])
+    arguments = parser.parse_args()
+
+    reports = [json.loads(path.read_text()) for path in arguments.results]
+    found = [ratio for report in reports or [_of_run(arguments)] for ratio in ratios(report)]
+    for ratio in sorted(found, key=lambda ratio: (ratio.mode, ratio.speed)):
+        cpu = f"CPU {ratio.cpu[1] / ratio.cpu[0]:6.1f} x" if ratio.cpu else "cut off"
+        print(f"{ratio.mode:9s} {ratio.name:24s} {ratio.speed:8.1f} x  {cpu}")
+    print()
+    print("\n".join(goals(found)))
+
+
+if __name__ == "__main__":
+    main()
