@@ -434,6 +434,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             part.workers,
             part.worker,
             stripe_rows=stripe_rows,
+            ramp=True,
             skip_batches=start.taken,
         )
         return self._stepped(self._feed(engine, read_plan, before), order)

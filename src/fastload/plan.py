@@ -95,6 +95,7 @@ def read_plan(
     worker: int = 0,
     *,
     stripe_rows: int,
+    ramp: bool = False,
     skip_batches: int = 0,
 ) -> ReadPlan:
     """What `worker` of `rank` delivers of an epoch after `progress`.
@@ -111,6 +112,8 @@ def read_plan(
         stripe_rows: rows of one window of the plan without shuffle, a multiple of the batch
             size: how the reading is cut into units of work, not what is delivered. Where few
             rows of row groups stay, a window has fewer: about so many stored ones.
+        ramp: the first of these windows has the rows of one batch, those that follow twice as
+            many each, for as long as that is less than stripe_rows: the first batch is soon there.
         skip_batches: how many of this worker's own batches to leave out at the start.
 
     Raises:
@@ -127,11 +130,17 @@ def read_plan(
         skip_batches,
         slices=slices_of(row_groups, options, epoch),
     )
-    return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows)
+    return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
 
 
 def share_plan(
-    row_groups: RowGroups, options: Options, epoch: int, mine: Share, *, stripe_rows: int
+    row_groups: RowGroups,
+    options: Options,
+    epoch: int,
+    mine: Share,
+    *,
+    stripe_rows: int,
+    ramp: bool = False,
 ) -> ReadPlan:
     """Where the rows of a share lie.
 
@@ -141,6 +150,7 @@ def share_plan(
         epoch: number of the epoch.
         mine: positions of that epoch.
         stripe_rows: as `read_plan` takes them.
+        ramp: as `read_plan` takes it.
 
     Raises:
         ValueError: a number is out of its range.
@@ -157,7 +167,7 @@ def share_plan(
     order = row_group_order(len(row_groups.rows), options, epoch)
     padding = mine.repeats if options.uneven == "pad" else 0
     sequence = Sequence(row_groups, order)
-    return sequence_plan(sequence, intervals, options, epoch, stripe_rows, padding)
+    return sequence_plan(sequence, intervals, options, epoch, stripe_rows, padding, ramp=ramp)
 
 
 def sequence_plan(
@@ -167,6 +177,8 @@ def sequence_plan(
     epoch: int,
     stripe_rows: int,
     padding: int = 0,
+    *,
+    ramp: bool = False,
 ) -> ReadPlan:
     """Where some positions of a sequence lie.
 
@@ -178,9 +190,11 @@ def sequence_plan(
         epoch: number of the epoch.
         stripe_rows: as `read_plan` takes them.
         padding: as in the ReadPlan.
+        ramp: as `read_plan` takes it.
     """
     if not options.shuffle:
-        parts = _striped(sequence, intervals, stripe_rows)
+        first_rows = options.batch_size if ramp else stripe_rows
+        parts = _striped(sequence, intervals, first_rows, stripe_rows)
     else:
         parts = _shuffled(sequence, intervals, options, epoch)
     pieces, takes, windows, keys = parts
@@ -253,15 +267,17 @@ def _shuffled(sequence: Sequence, intervals: Int64s, options: Options, epoch: in
     return pieces, takes, windows, keys
 
 
-def _striped(sequence: Sequence, intervals: Int64s, stripe_rows: int) -> _Parts:
-    """The rows of the intervals, cut into stripes."""
+def _striped(sequence: Sequence, intervals: Int64s, first_rows: int, stripe_rows: int) -> _Parts:
+    """The rows of the intervals, cut into stripes; the first has `first_rows` rows."""
     if not len(intervals):
         return _no_parts()
     output = edges_of(intervals[:, 1] - intervals[:, 0])
     rows = output[-1]
     parts = cut(sequence.sparse_edges(stripe_rows), intervals[:, 0], intervals[:, 1])
     into = parts.start - intervals[parts.owner, 0]
-    regular = np.append(np.arange(0, rows, stripe_rows), rows)
+    ramp = first_rows * 2 ** np.arange((stripe_rows // first_rows).bit_length()) - first_rows
+    regular = np.concatenate([ramp, np.arange(ramp[-1] + stripe_rows, rows, stripe_rows)])
+    regular = np.append(regular[regular < rows], rows)
     stripes = np.union1d(regular, (output[parts.owner] + into)[into > 0])
     cuts = cut(stripes, output[:-1], output[1:])
     shift = intervals[cuts.owner, 0] - output[cuts.owner]

@@ -16,6 +16,7 @@ class Case:
     options: plan.Options
     epoch: int
     stripe_batches: int
+    ramp: bool = False
 
     @property
     def rows(self):
@@ -32,6 +33,7 @@ class Case:
             workers,
             worker,
             stripe_rows=self.stripe_batches * self.options.batch_size,
+            ramp=self.ramp,
             skip_batches=skip_batches,
         )
 
@@ -95,7 +97,8 @@ def cases(draw, **fixed):
     groups = filtered(groups, factor) if factor else groups
     if options.uneven == "keep" and draw(st.booleans()):
         groups, options = draw(uncounted(groups, options))
-    return Case(groups, options, draw(st.integers(0, 3)), draw(st.integers(1, 3)))
+    epoch, stripe_batches = draw(st.integers(0, 3)), draw(st.integers(1, 9))
+    return Case(groups, options, epoch, stripe_batches, draw(st.booleans()))
 
 
 # World, workers, and batches to deliver, modulo how many there are and one more.

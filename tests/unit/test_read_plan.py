@@ -39,6 +39,15 @@ def test_stripes_cut_row_groups():
     assert got.keys.tolist() == [0, 0, 0]
 
 
+def test_the_first_stripes_of_a_ramp_are_small():
+    read_rows = {"groups": row_groups(60), "options": plan.Options(batch_size=2), "ramp": True}
+    got = read(**read_rows, stripe_rows=16)
+    assert got.takes[:, 1].tolist() == [2, 4, 8, 16, 16, 14]
+    got = read(**read_rows, stripe_rows=12)
+    assert got.takes[:, 1].tolist() == [2, 4, 12, 12, 12, 12, 6]
+    assert read(**read_rows, stripe_rows=2).takes[:, 1].tolist() == [2] * 30
+
+
 def test_a_repeat_without_shuffle_is_a_piece_of_its_own():
     got = read(row_groups(3), plan.Options(batch_size=2, uneven="pad"), world=2, rank=1)
     assert got.pieces.tolist() == [[0, 0, 2, 3], [0, 0, 2, 3]]
