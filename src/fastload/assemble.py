@@ -122,11 +122,12 @@ class Assembler:
         typed = {dtype: block.view(dtype) for dtype in self._dtypes}
         values: list[torch.Tensor | Ragged] = []
         for dtype, itemsize, count in self._groups:
-            offset, pitch = next(areas), next(areas)
-            group = typed[dtype].as_strided(
-                (count, rows), (pitch // itemsize, 1), offset // itemsize
-            )
-            values += group.unbind(0)
+            offset, pitch = next(areas) // itemsize, next(areas) // itemsize
+            if count == 1:
+                values.append(typed[dtype].as_strided((rows,), (1,), offset))
+            else:
+                group = typed[dtype].as_strided((count, rows), (pitch, 1), offset)
+                values += group.unbind(0)
         values += [items.view(typed, rows, next(areas)) for items in self._rows]
         for items, levels, text in self._ragged:
             offsets = [_offsets(typed[torch.int64], areas) for _ in range(levels)]
