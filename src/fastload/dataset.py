@@ -332,6 +332,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._steps.close()
         if self._engine is not None:
             self._engine.close()
+        self._source.storage.close()
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads and memory belong to this process.

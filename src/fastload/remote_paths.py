@@ -30,19 +30,16 @@ async def find_remote(client: StoreClient, kind: str, path: str, shown: str) -> 
 
     Raises `SourceNotFoundError` naming the path; what the client raises.
     """
-    if glob.has_magic(path) and kind not in ("http", "https"):
-        found = await _find_glob(client, kind, path)
-        if not found:
-            raise SourceNotFoundError(
-                f"Expected files that match the glob, found none - at {shown}{path}"
-            )
-    else:
-        path = path.rstrip("/") if kind not in ("http", "https") else path
+    is_url = kind in ("http", "https")  # of which nothing is listed
+    is_glob = glob.has_magic(path) and not is_url
+    found = await _find_glob(client, kind, path) if is_glob else []
+    if not found:
+        # Only now: a file may have a name that looks like a glob.
+        path = path if is_url else path.rstrip("/")
         file = await client.info(kind, path)
         if file is NOT_FOUND:
-            raise SourceNotFoundError(
-                f"Expected a file or directory, found none - at {shown}{path}"
-            )
+            expected = "files that match the glob" if is_glob else "a file or directory"
+            raise SourceNotFoundError(f"Expected {expected}, found none - at {shown}{path}")
         if file is not None:
             return [FoundFile(shown + file.path, (), kind, file)]
         found = _below(await client.ls(kind, path), path, _HIDDEN_NAME)

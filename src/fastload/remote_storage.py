@@ -125,6 +125,13 @@ class RemoteStorage:
         reading = client.read(file.kind, file.stored, start, stop)
         return _at(file.path, lambda: client.call(reading))
 
+    def close(self) -> None:
+        """Ends this process's connections; what is read later opens others. Idempotent."""
+        if self._pid == os.getpid():
+            for client in self._clients.values():
+                client.close()
+            self._clients = {}
+
     def client(self, *, data: bool) -> StoreClient:
         """This process's client; that of data may not survive a fork."""
         if self._pid != os.getpid():
