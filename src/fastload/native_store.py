@@ -88,6 +88,10 @@ class NativeStore(Store):
         _used_by[:] = [os.getpid()]
         if self._protocol in ("http", "https"):
             parts = urlsplit(path)
+            if parts.query:
+                raise UnsupportedOptionsError(
+                    'Expected a URL without a query, got one: write IO(transport="fsspec")'
+                )
             place, name = f"{parts.scheme}://{parts.netloc}", parts.path.lstrip("/")
         else:
             place, _, name = path.partition("/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from fastload.errors import SourceNotFoundError
 from fastload.paths import HIDDEN, FoundFile
@@ -16,21 +17,24 @@ if TYPE_CHECKING:
     from fastload.store import StoredFile
     from fastload.store_client import StoreClient
 
-__all__ = ["find_remote"]
+__all__ = ["FILESYSTEM", "find_remote", "shown"]
+
+FILESYSTEM = "filesystem"
+"""The kind of files of a filesystem that was given."""
+_HTTP = ("http", "https")
 
 
-async def find_remote(client: StoreClient, kind: str, path: str, shown: str) -> list[FoundFile]:
+async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFile]:
     """The files, at least one, by the rules of local ones.
 
     Args:
         client: asks the store.
         kind: of file.
         path: in the store: a file, a directory or a glob.
-        shown: what stands before the path of a file when it is shown, such as "gs://".
 
     Raises `SourceNotFoundError` naming the path; what the client raises.
     """
-    is_url = kind in ("http", "https")  # of which nothing is listed
+    is_url = kind in _HTTP  # of which nothing is listed
     is_glob = glob.has_magic(path) and not is_url
     found = await _find_glob(client, kind, path) if is_glob else []
     if not found:
@@ -39,19 +43,29 @@ async def find_remote(client: StoreClient, kind: str, path: str, shown: str) -> 
         file = await client.info(kind, path)
         if file is NOT_FOUND:
             expected = "files that match the glob" if is_glob else "a file or directory"
-            raise SourceNotFoundError(f"Expected {expected}, found none - at {shown}{path}")
+            raise SourceNotFoundError(f"Expected {expected}, found none - at {shown(kind, path)}")
         if file is not None:
-            return [FoundFile(shown + file.path, (), kind, file)]
+            return [FoundFile(shown(kind, file.path), (), kind, file)]
         found = _below(await client.ls(kind, path), path, _HIDDEN_NAME)
         if not found:
             raise SourceNotFoundError(
                 "Expected a directory with files (names that start with _ or . don't count), "
-                f"found none - at {shown}{path}"
+                f"found none - at {shown(kind, path)}"
             )
     return [
-        FoundFile(shown + file.path, folders, kind, file)
+        FoundFile(shown(kind, file.path), folders, kind, file)
         for file, folders in sorted(found, key=lambda each: each[0].path)
     ]
+
+
+def shown(kind: str, path: str) -> str:
+    """What a path of a store is called to people; without what may be secret."""
+    if kind == FILESYSTEM:
+        return path
+    if kind not in _HTTP:
+        return f"{kind}://{path}"
+    parts = urlsplit(path)
+    return f"{kind}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 _Found = list[tuple["StoredFile", tuple[str, ...]]]

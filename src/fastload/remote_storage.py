@@ -21,7 +21,7 @@ from fastload.native_store import (
     was_forked,
 )
 from fastload.paths import url_of
-from fastload.remote_paths import find_remote
+from fastload.remote_paths import FILESYSTEM, find_remote, shown
 from fastload.store_client import StoreClient
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ __all__ = ["RemoteStorage"]
 
 T = TypeVar("T")
 
-_FILESYSTEM = "filesystem"  # the kind of files of the filesystem that was given
 # Of a process from before a fork: what ends them would wait for threads that are not there.
 _abandoned: list[object] = []
 
@@ -89,15 +88,13 @@ class RemoteStorage:
         url = url_of(entry)
         if url is None and self._filesystem is None:
             return None
-        if url is not None:
-            scheme, path = url
-            shown = f"{scheme}://"
-            if scheme in ("http", "https"):
-                path, shown = shown + path, ""
+        if url is None:
+            kind, path = FILESYSTEM, os.fspath(entry)
         else:
-            scheme, path, shown = _FILESYSTEM, os.fspath(entry), ""
+            kind, path = url
+            path = f"{kind}://{path}" if kind in ("http", "https") else path
         client = self.client(data=False)
-        return _at(f"{shown}{path}", lambda: client.call(find_remote(client, scheme, path, shown)))
+        return _at(shown(kind, path), lambda: client.call(find_remote(client, kind, path)))
 
     def map(
         self, work: Callable[[StoreClient, Any], Coroutine[Any, Any, Any]], items: Iterable[Any]
@@ -175,7 +172,7 @@ async def _open(
     threads: _Threads,
     kind: str,
 ) -> Store:
-    if kind == _FILESYSTEM:
+    if kind == FILESYSTEM:
         if _is_arrow(filesystem):
             from fastload.arrow_store import ArrowStore
 

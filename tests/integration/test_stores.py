@@ -12,9 +12,9 @@ import time
 
 import fsspec
 import pytest
-from fastload import IO, FastParquetDataset, StorageError
 from torch.utils.data import DataLoader
 
+from fastload import IO, FastParquetDataset, StorageError
 from stored_dataset import FILES, assert_same, projected_bytes, write_files
 from stores import GcsServer
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from fastload._core import coalesce
 from hypothesis import given
 from hypothesis import strategies as st
+
+from fastload._core import coalesce
 
 _RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=6)
 

@@ -6,6 +6,7 @@ import os
 
 import fsspec
 import pytest
+
 from fastload import IO, SourceNotFoundError, StorageError
 from fastload.paths import find_files
 from fastload.remote_storage import RemoteStorage
