@@ -1,9 +1,13 @@
 """Files of fsspec's filesystems."""
 
+# Asynchronous methods of fsspec have names with an underscore.
+# ruff: noqa: SLF001
+
 from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -54,7 +58,7 @@ async def open_protocol(
             raise ValueError(
                 f"Expected a URL of a scheme that fsspec knows, got {protocol}://"
             ) from None
-    return _open(cls, (), options, threads)
+    return await _open(cls, (), options, threads)
 
 
 async def open_filesystem(filesystem: Any, threads: Callable[[], Executor]) -> Store:
@@ -62,17 +66,22 @@ async def open_filesystem(filesystem: Any, threads: Callable[[], Executor]) -> S
     if type(filesystem).async_impl is True:
         # One of our own event loop: its own may be of a process from before a fork.
         options = filesystem.storage_options
-        return _open(type(filesystem), filesystem.storage_args, options, threads)
+        return await _open(type(filesystem), filesystem.storage_args, options, threads)
     return _ThreadStore(filesystem, threads())
 
 
-def _open(
+async def _open(
     cls: Any, args: Sequence[Any], options: Mapping[str, Any], threads: Callable[[], Executor]
 ) -> Store:
     own: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     if cls.async_impl is True:
         own |= {"asynchronous": True, "loop": asyncio.get_running_loop()}
-        return _AsyncStore(cls(*args, **{**options, **own}))
+        if _is_gcs(cls):
+            own["version_aware"] = True
+        made = cls(*args, **{**options, **own})
+        if _is_gcs(cls):
+            await _prepare_gcs(made)
+        return _AsyncStore(made)
     return _ThreadStore(cls(*args, **{**options, **own}), threads())
 
 
@@ -86,7 +95,19 @@ def _gcs_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
         "requests_timeout",
         aiohttp.ClientTimeout(total=None, sock_connect=io.timeout_s, sock_read=io.timeout_s),
     )
-    return options | {"version_aware": True}
+    return options
+
+
+async def _prepare_gcs(filesystem: Any) -> None:
+    # It would try again by itself, six times, and not say meanwhile what went wrong.
+    once = getattr(type(filesystem)._request, "__wrapped__", None)
+    if once is not None:
+        filesystem._request = partial(once, filesystem)
+    if not filesystem._use_client_cert:
+        from fsspec.implementations.http import get_client
+
+        # A session of its own it would close from another thread.
+        filesystem._session = await get_client(**filesystem.session_kwargs)
 
 
 class _AsyncStore(Store):
@@ -94,26 +115,24 @@ class _AsyncStore(Store):
 
     def __init__(self, filesystem: Any) -> None:
         self._fs = filesystem
-        self.pins = bool(getattr(filesystem, "version_aware", False)) and set(
-            _protocols(filesystem)
-        ) <= set(_GCS)
+        self.pins = _is_gcs(type(filesystem))
 
     @override
     async def ls(self, directory: str) -> Sequence[StoredFile]:
         try:
-            found = (await self._fs._find(directory, detail=True)).values()  # noqa: SLF001
+            found = (await self._fs._find(directory, detail=True)).values()
         except FileNotFoundError:
             return ()
         return _files(found, directory)
 
     @override
     async def info(self, path: str) -> StoredFile | None:
-        return _file(await self._fs._info(path))  # noqa: SLF001
+        return _file(await self._fs._info(path))
 
     @override
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
         path = f"{file.path}#{file.version}" if self.pins else file.path
-        data: Buffer = await self._fs._cat_file(path, start=start, end=stop)  # noqa: SLF001
+        data: Buffer = await self._fs._cat_file(path, start=start, end=stop)
         return data
 
     @override
@@ -158,9 +177,8 @@ class _ThreadStore(Store):
         """Nothing: the filesystem is its owner's."""
 
 
-def _protocols(filesystem: Any) -> tuple[str, ...]:
-    protocol = filesystem.protocol
-    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
+def _is_gcs(cls: Any) -> bool:
+    return any(each.__module__ == "gcsfs.core" for each in cls.__mro__)
 
 
 def _files(entries: Any, directory: str) -> list[StoredFile]:

@@ -24,8 +24,8 @@ class IO:
         threads that read, of which a few are enough.
     request_bytes: of one request at most, as bytes or a size such as "8MB".
     hole_bytes: bytes between two wanted ranges that are read along rather than asked around.
-    retries: of one request, after growing pauses, before it is an error. Clients that fsspec
-        finds try again by themselves, too.
+    retries: of one request, after growing pauses, before it is an error. Some of the clients
+        that fsspec finds try again by themselves, too.
     timeout_s: seconds that a connection, an answer's first byte or its next one may take.
     verify_crc: compare each page with the checksum that its writer stored, if it stored one; a
         difference raises `CorruptFileError`. Off by default: it costs about 40 % of a pass over
