@@ -54,10 +54,6 @@ async def open_protocol(
             raise StorageError(
                 f"Expected a filesystem for {protocol}://, got none: {error}"
             ) from error
-        except ValueError:
-            raise ValueError(
-                f"Expected a URL of a scheme that fsspec knows, got {protocol}://"
-            ) from None
     return await _open(cls, (), options, threads)
 
 

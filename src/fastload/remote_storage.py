@@ -83,7 +83,8 @@ class RemoteStorage:
     def find(self, entry: PathLike) -> list[FoundFile] | None:
         """The files of an entry of a source; None if it is local.
 
-        Raises `SourceNotFoundError` or `StorageError` naming the URL.
+        Raises `SourceNotFoundError` or `StorageError` naming the URL; ValueError for one that
+        nobody knows.
         """
         url = url_of(entry)
         if url is None and self._filesystem is None:
@@ -92,6 +93,7 @@ class RemoteStorage:
             kind, path = FILESYSTEM, os.fspath(entry)
         else:
             kind, path = url
+            _check_scheme(kind, path)
             path = f"{kind}://{path}" if kind in ("http", "https") else path
         client = self.client(data=False)
         return _at(shown(kind, path), lambda: client.call(find_remote(client, kind, path)))
@@ -207,6 +209,16 @@ def _check_filesystem(filesystem: Any) -> None:
     if not known:
         raise TypeError(
             f"Expected an fsspec or pyarrow filesystem, got {type(filesystem).__name__}"
+        )
+
+
+def _check_scheme(scheme: str, path: str) -> None:
+    import fsspec
+
+    if scheme not in fsspec.available_protocols():
+        raise ValueError(
+            "Expected a local path or a URL of a scheme that fsspec knows, got the scheme "
+            f"{scheme}:// - at {shown(scheme, path)}"
         )
 
 
