@@ -7,8 +7,8 @@ A server of its own, in its own process, answers each request after the latency.
 columns of a click-log table are read, in order. A line for each reader says seconds of one pass
 (the mean of the repeats, warm connections), requests, connections opened in it, bytes on the
 wire over bytes of the projected column chunks (footers apart), and the share of the ideal
-client's throughput: obstore, with the same coalesced ranges, as many in flight, which drops what
-it gets. All readers hand out the same sums of the columns: that is checked before any timing.
+client's bytes a second: obstore, with the same coalesced ranges, as many in flight, which drops
+what it gets. All readers hand out the same sums of the columns: that is checked before any timing.
 What TLS and a real network add is not measured.
 """
 
@@ -236,7 +236,7 @@ def main() -> None:
 def _line(name: str, seconds: float, log: dict[str, int], wanted: int, best: float) -> None:
     print(
         f"{name:32}{seconds:8.3f}{log['requests']:9}{log['opened']:7}"
-        f"{log['bytes'] / wanted:7.3f}{best / seconds:9.2f}",
+        f"{log['bytes'] / wanted:7.3f}{log['bytes'] / wanted * best / seconds:9.2f}",
         flush=True,
     )
 
