@@ -12,6 +12,7 @@ void RegisterHash(pybind11::module_& m);
 void RegisterPageIndex(pybind11::module_& m);
 void RegisterPipeline(pybind11::module_& m);
 void RegisterReadPlan(pybind11::module_& m);
+void RegisterRemoteQueue(pybind11::module_& m);
 void RegisterRoof(pybind11::module_& m);
 void RegisterRowFinder(pybind11::module_& m);
 void RegisterScan(pybind11::module_& m);

@@ -1,4 +1,5 @@
-// Files as Python names them: (path, modification time, footer).
+// Files as Python names them: (path, modification time, footer); a remote file has no
+// modification time, but -1.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,11 @@ using FileTuple = std::tuple<std::string, int64_t, std::shared_ptr<Footer>>;
 inline std::vector<FileSpec> FileSpecs(const std::vector<FileTuple>& files) {
   std::vector<FileSpec> specs;
   for (const auto& [path, mtime_ns, footer] : files) {
-    specs.push_back({path, footer->file_bytes(), mtime_ns, footer->metadata()});
+    specs.push_back({.path = path,
+                     .bytes = footer->file_bytes(),
+                     .mtime_ns = mtime_ns,
+                     .remote = mtime_ns < 0,
+                     .metadata = footer->metadata()});
   }
   return specs;
 }

@@ -20,6 +20,7 @@ class ForkGuard {
 
   bool mine() const { return getpid() == owner_; }
   T* operator->() const { return object_.get(); }
+  const std::shared_ptr<T>& object() const { return object_; }
 
   // Does at once what the end of the guard would do. Idempotent.
   void Drop() {

@@ -12,6 +12,7 @@
 #include "bindings/errors.h"
 #include "bindings/files.h"
 #include "bindings/fork_guard.h"
+#include "bindings/remote_queue.h"
 #include "bindings/scan.h"
 #include "bindings/shared_batches.h"
 #include "bindings/tensor_memory.h"
@@ -126,7 +127,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
     const std::vector<OutputSpec>& outputs, int32_t threads, int32_t io_threads,
     int64_t batch_memory_bytes, int64_t staging_memory_bytes, int64_t fetch_memory_bytes,
     bool verify_crc, const py::sequence& selections, const PySender* sender,
-    const py::object& allocate) {
+    const py::object& allocate, const PyRemoteQueue* remote) {
   RaiseIfError(CheckOutputs(columns, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
   std::vector<FileSelection> selected = Selections(selections, specs);
@@ -136,6 +137,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .staging_memory_bytes = staging_memory_bytes,
                           .fetch_memory_bytes = fetch_memory_bytes,
                           .verify_crc = verify_crc};
+  if (remote != nullptr) options.remote = remote->queue();
   std::shared_ptr<TensorMemory> memory;
   if (sender != nullptr) {
     options.batch_source = sender->Memory();
@@ -159,24 +161,27 @@ void RegisterPipeline(py::module_& m) {
            py::arg("batch_memory_bytes"), py::arg("staging_memory_bytes"),
            py::arg("fetch_memory_bytes"), py::arg("verify_crc") = false,
            py::arg("selections") = py::tuple(), py::arg("sender") = nullptr,
-           py::arg("allocate") = py::none(),
+           py::arg("allocate") = py::none(), py::arg("remote") = nullptr,
            // The selections' bits, which the pipeline borrows.
            py::keep_alive<1, 11>())
       .def(
           "start",
           [](PyPipeline& self, const ReadPlan& plan, int32_t open_windows,
-             int64_t fetch_bytes, int64_t segment_bytes, const PyScan* before,
-             bool same_pass) {
+             int64_t fetch_bytes, int64_t segment_bytes, int64_t request_bytes,
+             int64_t hole_bytes, const PyScan* before, bool same_pass) {
             return self.Start(plan,
                               {.open_windows = open_windows,
                                .fetch_bytes = fetch_bytes,
                                .segment_bytes = segment_bytes,
+                               .request_bytes = request_bytes,
+                               .hole_bytes = hole_bytes,
                                .same_pass = same_pass},
                               before);
           },
           // A scan works on the threads and files of its pipeline.
           py::keep_alive<0, 1>(), py::arg("plan"), py::kw_only(), py::arg("open_windows"),
-          py::arg("fetch_bytes"), py::arg("segment_bytes"), py::arg("before") = nullptr,
+          py::arg("fetch_bytes"), py::arg("segment_bytes"), py::arg("request_bytes"),
+          py::arg("hole_bytes"), py::arg("before") = nullptr,
           py::arg("same_pass") = false,
           "Begins a pass, or prepares the one that is expected after the pass `before`, "
           "or\n"

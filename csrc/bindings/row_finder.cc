@@ -14,6 +14,7 @@
 #include "bindings/errors.h"
 #include "bindings/files.h"
 #include "bindings/fork_guard.h"
+#include "bindings/remote_queue.h"
 #include "bindings/without_gil.h"
 #include "pybind11/numpy.h"
 #include "pybind11/stl.h"
@@ -92,11 +93,13 @@ class PyRowFinder {
 std::unique_ptr<PyRowFinder> Make(const std::vector<FileTuple>& files,
                                   std::vector<ColumnSpec> columns,
                                   const std::vector<TestTuple>& tests,
-                                  std::vector<int32_t> program, int32_t threads) {
+                                  std::vector<int32_t> program, int32_t threads,
+                                  const PyRemoteQueue* remote) {
   RowFilter filter{.program = std::move(program)};
   for (const TestTuple& test : tests) filter.tests.push_back(TestOf(test));
   return std::make_unique<PyRowFinder>(ValueOrRaise(
-      RowFinder::Make(FileSpecs(files), std::move(columns), std::move(filter), threads)));
+      RowFinder::Make(FileSpecs(files), remote == nullptr ? nullptr : remote->queue(),
+                      std::move(columns), std::move(filter), threads)));
 }
 
 }  // namespace
@@ -107,6 +110,7 @@ void RegisterRowFinder(py::module_& m) {
       .def(
           py::init(&Make), py::kw_only(), py::arg("files"), py::arg("columns"),
           py::arg("tests"), py::arg("program"), py::arg("threads"),
+          py::arg("remote") = nullptr,
           "tests: of each a column, the ranges of keys that pass as int64 (n, 2), first\n"
           "and last, and whether a null passes. program: postfix; a number of a test\n"
           "stands for what that says, -1 joins the two before by \"and\", -2 by \"or\".")

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -19,12 +20,13 @@
 namespace fastload {
 
 struct Dataset {
-  Dataset(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
-          const std::vector<OutputSpec>& outputs, std::vector<FileSelection> selections,
-          int64_t pool_bytes, bool verify_crc)
+  // `remote` is null if all files are local ones.
+  Dataset(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
+          std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
+          std::vector<FileSelection> selections, int64_t pool_bytes, bool verify_crc)
       : verify_crc(verify_crc),
         pool(arrow::default_memory_pool(), pool_bytes),
-        files(std::move(files)),
+        files(std::move(files), std::move(remote)),
         selections(std::move(selections)),
         columns(std::move(columns)),
         layout(this->columns, outputs),

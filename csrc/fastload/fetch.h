@@ -1,4 +1,5 @@
-// Bytes of column chunks: read on the I/O executor, consumed as a stream.
+// Bytes of column chunks: read on the I/O executor, or brought by a client; consumed as a
+// stream.
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include "fastload/executor.h"
 #include "fastload/file.h"
 #include "fastload/memory.h"
+#include "fastload/remote.h"
 #include "fastload/status.h"
 
 namespace fastload {
@@ -27,20 +29,31 @@ struct FetchContext {
   Counters* counters = nullptr;
 };
 
+// Reads of a remote file, in order, that cover the ranges of a stream; other streams may
+// share them.
+struct RemoteReads {
+  std::vector<std::shared_ptr<RemoteRead>> reads;
+  bool at_once = false;  // all are asked for when the stream starts
+};
+
 // The bytes of ranges of a file, one after the other, in segments, of which two at most
 // are in memory: the one being read and the one after it (beside those that buffers
-// handed out keep, and those that a Peek reaches into). One consumer; reads come from the
-// I/O executor.
+// handed out keep, and those that a Peek reaches into), unless reads come all at once.
+// One consumer; reads of local files come from the I/O executor.
 class ChunkStream final : public arrow::io::InputStream {
  public:
   // `cancelled`, once true, makes reads that have not begun fail at once.
   ChunkStream(const FetchContext& context, int32_t file, std::vector<ByteRange> ranges,
-              int64_t segment_bytes, int64_t priority,
-              std::shared_ptr<const std::atomic<bool>> cancelled);
+              int64_t segment_bytes, int64_t priority, Cancelled cancelled);
+  // Of a remote file.
+  ChunkStream(const FetchContext& context, int32_t file,
+              const std::vector<ByteRange>& ranges, const RemoteReads& reads,
+              int64_t priority, Cancelled cancelled);
   ~ChunkStream() override;
 
-  // Asks for the first segment. `ready` is called once, on an I/O thread, when it is
-  // there or has failed; what it failed with comes from the first read.
+  // Asks for the first segment, or for all where they come at once. `ready` is called
+  // once, on a thread of the I/O executor or of the client, when they are there or have
+  // failed; what they failed with comes from the first read.
   void Start(std::function<void()> ready);
 
   // Most bytes of it in memory at once.
@@ -56,22 +69,30 @@ class ChunkStream final : public arrow::io::InputStream {
   arrow::Result<std::string_view> Peek(int64_t bytes) override;
 
  private:
+  struct Extent {
+    int64_t start = 0;  // of the stream
+    int64_t bytes = 0;
+    std::shared_ptr<RemoteRead> read;  // null: local
+    int64_t offset = 0;                // in that
+  };
   struct Segment {
     bool requested = false;
     bool done = false;
     Status status;
-    std::shared_ptr<Block> block;
+    std::shared_ptr<arrow::Buffer> bytes;
   };
 
-  int64_t SegmentStart(size_t i) const;
-  int64_t SegmentBytes(size_t i) const;
   void Request(size_t i, std::function<void()> ready);
-  void Fill(size_t i);
+  void RequestRemote(size_t i, std::function<void()> ready);
+  Result<std::shared_ptr<arrow::Buffer>> ReadLocal(const Extent& extent);
+  static Result<std::shared_ptr<arrow::Buffer>> TakeRemote(const Extent& extent);
+  void Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes);
   // Reads the bytes from `position` on of all ranges taken as one.
   Status ReadRanges(int64_t position, int64_t bytes, uint8_t* out);
   // Waits for the segment, and asks for the one after that being read.
-  Result<std::shared_ptr<Block>> Wait(size_t i);
-  size_t SegmentAt(int64_t position) const;
+  Result<std::shared_ptr<arrow::Buffer>> Wait(size_t i);
+  // The segment that the position lies in; their number at the end.
+  size_t Current();
   // Lets go of the segments that have been read.
   void Release();
 
@@ -79,11 +100,14 @@ class ChunkStream final : public arrow::io::InputStream {
   const int32_t file_;
   const std::vector<ByteRange> ranges_;
   const int64_t bytes_;  // of all ranges
-  const int64_t segment_bytes_;
   const int64_t priority_;
-  const std::shared_ptr<const std::atomic<bool>> cancelled_;
+  const Cancelled cancelled_;
+  std::vector<Extent> extents_;  // of the segments
+  int64_t memory_bytes_ = 0;
+  size_t first_segments_ = 1;  // asked for when it starts
 
   int64_t position_ = 0;
+  size_t current_ = 0;
   std::vector<uint8_t> peeked_;
 
   std::mutex mutex_;

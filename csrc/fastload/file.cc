@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "fastload/remote.h"
+
 namespace fastload {
 namespace {
 
@@ -66,7 +68,8 @@ Status LocalFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
   return Status::OK();
 }
 
-Result<std::shared_ptr<LocalFile>> FileTable::Open(int32_t file) {
+Result<std::shared_ptr<File>> FileTable::Open(int32_t file) {
+  if (spec(file).remote) return std::make_shared<RemoteFile>(remote_.get(), file);
   {
     std::lock_guard lock(mutex_);
     auto found = by_index_.find(file);
@@ -75,7 +78,7 @@ Result<std::shared_ptr<LocalFile>> FileTable::Open(int32_t file) {
       return open_.front().second;
     }
   }
-  ARROW_ASSIGN_OR_RAISE(auto opened, LocalFile::Open(spec(file)));
+  ARROW_ASSIGN_OR_RAISE(std::shared_ptr<File> opened, LocalFile::Open(spec(file)));
   std::lock_guard lock(mutex_);
   auto found = by_index_.find(file);
   if (found != by_index_.end()) return found->second->second;
@@ -89,6 +92,7 @@ Result<std::shared_ptr<LocalFile>> FileTable::Open(int32_t file) {
 }
 
 void FileTable::CloseAll() {
+  if (remote_ != nullptr) remote_->Close();
   std::lock_guard lock(mutex_);
   by_index_.clear();
   open_.clear();

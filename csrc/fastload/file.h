@@ -1,4 +1,4 @@
-// Local files, opened when first needed and kept open.
+// The files of a dataset: local ones are opened when first needed and kept open.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,29 @@ struct ByteRange {
 struct FileSpec {
   std::string path;
   int64_t bytes = 0;
-  int64_t mtime_ns = 0;
+  int64_t mtime_ns = 0;  // of a local file
+  bool remote = false;   // its bytes come from a RemoteQueue
   std::shared_ptr<parquet::FileMetaData> metadata;
 };
 
-class LocalFile {
+// Thread-safe.
+class File {
+ public:
+  virtual ~File() = default;
+  // Reads exactly [offset, offset + bytes).
+  virtual Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const = 0;
+};
+
+class LocalFile final : public File {
  public:
   // A file whose size or modification time is not the planned one is an
   // ErrorKind::kSourceChanged.
   static Result<std::shared_ptr<LocalFile>> Open(const FileSpec& spec);
-  ~LocalFile();
+  ~LocalFile() override;
   LocalFile(const LocalFile&) = delete;
   LocalFile& operator=(const LocalFile&) = delete;
 
-  // Reads exactly [offset, offset + bytes). Thread-safe.
-  Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const;
+  Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
 
  private:
   LocalFile(int fd, const std::string& path) : fd_(fd), path_(path) {}
@@ -45,15 +53,23 @@ class LocalFile {
   std::string path_;
 };
 
+class RemoteQueue;
+
 // The files of a dataset. Thread-safe.
 class FileTable {
  public:
-  explicit FileTable(std::vector<FileSpec> files) : files_(std::move(files)) {}
+  // `remote` is null if all files are local ones.
+  explicit FileTable(std::vector<FileSpec> files,
+                     std::shared_ptr<RemoteQueue> remote = nullptr)
+      : files_(std::move(files)), remote_(std::move(remote)) {}
 
   const FileSpec& spec(int32_t file) const { return files_[static_cast<size_t>(file)]; }
   int32_t size() const { return static_cast<int32_t>(files_.size()); }
 
-  Result<std::shared_ptr<LocalFile>> Open(int32_t file);
+  RemoteQueue* remote() const { return remote_.get(); }
+
+  Result<std::shared_ptr<File>> Open(int32_t file);
+  // Remote reads fail from now on.
   void CloseAll();
 
  private:
@@ -62,8 +78,9 @@ class FileTable {
   static constexpr size_t kMaxOpen = 64;
 
   const std::vector<FileSpec> files_;
+  const std::shared_ptr<RemoteQueue> remote_;
   std::mutex mutex_;
-  std::list<std::pair<int32_t, std::shared_ptr<LocalFile>>> open_;  // newest first
+  std::list<std::pair<int32_t, std::shared_ptr<File>>> open_;  // newest first
   std::unordered_map<int32_t, decltype(open_)::iterator> by_index_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 using Location = std::optional<parquet::IndexLocation>;
 
 // The bytes of an index; none if there is none, or it lies outside of the file.
-Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const LocalFile& file,
+Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const File& file,
                                        const Location& location) {
   std::vector<uint8_t> bytes;
   if (!location || location->length <= 0 || location->offset < 0 ||
@@ -44,7 +44,7 @@ bool IsWhole(const PageBounds& bounds, int64_t rows) {
 
 }  // namespace
 
-Result<PageExtents> ReadPageExtents(const FileSpec& spec, const LocalFile& file,
+Result<PageExtents> ReadPageExtents(const FileSpec& spec, const File& file,
                                     int32_t row_group, int32_t leaf) {
   PageExtents extents;
   ARROW_RETURN_NOT_OK(CatchParquet([&] {
@@ -65,7 +65,7 @@ Result<PageExtents> ReadPageExtents(const FileSpec& spec, const LocalFile& file,
   return extents;
 }
 
-Result<PageBounds> ReadPageBounds(const FileSpec& spec, const LocalFile& file,
+Result<PageBounds> ReadPageBounds(const FileSpec& spec, const File& file,
                                   int32_t row_group, int32_t leaf) {
   PageBounds bounds;
   if (!IsFlat(spec, leaf)) return bounds;

@@ -23,7 +23,7 @@ struct PageExtents {
   int64_t read_bytes = 0;
 };
 
-Result<PageExtents> ReadPageExtents(const FileSpec& spec, const LocalFile& file,
+Result<PageExtents> ReadPageExtents(const FileSpec& spec, const File& file,
                                     int32_t row_group, int32_t leaf);
 
 // Bounds of the values of each data page of a column chunk, in order; no pages where the
@@ -37,7 +37,7 @@ struct PageBounds {
   std::vector<std::string> maxima;
 };
 
-Result<PageBounds> ReadPageBounds(const FileSpec& spec, const LocalFile& file,
+Result<PageBounds> ReadPageBounds(const FileSpec& spec, const File& file,
                                   int32_t row_group, int32_t leaf);
 
 }  // namespace fastload

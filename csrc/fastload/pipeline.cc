@@ -69,8 +69,8 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
 Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
                    const std::vector<OutputSpec>& outputs, PipelineOptions options,
                    std::vector<FileSelection> selections)
-    : dataset_(std::move(files), std::move(columns), outputs, std::move(selections),
-               options.fetch_memory_bytes, options.verify_crc),
+    : dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
+               std::move(selections), options.fetch_memory_bytes, options.verify_crc),
       batches_(
           options.batch_source ? std::move(options.batch_source) : MakePrivateMemory(),
           options.batch_memory_bytes),
@@ -84,7 +84,8 @@ Pipeline::~Pipeline() { Close(); }
 Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& options,
                                               Scan* before) {
   ARROW_RETURN_NOT_OK(Check(plan, dataset_));
-  if (options.open_windows < 1 || options.segment_bytes < 1) {
+  if (options.open_windows < 1 || options.segment_bytes < 1 ||
+      options.request_bytes < 1 || options.hole_bytes < 0) {
     return Status::Invalid("Expected at least one window and one byte at a time");
   }
   std::lock_guard lock(mutex_);
@@ -113,6 +114,8 @@ void Pipeline::Close() {
   for (const auto& weak : scans) {
     if (auto scan = weak.lock()) scan->Close();
   }
+  // Tasks wait for what the client brings.
+  if (auto* const remote = dataset_.files.remote()) remote->Close();
   // Cancelled work still queued runs to nothing. The CPU pool first: its tasks may wait
   // for reads, even ask for more, and a closed scan's reads give it no new tasks.
   cpu_->Close();

@@ -10,6 +10,7 @@
 #include "fastload/executor.h"
 #include "fastload/memory.h"
 #include "fastload/read_plan.h"
+#include "fastload/remote.h"
 #include "fastload/scan.h"
 #include "fastload/status.h"
 
@@ -25,6 +26,8 @@ struct PipelineOptions {
   int64_t fetch_memory_bytes = 0;
   // A page whose checksum is not that of its bytes is an ErrorKind::kCorruptFile.
   bool verify_crc = false;
+  // Who brings the bytes of remote files; null: there are none.
+  std::shared_ptr<RemoteQueue> remote;
   // What batches lie in; null: private memory.
   std::unique_ptr<MemorySource> batch_source;
 };

@@ -11,6 +11,7 @@
 
 #include "fastload/chunk_open.h"
 #include "fastload/chunk_reader.h"
+#include "fastload/coalesce.h"
 #include "fastload/constant_reader.h"
 #include "fastload/fetch.h"
 #include "fastload/known_values.h"
@@ -26,6 +27,8 @@ namespace {
 constexpr int64_t kBlockRows = 4096;
 // Of one read. Most column chunks are one.
 constexpr int64_t kSegmentBytes = 4 << 20;
+// Of one read from a store: less than what a link carries in a request's latency.
+constexpr int64_t kHoleBytes = 64 << 10;
 // Memory of past reads and pages is kept up to this.
 constexpr int64_t kMemoryBytes = 64 << 20;
 
@@ -273,14 +276,25 @@ class RowGroupSearch {
                           ChunkRange(file_, id_.row_group, LeafOf(spec)));
     ARROW_ASSIGN_OR_RAISE(auto pages, SelectPages(fetch_, id_.file, id_.row_group,
                                                   LeafOf(spec), range, rows));
-    auto stream = std::make_shared<ChunkStream>(fetch_, id_.file, std::move(pages.ranges),
-                                                kSegmentBytes, 0, cancelled_);
+    auto stream = Stream(std::move(pages.ranges));
     ARROW_ASSIGN_OR_RAISE(ChunkInput input,
                           OpenChunk(file_, id_.row_group, LeafOf(spec), std::move(stream),
                                     &finder_->pool_));
     input.file = id_.file;
     if (rows.bits == nullptr) return FixedReader::Make(std::move(input), &spec);
     return MakeSelectedFixedReader(std::move(input), &spec, rows, std::move(pages));
+  }
+
+  std::shared_ptr<ChunkStream> Stream(std::vector<ByteRange> ranges) const {
+    if (!file_.remote) {
+      return std::make_shared<ChunkStream>(fetch_, id_.file, std::move(ranges),
+                                           kSegmentBytes, 0, cancelled_);
+    }
+    RemoteReads reads;
+    for (const ByteRange& range : Coalesce(ranges, kHoleBytes, kSegmentBytes)) {
+      reads.reads.push_back(std::make_shared<RemoteRead>(id_.file, range));
+    }
+    return std::make_shared<ChunkStream>(fetch_, id_.file, ranges, reads, 0, cancelled_);
   }
 
   int32_t LeafOf(const ColumnSpec& spec) const {
@@ -311,6 +325,7 @@ class RowGroupSearch {
 };
 
 Result<std::shared_ptr<RowFinder>> RowFinder::Make(std::vector<FileSpec> files,
+                                                   std::shared_ptr<RemoteQueue> remote,
                                                    std::vector<ColumnSpec> columns,
                                                    RowFilter filter, int32_t threads) {
   ARROW_RETURN_NOT_OK(filter.Check(columns.size()));
@@ -322,20 +337,24 @@ Result<std::shared_ptr<RowFinder>> RowFinder::Make(std::vector<FileSpec> files,
                              spec.name, "`");
     }
   }
-  return std::shared_ptr<RowFinder>(
-      new RowFinder(std::move(files), std::move(columns), std::move(filter), threads));
+  return std::shared_ptr<RowFinder>(new RowFinder(std::move(files), std::move(remote),
+                                                  std::move(columns), std::move(filter),
+                                                  threads));
 }
 
-RowFinder::RowFinder(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
-                     RowFilter filter, int32_t threads)
-    : files_(std::move(files)),
+RowFinder::RowFinder(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
+                     std::vector<ColumnSpec> columns, RowFilter filter, int32_t threads)
+    : files_(std::move(files), std::move(remote)),
       columns_(std::move(columns)),
       filter_(std::move(filter)),
       fetches_(MakePrivateMemory(), kMemoryBytes),
       pool_(arrow::default_memory_pool(), kMemoryBytes),
       threads_(MakeThreadPool("fastload-filter", threads)) {}
 
-RowFinder::~RowFinder() { threads_->Close(); }
+RowFinder::~RowFinder() {
+  files_.CloseAll();
+  threads_->Close();
+}
 
 Result<FoundRows> RowFinder::Find(RowGroupId row_group) {
   return RowGroupSearch(this, row_group).Run();

@@ -32,7 +32,9 @@ struct FoundRows {
 class RowFinder {
  public:
   // Columns are of fixed-width values of a dtype with keys, flat, and take nulls.
+  // `remote` is null if all files are local ones.
   static Result<std::shared_ptr<RowFinder>> Make(std::vector<FileSpec> files,
+                                                 std::shared_ptr<RemoteQueue> remote,
                                                  std::vector<ColumnSpec> columns,
                                                  RowFilter filter, int32_t threads);
   ~RowFinder();
@@ -45,8 +47,8 @@ class RowFinder {
  private:
   friend class RowGroupSearch;
 
-  RowFinder(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
-            RowFilter filter, int32_t threads);
+  RowFinder(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
+            std::vector<ColumnSpec> columns, RowFilter filter, int32_t threads);
 
   FileTable files_;
   const std::vector<ColumnSpec> columns_;

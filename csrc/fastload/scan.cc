@@ -108,17 +108,42 @@ int64_t Scan::Priority(const Window& window, int32_t unit) const {
 
 // Opening -----------------------------------------------------------------------------
 
+int64_t Scan::OpenedLocked() const {
+  return static_cast<int64_t>(open_.size()) - (next_window_ - next_to_open_);
+}
+
+bool Scan::LooksAheadLocked() const {
+  // Stripes of a row group that is there cost a little memory each, and no bytes.
+  constexpr size_t kMostWindows = 256;
+  return dataset_->files.remote() != nullptr && requests_.empty() &&
+         fetched_bytes_ < allowed_bytes_ && open_.size() < kMostWindows;
+}
+
 void Scan::OpenWindowsLocked() {
-  if (preparing_ || *cancelled_ || next_window_ >= failed_window_) return;
-  if (static_cast<int64_t>(open_.size()) >= allowed_windows_) return;
+  if (*cancelled_) return;
+  constexpr auto kFirst = std::numeric_limits<int64_t>::min();
+  while (next_to_open_ < next_window_ && OpenedLocked() < allowed_windows_) {
+    const std::shared_ptr<Window> window = open_.at(next_to_open_++);
+    window->opened = true;
+    AdmitLocked();
+    if (!window->prepared) continue;
+    cpu_->Submit(kFirst, [self = shared_from_this(), window](Scratch&) {
+      if (*self->cancelled_) return;
+      self->Attempt(window->index, [&] { self->Open(window); });
+    });
+  }
+  if (preparing_ || next_window_ >= failed_window_) return;
+  const bool opens = next_to_open_ == next_window_ && OpenedLocked() < allowed_windows_;
+  if (!opens && !LooksAheadLocked()) return;
   // One at a time, so that bytes are asked for in plan order.
   preparing_ = true;
   const int64_t index = next_window_++;
+  if (opens) ++next_to_open_;
   auto window = std::make_shared<Window>();
   window->index = index;
+  window->opened = opens;
   open_[index] = window;
   // Before any other work: its reads go on while earlier windows are decoded.
-  constexpr auto kFirst = std::numeric_limits<int64_t>::min();
   cpu_->Submit(begun_ ? kFirst : Priority(*window, -1),
                [self = shared_from_this(), window](Scratch&) {
                  if (*self->cancelled_) return;
@@ -128,16 +153,26 @@ void Scan::OpenWindowsLocked() {
 
 // Fetching ----------------------------------------------------------------------------
 
+int64_t Scan::Charge(const Window& window, const WindowUnit& unit) {
+  int64_t bytes = unit.fetch_bytes;
+  for (size_t read : unit.reads) {
+    if (!window.reads[read].charged) bytes += window.reads[read].bytes;
+  }
+  return bytes;
+}
+
 void Scan::AdmitLocked() {
   while (!requests_.empty() && !*cancelled_) {
     const auto [window, unit] = requests_.front();
     WindowUnit& state = window->units[static_cast<size_t>(unit)];
     // One unit always, so that a column chunk larger than the budget is read all the
     // same.
-    const bool needed = admitted_ == 0 && begun_;
-    if (!needed && fetched_bytes_ + state.fetch_bytes > allowed_bytes_) return;
+    const bool needed = admitted_ == 0 && begun_ && window->opened;
+    const int64_t charge = Charge(*window, state);
+    if (!needed && fetched_bytes_ + charge > allowed_bytes_) return;
     requests_.pop_front();
-    fetched_bytes_ += state.fetch_bytes;
+    fetched_bytes_ += charge;
+    for (size_t read : state.reads) window->reads[read].charged = true;
     ++admitted_;
     const auto lacking = std::count(state.streams.begin(), state.streams.end(), nullptr);
     auto left = std::make_shared<std::atomic<size_t>>(state.streams.size() -
@@ -161,10 +196,14 @@ void Scan::DecodedLocked(const std::shared_ptr<Window>& window, int32_t unit) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
   if (!state.streams.empty()) --admitted_;
   fetched_bytes_ += state.carried_bytes - state.fetch_bytes;
+  for (size_t read : state.reads) {
+    if (--window->reads[read].units == 0) fetched_bytes_ -= window->reads[read].bytes;
+  }
   if (window->before) {
     fetched_bytes_ -= window->before->units[static_cast<size_t>(unit)].carried_bytes;
   }
   AdmitLocked();
+  OpenWindowsLocked();
   LeaveToNextLocked();
 }
 

@@ -25,6 +25,8 @@ struct ScanOptions {
   int32_t open_windows = 2;         // whose memory is open at a time
   int64_t fetch_bytes = 256 << 20;  // compressed bytes in memory
   int64_t segment_bytes = 8 << 20;  // of one read
+  int64_t request_bytes = 8 << 20;  // of one request to a store
+  int64_t hole_bytes = 64 << 10;    // that a request reads along
   bool same_pass = false;           // as the scan before: its reads are not counted apart
 };
 
@@ -46,8 +48,9 @@ struct Damage {
 //
 // A window goes through these stages, windows in plan order:
 //   opened    fewer than `open_windows` windows are undelivered
-//   prepared  its order is computed; its column chunks are asked for, as the byte budget
-//             allows
+//   prepared  its column chunks are asked for, as the byte budget allows, and its order
+//   is
+//             computed. Those of a store are asked for before it is opened
 //   staged    its columns of bytes and lists are decoded
 //   counted   so that the sizes of its batches are known
 //   placed    its batches have their memory
@@ -103,12 +106,17 @@ class Scan : public std::enable_shared_from_this<Scan> {
 
   // Those named Locked run with mutex_ held.
   void OpenWindowsLocked();
+  int64_t OpenedLocked() const;
+  // Whether a window is prepared that can't be opened yet: a store takes its time.
+  bool LooksAheadLocked() const;
   // Has the next pass take what this one doesn't need any more.
   void LeaveToNextLocked();
   // How much of the options this scan may use.
   void Allow(int64_t windows, int64_t bytes);
   void UnblockLocked(const std::shared_ptr<Window>& window, int32_t unit);
   void AdmitLocked();
+  // Bytes that count as fetched from the unit's admission on.
+  static int64_t Charge(const Window& window, const WindowUnit& unit);
   void DecodedLocked(const std::shared_ptr<Window>& window, int32_t unit);
   void FilledLocked(const std::shared_ptr<Window>& window);
   void CloseWindowLocked(const std::shared_ptr<Window>& window);
@@ -123,7 +131,14 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void Describe(Window* window) const;
   void CutParts(Window* window) const;
   void Prepare(const std::shared_ptr<Window>& window);
+  // Lets an opened, prepared window be decoded.
+  void Open(const std::shared_ptr<Window>& window);
   Status MakeStreams(Window* window, int32_t unit);
+  // Those of remote files, whose `pages` are known.
+  void MakeRemoteStreams(Window* window) const;
+  // Of units that share requests.
+  void MakeSharedStreams(Window* window, const std::vector<size_t>& units) const;
+  FetchContext Fetch() const;
   void Run(const std::shared_ptr<Window>& window, int32_t unit, Step step, int32_t task,
            Scratch& scratch);
   // Whether the unit's rows are staged in the order in which they are stored.
@@ -168,7 +183,8 @@ class Scan : public std::enable_shared_from_this<Scan> {
   int64_t allowed_bytes_;
   std::weak_ptr<Scan> next_;    // expected after this one
   int64_t first_priority_ = 0;  // of its tasks
-  int64_t next_window_ = 0;
+  int64_t next_window_ = 0;     // to prepare
+  int64_t next_to_open_ = 0;    // not after it
   std::map<int64_t, std::shared_ptr<Window>> open_;
   std::deque<Request>
       requests_;               // units whose bytes are not asked for yet, in plan order

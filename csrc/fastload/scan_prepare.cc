@@ -61,6 +61,8 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
   for (size_t u = 0; u < w.units.size() && status.ok(); ++u) {
     status = MakeStreams(&w, static_cast<int32_t>(u));
   }
+  if (status.ok() && dataset_->files.remote() != nullptr) MakeRemoteStreams(&w);
+  bool opened = false;
   {
     std::lock_guard lock(mutex_);
     preparing_ = false;
@@ -81,7 +83,16 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
       }
     }
     AdmitLocked();
+    opened = w.opened;
     OpenWindowsLocked();
+  }
+  if (opened) Open(window);
+}
+
+void Scan::Open(const std::shared_ptr<Window>& window) {
+  Window& w = *window;
+  {
+    std::lock_guard lock(mutex_);
     for (size_t u = 0; u < w.units.size(); ++u) {
       if (IsOrderless(u)) UnblockLocked(window, static_cast<int32_t>(u));
     }
@@ -162,22 +173,34 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
                         .column = spec.name,
                         .file_index = file};
       if (!range.ok()) return At(range.status(), place);
-      FetchContext fetch = fetch_;
-      if (!begun_ && !options_.same_pass) fetch.counters = &dataset_->counters_ahead;
+      const FetchContext fetch = Fetch();
       auto pages =
           SelectPages(fetch, file, row_group, spec.leaves[static_cast<size_t>(file)],
                       *range, dataset_->Bits(file, row_group));
       if (!pages.ok()) return At(pages.status(), place);
-      state.streams.push_back(std::make_shared<ChunkStream>(
-          fetch, file, std::move(pages->ranges), options_.segment_bytes,
-          Priority(*window, unit), cancelled_));
+      if (file_spec.remote) {
+        state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
+        state.streams.push_back(nullptr);
+      } else {
+        state.streams.push_back(std::make_shared<ChunkStream>(
+            fetch, file, std::move(pages->ranges), options_.segment_bytes,
+            Priority(*window, unit), cancelled_));
+        state.fetch_bytes += state.streams.back()->MemoryBytes();
+      }
       state.pages.push_back(*std::move(pages));
-      state.fetch_bytes += state.streams.back()->MemoryBytes();
     }
   }
   const auto lacks = [](const auto& stream) { return stream == nullptr; };
-  if (std::ranges::all_of(state.streams, lacks)) state.streams.clear();
+  if (state.remote.empty() && std::ranges::all_of(state.streams, lacks)) {
+    state.streams.clear();
+  }
   return Status::OK();
+}
+
+FetchContext Scan::Fetch() const {
+  FetchContext fetch = fetch_;
+  if (!begun_ && !options_.same_pass) fetch.counters = &dataset_->counters_ahead;
+  return fetch;
 }
 
 }  // namespace fastload

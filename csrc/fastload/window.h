@@ -68,10 +68,25 @@ struct StagedBytes {
   std::vector<ByteArena> arenas;
 };
 
+// What a stream of a remote file will bring.
+struct RemoteRanges {
+  size_t stream = 0;  // of its unit
+  int32_t file = 0;
+  std::vector<ByteRange> ranges;
+};
+
+// A request to a store for columns of a window.
+struct WindowRead {
+  int64_t bytes = 0;
+  int32_t units = 0;     // that are not decoded yet and read from it
+  bool charged = false;  // its bytes count as fetched
+};
+
 struct WindowUnit {
   // For each column of the unit, for each piece that begins a column chunk; null where
   // the file lacks the column. Empty where none has anything to read.
   std::vector<std::shared_ptr<ChunkStream>> streams;
+  std::vector<RemoteRanges> remote;  // of streams that are not made yet
   // What each of them leaves out of its column chunk.
   std::vector<ChunkPages> pages;
   // Staged units: of each part, the sizes of a ragged output that Layout::Place takes.
@@ -79,7 +94,8 @@ struct WindowUnit {
   std::once_flag staging;
   std::unique_ptr<StagedBytes> bytes;  // kBytes, from staging to filling
   std::unique_ptr<StagedLists> lists;  // kNested, likewise
-  int64_t fetch_bytes = 0;
+  int64_t fetch_bytes = 0;    // memory that the streams may hold, beside that of `reads`
+  std::vector<size_t> reads;  // of the window, that its streams begin with
   // Of each column, left for the next window where that goes on in the same row group.
   std::vector<Cursor> cursors;
   int64_t carried_bytes = 0;  // what the streams of `cursors` may hold
@@ -93,6 +109,7 @@ struct WindowUnit {
 
 struct Window {
   int64_t index = 0;
+  bool opened = false;    // false: only its bytes are asked for
   bool prepared = false;  // what follows is set, but for what its tasks write
   std::span<const Piece> pieces;
   std::vector<bool> fresh;  // the piece begins a column chunk rather than going on in one
@@ -114,6 +131,7 @@ struct Window {
   std::vector<Part> parts;
   std::vector<Share> shares;  // of its pieces
   std::vector<WindowUnit> units;
+  std::vector<WindowRead> reads;
   int32_t unstaged = 0;     // units left to stage; one more until the order is known
   int32_t uncounted = 0;    // staged units left before the parts get their memory
   int32_t unfilled = 0;     // units left before the parts are complete

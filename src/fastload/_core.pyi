@@ -4,7 +4,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from typing_extensions import CapsuleType
+from typing_extensions import Buffer, CapsuleType
 
 from fastload.intervals import Int64s
 
@@ -203,6 +203,7 @@ class Pipeline:
         selections: Sequence[_Selection | None] = (),
         sender: BatchSender | None = None,
         allocate: Callable[[int], torch.Tensor] | None = None,
+        remote: RemoteQueue | None = None,
     ) -> None: ...
     def start(
         self,
@@ -211,6 +212,8 @@ class Pipeline:
         open_windows: int,
         fetch_bytes: int,
         segment_bytes: int,
+        request_bytes: int,
+        hole_bytes: int,
         before: Scan | None = None,
         same_pass: bool = False,
     ) -> Scan: ...
@@ -237,6 +240,21 @@ def read_page_bounds(*, file: _File, leaf: int, row_groups: Sequence[int]) -> li
 
 _Found: TypeAlias = tuple[int, NDArray[np.uint8] | None]  # count, bits
 
+class RemoteQueue:
+    def __init__(self) -> None: ...
+    @property
+    def wake_fd(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    def take(self, most: int) -> list[tuple[int, int, int, int]]: ...
+    def finish(self, id: int, bytes: Buffer) -> None: ...  # noqa: A002
+    def fail(self, id: int, *, changed: bool, message: str) -> None: ...  # noqa: A002
+    def close(self) -> None: ...
+
+def coalesce(
+    ranges: Sequence[tuple[int, int]], *, hole_bytes: int, request_bytes: int
+) -> list[tuple[int, int]]: ...
+
 class RowFinder:
     def __init__(
         self,
@@ -246,6 +264,7 @@ class RowFinder:
         tests: Sequence[tuple[int, Int64s, bool]],
         program: Sequence[int],
         threads: int,
+        remote: RemoteQueue | None = None,
     ) -> None: ...
     def find(
         self, row_groups: Sequence[tuple[int, int]], *, skip: bool = False

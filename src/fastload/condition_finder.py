@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ConditionFinder"]
 
+_REMOTE_THREADS = 32
+
 
 class ConditionFinder:
     """Looks for the rows of files that pass conditions.
@@ -38,12 +40,16 @@ class ConditionFinder:
     def __init__(self, source: Source, conditions: RowConditions, projection: Projection) -> None:
         self._files = source.files
         outputs = {output.name: output.columns[0] for output in projection.outputs}
+        remote = source.storage.serve(source.files, data=False)
+        # Of those that wait for a store, most do nothing.
+        threads = available_cores() if remote is None else _REMOTE_THREADS
         self._core = core.RowFinder(
             files=[(file.path, file.mtime_ns, file.footer) for file in source.files],
             columns=column_specs(projection.columns),
             tests=[(outputs[str(i)], ranges, nulls) for i, ranges, nulls in conditions.tests],
             program=conditions.program,
-            threads=available_cores(),
+            threads=threads,
+            remote=remote,
         )
 
     @classmethod

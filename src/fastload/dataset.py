@@ -25,6 +25,7 @@ from fastload.passes import Pass, Prepared, ScanFeed, copies_warning
 from fastload.plan_steps import PlanSteps
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
+from fastload.remote_storage import RemoteStorage
 from fastload.resumable import Resumable
 from fastload.schema import OutputPlan, plan_columns
 from fastload.skip_report import SkipReport
@@ -66,7 +67,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     """An IterableDataset of finished batches, for `DataLoader(ds, batch_size=None)`.
 
     Args:
-        source: a local file, directory or glob, or a list of them. Files may differ in their
+        source: a file, directory or glob, or a list of them: local, or a URL of an object store
+            (gs://, s3://, az://, http(s):// or any that fsspec knows). Files may differ in their
             columns and types: see `columns`. Directories called `key=value` below the one
             given, or from the first wildcard of a glob on, are columns too.
         columns: None = all; a list of names ("a.b" for a struct's field); or a mapping from
@@ -119,6 +121,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         pin_memory: hand out batches in page-locked memory, from which copies to a device are
             quick and may overlap with work; "auto" = where there is a CUDA device. Never in the
             DataLoader's workers, nor for rows: there DevicePrefetcher and DataLoader see to it.
+        filesystem: an fsspec or pyarrow filesystem to read `source` from.
+        storage_options: of the filesystem of a URL, in fsspec's words: token, key, secret, anon,
+            endpoint_url, project, client_kwargs and so on. A credential is in no message.
         io: how files are read; None = `IO()`.
         on_error: "raise", or "skip": the rows of a corrupt row group are left out and listed in
             `skipped`, with one warning. The number of batches stays: the nearest readable rows
@@ -161,6 +166,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         memory_budget: int | str = "4GB",
         prefetch: int = 4,
         pin_memory: bool | Literal["auto"] = "auto",
+        filesystem: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
         io: IO | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         provenance: bool = False,
@@ -217,7 +224,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._schema: Schema | None = None  # after the steps, once it was asked for
         filters = parse_filters(filters)
         checked_split = parse_split(split)
-        self._source = Source.open(source)
+        storage = RemoteStorage(filesystem, storage_options, self._io)
+        self._source = Source.open(source, storage)
         self._predicate = Predicate()
         if filters is not None or checked_split is not None:
             filter_schema = FilterSchema.of(self._source)
@@ -324,6 +332,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._steps.close()
         if self._engine is not None:
             self._engine.close()
+        self._source.storage.close()
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads and memory belong to this process.

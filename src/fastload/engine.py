@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fastload._native import core
 from fastload.assemble import Assembler, Output
+from fastload.budget import parse_bytes
 from fastload.errors import StorageError
 from fastload.transport import Sender
 from fastload.worker_exit import wait_for_queues_at_exit
@@ -50,6 +51,7 @@ class Engine:
         rows: by file, its rows that stay; () = all.
         allocate: makes the memory of batches, as uint8 tensors of so many bytes; None = the core.
         home: where batches go in another process; None = they stay in this one.
+        data: it reads the batches of an epoch, not what has to be known before.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class Engine:
         rows: Sequence[FileRows] = (),
         allocate: Callable[[int], torch.Tensor] | None = None,
         home: Home | None = None,
+        *,
+        data: bool = True,
     ) -> None:
         wait_for_queues_at_exit()
         self.budget = budget
@@ -83,6 +87,8 @@ class Engine:
                     lend_bytes=budget.lend_bytes,
                     home=home,
                 )
+        self._request_bytes = parse_bytes(io.request_bytes)
+        self._hole_bytes = parse_bytes(io.hole_bytes) if io.hole_bytes else 0
         self.pipeline = core.Pipeline(
             files=[(file.path, file.mtime_ns, file.footer) for file in source.files],
             columns=column_specs(projection.columns),
@@ -101,6 +107,7 @@ class Engine:
             verify_crc=io.verify_crc,
             allocate=allocate,
             sender=None if self._sender is None else self._sender.core,
+            remote=source.storage.serve(source.files, data=data),
             selections=[(file.bits, file.offsets.tolist()) for file in rows],
         )
         # Joins the threads when the engine dies, or at exit, whichever comes first.
@@ -162,6 +169,8 @@ class Engine:
             open_windows=self.budget.open_windows,
             fetch_bytes=self.budget.fetch_bytes,
             segment_bytes=self.budget.segment_bytes,
+            request_bytes=min(self._request_bytes, max(1, self.budget.fetch_bytes // 4)),
+            hole_bytes=self._hole_bytes,
             before=before,
             same_pass=again,
         )

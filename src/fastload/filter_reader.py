@@ -106,7 +106,9 @@ class FilterReader:
             threads=threads,
             prefetch=threads,
         )
-        return Engine(self._source, projection, projection.outputs, threads, budget, IO(), rows)
+        return Engine(
+            self._source, projection, projection.outputs, threads, budget, IO(), rows, data=False
+        )
 
     def _table(self, batch: Batch) -> Any:
         arrays = [

@@ -17,6 +17,7 @@ from fastload.errors import (
     SourceChangedError,
     StorageError,
 )
+from fastload.remote_file import RemoteFile
 from fastload.row_test import RowTest
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from fastload.filter_schema import FilterSchema
     from fastload.predicate import Predicate
+    from fastload.remote_storage import RemoteStorage
     from fastload.source import SourceFile
 
 __all__ = ["FileScan", "check_unchanged", "naming"]
@@ -42,6 +44,7 @@ class FileScan:
         schema: of its columns and the others'.
         predicate: what rows have to pass.
         groups: some of the row groups that pruning leaves, where they are known; None = all.
+        storage: of a file that is not local.
 
     Attributes:
         path: of the file.
@@ -55,8 +58,10 @@ class FileScan:
         schema: FilterSchema,
         predicate: Predicate,
         groups: Sequence[int] | None = None,
+        storage: RemoteStorage | None = None,
     ) -> None:
         self._file = file
+        self._storage = storage
         self._schema = schema
         self._predicate = predicate
         self._test = RowTest(schema, predicate)
@@ -80,11 +85,10 @@ class FileScan:
             return
         check_unchanged(self._file)
         with naming(self._file.path):
-            # Each thread waits for what it reads: to read ahead gains nothing.
-            options = pads.ParquetFragmentScanOptions(pre_buffer=False)
+            # Each thread waits for what it reads: to read ahead of a disk gains nothing.
+            options = pads.ParquetFragmentScanOptions(pre_buffer=self._file.stored is not None)
             fragment = pads.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(
-                self._file.path,
-                LocalFileSystem(),
+                *self._opened(),
                 partition_expression=self._schema.guarantee(self._file),
             )
             left = fragment.split_by_row_group(self._predicate.filters, self._schema.arrow)
@@ -92,6 +96,11 @@ class FileScan:
                 group = part.row_groups[0].id
                 if self.rows[group]:
                     yield group, part
+
+    def _opened(self) -> tuple[Any, ...]:
+        if self._storage is None or self._file.stored is None:
+            return self._file.path, LocalFileSystem()
+        return (pa.PythonFile(RemoteFile(self._storage, self._file), mode="r"),)
 
     def select(self, group: int) -> NDArray[np.bool_]:
         """Which rows of a row group stay."""
@@ -134,7 +143,9 @@ class FileScan:
 
 
 def check_unchanged(file: SourceFile) -> None:
-    """Raises `SourceChangedError` if the file is no longer that of the footer."""
+    """Raises `SourceChangedError` if a local file is no longer that of the footer."""
+    if file.stored is not None:
+        return  # each read of it tells
     try:
         status = os.stat(file.path)
     except OSError as error:

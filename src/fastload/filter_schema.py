@@ -17,6 +17,7 @@ from fastload.file_leaves import describe_not_found
 from fastload.file_schema import group_files
 from fastload.hive import find_keys
 from fastload.predicate import Predicate, expression_of, serialized
+from fastload.remote_file import RemoteFile
 from fastload.row_hash import can_hash
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class FilterSchema:
     @classmethod
     def of(cls, source: Source) -> FilterSchema:
         """The schema of those files."""
-        schemas = [_schema_of(schema) for schema in group_files(source.files)[0]]
+        schemas = [_schema_of(source, schema) for schema in group_files(source.files)[0]]
         fields = {name: _unify(schemas, name) for schema in schemas for name in schema.names}
         for name, key in find_keys(source.files).items():
             known = fields.get(name)
@@ -159,11 +160,14 @@ class FilterSchema:
         return arrow
 
 
-def _schema_of(file: FileSchema) -> Any:
+def _schema_of(source: Source, file: FileSchema) -> Any:
     """The schema of a file's columns."""
     if all(len(leaf.path) == 1 for leaf in file.leaves):
         return file.types  # each leaf is a column
-    return pq.read_schema(file.path)
+    found = next(each for each in source.files if each.path == file.path)
+    if found.stored is None:
+        return pq.read_schema(file.path)
+    return pq.read_schema(pa.PythonFile(RemoteFile(source.storage, found), mode="r"))
 
 
 def _unify(schemas: Sequence[Any], name: str) -> Any:

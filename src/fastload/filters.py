@@ -104,7 +104,8 @@ def entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> li
 
 def _key(head: bytes, file: SourceFile) -> str:
     digest = hashlib.blake2b(head, digest_size=16)
-    path = os.path.abspath(file.path)
-    version = (path, file.size, file.mtime_ns, file.digest, file.keys, file.name)
+    path = os.path.abspath(file.path) if file.stored is None else file.path
+    stored = "" if file.stored is None else file.stored.version
+    version = (path, file.size, file.mtime_ns, file.digest, file.keys, file.name, stored)
     digest.update(repr(version).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()

@@ -52,6 +52,8 @@ def rows_of_pages(
 
     Raises `SourceChangedError`, `StorageError` or `CorruptFileError`, naming the file.
     """
+    if file.stored is not None:  # a request for each index: the finder asks for it when needed
+        return {}
     leaves = pa.schema(file.footer)
     pages: dict[int, list[_Pages]] = {group: [] for group in groups}
     for name in names:

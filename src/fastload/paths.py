@@ -1,4 +1,4 @@
-"""Which local files a source stands for, in canonical order."""
+"""Which files a source stands for, in canonical order."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from urllib.parse import unquote, urlsplit
 from fastload.errors import SourceNotFoundError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["FoundFile", "PathLike", "find_files"]
+    from fastload.store import StoredFile
+
+__all__ = ["HIDDEN", "FoundFile", "PathLike", "find_files", "url_of"]
 
 PathLike = str | os.PathLike[str]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # Hadoop's and Arrow's rule: such names are markers, logs and unfinished output, not data.
-_HIDDEN = ("_", ".")
+HIDDEN = ("_", ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +33,27 @@ class FoundFile:
 
     folders: the names of the directories between the directory given and the file, outermost
         first; for a glob, from its first wildcard on. () for a file given by itself.
+    kind: of its store, and `stored` what that says of it; none for a local file.
     """
 
     path: str
     folders: tuple[str, ...] = ()
+    kind: str = ""
+    stored: StoredFile | None = None
 
 
-def find_files(source: PathLike | Sequence[PathLike]) -> list[FoundFile]:
+def find_files(
+    source: PathLike | Sequence[PathLike],
+    find_remote: Callable[[PathLike], list[FoundFile] | None] = lambda _: None,
+) -> list[FoundFile]:
     """The files that a source stands for, in canonical order; at least one.
 
-    No file is opened. Raises `SourceNotFoundError` or `StorageError` naming the path;
+    No file is opened. `find_remote` finds those of an entry that is not local; None for one
+    that is. Raises `SourceNotFoundError` or `StorageError` naming the path;
     `TypeError` or `ValueError` for what is no local path.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _find(source)
+        return find_remote(source) or _find(source)
     if not isinstance(source, (list, tuple)):
         raise TypeError(
             "Expected source to be a path or a list of paths, "
@@ -58,8 +67,18 @@ def find_files(source: PathLike | Sequence[PathLike]) -> list[FoundFile]:
             raise TypeError(
                 f"Expected each entry of source to be a path, got {type(entry).__name__}: {entry!r}"
             )
-        found += _find(entry)
+        found += find_remote(entry) or _find(entry)
     return found
+
+
+def url_of(entry: PathLike) -> tuple[str, str] | None:
+    """The scheme of a URL of a store, in lower case, and what follows "://"; None for a path."""
+    if isinstance(entry, PurePath) or not isinstance(entry, str):
+        return None
+    url = _URL.match(entry)
+    if url is None or url[1].lower() == "file":
+        return None
+    return url[1].lower(), entry[url.end() :]
 
 
 def _find(entry: PathLike) -> list[FoundFile]:
@@ -100,12 +119,6 @@ def _local_path(entry: PathLike) -> str:
     url = _URL.match(path)
     if url is None:
         return path
-    scheme = url[1].lower()
-    if scheme != "file":
-        raise ValueError(
-            f"Expected a local path or file:// URL, got the scheme {scheme}:// - at {path}; "
-            "this version reads local files only"
-        )
     parts = urlsplit(path)
     if parts.netloc not in ("", "localhost"):
         raise ValueError(
@@ -121,7 +134,7 @@ def _find_glob(pattern: str) -> list[FoundFile]:
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     # A pattern that spells out a hidden name means it.
     hidden = tuple(
-        mark for mark in _HIDDEN if not any(part.startswith(mark) for part in parts[fixed:])
+        mark for mark in HIDDEN if not any(part.startswith(mark) for part in parts[fixed:])
     )
     found: set[str] = set()
     for match in glob.iglob(pattern, recursive=True):
@@ -153,13 +166,13 @@ def _walk(directory: str) -> list[str]:
         kept = []
         for name in sorted(directories):
             real = os.path.realpath(os.path.join(parent, name))
-            if name.startswith(_HIDDEN) or real in seen:
+            if name.startswith(HIDDEN) or real in seen:
                 continue
             seen.add(real)
             kept.append(name)
         directories[:] = kept
         for name in names:
             path = os.path.join(parent, name)
-            if not name.startswith(_HIDDEN) and os.path.isfile(path):
+            if not name.startswith(HIDDEN) and os.path.isfile(path):
                 found.append(path)
     return found

@@ -142,7 +142,9 @@ class RowFinder:
             yield _rows_of(scan, results)
 
     def _scan_of(self, index: int, groups: Sequence[int] | None = None) -> FileScan:
-        return FileScan(self._source.files[index], self._schema, self._predicate, groups)
+        return FileScan(
+            self._source.files[index], self._schema, self._predicate, groups, self._source.storage
+        )
 
     def _places_of(self, index: int) -> Int64s:
         scan = self._scan_of(index)

@@ -22,11 +22,15 @@ from fastload.errors import (
 from fastload.fingerprint import file_sums, fingerprint
 from fastload.hive import keys_of
 from fastload.paths import FoundFile, PathLike, find_files
+from fastload.remote_storage import RemoteStorage
+from fastload.storage import IO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.hive import Keys
+    from fastload.store import StoredFile
+    from fastload.store_client import StoreClient
 
 __all__ = ["Source", "SourceFile"]
 
@@ -42,11 +46,13 @@ class SourceFile:
 
     path: as given or found, to open and to show.
     size: bytes.
-    mtime_ns: modification time in ns since the epoch; with `size` it tells a later change.
+    mtime_ns: modification time in ns since the epoch; with `size` it tells a later change. -1
+        of a file in a store.
     digest: of the footer's bytes, 16 bytes.
     keys: the hive keys in the names of its directories, with their values.
     name: its path below the directory given, or from the first wildcard of a glob on, with
         "/"; of a file given by itself its name without directories.
+    kind: of the store that it lies in, and `stored` what that says of it; none of a local file.
     """
 
     path: str
@@ -56,6 +62,8 @@ class SourceFile:
     digest: bytes
     keys: Keys = ()
     name: str = ""
+    kind: str = ""
+    stored: StoredFile | None = None
 
 
 @dataclass(frozen=True)
@@ -71,34 +79,36 @@ class Source:
     row_group_rows: npt.NDArray[np.int64] = field(repr=False)
     row_group_file: npt.NDArray[np.int64] = field(repr=False)
     row_group_index: npt.NDArray[np.int64] = field(repr=False)
+    storage: RemoteStorage = field(default_factory=lambda: RemoteStorage(None, None, IO()))
 
     @classmethod
-    def open(cls, source: PathLike | Sequence[PathLike]) -> Source:
+    def open(
+        cls, source: PathLike | Sequence[PathLike], storage: RemoteStorage | None = None
+    ) -> Source:
         """Finds the files and reads their footers, in parallel.
 
-        source: a file, a directory (searched to any depth), a glob (`**` too), a file:// URL,
-            or a list of them. A list keeps its order; what a directory or a glob holds is
+        source: a file, a directory (searched to any depth), a glob (`**` too), a URL, or a list
+            of them. A list keeps its order; what a directory or a glob holds is
             sorted by path, without names that start with "_" or ".". Directories below the
             one given, or from the first wildcard of a glob on, that are called `key=value`
             are hive keys.
+        storage: of files that are not local; None = as URLs and `IO()` say.
 
         Raises `SourceNotFoundError`, `CorruptFileError`, `StorageError`,
         `UnsupportedTypeError` or `SchemaError` (of hive keys), naming the file; `TypeError` or
         `ValueError` for what is no local path.
         """
-        found = find_files(source)
-        if len(found) == 1:
-            files = [_read_footer(found[0])]
-        else:
-            threads = ThreadPoolExecutor(min(_FOOTER_THREADS, len(found)), "fastload-footer")
-            try:
-                files = list(threads.map(_read_footer, found))
-            finally:
-                threads.shutdown(cancel_futures=True)
-        return cls.of_files(files)
+        storage = storage or RemoteStorage(None, None, IO())
+        found = find_files(source, storage.find)
+        local = [file for file in found if file.stored is None]
+        remote = [file for file in found if file.stored is not None]
+        read = iter(_read_footers(local))
+        stored = iter(storage.map(_read_stored_footer, remote) if remote else ())
+        files = [next(read if file.stored is None else stored) for file in found]
+        return cls.of_files(files, storage)
 
     @classmethod
-    def of_files(cls, files: Sequence[SourceFile]) -> Source:
+    def of_files(cls, files: Sequence[SourceFile], storage: RemoteStorage | None = None) -> Source:
         """A source of these files, in this order."""
         per_file = [np.asarray(file.footer.row_group_rows, dtype=np.int64) for file in files]
         counts = np.array([len(rows) for rows in per_file], dtype=np.int64)
@@ -109,7 +119,8 @@ class Source:
         index = np.arange(len(rows), dtype=np.int64) - first
         for array in (rows, file_index, index):
             array.setflags(write=False)
-        return cls(tuple(files), rows, file_index, index)
+        storage = storage or RemoteStorage(None, None, IO())
+        return cls(tuple(files), rows, file_index, index, storage)
 
     @property
     def num_rows(self) -> int:
@@ -129,6 +140,42 @@ class Source:
     def file_sums(self) -> tuple[int, int]:
         """What a saved state tells the changed file by."""
         return file_sums(self.files)
+
+
+def _read_footers(found: Sequence[FoundFile]) -> list[SourceFile]:
+    if len(found) < 2:
+        return [_read_footer(file) for file in found]
+    threads = ThreadPoolExecutor(min(_FOOTER_THREADS, len(found)), "fastload-footer")
+    try:
+        return list(threads.map(_read_footer, found))
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+async def _read_stored_footer(client: StoreClient, found: FoundFile) -> SourceFile:
+    path, stored = found.path, found.stored
+    assert stored is not None
+    keys = keys_of(found.folders, path)
+    size = stored.size
+    try:
+        tail = bytes(await client.read(found.kind, stored, max(0, size - _TAIL_BYTES), size))
+        needed = Footer.tail_bytes(tail, size, path)
+        if needed > len(tail):
+            tail = bytes(await client.read(found.kind, stored, size - needed, size))
+    except (SourceChangedError, StorageError) as error:
+        raise type(error)(f"{error} - at {path}") from None
+    return _file_of(found, size, -1, tail, needed, keys)
+
+
+def _file_of(
+    found: FoundFile, size: int, mtime_ns: int, tail: bytes, needed: int, keys: Keys
+) -> SourceFile:
+    footer = Footer(tail, size, found.path)
+    digest = hashlib.blake2b(tail[len(tail) - needed :], digest_size=16).digest()
+    name = "/".join((*found.folders, os.path.basename(found.path)))
+    return SourceFile(
+        found.path, size, mtime_ns, footer, digest, keys, name, found.kind, found.stored
+    )
 
 
 def _read_footer(found: FoundFile) -> SourceFile:
@@ -151,10 +198,7 @@ def _read_footer(found: FoundFile) -> SourceFile:
         raise _storage_error("Can't read the footer", error, path) from error
     finally:
         os.close(fd)
-    footer = Footer(tail, size, path)
-    digest = hashlib.blake2b(tail[len(tail) - needed :], digest_size=16).digest()
-    name = "/".join((*found.folders, os.path.basename(path)))
-    return SourceFile(path, size, status.st_mtime_ns, footer, digest, keys, name)
+    return _file_of(found, size, status.st_mtime_ns, tail, needed, keys)
 
 
 def _open(path: str) -> int:

@@ -19,16 +19,21 @@ class IO:
 
     For local files only `concurrency` and `verify_crc` matter.
 
-    concurrency: requests in flight, and connections, of this process; of local files, threads
-        that read, of which a few are enough.
+    concurrency: requests in flight, and connections, of this process, or of all workers of a
+        DataLoader together; fewer for a while when a store answers 429 or 503. Of local files,
+        threads that read, of which a few are enough.
     request_bytes: of one request at most, as bytes or a size such as "8MB".
     hole_bytes: bytes between two wanted ranges that are read along rather than asked around.
-    retries: of one request, before it is an error.
-    timeout_s: seconds that one request may take without an answer.
+    retries: of one request, after growing pauses, before it is an error. Some of the clients
+        that fsspec finds try again by themselves, too.
+    timeout_s: seconds that a connection, an answer's first byte or its next one may take.
     verify_crc: compare each page with the checksum that its writer stored, if it stored one; a
         difference raises `CorruptFileError`. Off by default: it costs about 40 % of a pass over
         local dictionary pages, and doubles one over plain, uncompressed pages.
-    transport: "native" (the client without the GIL), "fsspec", or "auto" for the better one.
+    transport: what reads an object store: "native" (obstore, without the GIL: gs://, s3:// and
+        http(s)://), "fsspec" (gcsfs and all others), or "auto" for the better one that can.
+        Where a dataset is made, listings and footers are read by fsspec in any case: obstore
+        does not survive a fork.
 
     Raises `TypeError` or `ValueError` when an argument is not what it should be.
     """

@@ -31,7 +31,7 @@ int64_t OpenDescriptors() {
   return std::distance(begin(all), end(all));
 }
 
-std::string ReadAt(const LocalFile& file, int64_t offset, int64_t bytes) {
+std::string ReadAt(const File& file, int64_t offset, int64_t bytes) {
   std::string text(static_cast<size_t>(bytes), '?');
   const Status status =
       file.ReadAt(offset, bytes, reinterpret_cast<uint8_t*>(text.data()));

@@ -75,7 +75,14 @@ def read_categories(path: Path, rows: int, *, shuffled: bool = False, **spec: An
         windows=np.array([(0, 0), (1, 1)], np.int64),
         keys=np.array([7], np.uint64),
     )
-    scan = pipeline.start(plan, open_windows=1, fetch_bytes=1 << 20, segment_bytes=1 << 20)
+    scan = pipeline.start(
+        plan,
+        open_windows=1,
+        fetch_bytes=1 << 20,
+        segment_bytes=1 << 20,
+        request_bytes=1 << 20,
+        hole_bytes=0,
+    )
     batch = scan.next()
     codes = np.frombuffer(batch, np.int64, rows, batch.areas[0]).copy()
     pipeline.close()

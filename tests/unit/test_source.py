@@ -116,7 +116,7 @@ def test_nothing_found(tmp_path: Path, source: str, error: type[Exception], mess
         (7, TypeError, "a path or a list of paths, got int: 7"),
         (b"a", TypeError, "got bytes"),
         ([["a"]], TypeError, "got list"),
-        ("s3://bucket/a.parquet", ValueError, "got the scheme s3:// - at s3://bucket"),
+        ("nope://bucket/a.parquet", ValueError, "got the scheme nope:// - at nope://bucket"),
     ],
 )
 def test_what_is_no_path(source: Any, error: type[Exception], message: str) -> None:

@@ -1,0 +1,46 @@
+// The queue of a dataset's remote reads, as Python's client serves it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bindings/fork_guard.h"
+#include "fastload/remote.h"
+#include "pybind11/pybind11.h"
+
+namespace fastload {
+
+// Python buffers whose bytes the core has done with: let go of by a thread with the GIL.
+class ReturnedBuffers {
+ public:
+  ~ReturnedBuffers();
+  void Add(std::unique_ptr<Py_buffer> buffer);
+  // The caller holds the GIL.
+  void Release();
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Py_buffer>> buffers_;
+};
+
+class PyRemoteQueue {
+ public:
+  PyRemoteQueue() : queue_(std::make_shared<RemoteQueue>()) {}
+
+  const std::shared_ptr<RemoteQueue>& queue() const { return queue_.object(); }
+  int wake_fd() const { return queue_->wake_fd(); }
+  bool closed() const { return queue_->closed(); }
+
+  pybind11::list Take(int64_t most);
+  void Finish(int64_t id, const pybind11::buffer& bytes);
+  void Fail(int64_t id, bool changed, const std::string& message);
+  void Close();
+
+ private:
+  ForkGuard<RemoteQueue> queue_;
+  const std::shared_ptr<ReturnedBuffers> returned_ = std::make_shared<ReturnedBuffers>();
+};
+
+}  // namespace fastload

@@ -1,0 +1,149 @@
+#include "fastload/remote.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <future>
+#include <limits>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace fastload {
+namespace {
+
+int MakeEvent() {
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  return fd;
+}
+
+Status ClosedError() { return MakeError(ErrorKind::kClosed, "The dataset was closed"); }
+
+}  // namespace
+
+bool RemoteRead::Then(std::function<void()> then) {
+  std::lock_guard lock(mutex_);
+  if (bytes_) return false;
+  waiting_.push_back(std::move(then));
+  return true;
+}
+
+Result<std::shared_ptr<arrow::Buffer>> RemoteRead::bytes() const {
+  std::lock_guard lock(mutex_);
+  return *bytes_;
+}
+
+void RemoteRead::Finish(Result<std::shared_ptr<arrow::Buffer>> bytes) {
+  std::vector<std::function<void()>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    bytes_ = std::move(bytes);
+    waiting.swap(waiting_);
+  }
+  for (const auto& then : waiting) then();
+}
+
+RemoteQueue::RemoteQueue() : wake_fd_(MakeEvent()) {}
+
+RemoteQueue::~RemoteQueue() {
+  Close();
+  close(wake_fd_);
+}
+
+void RemoteQueue::Wake() const {
+  // It can only fail because it is readable already.
+  [[maybe_unused]] const int written = eventfd_write(wake_fd_, 1);
+}
+
+bool RemoteQueue::Ask(const std::shared_ptr<RemoteRead>& read, int64_t priority,
+                      Cancelled cancelled) {
+  if (read->asked_.exchange(true)) return false;
+  bool closed = false;
+  {
+    std::lock_guard lock(mutex_);
+    closed = closed_;
+    if (!closed) waiting_.emplace(priority, Asked{read, std::move(cancelled)});
+  }
+  if (closed) {
+    read->Finish(ClosedError());
+  } else {
+    Wake();
+  }
+  return true;
+}
+
+std::optional<RemoteQueue::Request> RemoteQueue::Take() {
+  std::vector<std::shared_ptr<RemoteRead>> cancelled;
+  std::optional<Request> request;
+  {
+    std::lock_guard lock(mutex_);
+    while (!request && !waiting_.empty()) {
+      Asked asked = std::move(waiting_.begin()->second);
+      waiting_.erase(waiting_.begin());
+      if (*asked.cancelled) {
+        cancelled.push_back(std::move(asked.read));
+        continue;
+      }
+      request = Request{next_id_++, asked.read->file(), asked.read->range()};
+      taken_.emplace(request->id, std::move(asked.read));
+    }
+  }
+  for (const auto& read : cancelled) {
+    read->Finish(MakeError(ErrorKind::kClosed, "The pass was closed"));
+  }
+  return request;
+}
+
+void RemoteQueue::Finish(int64_t id, Result<std::shared_ptr<arrow::Buffer>> bytes) {
+  std::shared_ptr<RemoteRead> read;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = taken_.find(id);
+    if (found == taken_.end()) return;
+    read = std::move(found->second);
+    taken_.erase(found);
+  }
+  if (bytes.ok() && (*bytes)->size() != read->range().bytes) {
+    bytes = MakeError(ErrorKind::kStorage,
+                      "Expected " + std::to_string(read->range().bytes) +
+                          " bytes at offset " + std::to_string(read->range().offset) +
+                          ", got " + std::to_string((*bytes)->size()));
+  }
+  read->Finish(std::move(bytes));
+}
+
+void RemoteQueue::Close() {
+  std::vector<std::shared_ptr<RemoteRead>> failed;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    for (auto& [priority, asked] : waiting_) failed.push_back(std::move(asked.read));
+    for (auto& [id, read] : taken_) failed.push_back(std::move(read));
+    waiting_.clear();
+    taken_.clear();
+  }
+  for (const auto& read : failed) read->Finish(ClosedError());
+  Wake();
+}
+
+bool RemoteQueue::closed() const {
+  std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+Status RemoteFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
+  const auto read = std::make_shared<RemoteRead>(file_, ByteRange{offset, bytes});
+  std::promise<void> done;
+  read->Then([&done] { done.set_value(); });
+  constexpr auto kFirst = std::numeric_limits<int64_t>::min();
+  queue_->Ask(read, kFirst, std::make_shared<const std::atomic<bool>>(false));
+  done.get_future().wait();
+  ARROW_ASSIGN_OR_RAISE(const auto found, read->bytes());
+  std::memcpy(out, found->data(), static_cast<size_t>(bytes));
+  return Status::OK();
+}
+
+}  // namespace fastload

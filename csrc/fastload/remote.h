@@ -1,0 +1,116 @@
+// Bytes of files that lie elsewhere: asked for by the core, brought by a client.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "arrow/buffer.h"
+#include "fastload/file.h"
+#include "fastload/status.h"
+
+namespace fastload {
+
+using Cancelled = std::shared_ptr<const std::atomic<bool>>;
+
+// A range of a file that is asked for once, for all who wait for it. Thread-safe.
+class RemoteRead {
+ public:
+  RemoteRead(int32_t file, ByteRange range) : file_(file), range_(range) {}
+
+  int32_t file() const { return file_; }
+  const ByteRange& range() const { return range_; }
+
+  // Calls `then` once, on the client's thread, when the bytes are there or have failed;
+  // false, without a call, if that is so already.
+  bool Then(std::function<void()> then);
+
+  // Once that is so.
+  Result<std::shared_ptr<arrow::Buffer>> bytes() const;
+
+ private:
+  friend class RemoteQueue;
+  void Finish(Result<std::shared_ptr<arrow::Buffer>> bytes);
+
+  const int32_t file_;
+  const ByteRange range_;
+  std::atomic<bool> asked_ = false;
+  mutable std::mutex mutex_;
+  std::vector<std::function<void()>> waiting_;
+  std::optional<Result<std::shared_ptr<arrow::Buffer>>> bytes_;
+};
+
+// What is asked for of a dataset's files, and not brought yet. Thread-safe.
+class RemoteQueue {
+ public:
+  struct Request {
+    int64_t id = 0;
+    int32_t file = 0;
+    ByteRange range;
+  };
+
+  // Throws std::system_error if the system refuses a descriptor.
+  RemoteQueue();
+  ~RemoteQueue();
+  RemoteQueue(const RemoteQueue&) = delete;
+  RemoteQueue& operator=(const RemoteQueue&) = delete;
+
+  // Asks for the bytes; true the first time. Lower priority numbers go first. What is
+  // cancelled before the client takes it, or asked for once closed, fails with
+  // ErrorKind::kClosed.
+  bool Ask(const std::shared_ptr<RemoteRead>& read, int64_t priority,
+           Cancelled cancelled);
+
+  // For the client
+  // -----------------------------------------------------------------------
+
+  // Readable after Ask(), Wake() and Close(), until it is read.
+  int wake_fd() const { return wake_fd_; }
+  void Wake() const;
+
+  // The next one to bring, which the client then finishes.
+  std::optional<Request> Take();
+  // Bytes of another number than asked for are an ErrorKind::kStorage. Does nothing for
+  // an id that is not being brought (any more).
+  void Finish(int64_t id, Result<std::shared_ptr<arrow::Buffer>> bytes);
+
+  // Fails all that is asked for. Idempotent.
+  void Close();
+  bool closed() const;
+
+ private:
+  struct Asked {
+    std::shared_ptr<RemoteRead> read;
+    Cancelled cancelled;
+  };
+
+  const int wake_fd_;
+  mutable std::mutex mutex_;
+  bool closed_ = false;
+  std::multimap<int64_t, Asked> waiting_;  // by priority, then in the order they came
+  std::unordered_map<int64_t, std::shared_ptr<RemoteRead>> taken_;
+  int64_t next_id_ = 0;
+};
+
+// A file whose bytes come from a queue.
+class RemoteFile final : public File {
+ public:
+  RemoteFile(RemoteQueue* queue, int32_t file) : queue_(queue), file_(file) {}
+
+  // Waits for the client: not for its thread.
+  Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
+
+ private:
+  RemoteQueue* const queue_;
+  const int32_t file_;
+};
+
+}  // namespace fastload

@@ -1,0 +1,113 @@
+// Which requests bring the columns of a window from a store.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "fastload/coalesce.h"
+#include "fastload/scan.h"
+
+namespace fastload {
+namespace {
+
+using Reads = std::vector<std::shared_ptr<RemoteRead>>;
+
+Reads ReadsOf(int32_t file, std::vector<ByteRange> ranges, const ScanOptions& options) {
+  Reads reads;
+  for (const ByteRange& range :
+       Coalesce(std::move(ranges), options.hole_bytes, options.request_bytes)) {
+    reads.push_back(std::make_shared<RemoteRead>(file, range));
+  }
+  return reads;
+}
+
+// Of reads in order, the indices of those with bytes of the range.
+void AddOverlapping(const Reads& reads, const ByteRange& range, size_t first,
+                    std::set<size_t>* found) {
+  const auto before = [&](const auto& read) {
+    return read->range().offset + read->range().bytes <= range.offset;
+  };
+  auto read = std::ranges::partition_point(reads, before);
+  for (; read != reads.end(); ++read) {
+    if ((*read)->range().offset >= range.offset + range.bytes) break;
+    found->insert(first + static_cast<size_t>(read - reads.begin()));
+  }
+}
+
+int64_t RemoteBytes(const WindowUnit& unit) {
+  int64_t bytes = 0;
+  for (const RemoteRanges& remote : unit.remote) {
+    for (const ByteRange& range : remote.ranges) bytes += range.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void Scan::MakeRemoteStreams(Window* window) const {
+  // Units are admitted to the budget one by one: several such groups fit.
+  const int64_t most = options_.fetch_bytes / 4;
+  std::vector<size_t> group;
+  int64_t group_bytes = 0;
+  for (size_t u = 0; u < window->units.size(); ++u) {
+    WindowUnit& unit = window->units[u];
+    if (unit.remote.empty()) continue;
+    const int64_t bytes = RemoteBytes(unit);
+    if (bytes > most) {
+      for (const RemoteRanges& remote : unit.remote) {
+        auto stream = std::make_shared<ChunkStream>(
+            Fetch(), remote.file, remote.ranges,
+            RemoteReads{.reads = ReadsOf(remote.file, remote.ranges, options_)},
+            Priority(*window, static_cast<int32_t>(u)), cancelled_);
+        unit.fetch_bytes += stream->MemoryBytes();
+        unit.streams[remote.stream] = std::move(stream);
+      }
+      unit.remote.clear();
+      continue;
+    }
+    if (group_bytes + bytes > most) {
+      MakeSharedStreams(window, std::exchange(group, {}));
+      group_bytes = 0;
+    }
+    group.push_back(u);
+    group_bytes += bytes;
+  }
+  MakeSharedStreams(window, group);
+}
+
+void Scan::MakeSharedStreams(Window* window, const std::vector<size_t>& units) const {
+  std::map<int32_t, std::vector<ByteRange>> ranges;
+  for (size_t u : units) {
+    for (const RemoteRanges& remote : window->units[u].remote) {
+      auto& all = ranges[remote.file];
+      all.insert(all.end(), remote.ranges.begin(), remote.ranges.end());
+    }
+  }
+  std::map<int32_t, std::pair<Reads, size_t>> files;  // and the first read's index
+  for (auto& [file, wanted] : ranges) {
+    Reads reads = ReadsOf(file, std::move(wanted), options_);
+    const size_t first = window->reads.size();
+    for (const auto& read : reads)
+      window->reads.push_back({.bytes = read->range().bytes});
+    files.emplace(file, std::pair(std::move(reads), first));
+  }
+  for (size_t u : units) {
+    WindowUnit& unit = window->units[u];
+    std::set<size_t> used;
+    for (const RemoteRanges& remote : unit.remote) {
+      const auto& [reads, first] = files.at(remote.file);
+      for (const ByteRange& range : remote.ranges) {
+        AddOverlapping(reads, range, first, &used);
+      }
+      unit.streams[remote.stream] = std::make_shared<ChunkStream>(
+          Fetch(), remote.file, remote.ranges, RemoteReads{reads, /*at_once=*/true},
+          Priority(*window, static_cast<int32_t>(u)), cancelled_);
+    }
+    unit.remote.clear();
+    unit.reads.assign(used.begin(), used.end());
+    for (size_t read : unit.reads) ++window->reads[read].units;
+  }
+}
+
+}  // namespace fastload

@@ -1,0 +1,195 @@
+"""Files of fsspec's filesystems."""
+
+# Asynchronous methods of fsspec have names with an underscore.
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from fastload.errors import StorageError
+from fastload.store import Store, StoredFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from typing_extensions import Buffer
+
+    from fastload.storage import IO
+
+__all__ = ["open_filesystem", "open_protocol"]
+
+_GCS = ("gs", "gcs")
+# What tells one version from another, the surest first.
+_VERSIONS = ("generation", "ETag", "etag", "VersionId", "mtime", "LastModified", "last_modified")
+
+
+async def open_protocol(
+    protocol: str, options: Mapping[str, Any], io: IO, threads: Callable[[], Executor]
+) -> Store:
+    """A client for URLs of that protocol; `options` are fsspec's own.
+
+    Raises `StorageError` naming the package that is missing.
+    """
+    import fsspec
+
+    options = dict(options)
+    if protocol in _GCS:
+        options = _gcs_options(options, io)
+        # The class of the registry asks over gRPC what kind of bucket it is, which takes its
+        # time where there is no gRPC, and does not survive a fork.
+        from gcsfs.core import GCSFileSystem
+
+        cls: Any = GCSFileSystem
+    else:
+        try:
+            cls = fsspec.get_filesystem_class(protocol)
+        except ImportError as error:
+            raise StorageError(
+                f"Expected a filesystem for {protocol}://, got none: {error}"
+            ) from error
+    return await _open(cls, (), options, threads)
+
+
+async def open_filesystem(filesystem: Any, threads: Callable[[], Executor]) -> Store:
+    """A client that does what an fsspec filesystem object does."""
+    if type(filesystem).async_impl is True:
+        # One of our own event loop: its own may be of a process from before a fork.
+        options = filesystem.storage_options
+        return await _open(type(filesystem), filesystem.storage_args, options, threads)
+    return _ThreadStore(filesystem, threads())
+
+
+async def _open(
+    cls: Any, args: Sequence[Any], options: Mapping[str, Any], threads: Callable[[], Executor]
+) -> Store:
+    own: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+    if cls.async_impl is True:
+        own |= {"asynchronous": True, "loop": asyncio.get_running_loop()}
+        if _is_gcs(cls):
+            own["version_aware"] = True
+        made = cls(*args, **{**options, **own})
+        if _is_gcs(cls):
+            await _prepare_gcs(made)
+        return _AsyncStore(made)
+    return _ThreadStore(cls(*args, **{**options, **own}), threads())
+
+
+def _gcs_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
+    import aiohttp
+
+    if "token" not in options and os.environ.get("STORAGE_EMULATOR_HOST"):
+        options["token"] = "anon"  # noqa: S105
+    # gcsfs has no time-out of its own.
+    options.setdefault(
+        "requests_timeout",
+        aiohttp.ClientTimeout(total=None, sock_connect=io.timeout_s, sock_read=io.timeout_s),
+    )
+    return options
+
+
+async def _prepare_gcs(filesystem: Any) -> None:
+    # It would try again by itself, six times, and not say meanwhile what went wrong.
+    once = getattr(type(filesystem)._request, "__wrapped__", None)
+    if once is not None:
+        filesystem._request = partial(once, filesystem)
+    if not filesystem._use_client_cert:
+        from fsspec.implementations.http import get_client
+
+        # A session of its own it would close from another thread.
+        filesystem._session = await get_client(**filesystem.session_kwargs)
+
+
+class _AsyncStore(Store):
+    """An asynchronous filesystem, made in the running event loop."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self._fs = filesystem
+        self.pins = _is_gcs(type(filesystem))
+
+    @override
+    async def ls(self, directory: str) -> Sequence[StoredFile]:
+        try:
+            found = (await self._fs._find(directory, detail=True)).values()
+        except FileNotFoundError:
+            return ()
+        return _files(found, directory)
+
+    @override
+    async def info(self, path: str) -> StoredFile | None:
+        return _file(await self._fs._info(path))
+
+    @override
+    async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
+        path = f"{file.path}#{file.version}" if self.pins else file.path
+        data: Buffer = await self._fs._cat_file(path, start=start, end=stop)
+        return data
+
+    @override
+    async def close(self) -> None:
+        session = getattr(self._fs, "_session", None)
+        if session is not None and hasattr(session, "close"):
+            await session.close()
+
+
+class _ThreadStore(Store):
+    """A filesystem whose calls wait, each on a thread."""
+
+    pins = False
+
+    def __init__(self, filesystem: Any, threads: Executor) -> None:
+        self._fs = filesystem
+        self._threads = threads
+
+    async def _run(self, call: Any, *args: Any, **options: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: call(*args, **options))
+
+    @override
+    async def ls(self, directory: str) -> Sequence[StoredFile]:
+        try:
+            found = (await self._run(self._fs.find, directory, detail=True)).values()
+        except FileNotFoundError:
+            return ()
+        return _files(found, directory)
+
+    @override
+    async def info(self, path: str) -> StoredFile | None:
+        return _file(await self._run(self._fs.info, path))
+
+    @override
+    async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
+        data: Buffer = await self._run(self._fs.cat_file, file.path, start=start, end=stop)
+        return data
+
+    @override
+    async def close(self) -> None:
+        """Nothing: the filesystem is its owner's."""
+
+
+def _is_gcs(cls: Any) -> bool:
+    return any(each.__module__ == "gcsfs.core" for each in cls.__mro__)
+
+
+def _files(entries: Any, directory: str) -> list[StoredFile]:
+    found = [_file(entry) for entry in entries]
+    # An empty object called like a directory stands for that.
+    own = directory.rstrip("/")
+    return [
+        file
+        for file in found
+        if file is not None and not file.path.endswith("/") and file.path != own
+    ]
+
+
+def _file(entry: Mapping[str, Any]) -> StoredFile | None:
+    if entry["type"] != "file":
+        return None
+    version = next((str(entry[name]) for name in _VERSIONS if entry.get(name)), "")
+    return StoredFile(entry["name"], int(entry["size"] or 0), version)

@@ -1,0 +1,122 @@
+"""Which files of a store a URL stands for, in canonical order."""
+
+from __future__ import annotations
+
+import glob
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from fastload.errors import SourceNotFoundError
+from fastload.paths import HIDDEN, FoundFile
+from fastload.store import NOT_FOUND
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastload.store import StoredFile
+    from fastload.store_client import StoreClient
+
+__all__ = ["FILESYSTEM", "find_remote", "shown"]
+
+FILESYSTEM = "filesystem"
+"""The kind of files of a filesystem that was given."""
+_HTTP = ("http", "https")
+
+
+async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFile]:
+    """The files, at least one, by the rules of local ones.
+
+    Args:
+        client: asks the store.
+        kind: of file.
+        path: in the store: a file, a directory or a glob.
+
+    Raises `SourceNotFoundError` naming the path; what the client raises.
+    """
+    is_url = kind in _HTTP  # of which nothing is listed
+    is_glob = glob.has_magic(path) and not is_url
+    found = await _find_glob(client, kind, path) if is_glob else []
+    if not found:
+        # Only now: a file may have a name that looks like a glob.
+        path = path if is_url else path.rstrip("/")
+        file = await client.info(kind, path)
+        if file is NOT_FOUND:
+            expected = "files that match the glob" if is_glob else "a file or directory"
+            raise SourceNotFoundError(f"Expected {expected}, found none - at {shown(kind, path)}")
+        if file is not None:
+            return [FoundFile(shown(kind, file.path), (), kind, file)]
+        found = _below(await client.ls(kind, path), path, _HIDDEN_NAME)
+        if not found:
+            raise SourceNotFoundError(
+                "Expected a directory with files (names that start with _ or . don't count), "
+                f"found none - at {shown(kind, path)}"
+            )
+    return [
+        FoundFile(shown(kind, file.path), folders, kind, file)
+        for file, folders in sorted(found, key=lambda each: each[0].path)
+    ]
+
+
+def shown(kind: str, path: str) -> str:
+    """What a path of a store is called to people; without what may be secret."""
+    if kind == FILESYSTEM:
+        return path
+    if kind not in _HTTP:
+        return f"{kind}://{path}"
+    parts = urlsplit(path)
+    return f"{kind}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+_Found = list[tuple["StoredFile", tuple[str, ...]]]
+_HIDDEN_NAME = re.compile(r"(?:^|/)[_.]")
+
+
+def _below(files: Sequence[StoredFile], directory: str, hidden: re.Pattern[str] | None) -> _Found:
+    """The files below a directory that are not hidden, each with its folders there."""
+    start = len(directory) + 1 if directory else 0
+    return [
+        (file, tuple(file.path[start:].split("/")[:-1]))
+        for file in files
+        if hidden is None or not hidden.search(file.path[start:])
+    ]
+
+
+async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
+    parts = pattern.split("/")
+    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    directory = "/".join(parts[:fixed])
+    # A pattern that spells out a hidden name means it.
+    marks = [m for m in HIDDEN if not any(part.startswith(m) for part in parts[fixed:])]
+    hidden = re.compile(rf"(?:^|/)[{re.escape(''.join(marks))}]") if marks else None
+    # All that lies below: what matches may be a directory.
+    files = _below(await client.ls(kind, directory), directory, hidden)
+    matches = re.compile(_translate(parts[fixed:]), re.DOTALL)
+    return [each for each in files if matches.match(each[0].path[len(directory) + 1 :])]
+
+
+def _translate(parts: Sequence[str]) -> str:
+    """A regular expression for what begins with a match of the parts of a glob."""
+    pieces = ["(?:[^/]+/)*" if part == "**" else _translate_name(part) + "/" for part in parts]
+    if parts[-1] == "**":
+        return "".join(pieces)
+    return "".join(pieces).removesuffix("/") + r"(?:/|\Z)"
+
+
+_MAGIC = re.compile(r"\*+|\?|\[(!?)(\]?[^]]*)\]")
+
+
+def _translate_name(name: str) -> str:
+    pieces = []
+    at = 0
+    for found in _MAGIC.finditer(name):
+        pieces.append(re.escape(name[at : found.start()]))
+        if found[0][0] == "*":
+            pieces.append("[^/]*")
+        elif found[0] == "?":
+            pieces.append("[^/]")
+        else:
+            inner = found[2].replace("\\", r"\\").replace("]", r"\]").replace("^", r"\^")
+            pieces.append(f"[{'^' if found[1] else ''}{inner}]")
+        at = found.end()
+    return "".join([*pieces, re.escape(name[at:])])

@@ -1,0 +1,232 @@
+"""The stores of one dataset: which client reads what, in which process."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch.utils.data import get_worker_info
+
+from fastload._native import core
+from fastload.errors import FastloadError
+from fastload.native_store import (
+    NativeStore,
+    UnsupportedOptionsError,
+    check_forked,
+    is_native,
+    was_forked,
+)
+from fastload.paths import url_of
+from fastload.remote_paths import FILESYSTEM, find_remote, shown
+from fastload.store_client import StoreClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+
+    from typing_extensions import Buffer
+
+    from fastload.paths import FoundFile, PathLike
+    from fastload.source import SourceFile
+    from fastload.storage import IO
+    from fastload.store import Store
+
+__all__ = ["RemoteStorage"]
+
+T = TypeVar("T")
+
+# Of a process from before a fork: what ends them would wait for threads that are not there.
+_abandoned: list[object] = []
+
+
+class RemoteStorage:
+    """What reads files that are not local.
+
+    Args:
+        filesystem: an fsspec or pyarrow filesystem, of paths without a scheme; None = of URLs.
+        options: of URLs' filesystems, in fsspec's words.
+        io: how files are read.
+
+    Pickled, it takes its clients not along: each process has its own.
+
+    Raises:
+        TypeError: what was given is no filesystem, or no options.
+        ValueError: options, or a native transport, for a filesystem that was given.
+    """
+
+    def __init__(self, filesystem: Any, options: Mapping[str, Any] | None, io: IO) -> None:
+        if options is not None and not isinstance(options, dict):
+            raise TypeError(f"Expected storage_options as a dict, got {type(options).__name__}")
+        if filesystem is not None:
+            _check_filesystem(filesystem)
+            if options:
+                raise ValueError(
+                    "Expected storage_options or a filesystem, got both: options are the "
+                    "filesystem's own"
+                )
+            if io.transport == "native":
+                raise ValueError(
+                    'Expected IO(transport="fsspec") or "auto" with a filesystem, got "native"'
+                )
+        self._filesystem = filesystem
+        self._options = dict(options or {})
+        self._io = io
+        self._clients: dict[bool, StoreClient] = {}
+        self._pid = os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_clients": {}, "_pid": None}
+
+    def find(self, entry: PathLike) -> list[FoundFile] | None:
+        """The files of an entry of a source; None if it is local.
+
+        Raises `SourceNotFoundError` or `StorageError` naming the URL; ValueError for one that
+        nobody knows.
+        """
+        url = url_of(entry)
+        if url is None and self._filesystem is None:
+            return None
+        if url is None:
+            kind, path = FILESYSTEM, os.fspath(entry)
+        else:
+            kind, path = url
+            _check_scheme(kind, path)
+            path = f"{kind}://{path}" if kind in ("http", "https") else path
+        client = self.client(data=False)
+        return _at(shown(kind, path), lambda: client.call(find_remote(client, kind, path)))
+
+    def map(
+        self, work: Callable[[StoreClient, Any], Coroutine[Any, Any, Any]], items: Iterable[Any]
+    ) -> list[Any]:
+        """The results of `work(client, item)`, in order, many at a time."""
+        client = self.client(data=False)
+        return client.call(client.map(partial(work, client), items))
+
+    def serve(self, files: Sequence[SourceFile], *, data: bool) -> core.RemoteQueue | None:
+        """A queue that takes what the core asks for of files; None if all of them are local.
+
+        data: for the batches of an epoch, which may begin when no more workers are forked.
+        """
+        if all(file.stored is None for file in files):
+            return None
+        queue = core.RemoteQueue()
+        served: Any = [(file.kind, file.stored) for file in files]
+        self.client(data=data).serve(queue, served)
+        return queue
+
+    def read(self, file: SourceFile, start: int, stop: int) -> Buffer:
+        """The bytes [start, stop) of a file of a store."""
+        assert file.stored is not None
+        client = self.client(data=False)
+        reading = client.read(file.kind, file.stored, start, stop)
+        return _at(file.path, lambda: client.call(reading))
+
+    def close(self) -> None:
+        """Ends this process's connections; what is read later opens others. Idempotent."""
+        if self._pid == os.getpid():
+            for client in self._clients.values():
+                client.close()
+            self._clients = {}
+
+    def client(self, *, data: bool) -> StoreClient:
+        """This process's client; that of data may not survive a fork."""
+        if self._pid != os.getpid():
+            _abandoned.extend(self._clients.values())
+            self._clients = {}
+            self._pid = os.getpid()
+        native = data and self._filesystem is None and self._io.transport != "fsspec"
+        if native and self._io.transport == "auto" and was_forked():
+            native = False
+        if native:
+            check_forked()
+        if native not in self._clients:
+            worker = get_worker_info()
+            shared = self._io.concurrency // (1 if worker is None else worker.num_workers)
+            io = replace(self._io, concurrency=max(1, shared))
+            opens = partial(_open, self._filesystem, self._options, io, native, _Threads(io))
+            client = StoreClient(opens, io)
+            weakref.finalize(self, client.close)
+            self._clients[native] = client
+        return self._clients[native]
+
+
+class _Threads:
+    """Threads for filesystems whose calls wait, started when first needed."""
+
+    def __init__(self, io: IO) -> None:
+        self._io = io
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __call__(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._io.concurrency, "fastload-store")
+        return self._pool
+
+
+async def _open(
+    filesystem: Any,
+    options: Mapping[str, Any],
+    io: IO,
+    native: bool,
+    threads: _Threads,
+    kind: str,
+) -> Store:
+    if kind == FILESYSTEM:
+        if _is_arrow(filesystem):
+            from fastload.arrow_store import ArrowStore
+
+            return ArrowStore(filesystem, threads())
+        from fastload.fsspec_store import open_filesystem
+
+        return await open_filesystem(filesystem, threads)
+    if native and is_native(kind):
+        try:
+            return NativeStore(kind, options, io)
+        except UnsupportedOptionsError:
+            if io.transport == "native":
+                raise
+    from fastload.fsspec_store import open_protocol
+
+    return await open_protocol(kind, options, io, threads)
+
+
+def _is_arrow(filesystem: Any) -> bool:
+    return type(filesystem).__module__.startswith("pyarrow.")
+
+
+def _check_filesystem(filesystem: Any) -> None:
+    if _is_arrow(filesystem):
+        from pyarrow.fs import FileSystem
+
+        known = isinstance(filesystem, FileSystem)
+    else:
+        from fsspec import AbstractFileSystem
+
+        known = isinstance(filesystem, AbstractFileSystem)
+    if not known:
+        raise TypeError(
+            f"Expected an fsspec or pyarrow filesystem, got {type(filesystem).__name__}"
+        )
+
+
+def _check_scheme(scheme: str, path: str) -> None:
+    import fsspec
+
+    if scheme not in fsspec.available_protocols():
+        raise ValueError(
+            "Expected a local path or a URL of a scheme that fsspec knows, got the scheme "
+            f"{scheme}:// - at {shown(scheme, path)}"
+        )
+
+
+def _at(place: str, work: Callable[[], T]) -> T:
+    """What `work` returns; names the place in errors that have none."""
+    try:
+        return work()
+    except FastloadError as error:
+        if " - at " in str(error):
+            raise
+        raise type(error)(f"{error} - at {place}") from error.__cause__

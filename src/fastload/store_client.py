@@ -1,0 +1,298 @@
+"""The thread that brings bytes from stores: one event loop, connections that stay open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fastload.errors import FastloadError, SourceChangedError
+from fastload.native_store import UnsupportedOptionsError
+from fastload.store import NOT_FOUND
+from fastload.store_errors import (
+    WrongLengthError,
+    is_changed,
+    is_overload,
+    is_transient,
+    meaning,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+
+    from typing_extensions import Buffer
+
+    from fastload._core import RemoteQueue
+    from fastload.storage import IO
+    from fastload.store import Store, StoredFile
+
+__all__ = ["StoreClient", "backoff_s"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_FIRST_BACKOFF_S = 0.1
+_MOST_BACKOFF_S = 20.0
+# A link that is slower than this, with all requests in flight, takes an answer for lost.
+_LEAST_BYTES_PER_S = 50_000
+# An overload that many requests tell of at once is one.
+_OVERLOAD_S = 1.0
+_JOIN_S = 5.0
+# Of all pages of a listing; each of them has the client's own time-out.
+_LISTING_S = 3600.0
+
+
+def backoff_s(failed: int, random: Callable[[], float] = random.random) -> float:
+    """Seconds to wait after so many failed tries, at least 1: drawn from a doubling span."""
+    span: float = min(_MOST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (failed - 1))
+    return span * (0.5 + random() / 2)
+
+
+class StoreClient:
+    """Reads with up to `io.concurrency` requests in flight, of which each is tried again.
+
+    Args:
+        open_store: makes the client of a kind of file (such as "gs"), in the event loop.
+        io: how files are read.
+
+    It belongs to the process that made it.
+    """
+
+    def __init__(self, open_store: Callable[[str], Awaitable[Store]], io: IO) -> None:
+        self._open_store = open_store
+        self._io = io
+        self._loop = asyncio.new_event_loop()
+        self._stores: dict[str, asyncio.Task[Store]] = {}
+        self._queues: dict[RemoteQueue, Sequence[tuple[str, StoredFile]]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._checked: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._limit = float(io.concurrency)
+        self._active = 0
+        self._free = asyncio.Condition()
+        self._reduced = 0.0
+        self._thread = threading.Thread(target=self._run, name="fastload-store", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, which runs in the event loop."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Ends requests and connections; whoever waits for bytes gets an error. Idempotent."""
+        if self._loop.is_closed() or not self._thread.is_alive():
+            return
+        if threading.current_thread() is self._thread:  # as the garbage collector may have it
+            self._closing = self._loop.create_task(self._close())
+            return
+        with contextlib.suppress(RuntimeError):
+            asyncio.run_coroutine_threadsafe(self._close(), self._loop)
+        self._thread.join(_JOIN_S)
+
+    async def _close(self) -> None:
+        for queue in list(self._queues):
+            queue.close()
+            self._forget(queue)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for opened in self._stores.values():
+            with contextlib.suppress(Exception):
+                await (await opened).close()
+        self._loop.stop()
+
+    async def store(self, kind: str) -> Store:
+        """The client of a kind of file."""
+        if kind not in self._stores:
+            self._stores[kind] = asyncio.ensure_future(self._open_store(kind))
+        try:
+            return await asyncio.shield(self._stores[kind])
+        except Exception:
+            self._stores.pop(kind, None)
+            raise
+
+    # Listing ------------------------------------------------------------------------------
+
+    async def ls(self, kind: str, directory: str) -> Sequence[StoredFile]:
+        """The files below a directory. Raises `StorageError`, without a place."""
+
+        async def once() -> Sequence[StoredFile]:
+            return await (await self.store(kind)).ls(directory)
+
+        return await self.retrying(once, "a listing", _LISTING_S)
+
+    async def info(self, kind: str, path: str) -> StoredFile | None:
+        """The file of that path, NOT_FOUND, or None = it is a directory."""
+
+        async def once() -> StoredFile | None:
+            try:
+                return await (await self.store(kind)).info(path)
+            except FileNotFoundError:
+                return NOT_FOUND
+
+        return await self.retrying(once, "a file or directory", self._io.timeout_s)
+
+    # One range ----------------------------------------------------------------------------
+
+    async def read(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
+        """The bytes [start, stop) of a file, as it was listed.
+
+        Raises `SourceChangedError` or `StorageError`, without a place.
+        """
+
+        async def once() -> Buffer:
+            store = await self.store(kind)
+            if not store.pins:
+                await self._check(kind, store, file)
+            data = await store.read(file, start, stop)
+            got = len(memoryview(data))
+            if got != stop - start:
+                raise WrongLengthError(f"{got} bytes")
+            return data
+
+        seconds = self._io.timeout_s + (stop - start) / _LEAST_BYTES_PER_S
+        what = f"{stop - start} bytes at offset {start}"
+        async with self._slot():
+            return await self.retrying(once, what, seconds)
+
+    async def retrying(self, once: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
+        """What `once` returns, tried again while that may help."""
+        failed = 0
+        while True:
+            try:
+                done = await asyncio.wait_for(once(), seconds)
+            except (FastloadError, ImportError, UnsupportedOptionsError):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a client raises
+                failed += 1
+                if is_overload(error):
+                    self._reduce()
+                again = failed <= self._io.retries and not is_changed(error)
+                if not again or not is_transient(error):
+                    raise meaning(error, what, failed) from None
+                await asyncio.sleep(backoff_s(failed))
+            else:
+                self._limit = min(float(self._io.concurrency), self._limit + 1 / self._limit)
+                return done
+
+    def _reduce(self) -> None:
+        """Fewer requests in flight, after an answer that asks for it."""
+        now = time.monotonic()
+        if now - self._reduced > _OVERLOAD_S:
+            self._reduced = now
+            self._limit = max(1.0, self._limit / 2)
+
+    async def _check(self, kind: str, store: Store, file: StoredFile) -> None:
+        """Looks once whether a file is as it was, where reading it does not tell."""
+        key = (kind, file.path)
+
+        async def look() -> None:
+            found = await store.info(file.path)
+            if found is None or (found.size, found.version) != (file.size, file.version):
+                raise FileNotFoundError("another version")
+
+        if key not in self._checked:
+            self._checked[key] = asyncio.ensure_future(look())
+        task = self._checked[key]
+        try:
+            await asyncio.shield(task)
+        except Exception:
+            self._checked.pop(key, None)
+            raise
+
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        async with self._free:
+            await self._free.wait_for(lambda: self._active < int(self._limit))
+            self._active += 1
+        try:
+            yield
+        finally:
+            self._active -= 1
+            async with self._free:
+                self._free.notify()
+
+    async def map(self, work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]) -> list[R]:
+        """The results of `work`, in order, a few at a time; the first error ends it."""
+        numbered = iter(enumerate(items))
+        results: dict[int, R] = {}
+
+        async def worker() -> None:
+            for number, item in numbered:
+                results[number] = await work(item)
+
+        workers = [asyncio.ensure_future(worker()) for _ in range(self._io.concurrency)]
+        try:
+            await asyncio.gather(*workers)
+        except BaseException:
+            for task in workers:
+                task.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            raise
+        return [results[number] for number in range(len(results))]
+
+    # What the core asks for ---------------------------------------------------------------
+
+    def serve(self, queue: RemoteQueue, files: Sequence[tuple[str, StoredFile]]) -> None:
+        """Brings what a queue asks for of files, each of its kind, until it is closed."""
+
+        def begin() -> None:
+            self._queues[queue] = files
+            self._loop.add_reader(queue.wake_fd, self._serve, queue)
+            self._serve(queue)
+
+        self._loop.call_soon_threadsafe(begin)
+
+    def _serve_all(self) -> None:
+        for queue in list(self._queues):
+            self._serve(queue)
+
+    def _serve(self, queue: RemoteQueue) -> None:
+        files = self._queues.get(queue)
+        if files is None:
+            return
+        busy = max(self._active, len(self._tasks))
+        for number, file, start, length in queue.take(max(0, int(self._limit) - busy)):
+            work = self._bring(queue, number, *files[file], start, start + length)
+            task = self._loop.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._brought)
+        if queue.closed:
+            self._forget(queue)
+
+    def _brought(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._serve_all()
+
+    def _forget(self, queue: RemoteQueue) -> None:
+        self._loop.remove_reader(queue.wake_fd)
+        self._queues.pop(queue, None)
+
+    async def _bring(
+        self, queue: RemoteQueue, number: int, kind: str, file: StoredFile, start: int, stop: int
+    ) -> None:
+        try:
+            data = await self.read(kind, file, start, stop)
+        except asyncio.CancelledError:
+            queue.fail(number, changed=False, message="The dataset was closed")
+            raise
+        except Exception as error:  # noqa: BLE001 - whoever waits for the bytes is told
+            changed = isinstance(error, SourceChangedError)
+            queue.fail(number, changed=changed, message=str(error))
+        else:
+            queue.finish(number, data)

@@ -1,0 +1,182 @@
+"""What networks do to reads from a store: healed, or told, and never waited for without end."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
+from fastload.store_client import backoff_s
+from fastload.store_errors import describe, meaning
+from stored_dataset import assert_same, write_files
+from stores import Fault, GcsServer
+
+COLUMNS = ["c3", "c14"]
+TRANSPORTS = ["fsspec", "native"]
+SECRET = "s3cr3t-t0k3n"
+TIMEOUT_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("stored"))
+
+
+@pytest.fixture
+def server(paths):
+    with GcsServer() as server:
+        for path in paths:
+            server.put("bucket", f"train/{path.name}", path.read_bytes())
+        yield server
+
+
+def remote(server, transport, *, retries=4, **options):
+    io = IO(transport=transport, retries=retries, timeout_s=TIMEOUT_S, hole_bytes=4096)
+    return FastParquetDataset(
+        "gs://bucket/train/", columns=COLUMNS, io=io, storage_options=server.options, **options
+    )
+
+
+def once_each(fault):
+    """Each range fails once; of footers and of column chunks."""
+    seen = set()
+
+    def strike(request):
+        key = (request.path, request.range)
+        if request.range is None or key in seen:
+            return None
+        seen.add(key)
+        return fault
+
+    return strike
+
+
+HEALED = {
+    "408": Fault(408),
+    "429": Fault(429),
+    "500": Fault(500),
+    "503": Fault(503),
+    "reset": Fault("reset"),
+    "reset in the body": Fault("reset", after=1000),
+    "short": Fault("short", after=1000),
+    "stall": Fault("stall"),
+    "stall in the body": Fault("stall", after=1000),
+    "long": Fault("long"),
+}
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("fault", HEALED.values(), ids=HEALED.keys())
+def test_healed(server, paths, transport, fault):
+    server.fault = once_each(fault)
+    start = time.monotonic()
+    with remote(server, transport) as dataset:
+        got = list(dataset)
+    assert time.monotonic() - start < 15
+    with FastParquetDataset([str(p) for p in paths], columns=COLUMNS) as expected:
+        assert_same(got, expected)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("status", [403, 503])
+@pytest.mark.parametrize("moment", ["listing", "footers", "data"])
+def test_told(server, transport, status, moment):
+    def strike(request):
+        now = "listing" if request.range is None else "data"
+        if now == "data" and not made:
+            now = "footers"
+        return Fault(status) if now == moment else None
+
+    def read():
+        nonlocal made
+        with remote(server, transport, retries=1) as dataset:
+            made = True
+            list(dataset)
+
+    made = False
+    server.fault = strike
+    start = time.monotonic()
+    with pytest.raises(StorageError, match=" - at gs://bucket/train") as raised:
+        read()
+    assert time.monotonic() - start < 5
+    message = str(raised.value)
+    assert message.startswith("Expected ")
+    assert "403" in message or "503" in message or "Forbidden" in message
+    assert ("after 2 tries" in message) == (status == 503)
+    if moment == "data":
+        assert "bytes at offset" in message
+        assert "row group" in message
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("change", ["replaced", "deleted"])
+def test_a_file_that_changes(server, paths, transport, change):
+    with remote(server, transport) as dataset:
+        if change == "deleted":
+            server.delete("bucket", "train/part-2.parquet")
+        else:
+            server.put("bucket", "train/part-2.parquet", paths[2].read_bytes())
+        with pytest.raises(SourceChangedError, match="at gs://bucket/train/part-2"):
+            list(dataset)
+
+
+def test_a_stall_without_end_is_an_error(server):
+    with remote(server, "native", retries=1) as dataset:
+        server.fault = lambda request: Fault("stall")
+        start = time.monotonic()
+        with pytest.raises(StorageError, match="after 2 tries"):
+            list(dataset)
+        assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_close_does_not_wait_for_the_store(server, transport):
+    with remote(server, transport) as dataset:
+        server.fault = lambda request: Fault("stall") if "part-3" in request.path else None
+        iter(dataset)
+        time.sleep(0.1)
+        assert [request for request in server.requests if "part-3" in request.path]
+        start = time.monotonic()
+    assert time.monotonic() - start < 1
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_overload_reduces_what_is_in_flight(server, transport):
+    """A store that refuses more than two at a time is asked for fewer, and answers."""
+    busy = 0
+    server.latency_s = 0.02
+    answer = server.respond
+
+    def respond(request):
+        nonlocal busy
+        busy += 1
+        time.sleep(0.02)
+        busy -= 1
+        return answer(request)
+
+    server.respond = respond
+    with remote(server, transport, retries=8) as dataset:
+        server.fault = lambda request: Fault(429) if busy > 2 else None
+        assert sum(batch.rows for batch in dataset) > 0
+
+
+def test_a_credential_is_in_no_message(server):
+    server.fault = lambda request: Fault(403)
+    options = {**server.options, "token": {"type": "service_account", "private_key": SECRET}}
+    with pytest.raises(Exception, match="Expected") as raised:
+        FastParquetDataset("gs://bucket/train/", storage_options=options, io=IO(retries=0))
+    assert SECRET not in str(raised.value)
+    url = f"{server.url.replace('://', f'://user:{SECRET}@')}/bucket/x.parquet?signature={SECRET}"
+    with pytest.raises((StorageError, SourceNotFoundError)) as raised:
+        FastParquetDataset(url, io=IO(retries=0))
+    assert SECRET not in str(raised.value)
+    error = OSError(f"no route to http://user:{SECRET}@host/x?sig={SECRET} here")
+    assert SECRET not in describe(error)
+    assert SECRET not in str(meaning(error, "2 bytes at offset 1", 3))
+
+
+def test_pauses_grow_and_are_drawn():
+    assert [backoff_s(i, lambda: 1.0) for i in (1, 2, 3, 4)] == [0.1, 0.2, 0.4, 0.8]
+    assert backoff_s(3, lambda: 0.0) == 0.2
+    assert backoff_s(50, lambda: 1.0) == 20.0

@@ -1,0 +1,56 @@
+"""A dataset that lies in a store and on disk alike, and batches that are equal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+FILES = 4
+ROWS = 6_000  # of a file
+GROUP_ROWS = 1_500
+COLUMNS = 24
+
+
+def write_files(directory) -> list:
+    """Columns c0, c1, ... of some 12 KB a row group, and s; what is between two is not read."""
+    random = np.random.default_rng(0)
+    paths = []
+    for number in range(FILES):
+        rows = ROWS + number
+        columns = {f"c{i}": random.integers(0, 1 << 62, rows) for i in range(COLUMNS)}
+        columns["day"] = np.sort(random.integers(0, 1000, rows))
+        columns["s"] = [f"word {i % 97}" for i in range(rows)]
+        paths.append(directory / f"part-{number}.parquet")
+        pq.write_table(
+            pa.table(columns),
+            paths[-1],
+            row_group_size=GROUP_ROWS,
+            compression="none",
+            use_dictionary=["s"],
+        )
+    return paths
+
+
+def projected_bytes(paths, columns) -> int:
+    """Of the column chunks, all row groups."""
+    total = 0
+    for path in paths:
+        metadata = pq.read_metadata(path)
+        for group in range(metadata.num_row_groups):
+            for i in range(metadata.num_columns):
+                chunk = metadata.row_group(group).column(i)
+                if chunk.path_in_schema in columns:
+                    total += chunk.total_compressed_size
+    return total
+
+
+def assert_same(got, expected) -> None:
+    for one, other in zip(got, expected, strict=True):
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            if isinstance(value, torch.Tensor):
+                assert torch.equal(value, other[name]), name
+            else:
+                assert value == other[name], name

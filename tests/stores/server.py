@@ -1,0 +1,218 @@
+"""A small threaded HTTP/1.1 server that counts, waits and fails as it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+# Bytes that one send hands to the kernel: between two of them bandwidth and faults take hold.
+_PIECE_BYTES = 64 << 10
+
+
+@dataclass
+class Request:
+    """What a client asked for.
+
+    connection: number of the connection it came over, from 0.
+    sent: bytes of the answer's body that were handed to the kernel.
+    """
+
+    method: str
+    path: str  # decoded
+    query: dict[str, str]
+    headers: dict[str, str]  # lower-case names
+    connection: int
+    status: int = 0
+    sent: int = 0
+
+    @property
+    def range(self) -> str | None:
+        return self.headers.get("range")
+
+
+@dataclass
+class Response:
+    status: int
+    body: bytes | memoryview = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong with one answer.
+
+    status: instead of the answer; "reset": the connection is reset, "stall": nothing comes any
+        more, "short": the connection ends in good order, each after `after` bytes of the body
+        (None = before the head); "long": more bytes than asked for.
+    """
+
+    kind: int | Literal["reset", "stall", "short", "long"]
+    after: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class HttpServer:
+    """Answers `respond(request)` on 127.0.0.1, a thread for each connection.
+
+    latency_s: seconds from a request to the first byte of its answer.
+    bytes_per_s: of one connection; None = as quick as it goes.
+    fault: asked for each request; what it returns goes wrong.
+    requests: the log, in the order in which requests came.
+    connections: that were ever opened.
+    most_open: of them at the same time.
+    """
+
+    def __init__(self, *, certificate: tuple[str, str] | None = None) -> None:
+        self.latency_s = 0.0
+        self.bytes_per_s: float | None = None
+        self.fault: Callable[[Request], Fault | None] = lambda request: None
+        self.requests: list[Request] = []
+        self.connections = 0
+        self.open = 0
+        self.most_open = 0
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+        self._closing = threading.Event()
+        self._context = None
+        if certificate is not None:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(*certificate)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port = self._listener.getsockname()[1]
+        scheme = "http" if certificate is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._accept, name="store", daemon=True)
+        self._thread.start()
+
+    def respond(self, request: Request) -> Response:
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Forgets the log; open connections stay."""
+        with self._lock:
+            self.requests = []
+            self.connections = 0
+            self.most_open = self.open
+
+    def close(self) -> None:
+        self._closing.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        self._listener.close()
+        with self._lock:
+            sockets = list(self._sockets)
+        for connection in sockets:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _accept(self) -> None:
+        while not self._closing.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                number = self.connections
+                self.connections += 1
+                self.open += 1
+                self.most_open = max(self.most_open, self.open)
+                self._sockets.add(connection)
+            threading.Thread(target=self._serve, args=(connection, number), daemon=True).start()
+
+    def _serve(self, connection: socket.socket, number: int) -> None:
+        raw = connection
+        try:
+            if self._context is not None:
+                connection = self._context.wrap_socket(connection, server_side=True)
+            reader = connection.makefile("rb")
+            while (request := _read(reader, number)) is not None:
+                if not self._answer(connection, request):
+                    break
+        except OSError:
+            pass
+        finally:
+            with self._lock:
+                self._sockets.discard(raw)
+                self.open -= 1
+            with contextlib.suppress(OSError):
+                connection.close()
+
+    def _answer(self, connection: socket.socket, request: Request) -> bool:
+        """Whether the connection stays open."""
+        with self._lock:
+            self.requests.append(request)
+        if self.latency_s:
+            time.sleep(self.latency_s)
+        fault = self.fault(request)
+        response = self.respond(request)
+        if fault is not None and isinstance(fault.kind, int):
+            response, fault = Response(fault.kind, b"the store says no", fault.headers), None
+        request.status = response.status
+        body = memoryview(response.body)
+        if fault is not None and fault.kind == "long":
+            body = memoryview(bytes(body) + b"more")
+        stop = len(body) if fault is None or fault.after is None else fault.after
+        if fault is None or fault.after is not None or fault.kind == "long":
+            connection.sendall(_head(response, len(body)))
+            if request.method != "HEAD":
+                self._send(connection, request, body[:stop])
+        if fault is None or fault.kind == "long":
+            return request.headers.get("connection", "").lower() != "close"
+        if fault.kind == "stall":
+            self._closing.wait()
+        if fault.kind == "reset":
+            linger = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        return False
+
+    def _send(self, connection: socket.socket, request: Request, body: memoryview) -> None:
+        for at in range(0, len(body), _PIECE_BYTES):
+            piece = body[at : at + _PIECE_BYTES]
+            if self.bytes_per_s is not None:
+                time.sleep(len(piece) / self.bytes_per_s)
+            connection.sendall(piece)
+            request.sent += len(piece)
+
+
+def _read(reader, connection: int) -> Request | None:
+    line = reader.readline()
+    if not line.strip():
+        return None
+    method, target, _ = line.decode().split()
+    headers = {}
+    while line := reader.readline().strip():
+        name, _, value = line.decode("latin-1").partition(":")
+        headers[name.lower()] = value.strip()
+    reader.read(int(headers.get("content-length", 0)))
+    parts = urlsplit(target)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return Request(method, unquote(parts.path), query, headers, connection)
+
+
+def _head(response: Response, length: int) -> bytes:
+    headers = {
+        "Date": email.utils.formatdate(usegmt=True),
+        "Content-Length": str(length),
+        **response.headers,
+    }
+    lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

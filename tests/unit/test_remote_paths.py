@@ -1,0 +1,99 @@
+"""Globs and directories of a store stand for the files that local ones would."""
+
+from __future__ import annotations
+
+import os
+
+import fsspec
+import pytest
+
+from fastload import IO, SourceNotFoundError, StorageError
+from fastload.paths import find_files
+from fastload.remote_storage import RemoteStorage
+
+_NAMES = [
+    "a.parquet",
+    "b.parquet",
+    "_SUCCESS",
+    ".hidden.parquet",
+    "k=1/c.parquet",
+    "k=1/_temporary/d.parquet",
+    "k=2/l=x/e.parquet",
+    "k=2/f.txt",
+    "part[1].parquet",
+]
+
+
+@pytest.fixture(params=["fsspec", "pyarrow"])
+def storage(request, tmp_path):
+    for name in _NAMES:
+        path = tmp_path / "d" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"PAR1")
+    if request.param == "fsspec":
+        return RemoteStorage(fsspec.filesystem("file"), None, IO())
+    from pyarrow.fs import LocalFileSystem
+
+    return RemoteStorage(LocalFileSystem(), None, IO())
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "d",
+        "d/a.parquet",
+        "d/*",
+        "d/*.parquet",
+        "d/?.parquet",
+        "d/[ab].parquet",
+        "d/[!a].parquet",
+        "d/**",
+        "d/**/*.parquet",
+        "d/k=*",
+        "d/k=*/*.parquet",
+        "d/*/*/*",
+        "d/_*",
+        "d/.*",
+        "d/part[1].parquet",
+        "d/**/_*/*",
+    ],
+)
+def test_as_local(storage, tmp_path, pattern):
+    path = os.path.join(tmp_path, pattern)
+    local = [(file.path, file.folders) for file in find_files(path)]
+    found = [(file.path, file.folders) for file in storage.find(path)]
+    assert found == local
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("d/none", "Expected a file or directory, found none - at "),
+        ("d/none*", "Expected files that match the glob, found none - at "),
+        ("empty", "Expected a directory with files"),
+    ],
+)
+def test_none(storage, tmp_path, pattern, message):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceNotFoundError, match=message):
+        storage.find(os.path.join(tmp_path, pattern))
+
+
+def test_a_package_that_is_missing_is_named():
+    storage = RemoteStorage(None, None, IO())
+    with pytest.raises(StorageError, match=r"s3fs.* - at s3://bucket/x"):
+        storage.find("s3://bucket/x")
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "options", "io", "error"),
+    [
+        (object(), None, IO(), TypeError),
+        (None, [], IO(), TypeError),
+        (fsspec.filesystem("file"), {"a": 1}, IO(), ValueError),
+        (fsspec.filesystem("file"), None, IO(transport="native"), ValueError),
+    ],
+)
+def test_wrong_arguments(filesystem, options, io, error):
+    with pytest.raises(error, match="Expected"):
+        RemoteStorage(filesystem, options, io)
