@@ -1,15 +1,16 @@
 """One question: what does a batch cost on its way from a worker process?
 
-    python benchmarks/bench_workers.py [FILE] [--workers N] [--batch-size N] [--repeats N]
+    python benchmarks/bench_workers.py [FILE] [--workers N] [--batch-size N ...] [--repeats N]
 
-Passes over the file take turns, in one process: fastload without workers, with N of them, and with
-N of them but torch's own transport; and the best that pyarrow can do in the same DataLoader, packed
-into one tensor for each dtype. Printed are medians: seconds of a pass, rows per second, CPU that
-the training process spends on a batch, the largest message that crosses for one, and the ratio to
-fastload without workers. Then that CPU, beyond what DataLoader spends on a message that is just a
-number, is set against the least that such a batch costs: one unbind for each dtype and DataLoader's
-default_convert, done once for each of these numbers. Without FILE it reads a sample like that of
-fastload-bench, four times as long. Sums of all values are checked before any timing.
+For each batch size, passes over the file take turns, in one process: fastload without workers, with
+N of them, and with N of them but torch's own transport; and the best that pyarrow can do in the
+same DataLoader, packed into one tensor for each dtype. Printed are medians: seconds of a pass, rows
+per second, CPU that the training process spends on a batch, the largest message that crosses for
+one, and the ratio to fastload without workers. Then that CPU, beyond what DataLoader spends on a
+message that is just a number, is set against the least that such a batch costs: one unbind for each
+dtype and DataLoader's default_convert, done once for each of these numbers. Without FILE it reads a
+sample like that of fastload-bench, four times as long. Sums of all values are checked before any
+timing.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--batch-size", type=int, default=16384)
+    parser.add_argument("--batch-size", type=int, nargs="+", default=[16384, 65536])
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--shuffle", action="store_true")
     arguments = parser.parse_args()
@@ -156,15 +157,16 @@ def main() -> None:
         if path is None:
             path = str(Path(directory, "sample.parquet"))
             sample.make(Path(path), row_groups=4 * sample.ROW_GROUPS)
-        compare(path, arguments)
+        for batch_size in arguments.batch_size:
+            compare(path, batch_size, arguments)
 
 
-def compare(path: str, arguments: argparse.Namespace) -> None:
+def compare(path: str, batch_size: int, arguments: argparse.Namespace) -> None:
     """Measures every way and prints what it cost."""
     rows = pq.read_metadata(path).num_rows
 
     def dataset() -> FastParquetDataset:
-        return FastParquetDataset(path, batch_size=arguments.batch_size, shuffle=arguments.shuffle)
+        return FastParquetDataset(path, batch_size=batch_size, shuffle=arguments.shuffle)
 
     def loader(batches: IterableDataset[Any], sizes: Sizes, **options: Any) -> DataLoader[Any]:
         return DataLoader(
@@ -177,7 +179,7 @@ def compare(path: str, arguments: argparse.Namespace) -> None:
         )
 
     sizes = [Sizes() for _ in range(3)]
-    pyarrow = PyarrowBatches(path, arguments.batch_size)
+    pyarrow = PyarrowBatches(path, batch_size)
     alone = dataset()
     least = unbinding(next(iter(alone)))
     numbers = loader(dataset(), Sizes(), collate_fn=number_only)
@@ -196,7 +198,7 @@ def compare(path: str, arguments: argparse.Namespace) -> None:
         for way in ways + bare:
             way.measure()
     base = statistics.median(ways[0].pass_s)
-    print(f"{rows} rows, {arguments.workers} workers, batches of {arguments.batch_size}")
+    print(f"{rows} rows, {arguments.workers} workers, batches of {batch_size}")
     print(f"{'':18}{'pass s':>8}{'M rows/s':>10}{'CPU ms':>8}{'message':>9}{'ratio':>7}")
     for way in [*ways, bare[0]]:
         pass_s = statistics.median(way.pass_s)

@@ -33,6 +33,7 @@ bool RemoteRead::Then(std::function<void()> then) {
 
 Result<std::shared_ptr<arrow::Buffer>> RemoteRead::bytes() const {
   std::lock_guard lock(mutex_);
+  if (!bytes_) return MakeError(ErrorKind::kStorage, "Expected bytes that have come");
   return *bytes_;
 }
 
