@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -291,8 +292,8 @@ TEST(Units, CoverEveryOutput) {
   const Layout layout(columns, Outputs());
   const std::vector<Unit> units = MakeUnits(columns, Outputs(), layout);
   // Three that are staged, one that is padded, three of fixed width, three of provenance,
-  // and the stacks: 20 floats are a cache line and four more.
-  ASSERT_EQ(units.size(), 13);
+  // and the stacks.
+  ASSERT_EQ(units.size(), 12);
   EXPECT_EQ(units[0].kind, Unit::Kind::kBytes);
   EXPECT_EQ(units[1].kind, Unit::Kind::kNested);
   EXPECT_EQ(units[1].width, 4);
@@ -313,11 +314,25 @@ TEST(Units, CoverEveryOutput) {
   EXPECT_EQ(padded->lengths[0].most, kLength);
   EXPECT_EQ(units[9].columns, std::vector<int32_t>{kEmbedding});
   EXPECT_EQ(units[9].width, kEmbeddingSize * 4);
-  EXPECT_EQ(units[10].columns.size(), 16);
-  EXPECT_EQ(units[10].width, 64);
-  EXPECT_EQ(units[11].columns.size(), 4);
-  EXPECT_EQ(units[11].slots[0].row_offset, 64);
-  EXPECT_EQ(units[12].columns, (std::vector<int32_t>{5, 4}));
+  EXPECT_EQ(units[10].columns.size(), 20);
+  EXPECT_EQ(units[10].width, 80);
+  EXPECT_EQ(units[11].columns, (std::vector<int32_t>{5, 4}));
+}
+
+TEST(Units, CutWideStacks) {
+  std::vector<ColumnSpec> columns(100, Columns()[4]);
+  const auto item = static_cast<size_t>(ItemSize(columns[0].dtype));
+  std::vector<int32_t> all(columns.size());
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<OutputSpec> outputs = {{OutputKind::kStack, all}};
+  const std::vector<Unit> units = MakeUnits(columns, outputs, Layout(columns, outputs));
+  const size_t most = Unit::kMostStackBytes / item;
+  ASSERT_EQ(units.size(), (columns.size() + most - 1) / most);
+  EXPECT_GT(units.size(), 1);
+  EXPECT_EQ(units[0].columns.size(), most);
+  EXPECT_EQ(units[0].width, Unit::kMostStackBytes);
+  EXPECT_EQ(units[1].columns[0], static_cast<int32_t>(most));
+  EXPECT_EQ(units[1].slots[0].row_offset, Unit::kMostStackBytes);
 }
 
 TEST(Outputs, AreCheckedAgainstTheirColumns) {
