@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ class PinnedMemory:
 
     def __init__(self) -> None:
         self._refused = False
+        self._refusals = itertools.count()
 
     def __call__(self, size: int) -> torch.Tensor:
         """A block of so many bytes; the first refusal is told by a warning."""
@@ -43,12 +45,13 @@ class PinnedMemory:
                 return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
             except RuntimeError as error:
                 self._refused = True
-                warnings.warn(
-                    f"Expected {size} bytes of pinned memory, got {error!s}: copies to the device "
-                    "will not overlap with other work. Less prefetching, smaller batches or a "
-                    "higher limit of locked memory (ulimit -l) may help",
-                    stacklevel=2,
-                )
+                if next(self._refusals) == 0:  # several threads may be refused at once
+                    warnings.warn(
+                        f"Expected {size} bytes of pinned memory, got {error!s}: copies to the "
+                        "device will not overlap with other work. Less prefetching, smaller "
+                        "batches or a higher limit of locked memory (ulimit -l) may help",
+                        stacklevel=2,
+                    )
         return ordinary_memory(size)
 
 

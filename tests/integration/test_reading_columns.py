@@ -82,7 +82,7 @@ def test_second_epoch_reads_the_same_again(path):
             stats = dataset.stats()
             read = stats.read.bytes + stats.read_ahead.bytes
             # What the next pass begins with may have been read by now.
-            assert read / chunk_bytes(path, ["n00"]) in (passes, passes + 1)
+            assert passes <= read / chunk_bytes(path, ["n00"]) <= passes + 1
 
 
 def test_limit_reads_no_later_row_group(path):
