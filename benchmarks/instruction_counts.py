@@ -4,9 +4,9 @@
 
 Counts the instructions of each kernel that `benchmarks/instructions` has, with callgrind, which
 gives the same counts on a busy machine. Compared are those kept in benchmarks/results for this
-compiler, as another one makes other code; --store keeps the new ones. More instructions than
-before, by more than the tolerance, are a failure. Fewer need not be faster: times are
-`bench_core.py`'s affair.
+compiler and maker of processors, as another one makes, or runs, other code; --store keeps the new
+ones. More instructions than before, by more than the tolerance, are a failure. Fewer need not be
+faster: times are `bench_core.py`'s affair.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ def count(binary: str) -> tuple[dict[str, int], dict[str, int]]:
     return {name: counts[name] for name in values}, values
 
 
-def compiled_by(compiler: str) -> str:
-    """What counts depend on, of the compiler's first line of --version: its name and major."""
+def kind_of(compiler: str) -> str:
+    """What counts depend on: the compiler, of its first line of --version, and the processor."""
     name, *_, version = re.sub(r"\(.*?\)", "", compiler).split()
-    return f"{name} {version.split('.')[0]} {platform.machine()}"
+    vendor = re.search(r"^vendor_id\s*: (\w+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    maker = vendor[1] if vendor else "unknown"
+    return f"{name} {version.split('.')[0]} {platform.machine()} {maker}"
 
 
 def main() -> None:
@@ -69,7 +71,7 @@ def main() -> None:
     parser.add_argument("--compiler", required=True, help="first line of its --version")
     parser.add_argument("--store", action="store_true", help="keep the counts")
     arguments = parser.parse_args()
-    kind = compiled_by(arguments.compiler)
+    kind = kind_of(arguments.compiler)
     stored = json.loads(STORED.read_text()) if STORED.exists() else {}
     before = stored.get(kind, {})
     counts, values = count(arguments.binary)
@@ -85,6 +87,9 @@ def main() -> None:
     if arguments.store:
         stored[kind] = counts
         STORED.write_text(json.dumps(stored, indent=2) + "\n")
+        return
+    if not before:
+        print(f"nothing to compare with: no counts are kept of {kind} (ARGS=--store keeps them)")
         return
     advice = "if that is meant, `make instructions ARGS=--store`"
     if grown:
