@@ -247,8 +247,8 @@ class RemoteQueue:
     @property
     def closed(self) -> bool: ...
     def take(self, most: int) -> list[tuple[int, int, int, int]]: ...
-    def finish(self, id: int, bytes: Buffer) -> None: ...  # noqa: A002
-    def fail(self, id: int, *, changed: bool, message: str) -> None: ...  # noqa: A002
+    def finish(self, id: int, bytes: Buffer) -> None: ...  # noqa: A002 - as the core names them
+    def fail(self, id: int, *, changed: bool, message: str) -> None: ...  # noqa: A002 - likewise
     def close(self) -> None: ...
 
 def coalesce(

@@ -115,9 +115,12 @@ class GcsServer(HttpServer):
         return _ranged(request.range, found.data, headers)
 
     def _page(
-        self, bucket: str, prefix: str, delimiter: str, token: str, most: int
+        self, request: Request, bucket: str, token_name: str, most_name: str
     ) -> tuple[list[StoredObject], list[str], str | None]:
         """Objects, common prefixes and the token of the next page."""
+        query = request.query
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        token, most = query.get(token_name, ""), int(query.get(most_name, 1000))
         entries: dict[str, StoredObject | None] = {}
         for name, stored in self._buckets[bucket].items():
             if not name.startswith(prefix):
@@ -136,14 +139,7 @@ class GcsServer(HttpServer):
     def _list_json(self, request: Request, bucket: str) -> Response:
         if bucket not in self._buckets:
             return _missing(bucket)
-        query = request.query
-        objects, prefixes, token = self._page(
-            bucket,
-            query.get("prefix", ""),
-            query.get("delimiter", ""),
-            query.get("pageToken", ""),
-            int(query.get("maxResults", 1000)),
-        )
+        objects, prefixes, token = self._page(request, bucket, "pageToken", "maxResults")
         answer: dict = {"kind": "storage#objects"}
         if objects:
             answer["items"] = [_resource(bucket, stored) for stored in objects]
@@ -156,14 +152,7 @@ class GcsServer(HttpServer):
     def _list_xml(self, request: Request, bucket: str) -> Response:
         if bucket not in self._buckets:
             return Response(404, b"<Error><Code>NoSuchBucket</Code></Error>")
-        query = request.query
-        objects, prefixes, token = self._page(
-            bucket,
-            query.get("prefix", ""),
-            query.get("delimiter", ""),
-            query.get("continuation-token", ""),
-            int(query.get("max-keys", 1000)),
-        )
+        objects, prefixes, token = self._page(request, bucket, "continuation-token", "max-keys")
         lines = ["<?xml version='1.0' encoding='UTF-8'?><ListBucketResult>"]
         lines += [
             f"<Contents><Key>{escape(stored.name)}</Key><Generation>{stored.generation}"
