@@ -1,26 +1,41 @@
 #include "fastload/dealt_column.h"
 
+#include <cstring>
+
 #include "fastload/gather.h"
 
 namespace fastload {
+namespace {
 
-void DealtColumn::Gather(const SlotRun& run, int64_t from, int64_t rows, uint8_t* out,
-                         int64_t stride) const {
-  const uint16_t* within = run.within + from;
-  const uint8_t* base = codes ? codes->codes() : values;
-  const int64_t width = codes ? codes->code_bytes() : item;
-  const uint8_t* bucket = base + run.bucket * width;
-  const uint8_t* ahead = run.ahead < 0 ? nullptr : base + (run.ahead + from) * width;
-  if (codes) {
-    GatherCodes(bucket, width, within, rows, codes->table(), item, out, ahead);
-  } else {
-    fastload::Gather(bucket, width, within, rows, out, stride, ahead);
+// Copies rows of `width` bytes, by slot at `slots`.
+void GatherRows(const uint8_t* slots, int64_t width, const SlotRun& run, int64_t from,
+                int64_t rows, uint8_t* out, int64_t stride) {
+  const uint8_t* bucket = slots + run.bucket * width;
+  if (run.within != nullptr) {
+    const uint8_t* ahead = run.ahead < 0 ? nullptr : slots + (run.ahead + from) * width;
+    Gather(bucket, width, run.within + from, rows, out, stride, ahead);
+    return;
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(out + i * stride, bucket + (from + i) * width,
+                static_cast<size_t>(width));
   }
 }
 
-void DealtColumn::GatherValid(const SlotRun& run, uint8_t* out) const {
-  const uint8_t* ahead = run.ahead < 0 ? nullptr : valid + run.ahead;
-  fastload::Gather(valid + run.bucket, 1, run.within, run.rows, out, 1, ahead);
+}  // namespace
+
+void DealtColumn::Gather(const SlotRun& run, int64_t from, int64_t rows, uint8_t* out,
+                         int64_t stride) const {
+  if (!codes) return GatherRows(values, item, run, from, rows, out, stride);
+  const int64_t width = codes->code_bytes();
+  const uint8_t* ahead =
+      run.ahead < 0 ? nullptr : codes->codes() + (run.ahead + from) * width;
+  GatherCodes(codes->codes() + run.bucket * width, width, run.within + from, rows,
+              codes->table(), item, out, ahead);
+}
+
+void DealtColumn::GatherValid(const SlotRun& run, uint8_t* out, int64_t stride) const {
+  GatherRows(valid, 1, run, 0, run.rows, out, stride);
 }
 
 }  // namespace fastload

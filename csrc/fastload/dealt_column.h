@@ -1,4 +1,4 @@
-// A column of a shuffled window, dealt out to its slots.
+// The rows of a column, or of a unit, in the slots of a window.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct DealtColumn {
   // out + stride, ...
   void Gather(const SlotRun& run, int64_t from, int64_t rows, uint8_t* out,
               int64_t stride) const;
-  void GatherValid(const SlotRun& run, uint8_t* out) const;
+  void GatherValid(const SlotRun& run, uint8_t* out, int64_t stride) const;
 };
 
 }  // namespace fastload

@@ -218,7 +218,6 @@ class WindowTask {
   void CollateColumn(const DealtColumn& column);
   // Columns of a stack that begin `offset` bytes into the unit's part of a row.
   void CollateSlice(std::span<const DealtColumn> slice, int64_t offset, const Tile& tile);
-  void Collate(const uint8_t* slots, const uint8_t* valid);
   // Columns of bytes, in window_bytes.cc.
   Status StageBytes();
   void CountBytes();

@@ -129,6 +129,7 @@ Status WindowTask::FillDealt() {
   return Status::OK();
 }
 
+// Copies every output row from its slot.
 void WindowTask::CollateColumn(const DealtColumn& column) {
   for (const Part& part : window_->parts) {
     for (const Layout::Slot& slot : unit_.slots) {
@@ -139,8 +140,9 @@ void WindowTask::CollateColumn(const DealtColumn& column) {
     }
     for (const Layout::Slot& slot : unit_.valid_slots) {
       uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
-      ForEachRun(*window_, part,
-                 [&](const SlotRun& run) { column.GatherValid(run, out + run.first); });
+      ForEachRun(*window_, part, [&](const SlotRun& run) {
+        column.GatherValid(run, out + run.first * slot.stride, slot.stride);
+      });
     }
   }
 }
@@ -188,32 +190,8 @@ Status WindowTask::FillFixed() {
       return Status::OK();
     }));
   }
-  Collate(slots, valid);
+  CollateColumn({.item = width, .values = slots, .valid = valid});
   return Status::OK();
-}
-
-// Copies every output row from its slot.
-void WindowTask::Collate(const uint8_t* slots, const uint8_t* valid) {
-  const auto copy = [this](const uint8_t* from, int64_t width, const Part& part,
-                           const Layout::Slot& slot) {
-    uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
-    ForEachRun(*window_, part, [&](const SlotRun& run) {
-      const uint8_t* bucket = from + run.bucket * width;
-      uint8_t* to = out + run.first * slot.stride;
-      if (run.within != nullptr) {
-        const uint8_t* ahead = run.ahead < 0 ? nullptr : from + run.ahead * width;
-        Gather(bucket, width, run.within, run.rows, to, slot.stride, ahead);
-        return;
-      }
-      for (int64_t i = 0; i < run.rows; ++i) {
-        std::memcpy(to + i * slot.stride, bucket + i * width, static_cast<size_t>(width));
-      }
-    });
-  };
-  for (const Part& part : window_->parts) {
-    for (const Layout::Slot& slot : unit_.slots) copy(slots, unit_.width, part, slot);
-    for (const Layout::Slot& slot : unit_.valid_slots) copy(valid, 1, part, slot);
-  }
 }
 
 Status WindowTask::FillProvenance() {
@@ -244,7 +222,7 @@ Status WindowTask::FillProvenance() {
       left -= span.rows;
     }
   }
-  Collate(slots, nullptr);
+  CollateColumn({.item = width, .values = slots});
   return Status::OK();
 }
 
@@ -262,7 +240,7 @@ Status WindowTask::FillRealRows() {
         slots[slot] = piece.substitute ? 0 : 1;
       }
     }
-    Collate(slots, nullptr);
+    CollateColumn({.item = 1, .values = slots});
   }
   for (const Part& part : window_->parts) {
     uint8_t* out = Layout::Address(part.block->data(), part.areas, unit_.slots[0]);
