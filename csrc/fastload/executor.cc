@@ -77,6 +77,7 @@ class ThreadPool final : public Executor {
   ~ThreadPool() override { Close(); }
 
   int threads() const override { return static_cast<int>(threads_.size()); }
+  bool has_threads() const override { return true; }
 
   void Submit(int64_t priority, Task task) override {
     {
@@ -141,6 +142,7 @@ class ThreadPool final : public Executor {
 class InlineExecutor final : public Executor {
  public:
   int threads() const override { return 1; }
+  bool has_threads() const override { return false; }
 
   void Submit(int64_t priority, Task task) override {
     std::lock_guard lock(mutex_);

@@ -43,6 +43,8 @@ class Executor {
   virtual ~Executor() = default;
   // Tasks that run at the same time.
   virtual int threads() const = 0;
+  // Whether they run on threads of its own; else on those that call RunOne.
+  virtual bool has_threads() const = 0;
   virtual void Submit(int64_t priority, Task task) = 0;
   // Runs one waiting task on the calling thread, where tasks have no thread of their own;
   // false when there is none, or when threads run them.

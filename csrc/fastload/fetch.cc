@@ -2,19 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 namespace fastload {
-namespace {
-
-int64_t Total(const std::vector<ByteRange>& ranges) {
-  return std::accumulate(
-      ranges.begin(), ranges.end(), int64_t{0},
-      [](int64_t sum, const ByteRange& range) { return sum + range.bytes; });
-}
-
-}  // namespace
 
 ChunkStream::ChunkStream(const FetchContext& context, int32_t file,
                          std::vector<ByteRange> ranges, int64_t segment_bytes,
@@ -22,7 +12,7 @@ ChunkStream::ChunkStream(const FetchContext& context, int32_t file,
     : context_(context),
       file_(file),
       ranges_(std::move(ranges)),
-      bytes_(Total(ranges_)),
+      bytes_(TotalBytes(ranges_)),
       priority_(priority),
       cancelled_(std::move(cancelled)),
       memory_bytes_(std::min(bytes_, 2 * segment_bytes)) {
@@ -39,7 +29,7 @@ ChunkStream::ChunkStream(const FetchContext& context, int32_t file,
     : context_(context),
       file_(file),
       ranges_(ranges),
-      bytes_(Total(ranges_)),
+      bytes_(TotalBytes(ranges_)),
       priority_(priority),
       cancelled_(std::move(cancelled)),
       memory_bytes_(bytes_) {
@@ -78,8 +68,6 @@ ChunkStream::ChunkStream(const FetchContext& context, int32_t file,
 
 ChunkStream::~ChunkStream() = default;
 
-int64_t ChunkStream::MemoryBytes() const { return memory_bytes_; }
-
 size_t ChunkStream::Current() {
   while (current_ < extents_.size() &&
          position_ >= extents_[current_].start + extents_[current_].bytes) {
@@ -88,17 +76,15 @@ size_t ChunkStream::Current() {
   return current_;
 }
 
-void ChunkStream::Start(std::function<void()> ready) {
-  if (segments_.empty()) {
-    context_.io->Submit(priority_, [ready = std::move(ready)](Scratch&) { ready(); });
-    return;
-  }
+bool ChunkStream::Start(std::function<void()> ready) {
+  if (segments_.empty()) return true;
   auto left = std::make_shared<std::atomic<size_t>>(first_segments_);
   for (size_t i = 0; i < first_segments_; ++i) {
     Request(i, [left, ready] {
       if (--*left == 0) ready();
     });
   }
+  return false;
 }
 
 void ChunkStream::Request(size_t i, std::function<void()> ready) {
@@ -139,7 +125,10 @@ void ChunkStream::RequestRemote(size_t i, std::function<void()> ready) {
 Result<std::shared_ptr<arrow::Buffer>> ChunkStream::ReadLocal(const Extent& extent) {
   if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
   ARROW_ASSIGN_OR_RAISE(auto block, context_.pool->Allocate(extent.bytes));
-  ARROW_RETURN_NOT_OK(ReadRanges(extent.start, extent.bytes, block->data()));
+  ARROW_ASSIGN_OR_RAISE(const auto file, context_.files->Open(file_));
+  const Timer timer(&context_.counters->read_ns);
+  ARROW_RETURN_NOT_OK(
+      ReadRanges(context_, *file, ranges_, extent.start, extent.bytes, block->data()));
   return BlockSlice(std::move(block), 0, extent.bytes);
 }
 
@@ -155,26 +144,6 @@ void ChunkStream::Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes) {
   segment.status = bytes.status();
   if (bytes.ok()) segment.bytes = *std::move(bytes);
   arrived_.notify_all();
-}
-
-Status ChunkStream::ReadRanges(int64_t position, int64_t bytes, uint8_t* out) {
-  ARROW_ASSIGN_OR_RAISE(auto file, context_.files->Open(file_));
-  Timer timer(&context_.counters->read_ns);
-  for (const ByteRange& range : ranges_) {
-    if (position >= range.bytes) {
-      position -= range.bytes;
-      continue;
-    }
-    const int64_t n = std::min(bytes, range.bytes - position);
-    if (n == 0) break;
-    ARROW_RETURN_NOT_OK(file->ReadAt(range.offset + position, n, out));
-    context_.counters->read_requests += 1;
-    context_.counters->read_bytes += n;
-    out += n;
-    bytes -= n;
-    position = 0;
-  }
-  return Status::OK();
 }
 
 Result<std::shared_ptr<arrow::Buffer>> ChunkStream::Wait(size_t i) {

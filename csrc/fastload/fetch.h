@@ -11,23 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "arrow/io/interfaces.h"
-#include "fastload/counters.h"
-#include "fastload/executor.h"
-#include "fastload/file.h"
-#include "fastload/memory.h"
+#include "fastload/byte_stream.h"
 #include "fastload/remote.h"
 #include "fastload/status.h"
 
 namespace fastload {
-
-// What reading needs; borrowed, and outlives every stream made with it.
-struct FetchContext {
-  Executor* io = nullptr;
-  BlockPool* pool = nullptr;
-  FileTable* files = nullptr;
-  Counters* counters = nullptr;
-};
 
 // Reads of a remote file, in order, that cover the ranges of a stream; other streams may
 // share them.
@@ -40,7 +28,7 @@ struct RemoteReads {
 // are in memory: the one being read and the one after it (beside those that buffers
 // handed out keep, and those that a Peek reaches into), unless reads come all at once.
 // One consumer; reads of local files come from the I/O executor.
-class ChunkStream final : public arrow::io::InputStream {
+class ChunkStream final : public ByteStream {
  public:
   // `cancelled`, once true, makes reads that have not begun fail at once.
   ChunkStream(const FetchContext& context, int32_t file, std::vector<ByteRange> ranges,
@@ -51,17 +39,11 @@ class ChunkStream final : public arrow::io::InputStream {
               int64_t priority, Cancelled cancelled);
   ~ChunkStream() override;
 
-  // Asks for the first segment, or for all where they come at once. `ready` is called
-  // once, on a thread of the I/O executor or of the client, when they are there or have
-  // failed; what they failed with comes from the first read.
-  void Start(std::function<void()> ready);
+  // Asks for the first segment, or for all where they come at once.
+  bool Start(std::function<void()> ready) override;
 
-  // Most bytes of it in memory at once.
-  int64_t MemoryBytes() const;
+  int64_t MemoryBytes() const override { return memory_bytes_; }
 
-  arrow::Status Close() override { return arrow::Status::OK(); }
-  bool closed() const override { return false; }
-  bool supports_zero_copy() const override { return true; }
   arrow::Result<int64_t> Tell() const override { return position_; }
   arrow::Result<int64_t> Read(int64_t bytes, void* out) override;
   arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t bytes) override;
@@ -87,8 +69,6 @@ class ChunkStream final : public arrow::io::InputStream {
   Result<std::shared_ptr<arrow::Buffer>> ReadLocal(const Extent& extent);
   static Result<std::shared_ptr<arrow::Buffer>> TakeRemote(const Extent& extent);
   void Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes);
-  // Reads the bytes from `position` on of all ranges taken as one.
-  Status ReadRanges(int64_t position, int64_t bytes, uint8_t* out);
   // Waits for the segment, and asks for the one after that being read.
   Result<std::shared_ptr<arrow::Buffer>> Wait(size_t i);
   // The segment that the position lies in; their number at the end.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -66,6 +67,25 @@ Status LocalFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
     bytes -= n;
   }
   return Status::OK();
+}
+
+bool LocalFile::IsCached(const ByteRange& range) const {
+#ifdef RWF_NOWAIT
+  // The system reads ahead and evicts in larger pieces.
+  constexpr int64_t kStep = 1 << 20;
+  const auto at_hand = [this](int64_t offset) {
+    uint8_t byte = 0;
+    const iovec one{.iov_base = &byte, .iov_len = 1};
+    return preadv2(fd_, &one, 1, offset, RWF_NOWAIT) == 1;
+  };
+  const int64_t last = range.offset + range.bytes - 1;
+  for (int64_t offset = range.offset; offset < last; offset += kStep) {
+    if (!at_hand(offset)) return false;
+  }
+  return range.bytes == 0 || at_hand(last);
+#else
+  return false;
+#endif
 }
 
 Result<std::shared_ptr<File>> FileTable::Open(int32_t file) {

@@ -34,6 +34,8 @@ class File {
   virtual ~File() = default;
   // Reads exactly [offset, offset + bytes).
   virtual Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const = 0;
+  // Whether the system holds the bytes in its page cache, by a look at a few of them.
+  virtual bool IsCached(const ByteRange& /*range*/) const { return false; }
 };
 
 class LocalFile final : public File {
@@ -46,6 +48,7 @@ class LocalFile final : public File {
   LocalFile& operator=(const LocalFile&) = delete;
 
   Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
+  bool IsCached(const ByteRange& range) const override;
 
  private:
   LocalFile(int fd, const std::string& path) : fd_(fd), path_(path) {}

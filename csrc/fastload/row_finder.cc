@@ -285,10 +285,10 @@ class RowGroupSearch {
     return MakeSelectedFixedReader(std::move(input), &spec, rows, std::move(pages));
   }
 
-  std::shared_ptr<ChunkStream> Stream(std::vector<ByteRange> ranges) const {
+  std::shared_ptr<ByteStream> Stream(std::vector<ByteRange> ranges) const {
     if (!file_.remote) {
-      return std::make_shared<ChunkStream>(fetch_, id_.file, std::move(ranges),
-                                           kSegmentBytes, 0, cancelled_);
+      return MakeLocalStream(fetch_, id_.file, std::move(ranges),
+                             {.segment_bytes = kSegmentBytes, .cancelled = cancelled_});
     }
     RemoteReads reads;
     for (const ByteRange& range : Coalesce(ranges, kHoleBytes, kSegmentBytes)) {

@@ -174,21 +174,22 @@ void Scan::AdmitLocked() {
     fetched_bytes_ += charge;
     for (size_t read : state.reads) window->reads[read].charged = true;
     ++admitted_;
-    const auto lacking = std::count(state.streams.begin(), state.streams.end(), nullptr);
-    auto left = std::make_shared<std::atomic<size_t>>(state.streams.size() -
-                                                      static_cast<size_t>(lacking));
+    // One more than the streams, for this loop: it holds the lock that others ask for.
+    auto left = std::make_shared<std::atomic<size_t>>(state.streams.size() + 1);
+    size_t at_hand = 1;
     for (const auto& stream : state.streams) {
-      if (stream == nullptr) continue;
-      stream->Start([self = shared_from_this(), window, unit, left] {
-        if (--*left > 0) return;
-        std::lock_guard lock(self->mutex_);
-        self->UnblockLocked(window, unit);
-        self->WakeLocked();
-      });
+      if (stream == nullptr ||
+          stream->Start([self = shared_from_this(), window, unit, left] {
+            if (--*left > 0) return;
+            std::lock_guard lock(self->mutex_);
+            self->UnblockLocked(window, unit);
+            self->WakeForWorkLocked();
+          })) {
+        ++at_hand;
+      }
     }
-    // Where there are no threads, whoever waits in Next() reads, and decodes what is
-    // read.
-    WakeLocked();
+    if ((*left -= at_hand) == 0) UnblockLocked(window, unit);
+    WakeForWorkLocked();
   }
 }
 
@@ -416,6 +417,10 @@ void Scan::FailLocked(int64_t window, const Status& status) {
 void Scan::WakeLocked() {
   ++wakes_;
   ready_.notify_all();
+}
+
+void Scan::WakeForWorkLocked() {
+  if (!cpu_->has_threads()) WakeLocked();
 }
 
 Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool* done) {

@@ -122,6 +122,8 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void CloseWindowLocked(const std::shared_ptr<Window>& window);
   void FailLocked(int64_t window, const Status& status);
   void WakeLocked();
+  // There is work: for those that wait in Next(), where nobody else does it.
+  void WakeForWorkLocked();
   void SubmitLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step);
   void SubmitTaskLocked(const std::shared_ptr<Window>& window, int32_t unit, Step step,
                         int32_t task);

@@ -182,9 +182,10 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
         state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
         state.streams.push_back(nullptr);
       } else {
-        state.streams.push_back(std::make_shared<ChunkStream>(
-            fetch, file, std::move(pages->ranges), options_.segment_bytes,
-            Priority(*window, unit), cancelled_));
+        state.streams.push_back(MakeLocalStream(fetch, file, std::move(pages->ranges),
+                                                {.segment_bytes = options_.segment_bytes,
+                                                 .priority = Priority(*window, unit),
+                                                 .cancelled = cancelled_}));
         state.fetch_bytes += state.streams.back()->MemoryBytes();
       }
       state.pages.push_back(*std::move(pages));

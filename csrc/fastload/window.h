@@ -85,7 +85,7 @@ struct WindowRead {
 struct WindowUnit {
   // For each column of the unit, for each piece that begins a column chunk; null where
   // the file lacks the column. Empty where none has anything to read.
-  std::vector<std::shared_ptr<ChunkStream>> streams;
+  std::vector<std::shared_ptr<ByteStream>> streams;
   std::vector<RemoteRanges> remote;  // of streams that are not made yet
   // What each of them leaves out of its column chunk.
   std::vector<ChunkPages> pages;

@@ -103,16 +103,20 @@ TEST_P(ChunkStreamTest, EndsAtTheEnd) {
 }
 
 TEST_P(ChunkStreamTest, StartTellsOnceWhenTheFirstSegmentIsThere) {
-  for (const int64_t bytes : {int64_t{0}, int64_t{10}, kBytes}) {
+  for (const int64_t bytes : {int64_t{10}, kBytes}) {
     const auto stream = Make(kSegment, bytes);
     std::promise<int64_t> told;
     std::future<int64_t> ready = told.get_future();
-    stream->Start([&] { told.set_value(counters_.read_requests.exchange(0)); });
+    EXPECT_FALSE(
+        stream->Start([&] { told.set_value(counters_.read_requests.exchange(0)); }));
     while (io_->RunOne()) {
     }
-    EXPECT_EQ(ready.get(), bytes > 0 ? 1 : 0);
-    EXPECT_EQ(*stream->Peek(4), Expected(0, std::min<int64_t>(bytes, 4)));
+    EXPECT_EQ(ready.get(), 1);
+    EXPECT_EQ(*stream->Peek(4), Expected(0, 4));
   }
+  const auto nothing = Make(kSegment, 0);
+  EXPECT_TRUE(nothing->Start([] { FAIL(); }));
+  EXPECT_EQ(*nothing->Peek(4), "");
 }
 
 TEST_P(ChunkStreamTest, HoldsTwoSegments) {

@@ -71,8 +71,9 @@ def test_only_the_columns_asked_for_are_read(path, names, shuffle):
         after = bytes_read_by_this_process()
         counts = dataset._engine.pipeline.counts()
         assert counts["read_bytes"] == dataset.stats().read.bytes == wanted
-    # /proc/self/io counts its own text, which is shorter than this.
-    assert wanted <= after - before <= wanted + 500
+    # /proc/self/io counts its own text, and a few single bytes of each column chunk, by which it
+    # is seen that they are in the page cache.
+    assert wanted <= after - before <= wanted + 2000
 
 
 def test_second_epoch_reads_the_same_again(path):

@@ -1,0 +1,62 @@
+// The bytes of a column chunk, as a stream that its reader consumes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "arrow/io/interfaces.h"
+#include "fastload/counters.h"
+#include "fastload/executor.h"
+#include "fastload/file.h"
+#include "fastload/memory.h"
+#include "fastload/remote.h"
+
+namespace fastload {
+
+// What reading needs; borrowed, and outlives every stream made with it.
+struct FetchContext {
+  Executor* io = nullptr;
+  BlockPool* pool = nullptr;
+  FileTable* files = nullptr;
+  Counters* counters = nullptr;
+};
+
+// The bytes of ranges of a file, one after the other. One consumer.
+class ByteStream : public arrow::io::InputStream {
+ public:
+  // Has the first bytes brought. True: they are at hand. Otherwise `ready` is called
+  // once, on another thread, when they are there or have failed; what they failed with
+  // comes from the first read.
+  virtual bool Start(std::function<void()> ready) = 0;
+
+  // Most bytes of it in memory at once.
+  virtual int64_t MemoryBytes() const = 0;
+
+  arrow::Status Close() override { return arrow::Status::OK(); }
+  bool closed() const override { return false; }
+  bool supports_zero_copy() const override { return true; }
+};
+
+struct StreamOptions {
+  int64_t segment_bytes = 8 << 20;  // of one read
+  int64_t priority = 0;             // of reads on the I/O executor
+  Cancelled cancelled;              // once true, reads that have not begun fail at once
+};
+
+// Of a local file: a CachedStream where the page cache has the bytes, else a ChunkStream.
+// Opens the file.
+std::shared_ptr<ByteStream> MakeLocalStream(const FetchContext& context, int32_t file,
+                                            std::vector<ByteRange> ranges,
+                                            const StreamOptions& options);
+
+// Bytes of all ranges.
+int64_t TotalBytes(const std::vector<ByteRange>& ranges);
+
+// Reads `bytes` bytes from `position` on of all ranges taken as one, and counts them.
+Status ReadRanges(const FetchContext& context, const File& file,
+                  const std::vector<ByteRange>& ranges, int64_t position, int64_t bytes,
+                  uint8_t* out);
+
+}  // namespace fastload
