@@ -176,19 +176,17 @@ void Scan::AdmitLocked() {
     ++admitted_;
     // One more than the streams, for this loop: it holds the lock that others ask for.
     auto left = std::make_shared<std::atomic<size_t>>(state.streams.size() + 1);
+    const auto arrived = [self = shared_from_this(), window, unit, left] {
+      if (--*left > 0) return;
+      std::lock_guard lock(self->mutex_);
+      self->UnblockLocked(window, unit);
+      self->WakeForWorkLocked();
+    };
     size_t at_hand = 1;
     for (const auto& stream : state.streams) {
-      if (stream == nullptr ||
-          stream->Start([self = shared_from_this(), window, unit, left] {
-            if (--*left > 0) return;
-            std::lock_guard lock(self->mutex_);
-            self->UnblockLocked(window, unit);
-            self->WakeForWorkLocked();
-          })) {
-        ++at_hand;
-      }
+      if (stream == nullptr || stream->Start(arrived)) ++at_hand;
     }
-    if ((*left -= at_hand) == 0) UnblockLocked(window, unit);
+    if (left->fetch_sub(at_hand) == at_hand) UnblockLocked(window, unit);
     WakeForWorkLocked();
   }
 }
