@@ -17,6 +17,35 @@ std::string ErrnoText() { return std::generic_category().message(errno); }
 
 }  // namespace
 
+Result<std::shared_ptr<parquet::FileMetaData>> ParsedFooters::Get(const Footer& footer) {
+  if (!footer.packed()) return footer.Metadata();
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = by_footer_.find(&footer);
+    if (found != by_footer_.end()) {
+      newest_.splice(newest_.begin(), newest_, found->second);
+      return newest_.front().metadata;
+    }
+  }
+  ARROW_ASSIGN_OR_RAISE(auto metadata, footer.Metadata());
+  // libparquet holds some 900 bytes of a column chunk.
+  constexpr int64_t kChunkBytes = 900;
+  const int64_t bytes =
+      kChunkBytes * metadata->num_row_groups() * metadata->num_columns();
+  std::lock_guard lock(mutex_);
+  const auto found = by_footer_.find(&footer);
+  if (found != by_footer_.end()) return found->second->metadata;
+  newest_.push_front({&footer, metadata, bytes});
+  by_footer_[&footer] = newest_.begin();
+  bytes_ += bytes;
+  while (bytes_ > kMostBytes && newest_.size() > 1) {
+    bytes_ -= newest_.back().bytes;
+    by_footer_.erase(newest_.back().footer);
+    newest_.pop_back();
+  }
+  return metadata;
+}
+
 Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
   const int fd = open(spec.path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {

@@ -7,8 +7,10 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "fastload/footer.h"
 #include "fastload/status.h"
 #include "parquet/metadata.h"
 
@@ -19,13 +21,51 @@ struct ByteRange {
   int64_t bytes = 0;
 };
 
+// Footers that were parsed last, so that those of neighbouring row groups are parsed
+// once. Thread-safe; a process from after a fork needs its own.
+class ParsedFooters {
+ public:
+  Result<std::shared_ptr<parquet::FileMetaData>> Get(const Footer& footer);
+
+ private:
+  // Of metadata in memory: of those row groups that two windows need. Row groups of many
+  // more files are not read at a time.
+  static constexpr int64_t kMostBytes = int64_t{128} << 20;
+
+  struct Entry {
+    const Footer* footer;
+    std::shared_ptr<parquet::FileMetaData> metadata;
+    int64_t bytes;
+  };
+
+  std::mutex mutex_;
+  std::list<Entry> newest_;
+  std::unordered_map<const Footer*, std::list<Entry>::iterator> by_footer_;
+  int64_t bytes_ = 0;
+};
+
 // A file as it was when its footer was read.
 struct FileSpec {
   std::string path;
   int64_t bytes = 0;
   int64_t mtime_ns = 0;  // of a local file
   bool remote = false;   // its bytes come from a RemoteQueue
-  std::shared_ptr<parquet::FileMetaData> metadata;
+  std::shared_ptr<const Footer> footer;
+  std::shared_ptr<ParsedFooters> parsed;  // null: nothing is kept
+
+  // Of its row groups and their column chunks. Errors name the file.
+  Result<std::shared_ptr<parquet::FileMetaData>> Metadata() const {
+    return parsed == nullptr ? footer->Metadata() : parsed->Get(*footer);
+  }
+  const parquet::ColumnDescriptor* Column(int32_t leaf) const {
+    return footer->schema()->parquet().Column(leaf);
+  }
+  int32_t row_groups() const {
+    return static_cast<int32_t>(footer->row_group_rows().size());
+  }
+  int64_t RowsOf(int32_t row_group) const {
+    return footer->row_group_rows()[static_cast<size_t>(row_group)];
+  }
 };
 
 // Thread-safe.

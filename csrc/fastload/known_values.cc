@@ -109,17 +109,18 @@ KnownValues KnownOfConstant(const ColumnSpec& spec, int32_t file) {
 const parquet::ColumnDescriptor& DescrOf(const FileSpec& file, int32_t file_index,
                                          const ColumnSpec& spec) {
   const int32_t leaf = spec.leaves[static_cast<size_t>(file_index)];
-  return *file.metadata->schema()->Column(leaf);
+  return *file.Column(leaf);
 }
 
 }  // namespace
 
-KnownValues KnownOfChunk(const FileSpec& file, int32_t file_index, int32_t row_group,
-                         const ColumnSpec& spec) {
+Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
+                                 int32_t row_group, const ColumnSpec& spec) {
   if (!spec.HasLeaf(file_index)) return KnownOfConstant(spec, file_index);
   const auto& descr = DescrOf(file, file_index, spec);
   KnownValues known{.nulls = descr.max_definition_level() > 0};
-  const auto group = file.metadata->RowGroup(row_group);
+  ARROW_ASSIGN_OR_RAISE(const auto metadata, file.Metadata());
+  const auto group = metadata->RowGroup(row_group);
   const auto chunk = group->ColumnChunk(spec.leaves[static_cast<size_t>(file_index)]);
   if (!chunk->is_stats_set()) return known;
   const auto statistics = chunk->statistics();
@@ -127,7 +128,7 @@ KnownValues KnownOfChunk(const FileSpec& file, int32_t file_index, int32_t row_g
   if (statistics->HasNullCount()) {
     known.nulls = known.nulls && statistics->null_count() != 0;
     if (statistics->null_count() == group->num_rows()) {
-      return {.keys = {}, .nulls = known.nulls};
+      return KnownValues{.keys = {}, .nulls = known.nulls};
     }
   }
   if (!statistics->HasMinMax()) return known;

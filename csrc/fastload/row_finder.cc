@@ -155,7 +155,7 @@ class RowGroupSearch {
       : finder_(finder),
         id_(id),
         file_(finder->files_.spec(id.file)),
-        rows_(file_.metadata->RowGroup(id.row_group)->num_rows()),
+        rows_(file_.RowsOf(id.row_group)),
         io_(MakeInlineExecutor()),
         fetch_{io_.get(), &finder->fetches_, &finder->files_, &finder->counters_} {}
 
@@ -163,7 +163,9 @@ class RowGroupSearch {
     FoundRows found;
     const Status status = CatchParquet([&]() -> Status {
       for (const ColumnSpec& spec : finder_->columns_) {
-        known_.push_back(KnownOfChunk(file_, id_.file, id_.row_group, spec));
+        ARROW_ASSIGN_OR_RAISE(auto known,
+                              KnownOfChunk(file_, id_.file, id_.row_group, spec));
+        known_.push_back(std::move(known));
       }
       const Verdict verdict = finder_->filter_.Of(known_);
       if (verdict == Verdict::kSome && rows_ > 0) {
@@ -208,15 +210,15 @@ class RowGroupSearch {
 
   // The row group, cut where a page of one of the columns begins.
   Result<std::vector<Stretch>> Stretches() {
-    ARROW_ASSIGN_OR_RAISE(const auto handle, finder_->files_.Open(id_.file));
+    ARROW_ASSIGN_OR_RAISE(indexes_, Indexes());
     std::vector<PageBounds> bounds(finder_->columns_.size());
     std::vector<std::vector<KnownValues>> pages(bounds.size());
     std::set<int64_t> edges{0, rows_};
     for (size_t c = 0; c < bounds.size(); ++c) {
       const ColumnSpec& spec = finder_->columns_[c];
       if (!spec.HasLeaf(id_.file)) continue;
-      ARROW_ASSIGN_OR_RAISE(bounds[c],
-                            ReadPageBounds(file_, *handle, id_.row_group, LeafOf(spec)));
+      ARROW_ASSIGN_OR_RAISE(
+          bounds[c], ReadPageBounds(file_, *indexes_, id_.row_group, LeafOf(spec)));
       pages[c] = KnownOfPages(file_, id_.file, spec, bounds[c]);
       edges.insert(bounds[c].first_rows.begin(), bounds[c].first_rows.end());
     }
@@ -233,6 +235,22 @@ class RowGroupSearch {
       stretches.push_back({*edge, *std::next(edge) - *edge, finder_->filter_.Of(known)});
     }
     return stretches;
+  }
+
+  // What page indexes are read from: of a store all that the search needs is asked for at
+  // once.
+  Result<std::shared_ptr<File>> Indexes() {
+    if (!file_.remote) return finder_->files_.Open(id_.file);
+    std::vector<ByteRange> ranges;
+    for (const ColumnSpec& spec : finder_->columns_) {
+      if (!spec.HasLeaf(id_.file)) continue;
+      ARROW_ASSIGN_OR_RAISE(
+          const auto indexes,
+          IndexRanges(file_, id_.row_group, LeafOf(spec), /*bounds=*/true));
+      ranges.insert(ranges.end(), indexes.begin(), indexes.end());
+    }
+    return std::make_shared<RangesOfFile>(finder_->files_.remote(), id_.file,
+                                          Coalesce(ranges, kHoleBytes, kSegmentBytes));
   }
 
   // Tests the rows of `rows`, `count` in all, and sets the bits of those that pass.
@@ -274,8 +292,9 @@ class RowGroupSearch {
     if (!spec.HasLeaf(id_.file)) return MakeConstantFixedReader(&spec, id_.file);
     ARROW_ASSIGN_OR_RAISE(const auto range,
                           ChunkRange(file_, id_.row_group, LeafOf(spec)));
-    ARROW_ASSIGN_OR_RAISE(auto pages, SelectPages(fetch_, id_.file, id_.row_group,
-                                                  LeafOf(spec), range, rows));
+    ARROW_ASSIGN_OR_RAISE(
+        auto pages, SelectPages(fetch_, id_.file, id_.row_group, LeafOf(spec), range,
+                                rows, indexes_.get()));
     auto stream = Stream(std::move(pages.ranges));
     ARROW_ASSIGN_OR_RAISE(ChunkInput input,
                           OpenChunk(file_, id_.row_group, LeafOf(spec), std::move(stream),
@@ -307,8 +326,7 @@ class RowGroupSearch {
                 .column = column.name(),
                 .page = column.page()};
     if (const auto row = RowOf(status)) {
-      place.row =
-          *row + RowGroupStarts(*file_.metadata)[static_cast<size_t>(id_.row_group)];
+      place.row = *row + RowGroupStarts(file_)[static_cast<size_t>(id_.row_group)];
     }
     return At(status, place);
   }
@@ -322,6 +340,7 @@ class RowGroupSearch {
   const std::shared_ptr<const std::atomic<bool>> cancelled_ =
       std::make_shared<std::atomic<bool>>(false);
   std::vector<KnownValues> known_;  // by column
+  std::shared_ptr<File> indexes_;   // what page indexes are read from
 };
 
 Result<std::shared_ptr<RowFinder>> RowFinder::Make(std::vector<FileSpec> files,
