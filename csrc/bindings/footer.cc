@@ -13,6 +13,7 @@
 #include "bindings/errors.h"
 #include "bindings/without_gil.h"
 #include "fastload/leaf_summary.h"
+#include "fastload/summary_file.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -92,6 +93,19 @@ py::bytes Pack(const Footer& footer, const py::bytes& tail) {
     return footer.Pack(view);
   }();
   return ValueOrRaise(std::move(packed));
+}
+
+py::list SplitInFiles(const py::bytes& tail) {
+  const std::string_view view = tail;
+  Result<std::vector<SummaryPart>> parts = [&] {
+    const WithoutGil without_gil;
+    return SplitSummary(view);
+  }();
+  py::list list;
+  for (const SummaryPart& part : ValueOrRaise(std::move(parts))) {
+    list.append(py::make_tuple(part.path, py::bytes(part.tail)));
+  }
+  return list;
 }
 
 py::bytes RowsOf(const Footer& footer) {
@@ -280,6 +294,9 @@ void RegisterFooter(py::module_& m) {
            "path, of the type that Arrow reads.")
       .def(py::pickle(&StateOf, &OfState));
 
+  m.def("split_summary", &SplitInFiles, py::arg("tail"),
+        "The footer of a summary file as (path, tail) of each file that it names, in\n"
+        "order; paths are relative to its directory.");
   m.def(
       "summarize_leaves", &Summarize, py::arg("footers"), py::arg("leaves"),
       py::kw_only(), py::arg("statistics"),

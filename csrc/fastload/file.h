@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,26 +22,34 @@ struct ByteRange {
   int64_t bytes = 0;
 };
 
-// Footers that were parsed last, so that those of neighbouring row groups are parsed
-// once. Thread-safe; a process from after a fork needs its own.
+// A row group of parsed metadata.
+struct ParsedRowGroup {
+  std::shared_ptr<parquet::FileMetaData> file;  // perhaps of this row group alone
+  std::unique_ptr<parquet::RowGroupMetaData> group;
+};
+
+// Of packed footers the row groups that were asked for last, so that each is parsed once
+// for all columns, and the file that was parsed last, for its neighbours. Thread-safe; a
+// process from after a fork needs its own.
 class ParsedFooters {
  public:
-  Result<std::shared_ptr<parquet::FileMetaData>> Get(const Footer& footer);
+  // Throws what libparquet throws.
+  Result<ParsedRowGroup> Get(const Footer& footer, int32_t row_group);
 
  private:
-  // Of metadata in memory: of those row groups that two windows need. Row groups of many
-  // more files are not read at a time.
-  static constexpr int64_t kMostBytes = int64_t{128} << 20;
+  using Key = std::pair<const Footer*, int32_t>;
+  using Metadata = std::shared_ptr<parquet::FileMetaData>;
+  // More than the row groups of two windows take: windows are of a few hundred MB, and
+  // column chunks of at least a few KB.
+  static constexpr int64_t kMostBytes = int64_t{64} << 20;
+  static constexpr size_t kMostFiles = 8;
 
-  struct Entry {
-    const Footer* footer;
-    std::shared_ptr<parquet::FileMetaData> metadata;
-    int64_t bytes;
-  };
+  Result<Metadata> File(const Footer& footer);
 
   std::mutex mutex_;
-  std::list<Entry> newest_;
-  std::unordered_map<const Footer*, std::list<Entry>::iterator> by_footer_;
+  std::list<std::pair<Key, Metadata>> row_groups_;  // the newest first
+  std::map<Key, std::list<std::pair<Key, Metadata>>::iterator> by_key_;
+  std::list<std::pair<const Footer*, Metadata>> files_;  // the newest first
   int64_t bytes_ = 0;
 };
 
@@ -53,10 +62,8 @@ struct FileSpec {
   std::shared_ptr<const Footer> footer;
   std::shared_ptr<ParsedFooters> parsed;  // null: nothing is kept
 
-  // Of its row groups and their column chunks. Errors name the file.
-  Result<std::shared_ptr<parquet::FileMetaData>> Metadata() const {
-    return parsed == nullptr ? footer->Metadata() : parsed->Get(*footer);
-  }
+  // Throws what libparquet throws. Other errors name the file.
+  Result<ParsedRowGroup> RowGroup(int32_t row_group) const;
   const parquet::ColumnDescriptor* Column(int32_t leaf) const {
     return footer->schema()->parquet().Column(leaf);
   }

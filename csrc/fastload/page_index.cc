@@ -50,9 +50,9 @@ bool IsWhole(const PageBounds& bounds, int64_t rows) {
 Result<std::vector<ByteRange>> IndexRanges(const FileSpec& spec, int32_t row_group,
                                            int32_t leaf, bool bounds) {
   std::vector<ByteRange> ranges;
-  ARROW_ASSIGN_OR_RAISE(const auto metadata, spec.Metadata());
-  ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    const auto chunk = metadata->RowGroup(row_group)->ColumnChunk(leaf);
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
     std::vector<Location> locations = {chunk->GetOffsetIndexLocation()};
     if (bounds && IsFlat(spec, leaf)) {
       locations.push_back(chunk->GetColumnIndexLocation());
@@ -69,9 +69,9 @@ Result<std::vector<ByteRange>> IndexRanges(const FileSpec& spec, int32_t row_gro
 Result<PageExtents> ReadPageExtents(const FileSpec& spec, const File& file,
                                     int32_t row_group, int32_t leaf) {
   PageExtents extents;
-  ARROW_ASSIGN_OR_RAISE(const auto metadata, spec.Metadata());
-  ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    const auto chunk = metadata->RowGroup(row_group)->ColumnChunk(leaf);
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
     ARROW_ASSIGN_OR_RAISE(const auto bytes,
                           ReadIndex(spec, file, chunk->GetOffsetIndexLocation()));
     if (bytes.empty()) return Status::OK();
@@ -95,9 +95,9 @@ Result<PageBounds> ReadPageBounds(const FileSpec& spec, const File& file,
   ARROW_ASSIGN_OR_RAISE(const PageExtents extents,
                         ReadPageExtents(spec, file, row_group, leaf));
   if (extents.pages.empty()) return bounds;
-  ARROW_ASSIGN_OR_RAISE(const auto metadata, spec.Metadata());
-  ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    const auto chunk = metadata->RowGroup(row_group)->ColumnChunk(leaf);
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
     ARROW_ASSIGN_OR_RAISE(const auto bytes,
                           ReadIndex(spec, file, chunk->GetColumnIndexLocation()));
     if (bytes.empty()) return Status::OK();

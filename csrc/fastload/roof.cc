@@ -74,11 +74,12 @@ Result<int64_t> VisitPages(const Input& input, const Chunk& chunk,
 // dictionary. In lists, where pages may not tell their rows, values stand for them.
 Status KeepFirstRows(const Input& input, int64_t rows, arrow::MemoryPool* pool,
                      Chunk* chunk) {
-  ARROW_ASSIGN_OR_RAISE(const auto metadata, input.spec.Metadata());
-  const auto group = metadata->RowGroup(chunk->row_group);
-  const auto levels = static_cast<double>(group->ColumnChunk(chunk->leaf)->num_values());
+  ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed,
+                        input.spec.RowGroup(chunk->row_group));
+  const auto levels =
+      static_cast<double>(parsed.group->ColumnChunk(chunk->leaf)->num_values());
   const double wanted =
-      levels * static_cast<double>(rows) / static_cast<double>(group->num_rows());
+      levels * static_cast<double>(rows) / static_cast<double>(parsed.group->num_rows());
   std::vector<uint8_t> memory;
   int64_t values = 0;
   int64_t pages = 0;

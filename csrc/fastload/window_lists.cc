@@ -32,11 +32,11 @@ int64_t ElementBytes(const FileSpec& file, int32_t row_group, int32_t leaf, int6
                      int64_t element) {
   double bytes = 0;
   const Status status = CatchParquet([&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const auto metadata, file.Metadata());
-    const auto group = metadata->RowGroup(row_group);
-    const auto chunk = group->ColumnChunk(leaf);
-    const double share = static_cast<double>(rows) /
-                         static_cast<double>(std::max<int64_t>(1, group->num_rows()));
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
+    const double share =
+        static_cast<double>(rows) /
+        static_cast<double>(std::max<int64_t>(1, parsed.group->num_rows()));
     const auto most = static_cast<double>(chunk->total_compressed_size()) *
                       static_cast<double>(kMostBytesPerByte);
     const double said =

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
 import warnings
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CacheDirectory", "publish"]
+__all__ = ["CacheDirectory", "publish", "try_lock"]
 
 
 class CacheDirectory:
@@ -62,6 +63,17 @@ def publish(path: Path, parts: Iterable[Any]) -> None:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
+
+
+def try_lock(descriptor: int) -> bool:
+    """Whether an open file is this process's now; it is too where files have no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # to do the same work twice is allowed
+    return True
 
 
 def _user_directory() -> Path | None:

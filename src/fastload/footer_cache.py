@@ -11,9 +11,9 @@ import hashlib
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from fastload.cache_directory import CacheDirectory, publish
+from fastload.cache_directory import CacheDirectory, publish, try_lock
 from fastload.footer_pack import FooterPack, NewFooter, PlacedFooter, pack_parts
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _SHARDS = 64
 _SUFFIX = ".pack"
 # More packs of a directory become one: each costs a file to open at every start.
 _MOST_PACKS = 16
+_TRIES = 3
 
 
 class FooterKey:
@@ -102,43 +103,52 @@ class FooterCache:
     def _write(self, shard: int, footers: Sequence[NewFooter]) -> FooterPack:
         path = self._path(shard)
         path.mkdir(mode=0o700, exist_ok=True)
-        kept = self._list(shard)
-        if len(kept) >= _MOST_PACKS:
-            self._merge(shard, kept)
+        if len(self._list(shard)) >= _MOST_PACKS:
+            self._merge(shard)
         name = path / f"{time.time_ns():020d}-{os.getpid()}{_SUFFIX}"
         publish(name, pack_parts(footers))
         return FooterPack(name, self._schemas, check=False)
 
-    def _merge(self, shard: int, paths: Sequence[Path]) -> None:
+    def _merge(self, shard: int) -> None:
         """Makes one pack of several, with the newest version of each file."""
-        newest: dict[str, NewFooter] = {}
-        for path in paths:
-            pack = self._open(path)
-            if pack is not None:
+        lock = os.open(self._path(shard) / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # Who comes second has nothing to do.
+            if not try_lock(lock) or len(paths := self._list(shard)) < _MOST_PACKS:
+                return
+            newest: dict[str, NewFooter] = {}
+            for pack in self._packs(shard, paths):
                 newest.update({footer.path: footer for footer in pack.footers()})
-        if newest:
-            # By the name of the newest, so that those written meanwhile stay newer.
-            merged = self._path(shard) / f"{paths[-1].stem}-m{_SUFFIX}"
-            publish(merged, pack_parts(list(newest.values())))
-        for path in paths:
-            with contextlib.suppress(OSError):
-                path.unlink()
+            if newest:
+                # By the name of the newest, so that those written meanwhile stay newer.
+                merged = self._path(shard) / f"{paths[-1].stem}-m{_SUFFIX}"
+                publish(merged, pack_parts(list(newest.values())))
+            for path in paths:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        finally:
+            os.close(lock)
 
-    def _packs(self, shard: int) -> Iterable[FooterPack]:
-        for path in self._list(shard):
-            pack = self._open(path)
-            if pack is not None:
-                yield pack
+    def _packs(self, shard: int, paths: Sequence[Path] | None = None) -> list[FooterPack]:
+        """Those of a shard, the oldest first; looks again where others merge them meanwhile."""
+        for _ in range(_TRIES):
+            packs = [self._open(path) for path in paths or self._list(shard)]
+            if None not in packs:
+                break
+        return [pack for pack in packs if pack]
 
-    def _open(self, path: Path) -> FooterPack | None:
+    def _open(self, path: Path) -> FooterPack | None | Literal[False]:
+        """A pack; False = it was damaged, None = it is not there any more."""
         try:
             return FooterPack(path, self._schemas)
         except ValueError:
             with contextlib.suppress(OSError):
                 path.unlink()
+            return False
+        except FileNotFoundError:
+            return None
         except OSError:
-            pass  # another process has merged it
-        return None
+            return False
 
     def _list(self, shard: int) -> list[Path]:
         """The packs of a shard, the oldest first."""

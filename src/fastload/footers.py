@@ -14,6 +14,7 @@ from fastload.errors import SourceChangedError, SourceNotFoundError, StorageErro
 from fastload.footer_cache import FooterCache, FooterKey
 from fastload.footer_pack import NewFooter
 from fastload.progress_line import Progress
+from fastload.summary_files import read_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,10 @@ _AT_ONCE = 8192
 # Parsed footers take some nine times their bytes; further ones wait, packed, until their row
 # groups are read.
 _PARSED_BYTES = 16 << 20
+
+
+Tail = tuple[bytes, int, int]
+"""A footer's bytes, the size of the file and its modification time (-1 in a store)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +82,24 @@ class _Reading:
         self._progress = Progress("read", len(found), "footers")
 
     def run(self) -> list[ReadFooter]:
-        cache = FooterCache(self._schemas)
-        kept = cache.load(self._keys.values())
-        self._place(self._keys, kept)
+        cache = FooterCache(self._schemas) if self._keys else None
+        if cache is not None:
+            self._place(self._keys, cache.load(self._keys.values()))
         lacking = [index for index, result in enumerate(self._results) if result is None]
+        known = read_summaries(self._found, lacking, self._read_ends)
         for first in range(0, len(lacking), _AT_ONCE):
             some = lacking[first : first + _AT_ONCE]
+            for index in some:
+                if index in known:
+                    self._take(index, *known[index])
+            some = [index for index in some if index not in known]
             self._read_local([i for i in some if self._found[i].stored is None])
             self._read_remote([i for i in some if self._found[i].stored is not None])
-            placed = cache.store([(self._keys[i], footer) for i, footer in self._new.items()])
-            if self._is_full:
-                self._place(self._new, placed)
+            if cache is not None:
+                new = [(self._keys[i], footer) for i, footer in self._new.items()]
+                placed = cache.store(new)
+                if self._is_full:
+                    self._place(self._new, placed)
             self._new = {}
         return [result for result in self._results if result is not None]
 
@@ -106,6 +118,17 @@ class _Reading:
                 size = file.stored.size
                 footer = found.footer(size, file.path)
                 self._results[index] = ReadFooter(footer, size, -1, found.digest)
+
+    def _read_ends(self, files: Sequence[FoundFile]) -> dict[int, Tail]:
+        """The footers of a few files, by their place among these."""
+
+        async def read(client: StoreClient, file: FoundFile) -> Tail:
+            assert file.stored is not None
+            return await _read_stored(client, file, file.stored), file.stored.size, -1
+
+        if files[0].stored is None:
+            return {place: _read_local(file) for place, file in enumerate(files)}
+        return dict(enumerate(self._storage.map(read, files)))
 
     def _read_local(self, indices: Sequence[int]) -> None:
         if len(indices) < 2:
@@ -168,8 +191,7 @@ async def _read_stored(client: StoreClient, found: FoundFile, stored: StoredFile
     return tail[len(tail) - needed :]
 
 
-def _read_local(found: FoundFile) -> tuple[bytes, int, int]:
-    """The footer's bytes, the size of the file and its modification time."""
+def _read_local(found: FoundFile) -> Tail:
     path = found.path
     try:
         fd = _open(path)

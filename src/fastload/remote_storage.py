@@ -225,7 +225,7 @@ def _check_filesystem(filesystem: Any) -> None:
 def _check_scheme(scheme: str, path: str) -> None:
     import fsspec
 
-    if scheme not in fsspec.available_protocols():
+    if scheme not in fsspec.available_protocols() and scheme not in fsspec.registry:
         raise ValueError(
             "Expected a local path or a URL of a scheme that fsspec knows, got the scheme "
             f"{scheme}:// - at {shown(scheme, path)}"

@@ -8,7 +8,6 @@ rename and never changes; nothing in it is ever executed.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 import struct
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastload.cache_directory import CacheDirectory, publish
+from fastload.cache_directory import CacheDirectory, publish, try_lock
 from fastload.row_selection import FileRows
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class SelectionCache:
         """Holds back other processes that would count the same; where it can't, none."""
         descriptor = self._open_lock(key)
         try:
-            while descriptor is not None and not _try_lock(descriptor):
+            while descriptor is not None and not try_lock(descriptor):
                 time.sleep(_POLL_S)
             yield
         finally:
@@ -110,16 +109,6 @@ class SelectionCache:
     def _path(self, key: str) -> Path:
         assert self._home.path is not None
         return self._home.path / key[:2] / f"{key}.rows"
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # the file system has no locks: to count twice is allowed
-    return True
 
 
 def _read(descriptor: int) -> FileRows | None:
