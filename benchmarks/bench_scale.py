@@ -4,12 +4,12 @@
 
 A simulated store lists so many objects, all of them the same real file of `--row-groups` row
 groups of 100 rows of three columns, and answers at once. All else is fastload's own code, as a
-user calls it, each size in a process of its own: `cold` makes a dataset (shuffled, the middle one
-of `--world` ranks) that reads and keeps all footers, `warm` one that finds them kept; then come
-len(), state_dict(), the plan of the epoch and the first batch. Memory is the
-most that was resident so far, of the whole process, torch included. What a store and a network add to `cold` is
-footers / concurrency x latency: it is printed for 30 ms and 64 requests in flight. Each batch is
-checked against the file.
+user calls it, each size in a process of its own: `cold` makes a dataset (shuffled, the middle
+one of `--world` ranks) that reads and keeps all footers, `warm` one that finds them kept; then
+come len(), state_dict(), the plan of the epoch and the first batch. Memory is the most that was
+resident so far, of the whole process, torch included. What a store and a network add to `cold`,
+footers / concurrency x latency, is `network`: for 30 ms and 64 requests in flight. The rows of the
+first batch, and the number of batches, are checked.
 """
 
 from __future__ import annotations
@@ -40,17 +40,20 @@ class SimulatedFileSystem(fsspec.AbstractFileSystem):
     files = 0
     data = b""
 
-    def find(self, path: str, *_: Any, **__: Any) -> dict[str, dict[str, Any]]:
+    def find(self, *_: Any, **__: Any) -> dict[str, dict[str, Any]]:
+        """All objects."""
         size, name = len(self.data), "part-{:06}.parquet".format
         paths = (f"bucket/train/{name(i)}" for i in range(self.files))
         return {p: {"name": p, "size": size, "type": "file", "mtime": 1} for p in paths}
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Of an object or the directory."""
         if path.endswith(".parquet"):
             return {"name": path, "size": len(self.data), "type": "file", "mtime": 1}
         return {"name": path, "size": 0, "type": "directory"}
 
-    def cat_file(self, path: str, start: int, end: int, **_: Any) -> bytes:
+    def cat_file(self, path: str, start: int, end: int, **_: Any) -> bytes:  # noqa: ARG002
+        """A range of an object."""
         return self.data[start:end]
 
 

