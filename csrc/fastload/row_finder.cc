@@ -260,14 +260,20 @@ class RowGroupSearch {
     std::vector<uint8_t*> passes(tests.size());
     for (size_t i = 0; i < tests.size(); ++i) passes[i] = memory.data() + i * kBlockRows;
     std::vector<ColumnTests> columns;
+    std::vector<AskedChunk> chunks;
     for (size_t c = 0; c < finder_->columns_.size(); ++c) {
       ColumnTests& column = columns.emplace_back(&finder_->columns_[c], known_[c].nulls);
       for (size_t i = 0; i < tests.size(); ++i) {
         if (tests[i].column == static_cast<int32_t>(c)) column.Add(&tests[i], passes[i]);
       }
-      auto reader = Open(finder_->columns_[c], rows);
-      if (!reader.ok()) return AtColumn(column, reader.status());
-      column.Open(*std::move(reader));
+      auto chunk = Ask(finder_->columns_[c], rows);
+      if (!chunk.ok()) return AtColumn(column, chunk.status());
+      chunks.push_back(*std::move(chunk));
+    }
+    for (size_t c = 0; c < columns.size(); ++c) {
+      auto reader = Open(finder_->columns_[c], rows, std::move(chunks[c]));
+      if (!reader.ok()) return AtColumn(columns[c], reader.status());
+      columns[c].Open(*std::move(reader));
     }
     SelectedRows open(rows);
     for (int64_t done = 0; done < count; done += kBlockRows) {
@@ -287,21 +293,36 @@ class RowGroupSearch {
     return Status::OK();
   }
 
-  // A reader of those rows.
-  Result<std::unique_ptr<FixedReader>> Open(const ColumnSpec& spec, RowBits rows) {
-    if (!spec.HasLeaf(id_.file)) return MakeConstantFixedReader(&spec, id_.file);
+  // What is read of a column chunk; nothing where the file lacks the column.
+  struct AskedChunk {
+    ChunkPages pages;
+    std::shared_ptr<ChunkStream> stream;
+  };
+
+  // Those rows of a column; a store brings them meanwhile.
+  Result<AskedChunk> Ask(const ColumnSpec& spec, RowBits rows) {
+    AskedChunk asked;
+    if (!spec.HasLeaf(id_.file)) return asked;
     ARROW_ASSIGN_OR_RAISE(const auto range,
                           ChunkRange(file_, id_.row_group, LeafOf(spec)));
     ARROW_ASSIGN_OR_RAISE(
-        auto pages, SelectPages(fetch_, id_.file, id_.row_group, LeafOf(spec), range,
-                                rows, indexes_.get()));
-    auto stream = Stream(std::move(pages.ranges));
+        asked.pages, SelectPages(fetch_, id_.file, id_.row_group, LeafOf(spec), range,
+                                 rows, indexes_.get()));
+    asked.stream = Stream(std::move(asked.pages.ranges));
+    if (file_.remote) asked.stream->Start([] {});
+    return asked;
+  }
+
+  // A reader of those rows.
+  Result<std::unique_ptr<FixedReader>> Open(const ColumnSpec& spec, RowBits rows,
+                                            AskedChunk asked) {
+    if (!spec.HasLeaf(id_.file)) return MakeConstantFixedReader(&spec, id_.file);
     ARROW_ASSIGN_OR_RAISE(ChunkInput input,
-                          OpenChunk(file_, id_.row_group, LeafOf(spec), std::move(stream),
-                                    &finder_->pool_));
+                          OpenChunk(file_, id_.row_group, LeafOf(spec),
+                                    std::move(asked.stream), &finder_->pool_));
     input.file = id_.file;
     if (rows.bits == nullptr) return FixedReader::Make(std::move(input), &spec);
-    return MakeSelectedFixedReader(std::move(input), &spec, rows, std::move(pages));
+    return MakeSelectedFixedReader(std::move(input), &spec, rows, std::move(asked.pages));
   }
 
   std::shared_ptr<ChunkStream> Stream(std::vector<ByteRange> ranges) const {

@@ -175,7 +175,7 @@ def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 def pack_parts(footers: Sequence[NewFooter]) -> list[bytes]:
     """The bytes of a pack."""
     numbers: dict[int, int] = {}  # of schemas, by their identity
-    tails = []
+    tails: list[bytes] = []
     for footer in footers:
         if id(footer.schema) not in numbers:
             numbers[id(footer.schema)] = len(tails)

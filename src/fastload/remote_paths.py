@@ -39,25 +39,33 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
     found, summary = await _find_glob(client, kind, path) if is_glob else ([], None)
     if not found:
         # Only now: a file may have a name that looks like a glob.
-        path = path if is_url else path.rstrip("/")
-        file = await client.info(kind, path)
+        path, directory = path if is_url else path.rstrip("/"), _is_directory(path)
+        listed = () if is_url or not directory else await client.ls(kind, path)
+        file = None if listed else await client.info(kind, path)
         if file is NOT_FOUND:
             expected = "files that match the glob" if is_glob else "a file or directory"
             raise SourceNotFoundError(f"Expected {expected}, found none - at {shown(kind, path)}")
         if file is not None:
             return [FoundFile(shown(kind, file.path), (), kind, file)]
-        files = await client.ls(kind, path)
-        found, summary = _below(files, path, _HIDDEN_NAME), _summary(files, path)
+        listed = listed or await client.ls(kind, path)
+        found, summary = _below(listed, path, _HIDDEN_NAME), _summary(listed, path)
         if not found:
             raise SourceNotFoundError(
                 "Expected a directory with files (names that start with _ or . don't count), "
                 f"found none - at {shown(kind, path)}"
             )
-    named = summary and FoundFile(shown(kind, summary.path), (), kind, summary)
+    named = None
+    if summary is not None:
+        named = FoundFile(shown(kind, summary.path), (), kind, summary)
     return [
         FoundFile(shown(kind, file.path), folders, kind, file, named)
         for file, folders in sorted(found, key=lambda each: each[0].path)
     ]
+
+
+def _is_directory(path: str) -> bool:
+    """Whether a path is a directory's by its name; only then is that looked for first."""
+    return path.endswith("/") or "." not in path.rpartition("/")[2]
 
 
 def shown(kind: str, path: str) -> str:
