@@ -304,9 +304,10 @@ def test_a_summary_file_that_does_not_fit(server, summarized, wrong, caplog):
         pq.write_table(other, paths[2])
         server.put("bucket", f"{directory.name}/k=0/{paths[2].name}", paths[2].read_bytes())
     elif wrong == "added":
-        pq.write_table(other, directory / "k=0" / "part-3b.parquet")
-        paths = sorted([*paths, directory / "k=0" / "part-3b.parquet"])
-        server.put("bucket", f"{directory.name}/k=0/part-3b.parquet", paths[3].read_bytes())
+        added = directory / "k=0" / "part-3b.parquet"
+        pq.write_table(other, added)
+        paths = sorted([*paths, added])
+        server.put("bucket", f"{directory.name}/k=0/part-3b.parquet", added.read_bytes())
     elif wrong == "other":  # with times that say nothing
         pq.write_table(other, paths[0])
         os.utime(paths[0], ns=(1, 1))
