@@ -17,12 +17,15 @@ using FileTuple = std::tuple<std::string, int64_t, std::shared_ptr<Footer>>;
 
 inline std::vector<FileSpec> FileSpecs(const std::vector<FileTuple>& files) {
   std::vector<FileSpec> specs;
+  specs.reserve(files.size());
+  const auto parsed = std::make_shared<ParsedFooters>();
   for (const auto& [path, mtime_ns, footer] : files) {
     specs.push_back({.path = path,
                      .bytes = footer->file_bytes(),
                      .mtime_ns = mtime_ns,
                      .remote = mtime_ns < 0,
-                     .metadata = footer->metadata()});
+                     .footer = footer,
+                     .parsed = parsed});
   }
   return specs;
 }

@@ -1,14 +1,19 @@
 #include "fastload/footer.h"
 
+#include <cstring>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "arrow/c/bridge.h"
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 #include "bindings/without_gil.h"
 #include "fastload/leaf_summary.h"
+#include "fastload/summary_file.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -43,14 +48,95 @@ py::object ExportLeafSchema(const Footer& footer) {
 }
 
 std::shared_ptr<Footer> MakeFooter(const py::bytes& tail, int64_t file_bytes,
-                                   std::string file) {
+                                   std::string file, FooterSchemas* schemas) {
   // Bytes objects don't change, and the caller's reference keeps this one alive.
   const std::string_view view = tail;
   Result<std::shared_ptr<Footer>> footer = [&] {
     const WithoutGil without_gil;
-    return Footer::Make(view, file_bytes, std::move(file));
+    return Footer::Make(view, file_bytes, std::move(file), schemas);
   }();
   return ValueOrRaise(std::move(footer));
+}
+
+// pybind11 holds by pointers that might change it.
+using Schema = std::shared_ptr<FooterSchema>;
+Schema Held(const std::shared_ptr<const FooterSchema>& schema) {
+  return std::const_pointer_cast<FooterSchema>(schema);
+}
+
+// (file, offset, bytes), or the bytes.
+using Kept =
+    std::variant<std::tuple<std::shared_ptr<KeptFile>, int64_t, int64_t>, py::bytes>;
+
+// `rows` are int64 numbers in the machine's order.
+std::shared_ptr<Footer> OfPacked(const Kept& kept, int64_t file_bytes, std::string file,
+                                 const py::bytes& rows, Schema schema) {
+  const std::string_view numbers = rows;
+  std::vector<int64_t> row_group_rows(numbers.size() / sizeof(int64_t));
+  std::memcpy(row_group_rows.data(), numbers.data(),
+              row_group_rows.size() * sizeof(int64_t));
+  KeptBytes packed;
+  if (const auto* const text = std::get_if<py::bytes>(&kept)) {
+    packed = KeptBytes(std::string(*text));
+  } else {
+    const auto& [kept_file, offset, bytes] = std::get<0>(kept);
+    packed = KeptBytes(kept_file, offset, bytes);
+  }
+  return ValueOrRaise(Footer::OfPacked(std::move(packed), file_bytes, std::move(file),
+                                       std::move(row_group_rows), std::move(schema)));
+}
+
+py::bytes Pack(const Footer& footer, const py::bytes& tail) {
+  const std::string_view view = tail;
+  Result<std::string> packed = [&] {
+    const WithoutGil without_gil;
+    return footer.Pack(view);
+  }();
+  return ValueOrRaise(std::move(packed));
+}
+
+py::list SplitInFiles(const py::bytes& tail) {
+  const std::string_view view = tail;
+  Result<std::vector<SummaryPart>> parts = [&] {
+    const WithoutGil without_gil;
+    return SplitSummary(view);
+  }();
+  py::list list;
+  for (const SummaryPart& part : ValueOrRaise(std::move(parts))) {
+    list.append(py::make_tuple(part.path, py::bytes(part.tail)));
+  }
+  return list;
+}
+
+py::bytes RowsOf(const Footer& footer) {
+  const auto& rows = footer.row_group_rows();
+  return {reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(int64_t)};
+}
+
+Schema SchemaOf(const py::bytes& tail) {
+  const std::string_view view = tail;
+  const auto bytes = static_cast<int64_t>(view.size());
+  // A file of nothing else, but for the magic that it would begin with.
+  return Held(ValueOrRaise(Footer::Make(view, bytes + 4, ""))->schema());
+}
+
+py::tuple StateOf(const Footer& footer) {
+  if (!footer.packed()) {
+    const std::string tail = ValueOrRaise(footer.Serialize());
+    return py::make_tuple(py::bytes(tail), footer.file_bytes(), footer.file());
+  }
+  const py::bytes packed = ValueOrRaise(footer.PackedBytes());
+  return py::make_tuple(packed, footer.file_bytes(), footer.file(), RowsOf(footer),
+                        Held(footer.schema()));
+}
+
+std::shared_ptr<Footer> OfState(const py::tuple& state) {
+  const auto bytes = state[0].cast<py::bytes>();
+  const auto size = state[1].cast<int64_t>();
+  auto file = state[2].cast<std::string>();
+  if (state.size() == 3) return MakeFooter(bytes, size, std::move(file), nullptr);
+  return OfPacked(bytes, size, std::move(file), state[3].cast<py::bytes>(),
+                  state[4].cast<Schema>());
 }
 
 LeafChunks ReadLeafChunks(const Footer& footer, int32_t leaf) {
@@ -133,12 +219,56 @@ void RegisterFooter(py::module_& m) {
       .def_readonly("null_row_group", &LeafSummary::null_row_group,
                     "The row group of that file with the null; -1 = none.");
 
+  py::class_<FooterSchema, Schema>(m, "FooterSchema",
+                                   "What the footers of files that are alike have in "
+                                   "common. Immutable.")
+      .def(py::init(&SchemaOf), py::arg("tail"))
+      .def_property_readonly("text", &FooterSchema::Text,
+                             "In words; two that say the same are the same.")
+      .def_property_readonly(
+          "tail",
+          [](const FooterSchema& schema) {
+            return py::bytes(ValueOrRaise(schema.Serialize()));
+          },
+          "The end of a file without row groups that has it.")
+      .def(py::pickle(
+          [](const FooterSchema& schema) {
+            return py::make_tuple(py::bytes(ValueOrRaise(schema.Serialize())));
+          },
+          [](const py::tuple& state) { return SchemaOf(state[0].cast<py::bytes>()); }));
+
+  py::class_<FooterSchemas>(m, "FooterSchemas", "Those of many files, each once.")
+      .def(py::init<>())
+      .def(
+          "share",
+          [](FooterSchemas& schemas, const Schema& schema) {
+            return Held(ValueOrRaise(schemas.Share(schema)));
+          },
+          py::arg("schema"), "The one that is known and the same, else it.");
+
+  py::class_<KeptFile, std::shared_ptr<KeptFile>>(
+      m, "KeptFile", "A file that is not changed any more, open for reading.")
+      .def(py::init<std::string>(), py::arg("path"));
+
   py::class_<Footer, std::shared_ptr<Footer>>(
       m, "Footer",
       "The footer of one Parquet file, parsed from the end of the file. Immutable.\n\n"
       "Raises CorruptFileError or UnsupportedTypeError, naming the file, the row group\n"
       "and the column where known.")
-      .def(py::init(&MakeFooter), py::arg("tail"), py::arg("file_bytes"), py::arg("file"))
+      .def(py::init(&MakeFooter), py::arg("tail"), py::arg("file_bytes"), py::arg("file"),
+           py::arg("schemas") = nullptr)
+      .def_static(
+          "of_packed", &OfPacked, py::arg("packed"), py::arg("file_bytes"),
+          py::arg("file"), py::arg("rows"), py::arg("schema"),
+          "Of what pack() made, as bytes or a place in a file, and of the rows of\n"
+          "its row groups as packed_rows has them.")
+      .def("pack", &Pack, py::arg("tail"),
+           "The footer in few bytes; `tail` is what it was made of.")
+      .def_property_readonly("packed_rows", &RowsOf,
+                             "Rows of each row group, as the bytes of int64 numbers.")
+      .def_property_readonly(
+          "schema", [](const Footer& footer) { return Held(footer.schema()); },
+          "What files like it share.")
       .def_static(
           "tail_bytes",
           [](const py::bytes& tail, int64_t file_bytes, const std::string& file) {
@@ -162,16 +292,11 @@ void RegisterFooter(py::module_& m) {
            "Arrow PyCapsule of a schema with one field for each leaf, named by its "
            "dotted\n"
            "path, of the type that Arrow reads.")
-      .def(py::pickle(
-          [](const Footer& footer) {
-            const std::string tail = ValueOrRaise(footer.Serialize());
-            return py::make_tuple(py::bytes(tail), footer.file_bytes(), footer.file());
-          },
-          [](const py::tuple& state) {
-            return MakeFooter(state[0].cast<py::bytes>(), state[1].cast<int64_t>(),
-                              state[2].cast<std::string>());
-          }));
+      .def(py::pickle(&StateOf, &OfState));
 
+  m.def("split_summary", &SplitInFiles, py::arg("tail"),
+        "The footer of a summary file as (path, tail) of each file that it names, in\n"
+        "order; paths are relative to its directory.");
   m.def(
       "summarize_leaves", &Summarize, py::arg("footers"), py::arg("leaves"),
       py::kw_only(), py::arg("statistics"),

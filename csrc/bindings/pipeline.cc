@@ -117,7 +117,7 @@ std::vector<FileSelection> Selections(const py::sequence& selections,
     }
     const auto array = py::reinterpret_borrow<Bytes>(bits);
     result[i] = {.offsets = offsets, .bits = array.data(), .bytes = array.nbytes()};
-    RaiseIfError(result[i].Check(*files[i].metadata));
+    RaiseIfError(result[i].Check(files[i].footer->row_group_rows()));
   }
   return result;
 }

@@ -12,9 +12,9 @@ namespace fastload {
 
 Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf) {
   ByteRange range;
-  ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    const auto group = file.metadata->RowGroup(row_group);
-    const auto chunk = group->ColumnChunk(leaf);
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
     range.offset = chunk->data_page_offset();
     if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) {
       range.offset = std::min(range.offset, chunk->dictionary_page_offset());
@@ -29,7 +29,7 @@ Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t le
     }
     // Writers before that fix left the dictionary page's header out of the size
     // (PARQUET-816); 100 bytes is what Arrow allows for it.
-    if (file.metadata->writer_version().VersionLt(
+    if (parsed.file->writer_version().VersionLt(
             parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION())) {
       range.bytes += std::min<int64_t>(100, file.bytes - (range.offset + range.bytes));
     }
@@ -43,14 +43,14 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
                              arrow::MemoryPool* pool, OpenOptions options) {
   ChunkInput input;
   input.pool = pool;
-  ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    const auto group = file.metadata->RowGroup(row_group);
-    const auto chunk = group->ColumnChunk(leaf);
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
     // Writers before that fix marked compressed V2 pages as not compressed.
-    const bool always_compressed = file.metadata->writer_version().VersionLt(
+    const bool always_compressed = parsed.file->writer_version().VersionLt(
         parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
-    input.descr = file.metadata->schema()->Column(leaf);
-    input.rows = group->num_rows();
+    input.descr = file.Column(leaf);
+    input.rows = parsed.group->num_rows();
     input.levels = chunk->num_values();
     parquet::ReaderProperties properties(pool);
     properties.set_page_checksum_verification(options.verify_crc);
@@ -65,12 +65,12 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
   return input;
 }
 
-std::vector<int64_t> RowGroupStarts(const parquet::FileMetaData& metadata) {
+std::vector<int64_t> RowGroupStarts(const FileSpec& file) {
   std::vector<int64_t> starts;
   int64_t row = 0;
-  for (int i = 0; i < metadata.num_row_groups(); ++i) {
+  for (const int64_t rows : file.footer->row_group_rows()) {
     starts.push_back(row);
-    row += metadata.RowGroup(i)->num_rows();
+    row += rows;
   }
   return starts;
 }

@@ -27,6 +27,6 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
                              arrow::MemoryPool* pool, OpenOptions options = {});
 
 // First row, in its file, of each row group.
-std::vector<int64_t> RowGroupStarts(const parquet::FileMetaData& metadata);
+std::vector<int64_t> RowGroupStarts(const FileSpec& file);
 
 }  // namespace fastload

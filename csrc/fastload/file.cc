@@ -18,6 +18,58 @@ std::string ErrnoText() { return std::generic_category().message(errno); }
 
 }  // namespace
 
+Result<ParsedRowGroup> ParsedFooters::Get(const Footer& footer, int32_t row_group) {
+  const Key key{&footer, row_group};
+  Metadata own;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = by_key_.find(key);
+    if (found != by_key_.end()) {
+      row_groups_.splice(row_groups_.begin(), row_groups_, found->second);
+      own = row_groups_.front().second;
+    }
+  }
+  if (own == nullptr) {
+    ARROW_ASSIGN_OR_RAISE(const Metadata file, File(footer));
+    own = file->Subset({row_group});
+    // libparquet holds some 900 bytes of a column chunk, and as many of a column.
+    const int64_t bytes = int64_t{1800} * own->num_columns();
+    std::lock_guard lock(mutex_);
+    if (by_key_.find(key) == by_key_.end()) {
+      row_groups_.emplace_front(key, own);
+      by_key_[key] = row_groups_.begin();
+      bytes_ += bytes;
+    }
+    while (bytes_ > kMostBytes && row_groups_.size() > 1) {
+      bytes_ -= int64_t{1800} * row_groups_.back().second->num_columns();
+      by_key_.erase(row_groups_.back().first);
+      row_groups_.pop_back();
+    }
+  }
+  return ParsedRowGroup{own, own->RowGroup(0)};
+}
+
+Result<ParsedFooters::Metadata> ParsedFooters::File(const Footer& footer) {
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [of, metadata] : files_) {
+      if (of == &footer) return metadata;
+    }
+  }
+  ARROW_ASSIGN_OR_RAISE(Metadata metadata, footer.Metadata());
+  std::lock_guard lock(mutex_);
+  files_.emplace_front(&footer, metadata);
+  if (files_.size() > kMostFiles) files_.pop_back();
+  return metadata;
+}
+
+Result<ParsedRowGroup> FileSpec::RowGroup(int32_t row_group) const {
+  if (footer->packed() && parsed != nullptr) return parsed->Get(*footer, row_group);
+  ARROW_ASSIGN_OR_RAISE(auto metadata, footer->Metadata());
+  auto group = metadata->RowGroup(row_group);
+  return ParsedRowGroup{std::move(metadata), std::move(group)};
+}
+
 Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
   const int fd = open(spec.path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {

@@ -33,6 +33,11 @@ std::string_view Trailer(std::string_view tail) {
   return tail.substr(tail.size() - static_cast<size_t>(Footer::kTrailerBytes));
 }
 
+std::string_view ThriftOf(std::string_view tail, int64_t needed) {
+  return tail.substr(tail.size() - static_cast<size_t>(needed),
+                     static_cast<size_t>(needed - Footer::kTrailerBytes));
+}
+
 Status CheckChunk(const parquet::ColumnChunkMetaData& chunk, int64_t file_bytes) {
   if (!chunk.file_path().empty()) {
     return MakeError(
@@ -110,6 +115,19 @@ Status ReadPart(std::string_view part, Fn&& read) {
 
 }  // namespace
 
+LeafTotals TotalsOf(const LeafChunks& chunks) {
+  LeafTotals totals{.values = 0};
+  for (size_t g = 0; g < chunks.num_values.size(); ++g) {
+    const int64_t known = chunks.value_bytes[g];
+    totals.values += chunks.num_values[g];
+    totals.value_bytes += known >= 0 ? known : chunks.uncompressed_bytes[g];
+    if (totals.null_row_group < 0 && chunks.null_count[g] > 0) {
+      totals.null_row_group = static_cast<int64_t>(g);
+    }
+  }
+  return totals;
+}
+
 Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
                                   const std::string& file) {
   const Place place = PlaceIn(file);
@@ -150,31 +168,94 @@ Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
 }
 
 Result<std::shared_ptr<Footer>> Footer::Make(std::string_view tail, int64_t file_bytes,
-                                             std::string file) {
+                                             std::string file, FooterSchemas* schemas) {
   ARROW_ASSIGN_OR_RAISE(const int64_t needed, TailBytes(tail, file_bytes, file));
   if (static_cast<int64_t>(tail.size()) < needed) {
     return Status::Invalid("the footer takes the last ", needed, " bytes, got ",
                            tail.size());
   }
-  const std::string_view thrift =
-      tail.substr(tail.size() - static_cast<size_t>(needed),
-                  static_cast<size_t>(needed - kTrailerBytes));
+  const std::string_view thrift = ThriftOf(tail, needed);
   std::shared_ptr<Footer> footer(new Footer());
   footer->file_bytes_ = file_bytes;
   footer->file_ = std::move(file);
-  ARROW_RETURN_NOT_OK(At(footer->Parse(thrift), PlaceIn(footer->file_)));
+  ARROW_RETURN_NOT_OK(At(footer->Parse(thrift, schemas), PlaceIn(footer->file_)));
   return footer;
 }
 
-Status Footer::Parse(std::string_view thrift) {
+Result<std::shared_ptr<Footer>> Footer::OfPacked(
+    KeptBytes packed, int64_t file_bytes, std::string file,
+    std::vector<int64_t> row_group_rows, std::shared_ptr<const FooterSchema> schema) {
+  std::shared_ptr<Footer> footer(new Footer());
+  footer->file_bytes_ = file_bytes;
+  footer->file_ = std::move(file);
+  footer->schema_ = std::move(schema);
+  footer->packed_ = PackedFooter(std::move(packed));
+  footer->row_group_rows_ = std::move(row_group_rows);
+  for (size_t g = 0; g < footer->row_group_rows_.size(); ++g) {
+    const int64_t rows = footer->row_group_rows_[g];
+    ARROW_RETURN_NOT_OK(footer->AddRows(rows, static_cast<int32_t>(g)));
+  }
+  return footer;
+}
+
+Result<std::string> Footer::Pack(std::string_view tail) const {
+  ARROW_ASSIGN_OR_RAISE(const int64_t needed, TailBytes(tail, file_bytes_, file_));
+  if (static_cast<int64_t>(tail.size()) < needed) {
+    return Status::Invalid("the footer takes the last ", needed, " bytes, got ",
+                           tail.size());
+  }
+  std::vector<LeafTotals> totals;
+  for (size_t leaf = 0; leaf < leaves().size(); ++leaf) {
+    const auto chunks = ReadLeafChunks(static_cast<int32_t>(leaf));
+    totals.push_back(chunks.ok() ? TotalsOf(*chunks) : LeafTotals());
+  }
+  return PackFooter(totals, tail.substr(tail.size() - static_cast<size_t>(needed)));
+}
+
+Result<std::vector<LeafTotals>> Footer::PackedTotals() const {
+  if (!packed()) return std::vector<LeafTotals>();
+  auto totals = packed_.Totals();
+  if (!totals.ok()) return At(totals.status(), PlaceIn(file_));
+  if (totals->size() == leaves().size()) return totals;
+  return At(MakeError(ErrorKind::kStorage, "Expected a kept footer of " +
+                                               std::to_string(leaves().size()) +
+                                               " columns, got another"),
+            PlaceIn(file_));
+}
+
+Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
+  if (!packed()) return metadata_;
+  std::shared_ptr<parquet::FileMetaData> metadata;
+  const Status status = [&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const std::string tail, packed_.Tail());
+    ARROW_ASSIGN_OR_RAISE(const int64_t needed, TailBytes(tail, file_bytes_, file_));
+    if (needed != static_cast<int64_t>(tail.size())) {
+      return MakeError(ErrorKind::kStorage, "Expected a kept footer, got other bytes");
+    }
+    ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
+      metadata = ReadFileMetaData(ThriftOf(tail, needed));
+      return Status::OK();
+    }));
+    const auto row_groups = static_cast<size_t>(metadata->num_row_groups());
+    if (row_groups == row_group_rows_.size() &&
+        metadata->num_columns() == schema_->parquet().num_columns()) {
+      return Status::OK();
+    }
+    return MakeError(ErrorKind::kStorage, "Expected a kept footer, got another");
+  }();
+  if (!status.ok()) return At(status, PlaceIn(file_));
+  return metadata;
+}
+
+Status Footer::Parse(std::string_view thrift, FooterSchemas* schemas) {
   ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
     metadata_ = ReadFileMetaData(thrift);
     return Status::OK();
   }));
   ARROW_RETURN_NOT_OK(ReadPart("schema", [&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(Leaves leaves, ReadLeaves(*metadata_));
-    leaves_ = std::move(leaves.leaves);
-    leaf_schema_ = std::move(leaves.schema);
+    ARROW_ASSIGN_OR_RAISE(schema_, FooterSchema::Make(metadata_));
+    if (schemas == nullptr) return Status::OK();
+    ARROW_ASSIGN_OR_RAISE(schema_, schemas->Share(schema_));
     return Status::OK();
   }));
   return ReadRowGroups();
@@ -184,34 +265,32 @@ Status Footer::ReadRowGroups() {
   const int row_groups = metadata_->num_row_groups();
   row_group_rows_.reserve(static_cast<size_t>(row_groups));
   for (int g = 0; g < row_groups; ++g) {
-    const Place place = PlaceIn(file_, g);
     std::unique_ptr<parquet::RowGroupMetaData> row_group;
     ARROW_RETURN_NOT_OK(At(ReadPart("footer",
                                     [&]() -> Status {
                                       row_group = metadata_->RowGroup(g);
                                       return Status::OK();
                                     }),
-                           place));
-    const int64_t rows = row_group->num_rows();
-    if (rows < 0) {
-      return At(
-          MakeError(ErrorKind::kCorruptFile,
-                    "Expected a row count of 0 or more, got " + std::to_string(rows)),
-          place);
-    }
-    if (__builtin_add_overflow(num_rows_, rows, &num_rows_)) {
-      return At(MakeError(ErrorKind::kCorruptFile,
-                          "Expected row counts whose sum fits int64, got more"),
-                place);
-    }
-    row_group_rows_.push_back(rows);
+                           PlaceIn(file_, g)));
+    ARROW_RETURN_NOT_OK(AddRows(row_group->num_rows(), g));
+    row_group_rows_.push_back(row_group->num_rows());
   }
   return Status::OK();
 }
 
-bool Footer::SameSchema(const Footer& other) const {
-  return leaves_ == other.leaves_ &&
-         leaf_schema_->Equals(*other.leaf_schema_, /*check_metadata=*/false);
+Status Footer::AddRows(int64_t rows, int32_t row_group) {
+  const Place place = PlaceIn(file_, row_group);
+  if (rows < 0) {
+    return At(MakeError(ErrorKind::kCorruptFile,
+                        "Expected a row count of 0 or more, got " + std::to_string(rows)),
+              place);
+  }
+  if (__builtin_add_overflow(num_rows_, rows, &num_rows_)) {
+    return At(MakeError(ErrorKind::kCorruptFile,
+                        "Expected row counts whose sum fits int64, got more"),
+              place);
+  }
+  return Status::OK();
 }
 
 Result<LeafChunks> Footer::ReadLeafChunks(int32_t leaf) const {
@@ -221,32 +300,34 @@ Result<LeafChunks> Footer::ReadLeafChunks(int32_t leaf) const {
 
 Result<std::vector<LeafChunks>> Footer::ReadChunks(
     const std::vector<int32_t>& leaves, const std::vector<bool>& statistics) const {
+  ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
   for (const int32_t leaf : leaves) {
-    if (leaf < 0 || leaf >= metadata_->num_columns()) {
-      return Status::IndexError("leaf ", leaf, " of ", metadata_->num_columns());
+    if (leaf < 0 || leaf >= metadata->num_columns()) {
+      return Status::IndexError("leaf ", leaf, " of ", metadata->num_columns());
     }
   }
   std::vector<LeafChunks> chunks(leaves.size());
-  for (int g = 0; g < metadata_->num_row_groups(); ++g) {
+  for (int g = 0; g < metadata->num_row_groups(); ++g) {
     std::unique_ptr<parquet::RowGroupMetaData> row_group;
     Status status = ReadPart("footer", [&]() -> Status {
-      row_group = metadata_->RowGroup(g);
+      row_group = metadata->RowGroup(g);
       return Status::OK();
     });
     if (!status.ok()) return At(status, PlaceIn(file_, g));
     for (size_t i = 0; i < leaves.size(); ++i) {
-      status = ReadChunk(*row_group, leaves[i], statistics[i], &chunks[i]);
+      status = ReadChunk(*metadata, *row_group, leaves[i], statistics[i], &chunks[i]);
       if (status.ok()) continue;
-      const Leaf& leaf = leaves_[static_cast<size_t>(leaves[i])];
+      const Leaf& leaf = this->leaves()[static_cast<size_t>(leaves[i])];
       return At(status, PlaceIn(file_, g, leaf.DottedName()));
     }
   }
   return chunks;
 }
 
-Status Footer::ReadChunk(const parquet::RowGroupMetaData& row_group, int32_t leaf,
+Status Footer::ReadChunk(const parquet::FileMetaData& metadata,
+                         const parquet::RowGroupMetaData& row_group, int32_t leaf,
                          bool statistics, LeafChunks* chunks) const {
-  if (metadata_->is_encryption_algorithm_set()) {
+  if (metadata.is_encryption_algorithm_set()) {
     ARROW_RETURN_NOT_OK(CheckPlain(row_group, leaf));
   }
   std::unique_ptr<parquet::ColumnChunkMetaData> chunk;
@@ -256,25 +337,13 @@ Status Footer::ReadChunk(const parquet::RowGroupMetaData& row_group, int32_t lea
   }));
   ARROW_RETURN_NOT_OK(CheckChunk(*chunk, file_bytes_));
   return ReadPart("footer", [&] {
-    return Append(*chunk, *leaf_schema_->field(leaf)->type(), statistics, chunks);
+    return Append(*chunk, *leaf_schema()->field(leaf)->type(), statistics, chunks);
   });
 }
 
 Result<std::string> Footer::Serialize() const {
-  std::string tail;
-  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
-    // Of a signed footer the plain text; to sign it again would take its key.
-    tail = metadata_->is_encryption_algorithm_set()
-               ? metadata_->SerializeUnencrypted(/*scrub=*/false, /*debug=*/false)
-               : metadata_->SerializeToString();
-    return Status::OK();
-  }));
-  const auto length = static_cast<uint32_t>(tail.size());
-  for (int shift = 0; shift < 32; shift += 8) {
-    tail.push_back(static_cast<char>((length >> shift) & 0xFFU));
-  }
-  tail.append(kMagic);
-  return tail;
+  ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
+  return SerializeTail(*metadata);
 }
 
 }  // namespace fastload

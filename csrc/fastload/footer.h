@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "arrow/type_fwd.h"
+#include "fastload/footer_schema.h"
 #include "fastload/leaf.h"
+#include "fastload/packed_footer.h"
 #include "fastload/status.h"
 #include "parquet/metadata.h"
 
@@ -25,6 +27,8 @@ struct LeafChunks {
   std::vector<int64_t> null_count;   // -1 = unknown
 };
 
+LeafTotals TotalsOf(const LeafChunks& chunks);
+
 // Immutable once made, so it may be read from any thread.
 class Footer {
  public:
@@ -38,22 +42,38 @@ class Footer {
                                    const std::string& file);
 
   // Parses the footer out of `tail`, the last TailBytes() bytes of the file or more.
+  // `schemas`, if any, has the schema that it then shares.
   static Result<std::shared_ptr<Footer>> Make(std::string_view tail, int64_t file_bytes,
-                                              std::string file);
+                                              std::string file,
+                                              FooterSchemas* schemas = nullptr);
+
+  // What Pack() made of such a footer; parsed when that is needed. Takes
+  // `row_group_rows` at their word.
+  static Result<std::shared_ptr<Footer>> OfPacked(
+      KeptBytes packed, int64_t file_bytes, std::string file,
+      std::vector<int64_t> row_group_rows, std::shared_ptr<const FooterSchema> schema);
+
+  // In few bytes; `tail` is what it was made of. What can't be told of a column is found
+  // out when it is asked for.
+  Result<std::string> Pack(std::string_view tail) const;
 
   // Rows of all row groups. The count in the footer itself is ignored, as Arrow does:
   // some writers leave it at 0.
   int64_t num_rows() const { return num_rows_; }
   const std::vector<int64_t>& row_group_rows() const { return row_group_rows_; }
-  const std::vector<Leaf>& leaves() const { return leaves_; }
+  const std::vector<Leaf>& leaves() const { return schema_->leaves(); }
   int64_t file_bytes() const { return file_bytes_; }
   const std::string& file() const { return file_; }
 
   // One field for each leaf, as Leaves::schema.
-  const std::shared_ptr<arrow::Schema>& leaf_schema() const { return leaf_schema_; }
+  const std::shared_ptr<arrow::Schema>& leaf_schema() const { return schema_->arrow(); }
+
+  const std::shared_ptr<const FooterSchema>& schema() const { return schema_; }
 
   // Whether the leaves and their Arrow types are the same, whatever the rows.
-  bool SameSchema(const Footer& other) const;
+  bool SameSchema(const Footer& other) const {
+    return schema_->SameLeaves(*other.schema_);
+  }
 
   // `leaf` is an index into leaves(). A chunk that does not lie in the file is an
   // ErrorKind::kCorruptFile; asked here, so that damage elsewhere does no harm.
@@ -64,26 +84,38 @@ class Footer {
   Result<std::vector<LeafChunks>> ReadChunks(const std::vector<int32_t>& leaves,
                                              const std::vector<bool>& statistics) const;
 
-  const std::shared_ptr<parquet::FileMetaData>& metadata() const { return metadata_; }
+  // By leaf, without reading more than a packed footer begins with; none of one that is
+  // not packed.
+  Result<std::vector<LeafTotals>> PackedTotals() const;
+
+  bool packed() const { return metadata_ == nullptr; }
+
+  // Of a packed one parsed anew. Errors name the file.
+  Result<std::shared_ptr<parquet::FileMetaData>> Metadata() const;
 
   // The footer as the end of a file, for Make().
   Result<std::string> Serialize() const;
 
+  // What Pack() made, of a packed one.
+  Result<std::string> PackedBytes() const { return packed_.Bytes(); }
+
  private:
   Footer() = default;
 
-  Status Parse(std::string_view thrift);
+  Status Parse(std::string_view thrift, FooterSchemas* schemas);
   Status ReadRowGroups();
-  Status ReadChunk(const parquet::RowGroupMetaData& row_group, int32_t leaf,
+  Status AddRows(int64_t rows, int32_t row_group);
+  Status ReadChunk(const parquet::FileMetaData& metadata,
+                   const parquet::RowGroupMetaData& row_group, int32_t leaf,
                    bool statistics, LeafChunks* chunks) const;
 
   std::string file_;
   int64_t file_bytes_ = 0;
   int64_t num_rows_ = 0;
   std::vector<int64_t> row_group_rows_;
-  std::vector<Leaf> leaves_;
-  std::shared_ptr<arrow::Schema> leaf_schema_;
-  std::shared_ptr<parquet::FileMetaData> metadata_;
+  std::shared_ptr<const FooterSchema> schema_;
+  std::shared_ptr<parquet::FileMetaData> metadata_;  // null: packed_ has it
+  PackedFooter packed_;
 };
 
 }  // namespace fastload

@@ -109,25 +109,26 @@ KnownValues KnownOfConstant(const ColumnSpec& spec, int32_t file) {
 const parquet::ColumnDescriptor& DescrOf(const FileSpec& file, int32_t file_index,
                                          const ColumnSpec& spec) {
   const int32_t leaf = spec.leaves[static_cast<size_t>(file_index)];
-  return *file.metadata->schema()->Column(leaf);
+  return *file.Column(leaf);
 }
 
 }  // namespace
 
-KnownValues KnownOfChunk(const FileSpec& file, int32_t file_index, int32_t row_group,
-                         const ColumnSpec& spec) {
+Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
+                                 int32_t row_group, const ColumnSpec& spec) {
   if (!spec.HasLeaf(file_index)) return KnownOfConstant(spec, file_index);
   const auto& descr = DescrOf(file, file_index, spec);
   KnownValues known{.nulls = descr.max_definition_level() > 0};
-  const auto group = file.metadata->RowGroup(row_group);
-  const auto chunk = group->ColumnChunk(spec.leaves[static_cast<size_t>(file_index)]);
+  ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
+  const auto chunk =
+      parsed.group->ColumnChunk(spec.leaves[static_cast<size_t>(file_index)]);
   if (!chunk->is_stats_set()) return known;
   const auto statistics = chunk->statistics();
   if (statistics == nullptr) return known;
   if (statistics->HasNullCount()) {
     known.nulls = known.nulls && statistics->null_count() != 0;
-    if (statistics->null_count() == group->num_rows()) {
-      return {.keys = {}, .nulls = known.nulls};
+    if (statistics->null_count() == parsed.group->num_rows()) {
+      return KnownValues{.keys = {}, .nulls = known.nulls};
     }
   }
   if (!statistics->HasMinMax()) return known;

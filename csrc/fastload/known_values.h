@@ -14,8 +14,8 @@ namespace fastload {
 
 // Of a column chunk, or of the rows of a file that lacks the column. `spec` is of a dtype
 // with keys. Throws what libparquet throws.
-KnownValues KnownOfChunk(const FileSpec& file, int32_t file_index, int32_t row_group,
-                         const ColumnSpec& spec);
+Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
+                                 int32_t row_group, const ColumnSpec& spec);
 
 // Of each page of a column chunk of that file.
 std::vector<KnownValues> KnownOfPages(const FileSpec& file, int32_t file_index,

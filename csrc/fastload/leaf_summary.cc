@@ -6,18 +6,12 @@ namespace fastload {
 
 namespace {
 
-void Add(const LeafChunks& chunks, size_t file, LeafSummary* summary) {
-  for (size_t g = 0; g < chunks.value_bytes.size(); ++g) {
-    summary->values += chunks.num_values[g];
-    const int64_t known = chunks.value_bytes[g];
-    summary->value_bytes += known >= 0 ? known : chunks.uncompressed_bytes[g];
-  }
-  if (summary->null_file >= 0) return;
-  const auto& nulls = chunks.null_count;
-  const auto found = std::ranges::find_if(nulls, [](int64_t n) { return n > 0; });
-  if (found == nulls.end()) return;
+void Add(const LeafTotals& totals, size_t file, LeafSummary* summary) {
+  summary->values += totals.values;
+  summary->value_bytes += totals.value_bytes;
+  if (summary->null_file >= 0 || totals.null_row_group < 0) return;
   summary->null_file = static_cast<int64_t>(file);
-  summary->null_row_group = found - nulls.begin();
+  summary->null_row_group = totals.null_row_group;
 }
 
 }  // namespace
@@ -37,17 +31,26 @@ Result<std::vector<LeafSummary>> SummarizeLeaves(
   std::vector<int32_t> indices;
   std::vector<bool> wanted;
   for (size_t f = 0; f < footers.size(); ++f) {
+    ARROW_ASSIGN_OR_RAISE(const auto packed, footers[f]->PackedTotals());
     columns.clear();
     indices.clear();
     wanted.clear();
     for (size_t c = 0; c < leaves.size(); ++c) {
       if (leaves[c][f] < 0) continue;
+      const auto leaf = static_cast<size_t>(leaves[c][f]);
+      if (leaf < packed.size() && packed[leaf].known()) {
+        Add(packed[leaf], f, &summaries[c]);
+        continue;
+      }
       columns.push_back(c);
       indices.push_back(leaves[c][f]);
       wanted.push_back(statistics[c]);
     }
+    if (columns.empty()) continue;
     ARROW_ASSIGN_OR_RAISE(const auto chunks, footers[f]->ReadChunks(indices, wanted));
-    for (size_t i = 0; i < columns.size(); ++i) Add(chunks[i], f, &summaries[columns[i]]);
+    for (size_t i = 0; i < columns.size(); ++i) {
+      Add(TotalsOf(chunks[i]), f, &summaries[columns[i]]);
+    }
   }
   return summaries;
 }

@@ -13,14 +13,17 @@ namespace {
 
 using Location = std::optional<parquet::IndexLocation>;
 
-// The bytes of an index; none if there is none, or it lies outside of the file.
+// Whether there is an index, inside of the file.
+bool HasIndex(const FileSpec& spec, const Location& location) {
+  return location && location->length > 0 && location->offset >= 0 &&
+         location->offset <= spec.bytes - location->length;
+}
+
+// The bytes of an index; none if there is none.
 Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const File& file,
                                        const Location& location) {
   std::vector<uint8_t> bytes;
-  if (!location || location->length <= 0 || location->offset < 0 ||
-      location->offset > spec.bytes - location->length) {
-    return bytes;
-  }
+  if (!HasIndex(spec, location)) return bytes;
   bytes.resize(static_cast<size_t>(location->length));
   ARROW_RETURN_NOT_OK(file.ReadAt(location->offset, location->length, bytes.data()));
   return bytes;
@@ -28,7 +31,7 @@ Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const File& file,
 
 // Bounds of pages of lists are of their elements.
 bool IsFlat(const FileSpec& spec, int32_t leaf) {
-  return spec.metadata->schema()->Column(leaf)->max_repetition_level() == 0;
+  return spec.Column(leaf)->max_repetition_level() == 0;
 }
 
 // Whether all parts of the index have an entry for each page, and pages lie one after the
@@ -44,11 +47,31 @@ bool IsWhole(const PageBounds& bounds, int64_t rows) {
 
 }  // namespace
 
+Result<std::vector<ByteRange>> IndexRanges(const FileSpec& spec, int32_t row_group,
+                                           int32_t leaf, bool bounds) {
+  std::vector<ByteRange> ranges;
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
+    std::vector<Location> locations = {chunk->GetOffsetIndexLocation()};
+    if (bounds && IsFlat(spec, leaf)) {
+      locations.push_back(chunk->GetColumnIndexLocation());
+    }
+    for (const Location& location : locations) {
+      if (HasIndex(spec, location))
+        ranges.push_back({location->offset, location->length});
+    }
+    return Status::OK();
+  }));
+  return ranges;
+}
+
 Result<PageExtents> ReadPageExtents(const FileSpec& spec, const File& file,
                                     int32_t row_group, int32_t leaf) {
   PageExtents extents;
-  ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    const auto chunk = spec.metadata->RowGroup(row_group)->ColumnChunk(leaf);
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
     ARROW_ASSIGN_OR_RAISE(const auto bytes,
                           ReadIndex(spec, file, chunk->GetOffsetIndexLocation()));
     if (bytes.empty()) return Status::OK();
@@ -72,20 +95,21 @@ Result<PageBounds> ReadPageBounds(const FileSpec& spec, const File& file,
   ARROW_ASSIGN_OR_RAISE(const PageExtents extents,
                         ReadPageExtents(spec, file, row_group, leaf));
   if (extents.pages.empty()) return bounds;
-  ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    const auto chunk = spec.metadata->RowGroup(row_group)->ColumnChunk(leaf);
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
     ARROW_ASSIGN_OR_RAISE(const auto bytes,
                           ReadIndex(spec, file, chunk->GetColumnIndexLocation()));
     if (bytes.empty()) return Status::OK();
-    const auto index = parquet::ColumnIndex::Make(
-        *spec.metadata->schema()->Column(leaf), bytes.data(),
-        static_cast<uint32_t>(bytes.size()), parquet::default_reader_properties());
+    const auto index = parquet::ColumnIndex::Make(*spec.Column(leaf), bytes.data(),
+                                                  static_cast<uint32_t>(bytes.size()),
+                                                  parquet::default_reader_properties());
     for (const PageExtent& page : extents.pages) bounds.first_rows.push_back(page.row);
     bounds.null_pages = index->null_pages();
     if (index->has_null_counts()) bounds.null_counts = index->null_counts();
     bounds.minima = index->encoded_min_values();
     bounds.maxima = index->encoded_max_values();
-    if (!IsWhole(bounds, spec.metadata->RowGroup(row_group)->num_rows())) bounds = {};
+    if (!IsWhole(bounds, spec.RowsOf(row_group))) bounds = {};
     return Status::OK();
   }));
   return bounds;

@@ -26,6 +26,11 @@ struct PageExtents {
 Result<PageExtents> ReadPageExtents(const FileSpec& spec, const File& file,
                                     int32_t row_group, int32_t leaf);
 
+// Where the page index of a column chunk lies, of its data pages and with `bounds` of
+// their values too; none where the file has none.
+Result<std::vector<ByteRange>> IndexRanges(const FileSpec& spec, int32_t row_group,
+                                           int32_t leaf, bool bounds);
+
 // Bounds of the values of each data page of a column chunk, in order; no pages where the
 // file does not tell.
 struct PageBounds {

@@ -64,17 +64,27 @@ ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowB
   return picked.omitted.empty() ? WholeChunk(chunk) : picked;
 }
 
+bool SelectsPages(ByteRange chunk, RowBits bits) {
+  return bits.bits != nullptr && chunk.bytes > kHoleBytes;
+}
+
 Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
                                int32_t row_group, int32_t leaf, ByteRange chunk,
-                               RowBits bits) {
-  if (bits.bits == nullptr || chunk.bytes <= kHoleBytes) return WholeChunk(chunk);
-  ARROW_ASSIGN_OR_RAISE(const auto opened, context.files->Open(file));
+                               RowBits bits, const File* indexes) {
+  if (!SelectsPages(chunk, bits)) return WholeChunk(chunk);
+  std::shared_ptr<File> opened;
+  if (indexes == nullptr) {
+    ARROW_ASSIGN_OR_RAISE(opened, context.files->Open(file));
+    indexes = opened.get();
+  }
   ARROW_ASSIGN_OR_RAISE(
       const PageExtents extents,
-      ReadPageExtents(context.files->spec(file), *opened, row_group, leaf));
+      ReadPageExtents(context.files->spec(file), *indexes, row_group, leaf));
   if (extents.pages.empty()) return WholeChunk(chunk);
-  context.counters->read_requests += 1;
-  context.counters->read_bytes += extents.read_bytes;
+  if (opened != nullptr) {
+    context.counters->read_requests += 1;
+    context.counters->read_bytes += extents.read_bytes;
+  }
   return PickPages(extents.pages, chunk, bits, kHoleBytes);
 }
 

@@ -35,9 +35,12 @@ ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowB
 
 // The pages of a column chunk to read; all of it where the file has no offset index,
 // which it reads. Where there is one, pages of lists begin with a row: the format asks
-// for that.
+// for that. `indexes` is what that is read from; null: the file.
 Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
                                int32_t row_group, int32_t leaf, ByteRange chunk,
-                               RowBits bits);
+                               RowBits bits, const File* indexes = nullptr);
+
+// Whether SelectPages would read it.
+bool SelectsPages(ByteRange chunk, RowBits bits);
 
 }  // namespace fastload

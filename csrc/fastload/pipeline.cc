@@ -37,8 +37,8 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
     for (int64_t p = plan.first_piece[w]; p < plan.first_piece[w + 1]; ++p) {
       const Piece& piece = plan.pieces[static_cast<size_t>(p)];
       if (piece.file < 0 || piece.file >= dataset.files.size() || piece.row_group < 0 ||
-          piece.row_group >= dataset.files.spec(static_cast<int32_t>(piece.file))
-                                 .metadata->num_row_groups() ||
+          piece.row_group >=
+              dataset.files.spec(static_cast<int32_t>(piece.file)).row_groups() ||
           piece.start < 0 || piece.stop <= piece.start) {
         return Status::Invalid("Expected rows of a file's row group, got piece ", p);
       }

@@ -20,6 +20,24 @@ int MakeEvent() {
   return fd;
 }
 
+// Asks for a range that somebody is going to wait for.
+std::shared_ptr<RemoteRead> AskFirst(RemoteQueue* queue, int32_t file, ByteRange range) {
+  constexpr auto kFirst = std::numeric_limits<int64_t>::min();
+  auto read = std::make_shared<RemoteRead>(file, range);
+  queue->Ask(read, kFirst, std::make_shared<const std::atomic<bool>>(false));
+  return read;
+}
+
+// Waits for what was asked for, and copies a part of it.
+Status Copy(RemoteRead* read, ByteRange part, uint8_t* out) {
+  std::promise<void> done;
+  if (read->Then([&done] { done.set_value(); })) done.get_future().wait();
+  ARROW_ASSIGN_OR_RAISE(const auto found, read->bytes());
+  std::memcpy(out, found->data() + (part.offset - read->range().offset),
+              static_cast<size_t>(part.bytes));
+  return Status::OK();
+}
+
 Status ClosedError() { return MakeError(ErrorKind::kClosed, "The dataset was closed"); }
 
 }  // namespace
@@ -136,15 +154,24 @@ bool RemoteQueue::closed() const {
 }
 
 Status RemoteFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
-  const auto read = std::make_shared<RemoteRead>(file_, ByteRange{offset, bytes});
-  std::promise<void> done;
-  read->Then([&done] { done.set_value(); });
-  constexpr auto kFirst = std::numeric_limits<int64_t>::min();
-  queue_->Ask(read, kFirst, std::make_shared<const std::atomic<bool>>(false));
-  done.get_future().wait();
-  ARROW_ASSIGN_OR_RAISE(const auto found, read->bytes());
-  std::memcpy(out, found->data(), static_cast<size_t>(bytes));
-  return Status::OK();
+  const auto read = AskFirst(queue_, file_, {offset, bytes});
+  return Copy(read.get(), {offset, bytes}, out);
+}
+
+RangesOfFile::RangesOfFile(RemoteQueue* queue, int32_t file,
+                           const std::vector<ByteRange>& ranges)
+    : file_(queue, file) {
+  for (const ByteRange& range : ranges) reads_.push_back(AskFirst(queue, file, range));
+}
+
+Status RangesOfFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
+  for (const auto& read : reads_) {
+    const ByteRange& range = read->range();
+    if (range.offset <= offset && offset + bytes <= range.offset + range.bytes) {
+      return Copy(read.get(), {offset, bytes}, out);
+    }
+  }
+  return file_.ReadAt(offset, bytes, out);
 }
 
 }  // namespace fastload

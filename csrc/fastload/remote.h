@@ -113,4 +113,18 @@ class RemoteFile final : public File {
   const int32_t file_;
 };
 
+// Some ranges of such a file, asked for together when it is made; what lies outside of
+// them is asked for when it is read.
+class RangesOfFile final : public File {
+ public:
+  RangesOfFile(RemoteQueue* queue, int32_t file, const std::vector<ByteRange>& ranges);
+
+  // Waits for the client.
+  Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
+
+ private:
+  const RemoteFile file_;
+  std::vector<std::shared_ptr<RemoteRead>> reads_;
+};
+
 }  // namespace fastload

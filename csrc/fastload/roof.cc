@@ -74,10 +74,12 @@ Result<int64_t> VisitPages(const Input& input, const Chunk& chunk,
 // dictionary. In lists, where pages may not tell their rows, values stand for them.
 Status KeepFirstRows(const Input& input, int64_t rows, arrow::MemoryPool* pool,
                      Chunk* chunk) {
-  const auto group = input.spec.metadata->RowGroup(chunk->row_group);
-  const auto levels = static_cast<double>(group->ColumnChunk(chunk->leaf)->num_values());
+  ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed,
+                        input.spec.RowGroup(chunk->row_group));
+  const auto levels =
+      static_cast<double>(parsed.group->ColumnChunk(chunk->leaf)->num_values());
   const double wanted =
-      levels * static_cast<double>(rows) / static_cast<double>(group->num_rows());
+      levels * static_cast<double>(rows) / static_cast<double>(parsed.group->num_rows());
   std::vector<uint8_t> memory;
   int64_t values = 0;
   int64_t pages = 0;
@@ -103,8 +105,8 @@ Result<std::vector<Chunk>> ChunksOf(const std::vector<Input>& inputs,
   int64_t left = first_rows;
   for (size_t f = 0; f < inputs.size(); ++f) {
     const FileSpec& spec = inputs[f].spec;
-    for (int32_t g = 0; g < spec.metadata->num_row_groups() && left > 0; ++g) {
-      const int64_t rows = spec.metadata->RowGroup(g)->num_rows();
+    for (int32_t g = 0; g < spec.row_groups() && left > 0; ++g) {
+      const int64_t rows = spec.RowsOf(g);
       for (const int32_t leaf : leaves[f]) {
         ARROW_ASSIGN_OR_RAISE(const ByteRange range, ChunkRange(spec, g, leaf));
         chunks.push_back({static_cast<int32_t>(f), g, leaf, range,

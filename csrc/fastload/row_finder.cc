@@ -155,7 +155,7 @@ class RowGroupSearch {
       : finder_(finder),
         id_(id),
         file_(finder->files_.spec(id.file)),
-        rows_(file_.metadata->RowGroup(id.row_group)->num_rows()),
+        rows_(file_.RowsOf(id.row_group)),
         io_(MakeInlineExecutor()),
         fetch_{io_.get(), &finder->fetches_, &finder->files_, &finder->counters_} {}
 
@@ -163,7 +163,9 @@ class RowGroupSearch {
     FoundRows found;
     const Status status = CatchParquet([&]() -> Status {
       for (const ColumnSpec& spec : finder_->columns_) {
-        known_.push_back(KnownOfChunk(file_, id_.file, id_.row_group, spec));
+        ARROW_ASSIGN_OR_RAISE(auto known,
+                              KnownOfChunk(file_, id_.file, id_.row_group, spec));
+        known_.push_back(std::move(known));
       }
       const Verdict verdict = finder_->filter_.Of(known_);
       if (verdict == Verdict::kSome && rows_ > 0) {
@@ -208,15 +210,15 @@ class RowGroupSearch {
 
   // The row group, cut where a page of one of the columns begins.
   Result<std::vector<Stretch>> Stretches() {
-    ARROW_ASSIGN_OR_RAISE(const auto handle, finder_->files_.Open(id_.file));
+    ARROW_ASSIGN_OR_RAISE(indexes_, Indexes());
     std::vector<PageBounds> bounds(finder_->columns_.size());
     std::vector<std::vector<KnownValues>> pages(bounds.size());
     std::set<int64_t> edges{0, rows_};
     for (size_t c = 0; c < bounds.size(); ++c) {
       const ColumnSpec& spec = finder_->columns_[c];
       if (!spec.HasLeaf(id_.file)) continue;
-      ARROW_ASSIGN_OR_RAISE(bounds[c],
-                            ReadPageBounds(file_, *handle, id_.row_group, LeafOf(spec)));
+      ARROW_ASSIGN_OR_RAISE(
+          bounds[c], ReadPageBounds(file_, *indexes_, id_.row_group, LeafOf(spec)));
       pages[c] = KnownOfPages(file_, id_.file, spec, bounds[c]);
       edges.insert(bounds[c].first_rows.begin(), bounds[c].first_rows.end());
     }
@@ -235,6 +237,22 @@ class RowGroupSearch {
     return stretches;
   }
 
+  // What page indexes are read from: of a store all that the search needs is asked for at
+  // once.
+  Result<std::shared_ptr<File>> Indexes() {
+    if (!file_.remote) return finder_->files_.Open(id_.file);
+    std::vector<ByteRange> ranges;
+    for (const ColumnSpec& spec : finder_->columns_) {
+      if (!spec.HasLeaf(id_.file)) continue;
+      ARROW_ASSIGN_OR_RAISE(
+          const auto indexes,
+          IndexRanges(file_, id_.row_group, LeafOf(spec), /*bounds=*/true));
+      ranges.insert(ranges.end(), indexes.begin(), indexes.end());
+    }
+    return std::make_shared<RangesOfFile>(finder_->files_.remote(), id_.file,
+                                          Coalesce(ranges, kHoleBytes, kSegmentBytes));
+  }
+
   // Tests the rows of `rows`, `count` in all, and sets the bits of those that pass.
   Status Decode(RowBits rows, int64_t count, uint64_t* bits) {
     const auto& tests = finder_->filter_.tests;
@@ -242,14 +260,20 @@ class RowGroupSearch {
     std::vector<uint8_t*> passes(tests.size());
     for (size_t i = 0; i < tests.size(); ++i) passes[i] = memory.data() + i * kBlockRows;
     std::vector<ColumnTests> columns;
+    std::vector<AskedChunk> chunks;
     for (size_t c = 0; c < finder_->columns_.size(); ++c) {
       ColumnTests& column = columns.emplace_back(&finder_->columns_[c], known_[c].nulls);
       for (size_t i = 0; i < tests.size(); ++i) {
         if (tests[i].column == static_cast<int32_t>(c)) column.Add(&tests[i], passes[i]);
       }
-      auto reader = Open(finder_->columns_[c], rows);
-      if (!reader.ok()) return AtColumn(column, reader.status());
-      column.Open(*std::move(reader));
+      auto chunk = Ask(finder_->columns_[c], rows);
+      if (!chunk.ok()) return AtColumn(column, chunk.status());
+      chunks.push_back(*std::move(chunk));
+    }
+    for (size_t c = 0; c < columns.size(); ++c) {
+      auto reader = Open(finder_->columns_[c], rows, std::move(chunks[c]));
+      if (!reader.ok()) return AtColumn(columns[c], reader.status());
+      columns[c].Open(*std::move(reader));
     }
     SelectedRows open(rows);
     for (int64_t done = 0; done < count; done += kBlockRows) {
@@ -269,20 +293,36 @@ class RowGroupSearch {
     return Status::OK();
   }
 
-  // A reader of those rows.
-  Result<std::unique_ptr<FixedReader>> Open(const ColumnSpec& spec, RowBits rows) {
-    if (!spec.HasLeaf(id_.file)) return MakeConstantFixedReader(&spec, id_.file);
+  // What is read of a column chunk; nothing where the file lacks the column.
+  struct AskedChunk {
+    ChunkPages pages;
+    std::shared_ptr<ChunkStream> stream;
+  };
+
+  // Those rows of a column; a store brings them meanwhile.
+  Result<AskedChunk> Ask(const ColumnSpec& spec, RowBits rows) {
+    AskedChunk asked;
+    if (!spec.HasLeaf(id_.file)) return asked;
     ARROW_ASSIGN_OR_RAISE(const auto range,
                           ChunkRange(file_, id_.row_group, LeafOf(spec)));
-    ARROW_ASSIGN_OR_RAISE(auto pages, SelectPages(fetch_, id_.file, id_.row_group,
-                                                  LeafOf(spec), range, rows));
-    auto stream = Stream(std::move(pages.ranges));
+    ARROW_ASSIGN_OR_RAISE(
+        asked.pages, SelectPages(fetch_, id_.file, id_.row_group, LeafOf(spec), range,
+                                 rows, indexes_.get()));
+    asked.stream = Stream(std::move(asked.pages.ranges));
+    if (file_.remote) asked.stream->Start([] {});
+    return asked;
+  }
+
+  // A reader of those rows.
+  Result<std::unique_ptr<FixedReader>> Open(const ColumnSpec& spec, RowBits rows,
+                                            AskedChunk asked) {
+    if (!spec.HasLeaf(id_.file)) return MakeConstantFixedReader(&spec, id_.file);
     ARROW_ASSIGN_OR_RAISE(ChunkInput input,
-                          OpenChunk(file_, id_.row_group, LeafOf(spec), std::move(stream),
-                                    &finder_->pool_));
+                          OpenChunk(file_, id_.row_group, LeafOf(spec),
+                                    std::move(asked.stream), &finder_->pool_));
     input.file = id_.file;
     if (rows.bits == nullptr) return FixedReader::Make(std::move(input), &spec);
-    return MakeSelectedFixedReader(std::move(input), &spec, rows, std::move(pages));
+    return MakeSelectedFixedReader(std::move(input), &spec, rows, std::move(asked.pages));
   }
 
   std::shared_ptr<ByteStream> Stream(std::vector<ByteRange> ranges) const {
@@ -307,8 +347,7 @@ class RowGroupSearch {
                 .column = column.name(),
                 .page = column.page()};
     if (const auto row = RowOf(status)) {
-      place.row =
-          *row + RowGroupStarts(*file_.metadata)[static_cast<size_t>(id_.row_group)];
+      place.row = *row + RowGroupStarts(file_)[static_cast<size_t>(id_.row_group)];
     }
     return At(status, place);
   }
@@ -322,6 +361,7 @@ class RowGroupSearch {
   const std::shared_ptr<const std::atomic<bool>> cancelled_ =
       std::make_shared<std::atomic<bool>>(false);
   std::vector<KnownValues> known_;  // by column
+  std::shared_ptr<File> indexes_;   // what page indexes are read from
 };
 
 Result<std::shared_ptr<RowFinder>> RowFinder::Make(std::vector<FileSpec> files,

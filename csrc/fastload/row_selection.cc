@@ -37,23 +37,20 @@ bool AnyStays(RowBits bits, int64_t start, int64_t rows) {
   return false;
 }
 
-Status FileSelection::Check(const parquet::FileMetaData& metadata) const {
+Status FileSelection::Check(const std::vector<int64_t>& rows) const {
   if (offsets.empty()) return Status::OK();
-  if (static_cast<int>(offsets.size()) != metadata.num_row_groups()) {
-    return Status::Invalid("Expected the selection of ", metadata.num_row_groups(),
-                           " row groups, got ", offsets.size());
+  if (offsets.size() != rows.size()) {
+    return Status::Invalid("Expected the selection of ", rows.size(), " row groups, got ",
+                           offsets.size());
   }
-  return CatchParquet([&] {
-    for (size_t i = 0; i < offsets.size(); ++i) {
-      if (offsets[i] < 0) continue;
-      const int64_t rows = metadata.RowGroup(static_cast<int>(i))->num_rows();
-      if (offsets[i] > bytes || WordsOf(rows) > (bytes - offsets[i]) / 8) {
-        return Status::Invalid("Expected ", WordsOf(rows) * 8, " bytes of row group ", i,
-                               "'s selection, got ", bytes - offsets[i]);
-      }
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i] < 0) continue;
+    if (offsets[i] > bytes || WordsOf(rows[i]) > (bytes - offsets[i]) / 8) {
+      return Status::Invalid("Expected ", WordsOf(rows[i]) * 8, " bytes of row group ", i,
+                             "'s selection, got ", bytes - offsets[i]);
     }
-    return Status::OK();
-  });
+  }
+  return Status::OK();
 }
 
 RowBits FileSelection::Of(int32_t row_group, int64_t rows) const {

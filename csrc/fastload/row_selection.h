@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "fastload/status.h"
-#include "parquet/metadata.h"
 
 namespace fastload {
 
@@ -28,8 +27,8 @@ struct FileSelection {
   const uint8_t* bits = nullptr;
   int64_t bytes = 0;
 
-  // An error if a row group's bits are not inside of `bits`.
-  Status Check(const parquet::FileMetaData& metadata) const;
+  // An error if a row group's bits are not inside of `bits`; `rows` are those of each.
+  Status Check(const std::vector<int64_t>& rows) const;
   RowBits Of(int32_t row_group, int64_t rows) const;
 };
 

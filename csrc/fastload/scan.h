@@ -135,7 +135,11 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void Prepare(const std::shared_ptr<Window>& window);
   // Lets an opened, prepared window be decoded.
   void Open(const std::shared_ptr<Window>& window);
-  Status MakeStreams(Window* window, int32_t unit);
+  // By file of a store, what offset indexes are read from.
+  using IndexFiles = std::map<int32_t, std::shared_ptr<File>>;
+  // Of all columns and pieces, in one go. What can't be told is told where it is read.
+  IndexFiles AskForIndexes(const Window& window) const;
+  Status MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes);
   // Those of remote files, whose `pages` are known.
   void MakeRemoteStreams(Window* window) const;
   // Of units that share requests.

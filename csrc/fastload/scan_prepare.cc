@@ -1,5 +1,6 @@
 // What a scan does once for each window: what it reads, where its rows go, their order.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -10,6 +11,16 @@
 #include "fastload/shuffle.h"
 
 namespace fastload {
+namespace {
+
+// Null: whatever the file is read from.
+const File* IndexesOf(const std::map<int32_t, std::shared_ptr<File>>& indexes,
+                      int32_t file) {
+  const auto found = indexes.find(file);
+  return found == indexes.end() ? nullptr : found->second.get();
+}
+
+}  // namespace
 
 // Column chunks of a unit that are decoded side by side: enough for all threads, where
 // units alone are not.
@@ -58,8 +69,9 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
   Window& w = *window;
   Describe(&w);
   Status status;
+  const auto indexes = AskForIndexes(w);
   for (size_t u = 0; u < w.units.size() && status.ok(); ++u) {
-    status = MakeStreams(&w, static_cast<int32_t>(u));
+    status = MakeStreams(&w, static_cast<int32_t>(u), indexes);
   }
   if (status.ok() && dataset_->files.remote() != nullptr) MakeRemoteStreams(&w);
   bool opened = false;
@@ -152,7 +164,7 @@ void Scan::CutParts(Window* window) const {
   }
 }
 
-Status Scan::MakeStreams(Window* window, int32_t unit) {
+Status Scan::MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
   for (int32_t column : dataset_->units[static_cast<size_t>(unit)].columns) {
     const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(column)];
@@ -176,7 +188,7 @@ Status Scan::MakeStreams(Window* window, int32_t unit) {
       const FetchContext fetch = Fetch();
       auto pages =
           SelectPages(fetch, file, row_group, spec.leaves[static_cast<size_t>(file)],
-                      *range, dataset_->Bits(file, row_group));
+                      *range, dataset_->Bits(file, row_group), IndexesOf(indexes, file));
       if (!pages.ok()) return At(pages.status(), place);
       if (file_spec.remote) {
         state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});

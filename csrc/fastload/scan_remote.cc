@@ -5,7 +5,11 @@
 #include <set>
 #include <utility>
 
+#include "fastload/chunk_open.h"
 #include "fastload/coalesce.h"
+#include "fastload/page_index.h"
+#include "fastload/page_selection.h"
+#include "fastload/remote.h"
 #include "fastload/scan.h"
 
 namespace fastload {
@@ -44,6 +48,35 @@ int64_t RemoteBytes(const WindowUnit& unit) {
 }
 
 }  // namespace
+
+Scan::IndexFiles Scan::AskForIndexes(const Window& window) const {
+  IndexFiles indexes;
+  if (dataset_->files.remote() == nullptr || dataset_->selections.empty()) return indexes;
+  std::map<int32_t, std::vector<ByteRange>> ranges;
+  for (size_t p = 0; p < window.pieces.size(); ++p) {
+    const auto file = static_cast<int32_t>(window.pieces[p].file);
+    const auto row_group = static_cast<int32_t>(window.pieces[p].row_group);
+    const FileSpec& spec = dataset_->files.spec(file);
+    if (!window.fresh[p] || !spec.remote) continue;
+    for (const ColumnSpec& column : dataset_->columns) {
+      if (!column.HasLeaf(file)) continue;
+      const int32_t leaf = column.leaves[static_cast<size_t>(file)];
+      const auto chunk = ChunkRange(spec, row_group, leaf);
+      if (!chunk.ok() || !SelectsPages(*chunk, dataset_->Bits(file, row_group))) continue;
+      const auto found = IndexRanges(spec, row_group, leaf, /*bounds=*/false);
+      if (!found.ok()) continue;
+      ranges[file].insert(ranges[file].end(), found->begin(), found->end());
+    }
+  }
+  Counters* const counters = Fetch().counters;
+  for (const auto& [file, of_file] : ranges) {
+    const auto asked = Coalesce(of_file, options_.hole_bytes, options_.request_bytes);
+    for (const ByteRange& range : asked) counters->read_bytes += range.bytes;
+    counters->read_requests += static_cast<int64_t>(asked.size());
+    indexes[file] = std::make_shared<RangesOfFile>(dataset_->files.remote(), file, asked);
+  }
+  return indexes;
+}
 
 void Scan::MakeRemoteStreams(Window* window) const {
   // Units are admitted to the budget one by one: several such groups fit.

@@ -28,14 +28,15 @@ constexpr int64_t kPadBytes = 64 << 10;
 constexpr int64_t kMostBytesPerByte = 64;
 
 // Bytes of the elements of `rows` rows of a column chunk, by what its footer says.
-int64_t ElementBytes(const parquet::FileMetaData& metadata, int32_t row_group,
-                     int32_t leaf, int64_t rows, int64_t element) {
+int64_t ElementBytes(const FileSpec& file, int32_t row_group, int32_t leaf, int64_t rows,
+                     int64_t element) {
   double bytes = 0;
-  const Status status = CatchParquet([&] {
-    const auto group = metadata.RowGroup(row_group);
-    const auto chunk = group->ColumnChunk(leaf);
-    const double share = static_cast<double>(rows) /
-                         static_cast<double>(std::max<int64_t>(1, group->num_rows()));
+  const Status status = CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
+    const double share =
+        static_cast<double>(rows) /
+        static_cast<double>(std::max<int64_t>(1, parsed.group->num_rows()));
     const auto most = static_cast<double>(chunk->total_compressed_size()) *
                       static_cast<double>(kMostBytesPerByte);
     const double said =
@@ -164,10 +165,10 @@ int64_t WindowTask::ExpectedBytes(const ColumnSpec& spec) const {
     const Piece& piece = window_->pieces[i];
     const auto file = static_cast<int32_t>(piece.file);
     if (!spec.HasLeaf(file)) continue;
-    bytes += ElementBytes(*dataset_->files.spec(file).metadata,
-                          static_cast<int32_t>(piece.row_group),
-                          spec.leaves[static_cast<size_t>(file)],
-                          piece.stop - piece.start, ItemSize(spec.dtype));
+    bytes +=
+        ElementBytes(dataset_->files.spec(file), static_cast<int32_t>(piece.row_group),
+                     spec.leaves[static_cast<size_t>(file)], piece.stop - piece.start,
+                     ItemSize(spec.dtype));
   }
   return bytes;
 }

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     from fastload.store import StoredFile
 
-__all__ = ["HIDDEN", "FoundFile", "PathLike", "find_files", "url_of"]
+__all__ = ["HIDDEN", "SUMMARY", "FoundFile", "PathLike", "find_files", "url_of"]
 
 PathLike = str | os.PathLike[str]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # Hadoop's and Arrow's rule: such names are markers, logs and unfinished output, not data.
 HIDDEN = ("_", ".")
+SUMMARY = "_metadata"
+"""The name of a file with the footers of all files below its directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,14 @@ class FoundFile:
     folders: the names of the directories between the directory given and the file, outermost
         first; for a glob, from its first wildcard on. () for a file given by itself.
     kind: of its store, and `stored` what that says of it; none for a local file.
+    summary: what may have its footer, in the directory that `folders` begin below.
     """
 
     path: str
     folders: tuple[str, ...] = ()
     kind: str = ""
     stored: StoredFile | None = None
+    summary: FoundFile | None = None
 
 
 def find_files(
@@ -93,14 +97,16 @@ def _find(entry: PathLike) -> list[FoundFile]:
     except OSError as error:
         raise StorageError(f"Can't look at the source: {error.strerror} - at {path}") from error
     if stat.S_ISDIR(mode):
-        files = sorted(_walk(path))
+        summaries: list[str] = []
+        files = sorted(_walk(path, summaries))
         if not files:
             raise SourceNotFoundError(
                 "Expected a directory with files (names that start with _ or . don't count), "
                 f"found none - at {path}"
             )
         root = len(path)
-        return [FoundFile(file, _folders(file[root:])) for file in files]
+        summary = FoundFile(summaries[0]) if summaries else None
+        return [FoundFile(file, _folders(file[root:]), summary=summary) for file in files]
     return [FoundFile(path)]
 
 
@@ -149,10 +155,11 @@ def _find_glob(pattern: str) -> list[FoundFile]:
     return [FoundFile(path, PurePath(path).parts[fixed:-1]) for path in sorted(found)]
 
 
-def _walk(directory: str) -> list[str]:
+def _walk(directory: str, summaries: list[str] | None = None) -> list[str]:
     """All regular files below a directory that are not hidden.
 
-    Links are followed, but no directory is walked twice.
+    Links are followed, but no directory is walked twice. A summary file in the directory itself
+    is added to `summaries`.
     """
     found: list[str] = []
     seen = {os.path.realpath(directory)}
@@ -173,6 +180,8 @@ def _walk(directory: str) -> list[str]:
         directories[:] = kept
         for name in names:
             path = os.path.join(parent, name)
+            if name == SUMMARY and parent == directory and summaries is not None:
+                summaries.append(path)
             if not name.startswith(HIDDEN) and os.path.isfile(path):
                 found.append(path)
     return found

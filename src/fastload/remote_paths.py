@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fastload.errors import SourceNotFoundError
-from fastload.paths import HIDDEN, FoundFile
+from fastload.paths import HIDDEN, SUMMARY, FoundFile
 from fastload.store import NOT_FOUND
 
 if TYPE_CHECKING:
@@ -36,26 +36,36 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
     """
     is_url = kind in _HTTP  # of which nothing is listed
     is_glob = glob.has_magic(path) and not is_url
-    found = await _find_glob(client, kind, path) if is_glob else []
+    found, summary = await _find_glob(client, kind, path) if is_glob else ([], None)
     if not found:
         # Only now: a file may have a name that looks like a glob.
-        path = path if is_url else path.rstrip("/")
-        file = await client.info(kind, path)
+        path, directory = path if is_url else path.rstrip("/"), _is_directory(path)
+        listed = () if is_url or not directory else await client.ls(kind, path)
+        file = None if listed else await client.info(kind, path)
         if file is NOT_FOUND:
             expected = "files that match the glob" if is_glob else "a file or directory"
             raise SourceNotFoundError(f"Expected {expected}, found none - at {shown(kind, path)}")
         if file is not None:
             return [FoundFile(shown(kind, file.path), (), kind, file)]
-        found = _below(await client.ls(kind, path), path, _HIDDEN_NAME)
+        listed = listed or await client.ls(kind, path)
+        found, summary = _below(listed, path, _HIDDEN_NAME), _summary(listed, path)
         if not found:
             raise SourceNotFoundError(
                 "Expected a directory with files (names that start with _ or . don't count), "
                 f"found none - at {shown(kind, path)}"
             )
+    named = None
+    if summary is not None:
+        named = FoundFile(shown(kind, summary.path), (), kind, summary)
     return [
-        FoundFile(shown(kind, file.path), folders, kind, file)
+        FoundFile(shown(kind, file.path), folders, kind, file, named)
         for file, folders in sorted(found, key=lambda each: each[0].path)
     ]
+
+
+def _is_directory(path: str) -> bool:
+    """Whether a path is a directory's by its name; only then is that looked for first."""
+    return path.endswith("/") or "." not in path.rpartition("/")[2]
 
 
 def shown(kind: str, path: str) -> str:
@@ -82,7 +92,14 @@ def _below(files: Sequence[StoredFile], directory: str, hidden: re.Pattern[str] 
     ]
 
 
-async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
+def _summary(files: Sequence[StoredFile], directory: str) -> StoredFile | None:
+    path = f"{directory}/{SUMMARY}" if directory else SUMMARY
+    return next((file for file in files if file.path == path), None)
+
+
+async def _find_glob(
+    client: StoreClient, kind: str, pattern: str
+) -> tuple[_Found, StoredFile | None]:
     parts = pattern.split("/")
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     directory = "/".join(parts[:fixed])
@@ -90,9 +107,11 @@ async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
     marks = [m for m in HIDDEN if not any(part.startswith(m) for part in parts[fixed:])]
     hidden = re.compile(rf"(?:^|/)[{re.escape(''.join(marks))}]") if marks else None
     # All that lies below: what matches may be a directory.
-    files = _below(await client.ls(kind, directory), directory, hidden)
+    listed = await client.ls(kind, directory)
+    files = _below(listed, directory, hidden)
     matches = re.compile(_translate(parts[fixed:]), re.DOTALL)
-    return [each for each in files if matches.match(each[0].path[len(directory) + 1 :])]
+    found = [each for each in files if matches.match(each[0].path[len(directory) + 1 :])]
+    return found, _summary(listed, directory)
 
 
 def _translate(parts: Sequence[str]) -> str:

@@ -98,6 +98,16 @@ class RemoteStorage:
         client = self.client(data=False)
         return _at(shown(kind, path), lambda: client.call(find_remote(client, kind, path)))
 
+    def place(self, kind: str) -> str | None:
+        """Which store files of a kind lie in; None = it can't be told from another one."""
+        if kind == FILESYSTEM:
+            return None
+        client = self._options.get("client_kwargs")
+        given = [self._options.get("endpoint_url"), self._options.get("account_name")]
+        given += [client.get("endpoint_url")] if isinstance(client, dict) else []
+        names = ("STORAGE_EMULATOR_HOST", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+        return repr([kind, *given, *(os.environ.get(name) for name in names)])
+
     def map(
         self, work: Callable[[StoreClient, Any], Coroutine[Any, Any, Any]], items: Iterable[Any]
     ) -> list[Any]:
@@ -215,7 +225,7 @@ def _check_filesystem(filesystem: Any) -> None:
 def _check_scheme(scheme: str, path: str) -> None:
     import fsspec
 
-    if scheme not in fsspec.available_protocols():
+    if scheme not in fsspec.available_protocols() and scheme not in fsspec.registry:
         raise ValueError(
             "Expected a local path or a URL of a scheme that fsspec knows, got the scheme "
             f"{scheme}:// - at {shown(scheme, path)}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from fastload.filter_reader import FilterReader
 from fastload.filter_scan import FileScan, check_unchanged, naming
 from fastload.page_pruning import rows_of_pages
 from fastload.plan import RowGroups
+from fastload.progress_line import Progress
 from fastload.row_selection import FileRows, pack_rows
 from fastload.row_test import RowTest
 
@@ -38,7 +37,6 @@ _T = TypeVar("_T")
 
 # Files whose footers are in memory at a time, and after which counts are kept.
 _FILES_AT_ONCE = 64
-_PROGRESS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ class RowFinder:
         Raises `SourceChangedError`, `StorageError`, `CorruptFileError`, or `ValueError` for
         values that the filters can't be asked of, naming file and row group.
         """
-        progress = _Progress(len(self._source.files))
+        progress = Progress("filtered", len(self._source.files), "files")
         done = len(self._source.files) - len(indices)
         for found in self._found(indices, [None] * len(indices)):
             yield found
@@ -271,23 +269,3 @@ def _ahead(
             yield futures.popleft().result()
     while futures:
         yield futures.popleft().result()
-
-
-class _Progress:
-    """A line on stderr now and then, for counts that take long."""
-
-    def __init__(self, files: int) -> None:
-        self._files = files
-        self._start = self._next = time.monotonic()
-        self._next += _PROGRESS_S
-
-    def show(self, done: int) -> None:
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _PROGRESS_S
-        print(
-            f"fastload: filtered {done} of {self._files} files in {now - self._start:.0f} s",
-            file=sys.stderr,
-            flush=True,
-        )

@@ -8,23 +8,21 @@ rename and never changes; nothing in it is ever executed.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 import struct
-import tempfile
 import time
-import warnings
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastload.cache_directory import CacheDirectory, publish, try_lock
 from fastload.row_selection import FileRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["SelectionCache"]
 
@@ -44,19 +42,16 @@ class SelectionCache:
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        named = os.environ.get("FASTLOAD_CACHE_DIR")
-        home = directory or (Path(named) if named else _user_directory())
-        self._directory: Path | None = home / "selections" if home else None
-        try:
-            if self._directory:
-                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            # Who names a directory wants to know that it can't be used.
-            self._give_up(error, warn=bool(named))
+        self._home = CacheDirectory(
+            "selections",
+            "the counts of filtered rows",
+            "they stay in memory and are counted again next time",
+            directory,
+        )
 
     def load(self, key: str) -> FileRows | None:
         """The entry of that key; None if there is none. A damaged one is removed."""
-        if self._directory is None:
+        if self._home.path is None:
             return None
         path = self._path(key)
         try:
@@ -73,7 +68,7 @@ class SelectionCache:
 
     def store(self, key: str, rows: FileRows) -> FileRows:
         """Keeps an entry; returns it as `load` would, or as it is where that fails."""
-        if self._directory is None:
+        if self._home.path is None:
             return rows
         path = self._path(key)
         body: list[Any] = [rows.counts.astype("<i8"), rows.offsets.astype("<i8"), rows.bits]
@@ -83,9 +78,9 @@ class SelectionCache:
         head = _HEAD.pack(_MAGIC, len(rows.counts), len(rows.bits), crc, 0)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            _write(path, [head, *body])
+            publish(path, [head, *body])
         except OSError as error:
-            self._give_up(error, warn=True)
+            self._home.give_up(error)
             return rows
         # Mapped from now on, rather than in memory of its own.
         return self.load(key) or rows if len(rows.bits) >= _MAPPED_BYTES else rows
@@ -95,7 +90,7 @@ class SelectionCache:
         """Holds back other processes that would count the same; where it can't, none."""
         descriptor = self._open_lock(key)
         try:
-            while descriptor is not None and not _try_lock(descriptor):
+            while descriptor is not None and not try_lock(descriptor):
                 time.sleep(_POLL_S)
             yield
         finally:
@@ -103,60 +98,17 @@ class SelectionCache:
                 os.close(descriptor)
 
     def _open_lock(self, key: str) -> int | None:
-        if self._directory is None:
+        if self._home.path is None:
             return None
-        path = self._directory / f"lock-{int(key[:8], 16) % _LOCKS:02d}"
+        path = self._home.path / f"lock-{int(key[:8], 16) % _LOCKS:02d}"
         try:
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             return None
 
     def _path(self, key: str) -> Path:
-        assert self._directory is not None
-        return self._directory / key[:2] / f"{key}.rows"
-
-    def _give_up(self, error: OSError, *, warn: bool) -> None:
-        if warn:
-            warnings.warn(
-                f"Can't keep the counts of filtered rows: {error.strerror} - at "
-                f"{self._directory}; they stay in memory and are counted again next time",
-                stacklevel=2,
-            )
-        self._directory = None
-
-
-def _user_directory() -> Path | None:
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification has relative paths ignored.
-    if named and Path(named).is_absolute():
-        return Path(named) / "fastload"
-    try:
-        return Path.home() / ".cache" / "fastload"
-    except RuntimeError:
-        return None
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # the file system has no locks: to count twice is allowed
-    return True
-
-
-def _write(path: Path, parts: list[Any]) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            for part in parts:
-                file.write(part)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+        assert self._home.path is not None
+        return self._home.path / key[:2] / f"{key}.rows"
 
 
 def _read(descriptor: int) -> FileRows | None:

@@ -51,8 +51,8 @@ class PlanBuilder {
 inline std::vector<Piece> AllPieces(const std::vector<FileSpec>& files) {
   std::vector<Piece> pieces;
   for (size_t f = 0; f < files.size(); ++f) {
-    for (int g = 0; g < files[f].metadata->num_row_groups(); ++g) {
-      const int64_t rows = files[f].metadata->RowGroup(g)->num_rows();
+    for (int g = 0; g < files[f].row_groups(); ++g) {
+      const int64_t rows = files[f].RowsOf(g);
       if (rows > 0) pieces.push_back({static_cast<int64_t>(f), g, 0, rows});
     }
   }
@@ -90,8 +90,8 @@ inline std::vector<RowId> PlannedRows(const ReadPlan& plan,
     for (auto p = plan.first_piece[w]; p < plan.first_piece[w + 1]; ++p) {
       const Piece& piece = plan.pieces[static_cast<size_t>(p)];
       int64_t first = 0;
-      const auto& metadata = *files[static_cast<size_t>(piece.file)].metadata;
-      for (int g = 0; g < piece.row_group; ++g) first += metadata.RowGroup(g)->num_rows();
+      const FileSpec& file = files[static_cast<size_t>(piece.file)];
+      for (int g = 0; g < piece.row_group; ++g) first += file.RowsOf(g);
       for (int64_t row = piece.start; row < piece.stop; ++row) {
         window.push_back({piece.file, first + row, !piece.substitute});
       }

@@ -76,7 +76,7 @@ class PipelineErrorTest : public ::testing::Test {
   }
 
   ReadPlan Plan(int64_t window_rows, int64_t batch_rows, bool shuffled = false) {
-    if (!spec_.metadata) spec_ = testing::SpecOf(path_);
+    if (!spec_.footer) spec_ = testing::SpecOf(path_);
     return CutPlan(AllPieces({spec_}), window_rows, batch_rows, shuffled);
   }
 

@@ -100,10 +100,12 @@ inline void WriteRows(const std::string& path, int64_t file,
 
 // As a footer read now says.
 inline FileSpec SpecOf(const std::string& path) {
+  const std::string tail =
+      *SerializeTail(*parquet::ParquetFileReader::OpenFile(path)->metadata());
   return {.path = path,
           .bytes = FileBytes(path),
           .mtime_ns = ModifiedNs(path),
-          .metadata = parquet::ParquetFileReader::OpenFile(path)->metadata()};
+          .footer = *Footer::Make(tail, FileBytes(path), path)};
 }
 
 template <typename T>

@@ -37,7 +37,8 @@ def shared_server(paths):
 
 
 @pytest.fixture
-def server(shared_server):
+def server(shared_server, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "cache"))  # footers are asked for
     shared_server.reset()
     yield shared_server
     shared_server.latency_s = 0.0

@@ -121,7 +121,7 @@ def test_a_full_disk_is_told_once(home, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fastload.selection_cache._write", full)
+    monkeypatch.setattr("fastload.selection_cache.publish", full)
     with pytest.warns(UserWarning, match="No space left") as warned:
         assert kept([tmp_path / f"{i}.parquet" for i in range(3)]) == KEPT * 3
     assert len(warned) == 1

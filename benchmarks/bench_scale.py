@@ -1,0 +1,170 @@
+"""One question: what do many files cost before the first batch, in seconds and in memory?
+
+    python benchmarks/bench_scale.py [--files N,N,...] [--row-groups N] [--world N]
+
+A simulated store lists so many objects, all of them the same real file of `--row-groups` row
+groups of 100 rows of three columns, and answers at once. All else is fastload's own code, as a
+user calls it, each size in a process of its own: `cold` makes a dataset (shuffled, the middle
+one of `--world` ranks) that reads and keeps all footers, `warm` one that finds them kept; then
+come len(), state_dict(), the plan of the epoch and the first batch. Memory is the most that was
+resident so far, of the whole process, torch included. What a store and a network add to `cold`,
+footers / concurrency x latency, is `network`: for 30 ms and 64 requests in flight. The rows of the
+first batch, and the number of batches, are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_GROUP_ROWS = 100
+_BAR = 40
+
+
+class SimulatedFileSystem(fsspec.AbstractFileSystem):
+    """So many objects of the same bytes."""
+
+    protocol = "simulated"
+    files = 0
+    data = b""
+
+    def find(self, *_: Any, **__: Any) -> dict[str, dict[str, Any]]:
+        """All objects."""
+        size, name = len(self.data), "part-{:06}.parquet".format
+        paths = (f"bucket/train/{name(i)}" for i in range(self.files))
+        return {p: {"name": p, "size": size, "type": "file", "mtime": 1} for p in paths}
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Of an object or the directory."""
+        if path.endswith(".parquet"):
+            return {"name": path, "size": len(self.data), "type": "file", "mtime": 1}
+        return {"name": path, "size": 0, "type": "directory"}
+
+    def cat_file(self, path: str, start: int, end: int, **_: Any) -> bytes:  # noqa: ARG002
+        """A range of an object."""
+        return self.data[start:end]
+
+
+def one_file(row_groups: int) -> tuple[bytes, pa.Table]:
+    """A Parquet file, and what it holds."""
+    rng = np.random.default_rng(0)
+    rows = row_groups * _GROUP_ROWS
+    columns = {
+        "label": rng.integers(0, 2, rows).astype(np.int8),
+        "price": rng.normal(size=rows),
+        "user": rng.integers(0, 1 << 40, rows),
+    }
+    table = pa.table(columns)
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=_GROUP_ROWS)
+    return sink.getvalue(), table
+
+
+def peak_bytes() -> int:
+    """Most resident memory of this process so far."""
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def measure(files: int, row_groups: int, world: int, start: str) -> dict[str, float]:
+    """Seconds of each step, by name, and the peak of memory."""
+    from fastload import FastParquetDataset
+
+    fsspec.register_implementation("simulated", SimulatedFileSystem)
+    SimulatedFileSystem.files = files
+    SimulatedFileSystem.data, table = one_file(row_groups)
+    users = set(table["user"].to_pylist())
+    found: dict[str, float] = {"base": peak_bytes() / 1e6}
+
+    def timed(name: str, work: Any) -> Any:
+        begin = time.perf_counter()
+        result = work()
+        found[name] = time.perf_counter() - begin
+        return result
+
+    def make() -> FastParquetDataset:
+        return FastParquetDataset(
+            "simulated://bucket/train/",
+            columns=["label", "user"],
+            shuffle=True,
+            rank=world // 2,
+            world_size=world,
+            batch_size=4096,
+            threads=2,
+        )
+
+    dataset = timed(start, make)
+    batches = timed("len", lambda: len(dataset))
+    expected = files * row_groups * _GROUP_ROWS
+    assert abs(batches * 4096 * world - expected) < 2 * 4096 * world
+    state = timed("state", lambda: json.dumps(dataset.state_dict()))
+    found["state_bytes"] = len(state)
+    iterator = timed("plan", lambda: iter(dataset))
+    found["planned"] = peak_bytes() / 1e6
+    batch = timed("batch", lambda: next(iterator))
+    assert set(batch["user"].tolist()) <= users
+    found["peak"] = peak_bytes() / 1e6
+    dataset.close()
+    return found
+
+
+def _run(files: int, row_groups: int, world: int, start: str, home: str) -> dict[str, float]:
+    command = [sys.executable, __file__, "--one", json.dumps([files, row_groups, world, start])]
+    environment = {**os.environ, "FASTLOAD_CACHE_DIR": home}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)  # noqa: S603 - our own
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def main() -> None:
+    """Prints the table and the plot."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--files", default="1000,10000,100000")
+    parser.add_argument("--row-groups", type=int, default=100)
+    parser.add_argument("--world", type=int, default=8)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(*json.loads(arguments.one))))
+        return
+    groups, world = arguments.row_groups, arguments.world
+    print(f"{groups} row groups a file, rank {world // 2} of {world}, shuffled; seconds and MB")
+    names = ["cold", "network", "MB", "warm", "len", "state B", "plan", "MB", "batch", "MB"]
+    print(f"{'files':>8}" + "".join(f"{name:>9}" for name in names))
+    bars = []
+    for files in map(int, arguments.files.split(",")):
+        with tempfile.TemporaryDirectory() as home:
+            cold = _run(files, groups, world, "cold", home)
+            warm = _run(files, groups, world, "warm", home)
+        network = files / 64 * 0.03
+        print(
+            f"{files:8}{cold['cold']:9.2f}{network:9.1f}{cold['planned']:9.0f}{warm['warm']:9.2f}"
+            f"{warm['len']:9.3f}{warm['state_bytes']:9.0f}{warm['plan']:9.2f}"
+            f"{warm['planned']:9.0f}{warm['batch']:9.2f}{warm['peak']:9.0f}",
+            flush=True,
+        )
+        ready = warm["warm"] + warm["len"] + warm["state"] + warm["plan"]
+        bars.append((files, ready, warm["planned"] - warm["base"]))
+    for title, column, unit in (("warm to planned", 1, "s"), ("memory above torch's", 2, "MB")):
+        print(f"\n{title}")
+        most = max(bar[column] for bar in bars)
+        for bar in bars:
+            drawn = "#" * max(1, round(_BAR * bar[column] / most))
+            print(f"{bar[0]:8} {drawn} {bar[column]:.1f} {unit}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Footers kept on disk, shared by the processes of a node.
+
+Footers lie in packs, those of a run together; files of one directory are looked for in the packs
+of one of 64 directories. Another format has another directory and is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from typing import TYPE_CHECKING, Literal
+
+from fastload.cache_directory import CacheDirectory, publish, try_lock
+from fastload.footer_pack import FooterPack, NewFooter, PlacedFooter, pack_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from fastload._core import FooterSchemas
+
+__all__ = ["FooterCache", "FooterKey"]
+
+_SHARDS = 64
+_SUFFIX = ".pack"
+# More packs of a directory become one: each costs a file to open at every start.
+_MOST_PACKS = 16
+_TRIES = 3
+
+
+class FooterKey:
+    """What a footer is kept by.
+
+    Args:
+        path: the file's URL or absolute path.
+        version: of the file, and of where it lies; what changes when the file does.
+
+    Attributes:
+        key: of that version, and `path` of the file whatever its version, 32 digits.
+        shard: where it is looked for.
+    """
+
+    __slots__ = ("key", "path", "shard")
+
+    def __init__(self, path: str, version: str) -> None:
+        self.path = _digest(path)
+        self.key = _digest(f"{len(path)}:{path}:{version}")
+        self.shard = int(_digest(os.path.dirname(path))[:4], 16) % _SHARDS
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+class FooterCache:
+    """The packs; without a directory, and after the first failure, it keeps nothing.
+
+    Args:
+        schemas: those that the footers share.
+        home: in place of $FASTLOAD_CACHE_DIR and the user's cache directory.
+    """
+
+    def __init__(self, schemas: FooterSchemas, home: Path | None = None) -> None:
+        self._schemas = schemas
+        self._directory = CacheDirectory(
+            "footers-1", "footers", "they are read again next time", home
+        )
+
+    def load(self, keys: Iterable[FooterKey]) -> dict[str, PlacedFooter]:
+        """The footers that are kept, by key. A damaged pack is removed."""
+        wanted: dict[int, set[str]] = {}
+        for key in keys:
+            wanted.setdefault(key.shard, set()).add(key.key)
+        found: dict[str, PlacedFooter] = {}
+        for shard, of_shard in wanted.items():
+            for pack in self._packs(shard):
+                for number, key in enumerate(pack.keys):
+                    if key in of_shard:
+                        found[key] = pack.at(number)
+        return found
+
+    def store(self, footers: Sequence[tuple[FooterKey, NewFooter]]) -> dict[str, PlacedFooter]:
+        """Keeps footers; returns them by key as `load` would, without those it can't keep."""
+        by_shard: dict[int, list[NewFooter]] = {}
+        for key, footer in footers:
+            by_shard.setdefault(key.shard, []).append(footer)
+        placed: dict[str, PlacedFooter] = {}
+        for shard, of_shard in by_shard.items():
+            if self._directory.path is None:
+                break
+            try:
+                pack = self._write(shard, of_shard)
+            except OSError as error:
+                self._directory.give_up(error)
+                break
+            except ValueError:  # somebody else has damaged it
+                continue
+            placed |= {key: pack.at(number) for number, key in enumerate(pack.keys)}
+        return placed
+
+    def _write(self, shard: int, footers: Sequence[NewFooter]) -> FooterPack:
+        path = self._path(shard)
+        path.mkdir(mode=0o700, exist_ok=True)
+        if len(self._list(shard)) >= _MOST_PACKS:
+            self._merge(shard)
+        name = path / f"{time.time_ns():020d}-{os.getpid()}{_SUFFIX}"
+        publish(name, pack_parts(footers))
+        return FooterPack(name, self._schemas, check=False)
+
+    def _merge(self, shard: int) -> None:
+        """Makes one pack of several, with the newest version of each file."""
+        lock = os.open(self._path(shard) / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # Who comes second has nothing to do.
+            if not try_lock(lock) or len(paths := self._list(shard)) < _MOST_PACKS:
+                return
+            newest: dict[str, NewFooter] = {}
+            for pack in self._packs(shard, paths):
+                newest.update({footer.path: footer for footer in pack.footers()})
+            if newest:
+                # By the name of the newest, so that those written meanwhile stay newer.
+                merged = self._path(shard) / f"{paths[-1].stem}-m{_SUFFIX}"
+                publish(merged, pack_parts(list(newest.values())))
+            for path in paths:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        finally:
+            os.close(lock)
+
+    def _packs(self, shard: int, paths: Sequence[Path] | None = None) -> list[FooterPack]:
+        """Those of a shard, the oldest first; looks again where others merge them meanwhile."""
+        for _ in range(_TRIES):
+            packs = [self._open(path) for path in paths or self._list(shard)]
+            if None not in packs:
+                break
+        return [pack for pack in packs if pack]
+
+    def _open(self, path: Path) -> FooterPack | Literal[False] | None:
+        """A pack; False = it was damaged, None = it is not there any more."""
+        try:
+            return FooterPack(path, self._schemas)
+        except ValueError:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return False
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return False
+
+    def _list(self, shard: int) -> list[Path]:
+        """The packs of a shard, the oldest first."""
+        if self._directory.path is None:
+            return []
+        path = self._path(shard)
+        try:
+            names = sorted(name for name in os.listdir(path) if name.endswith(_SUFFIX))
+        except OSError:
+            return []
+        return [path / name for name in names]
+
+    def _path(self, shard: int) -> Path:
+        assert self._directory.path is not None
+        return self._directory.path / f"{shard:02x}"

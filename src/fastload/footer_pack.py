@@ -1,0 +1,207 @@
+"""One file of many footers.
+
+After a head of 56 bytes (magic, entries, row groups, schemas, their bytes, those of the packed
+footers, CRC-32 of all that follows) come the entries, the rows of all row groups as int64, the
+lengths of the schemas' tails as int64 and the tails, and the footers as `Footer.pack` makes them.
+It appears by an atomic rename and never changes; nothing in it is ever executed.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fastload._core import Footer, FooterSchema, KeptFile
+from fastload.errors import FastloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from fastload._core import FooterSchemas
+
+__all__ = ["FooterPack", "NewFooter", "PlacedFooter", "pack_parts"]
+
+_MAGIC = b"FLFOOT01"
+_HEAD = struct.Struct("<8s5qI4x")
+_ENTRY = np.dtype(
+    [
+        ("key", "S32"),
+        ("path", "S32"),
+        ("digest", "V16"),
+        ("schema", "<i8"),
+        ("row_groups", "<i8"),
+        ("bytes", "<i8"),
+    ]
+)
+_BLOCK_BYTES = 1 << 20
+_MOST = 1 << 40  # of each number in a head
+
+
+@dataclass(frozen=True, slots=True)
+class NewFooter:
+    """What is kept of a footer.
+
+    key: of the file's version, and `path` of the file whatever its version: 32 digits.
+    digest: of the footer's bytes, 16 bytes.
+    rows: of its row groups, as the bytes of int64 numbers.
+    packed: as `Footer.pack` made it.
+    """
+
+    key: str
+    path: str
+    digest: bytes
+    rows: bytes
+    packed: bytes
+    schema: FooterSchema
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFooter:
+    """A footer in a pack."""
+
+    digest: bytes
+    rows: bytes
+    schema: FooterSchema
+    place: tuple[KeptFile, int, int]
+
+    def footer(self, file_bytes: int, path: str) -> Footer:
+        """The footer of that file."""
+        return Footer.of_packed(self.place, file_bytes, path, self.rows, self.schema)
+
+
+class FooterPack:
+    """A pack that is open.
+
+    Args:
+        path: of it.
+        schemas: has the schemas of other packs.
+        check: compare what was read with the checksum.
+
+    Attributes:
+        keys: of its footers.
+
+    Raises:
+        ValueError: it is damaged, or no pack.
+        OSError: it can't be read.
+    """
+
+    def __init__(self, path: Path, schemas: FooterSchemas, *, check: bool = True) -> None:
+        self._path = path
+        with path.open("rb") as file:
+            self._kept = KeptFile(f"/proc/self/fd/{file.fileno()}")
+            head = file.read(_HEAD.size)
+            if len(head) < _HEAD.size:
+                raise ValueError("Expected a pack of footers, got a shorter file")
+            magic, entries, groups, tails, tail_bytes, packed_bytes, crc = _HEAD.unpack(head)
+            counts = (entries, groups, tails, tail_bytes, packed_bytes)
+            if magic != _MAGIC or not all(0 <= count < _MOST for count in counts):
+                raise ValueError("Expected a pack of footers, got other bytes")
+            start = _HEAD.size + entries * _ENTRY.itemsize + 8 * (groups + tails) + tail_bytes
+            if os.fstat(file.fileno()).st_size != start + packed_bytes:
+                raise ValueError("Expected a whole pack of footers, got a part")
+            index = file.read(start - _HEAD.size)
+            found = zlib.crc32(index)
+            # Read rather than mapped, so that it does not count as this process's memory.
+            while check and (block := file.read(_BLOCK_BYTES)):
+                found = zlib.crc32(block, found)
+        if check and found != crc:
+            raise ValueError("Expected a pack of footers with its checksum, got another")
+        self._parse(index, entries, groups, tails, start, schemas)
+
+    def _parse(
+        self,
+        index: bytes,
+        entries: int,
+        groups: int,
+        tails: int,
+        start: int,
+        schemas: FooterSchemas,
+    ) -> None:
+        self._entries = np.frombuffer(index, _ENTRY, entries)
+        at = entries * _ENTRY.itemsize
+        self._rows = index[at : at + 8 * groups]
+        at += 8 * groups
+        lengths = np.frombuffer(index, "<i8", tails, at).tolist()
+        at += 8 * tails
+        self._schemas = []
+        for length in lengths:
+            try:
+                self._schemas.append(schemas.share(FooterSchema(index[at : at + length])))
+            except FastloadError as error:
+                raise ValueError(str(error)) from None
+            at += length
+        self._first_row = _starts(self._entries["row_groups"]).tolist()
+        self._offset = (start + _starts(self._entries["bytes"])).tolist()
+        self.keys = [key.decode() for key in self._entries["key"].tolist()]
+
+    def at(self, number: int) -> PlacedFooter:
+        """The footer of a number, as `keys` has it."""
+        entry = self._entries[number]
+        first, stop = self._first_row[number : number + 2]
+        offset, end = self._offset[number : number + 2]
+        return PlacedFooter(
+            bytes(entry["digest"]),
+            self._rows[8 * first : 8 * stop],
+            self._schemas[int(entry["schema"])],
+            (self._kept, offset, end - offset),
+        )
+
+    def footers(self) -> list[NewFooter]:
+        """All of them, for another pack. Raises OSError."""
+        found = []
+        with self._path.open("rb") as file:
+            for number, key in enumerate(self.keys):
+                placed = self.at(number)
+                _, offset, length = placed.place
+                packed = os.pread(file.fileno(), length, offset)
+                path = self._entries[number]["path"].decode()
+                parts = (key, path, placed.digest, placed.rows, packed, placed.schema)
+                found.append(NewFooter(*parts))
+        return found
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def pack_parts(footers: Sequence[NewFooter]) -> list[bytes]:
+    """The bytes of a pack."""
+    numbers: dict[int, int] = {}  # of schemas, by their identity
+    tails: list[bytes] = []
+    for footer in footers:
+        if id(footer.schema) not in numbers:
+            numbers[id(footer.schema)] = len(tails)
+            tails.append(footer.schema.tail)
+    entries = np.zeros(len(footers), _ENTRY)
+    for number, footer in enumerate(footers):
+        entries[number] = (
+            footer.key.encode(),
+            footer.path.encode(),
+            footer.digest,
+            numbers[id(footer.schema)],
+            len(footer.rows) // 8,
+            len(footer.packed),
+        )
+    lengths = np.array([len(tail) for tail in tails], "<i8")
+    rows = [footer.rows for footer in footers]
+    body = [entries.tobytes(), *rows, lengths.tobytes(), *tails]
+    body += [footer.packed for footer in footers]
+    crc = 0
+    for part in body:
+        crc = zlib.crc32(part, crc)
+    counts = (
+        len(footers),
+        int(entries["row_groups"].sum()),
+        len(tails),
+        int(lengths.sum()),
+        int(entries["bytes"].sum()),
+    )
+    return [_HEAD.pack(_MAGIC, *counts, crc), *body]

@@ -1,0 +1,265 @@
+"""The footers of files: kept ones from disk, others from the files, many at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fastload._core import Footer, FooterSchemas
+from fastload.errors import SourceChangedError, SourceNotFoundError, StorageError
+from fastload.footer_cache import FooterCache, FooterKey
+from fastload.footer_pack import NewFooter
+from fastload.progress_line import Progress
+from fastload.summary_files import read_summaries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from fastload.footer_pack import PlacedFooter
+    from fastload.paths import FoundFile
+    from fastload.remote_storage import RemoteStorage
+    from fastload.store import StoredFile
+    from fastload.store_client import StoreClient
+
+__all__ = ["ReadFooter", "read_footers"]
+
+# Most footers are smaller; what is read too much costs less than a second request.
+_TAIL_BYTES = 64 << 10
+# Footers are small, scattered reads: a few in flight hide the disk, more only cost threads.
+_THREADS = 8
+# So many are read, and then kept, at a time: what is lost when a start is interrupted.
+_AT_ONCE = 8192
+# Parsed footers take some nine times their bytes; further ones wait, packed, until their row
+# groups are read.
+_PARSED_BYTES = 16 << 20
+# Footers of fewer local files are read as quickly as they are found; of many it is the parsing
+# that takes long.
+_LEAST_LOCAL = 256
+_SETTLED_NS = 2_000_000_000
+
+
+Tail = tuple[bytes, int, int]
+"""A footer's bytes, the size of the file and its modification time (-1 in a store)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFooter:
+    """A footer, and the file as it was then.
+
+    size: bytes of the file.
+    mtime_ns: of a local file, in ns since the epoch; else -1.
+    digest: of the footer's bytes, 16 bytes.
+    """
+
+    footer: Footer
+    size: int
+    mtime_ns: int
+    digest: bytes
+
+
+def read_footers(found: Sequence[FoundFile], storage: RemoteStorage) -> list[ReadFooter]:
+    """The footers of files, in order.
+
+    Those of stores are kept on disk by URL and version, where the store tells that, and those of
+    many local files by path, size and modification time.
+
+    Raises `SourceNotFoundError`, `CorruptFileError`, `StorageError` or `UnsupportedTypeError`,
+    naming the file.
+    """
+    return _Reading(found, storage).run()
+
+
+class _Reading:
+    def __init__(self, found: Sequence[FoundFile], storage: RemoteStorage) -> None:
+        self._found = found
+        self._storage = storage
+        self._schemas = FooterSchemas()
+        self._results: list[ReadFooter | None] = [None] * len(found)
+        self._versions = _versions_of(found)
+        keys = (_key_of(found[i], version, storage) for i, version in self._versions.items())
+        self._keys = {index: key for index, key in zip(self._versions, keys, strict=True) if key}
+        self._new: dict[int, NewFooter] = {}  # that are to be kept
+        self._parsed_bytes = 0
+        self._done = 0
+        self._progress = Progress("read", len(found), "footers")
+
+    def run(self) -> list[ReadFooter]:
+        cache = FooterCache(self._schemas) if self._keys else None
+        if cache is not None:
+            self._place(self._keys, cache.load(self._keys.values()))
+        lacking = [index for index, result in enumerate(self._results) if result is None]
+        known = read_summaries(self._found, lacking, self._read_ends)
+        for first in range(0, len(lacking), _AT_ONCE):
+            some = lacking[first : first + _AT_ONCE]
+            for index in some:
+                if index in known:
+                    self._take(index, *known[index])
+            some = [index for index in some if index not in known]
+            self._read_local([i for i in some if self._found[i].stored is None])
+            self._read_remote([i for i in some if self._found[i].stored is not None])
+            if cache is not None:
+                new = [(self._keys[i], footer) for i, footer in self._new.items()]
+                placed = cache.store(new)
+                if self._is_full:
+                    self._place(self._new, placed)
+            self._new = {}
+        return [result for result in self._results if result is not None]
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether further footers are packed."""
+        return self._parsed_bytes > _PARSED_BYTES
+
+    def _place(self, indices: Iterable[int], placed: Mapping[str, PlacedFooter]) -> None:
+        """Has footers stay on disk until they are needed."""
+        for index in indices:
+            found = placed.get(self._keys[index].key)
+            if found is not None:
+                size, mtime_ns = self._versions[index]
+                footer = found.footer(size, self._found[index].path)
+                self._results[index] = ReadFooter(footer, size, mtime_ns, found.digest)
+
+    def _read_ends(self, files: Sequence[FoundFile]) -> dict[int, Tail]:
+        """The footers of a few files, by their place among these."""
+
+        async def read(client: StoreClient, file: FoundFile) -> Tail:
+            assert file.stored is not None
+            return await _read_stored(client, file, file.stored), file.stored.size, -1
+
+        if files[0].stored is None:
+            return {place: _read_local(file) for place, file in enumerate(files)}
+        return dict(enumerate(self._storage.map(read, files)))
+
+    def _read_local(self, indices: Sequence[int]) -> None:
+        if len(indices) < 2:
+            for index in indices:
+                self._take(index, *_read_local(self._found[index]))
+            return
+        threads = ThreadPoolExecutor(min(_THREADS, len(indices)), "fastload-footer")
+        try:
+            list(threads.map(lambda i: self._take(i, *_read_local(self._found[i])), indices))
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+    def _read_remote(self, indices: Sequence[int]) -> None:
+        async def read(client: StoreClient, index: int) -> None:
+            file = self._found[index]
+            assert file.stored is not None
+            self._take(index, await _read_stored(client, file, file.stored), file.stored.size, -1)
+
+        if indices:
+            self._storage.map(read, indices)
+
+    def _take(self, index: int, tail: bytes, size: int, mtime_ns: int) -> None:
+        """Notes a footer, of which `tail` is all and nothing else."""
+        path = self._found[index].path
+        # One alone shares nothing.
+        footer = Footer(tail, size, path, self._schemas if len(self._found) > 1 else None)
+        digest = hashlib.blake2b(tail, digest_size=16).digest()
+        self._parsed_bytes += len(tail)
+        keeps = index in self._keys and self._versions[index] == (size, mtime_ns)
+        if keeps or self._is_full:
+            packed, rows = footer.pack(tail), footer.packed_rows
+            if keeps:
+                key = self._keys[index]
+                parts = (key.key, key.path, digest, rows, packed, footer.schema)
+                self._new[index] = NewFooter(*parts)
+            if self._is_full:
+                footer = Footer.of_packed(packed, size, path, rows, footer.schema)
+        self._results[index] = ReadFooter(footer, size, mtime_ns, digest)
+        self._done += 1
+        self._progress.show(self._done)
+
+
+def _versions_of(found: Sequence[FoundFile]) -> dict[int, tuple[int, int]]:
+    """The sizes and modification times of the files whose footers may be kept, by index."""
+    local = [index for index, file in enumerate(found) if file.stored is None]
+    versions = {i: (file.stored.size, -1) for i, file in enumerate(found) if file.stored}
+    if len(local) < _LEAST_LOCAL:
+        return versions
+    latest = time.time_ns() - _SETTLED_NS
+    for index in local:
+        try:
+            status = os.stat(found[index].path)
+        except OSError:
+            continue  # told by whoever reads it
+        # Else it might be written again without a trace.
+        if status.st_mtime_ns < latest:
+            versions[index] = (status.st_size, status.st_mtime_ns)
+    return versions
+
+
+def _key_of(
+    file: FoundFile, size_time: tuple[int, int], storage: RemoteStorage
+) -> FooterKey | None:
+    """What the footer of a file is kept by; None = it is not kept."""
+    if file.stored is None:
+        return FooterKey(os.path.abspath(file.path), repr(size_time))
+    place = storage.place(file.kind)
+    # Without a version nobody would see that the file changed.
+    if place is None or not file.stored.version:
+        return None
+    return FooterKey(file.path, f"{place}:{file.stored.size}:{file.stored.version}")
+
+
+async def _read_stored(client: StoreClient, found: FoundFile, stored: StoredFile) -> bytes:
+    path, size = found.path, stored.size
+    try:
+        tail = bytes(await client.read(found.kind, stored, max(0, size - _TAIL_BYTES), size))
+        needed = Footer.tail_bytes(tail, size, path)
+        if needed > len(tail):
+            tail = bytes(await client.read(found.kind, stored, size - needed, size))
+    except (SourceChangedError, StorageError) as error:
+        raise type(error)(f"{error} - at {path}") from None
+    return tail[len(tail) - needed :]
+
+
+def _read_local(found: FoundFile) -> Tail:
+    path = found.path
+    try:
+        fd = _open(path)
+    except FileNotFoundError:
+        raise SourceNotFoundError(f"Expected a file, found none - at {path}") from None
+    except OSError as error:
+        raise _storage_error("Can't open the file", error, path) from error
+    try:
+        status = os.fstat(fd)
+        size = status.st_size
+        tail = _read_tail(fd, size, min(_TAIL_BYTES, size), path)
+        needed = Footer.tail_bytes(tail, size, path)
+        if needed > len(tail):
+            tail = _read_tail(fd, size, needed, path)
+    except OSError as error:
+        raise _storage_error("Can't read the footer", error, path) from error
+    finally:
+        os.close(fd)
+    return tail[len(tail) - needed :], size, status.st_mtime_ns
+
+
+def _open(path: str) -> int:
+    # Asked before: opening a pipe would wait for a writer.
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(0, "it is a device, pipe or socket")
+    return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+
+def _storage_error(what: str, error: OSError, path: str) -> StorageError:
+    return StorageError(f"{what}: {error.strerror} - at {path}")
+
+
+def _read_tail(fd: int, size: int, length: int, path: str) -> bytes:
+    tail = os.pread(fd, length, size - length)
+    while len(tail) < length:
+        more = os.pread(fd, length - len(tail), size - length + len(tail))
+        if not more:
+            raise SourceChangedError(
+                f"Expected a file of {size} bytes, got its end {length - len(tail)} bytes "
+                f"earlier: it changed while it was read - at {path}"
+            )
+        tail += more
+    return tail
