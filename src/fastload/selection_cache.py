@@ -26,7 +26,7 @@ from fastload.row_selection import FileRows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SelectionCache"]
+__all__ = ["SelectionCache", "cache_home", "write_whole"]
 
 _MAGIC = b"FLROWS01"
 _HEAD = struct.Struct("<8sqqII")
@@ -45,7 +45,7 @@ class SelectionCache:
 
     def __init__(self, directory: Path | None = None) -> None:
         named = os.environ.get("FASTLOAD_CACHE_DIR")
-        home = directory or (Path(named) if named else _user_directory())
+        home = directory or cache_home()
         self._directory: Path | None = home / "selections" if home else None
         try:
             if self._directory:
@@ -83,7 +83,7 @@ class SelectionCache:
         head = _HEAD.pack(_MAGIC, len(rows.counts), len(rows.bits), crc, 0)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            _write(path, [head, *body])
+            write_whole(path, [head, *body])
         except OSError as error:
             self._give_up(error, warn=True)
             return rows
@@ -125,6 +125,12 @@ class SelectionCache:
         self._directory = None
 
 
+def cache_home() -> Path | None:
+    """$FASTLOAD_CACHE_DIR, else the directory of this user's caches; None if there is none."""
+    named = os.environ.get("FASTLOAD_CACHE_DIR")
+    return Path(named) if named else _user_directory()
+
+
 def _user_directory() -> Path | None:
     named = os.environ.get("XDG_CACHE_HOME", "")
     # The specification has relative paths ignored.
@@ -146,7 +152,8 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _write(path: Path, parts: list[Any]) -> None:
+def write_whole(path: Path, parts: list[Any]) -> None:
+    """A file of these parts, which appears when it is complete."""
     descriptor, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
