@@ -69,16 +69,16 @@ class KernelCode:
 
     def __init__(self, kernel: Kernel, inputs: Sequence[Argument]) -> None:
         self._kernel = kernel
-        self._arguments = [*inputs, *kernel.outputs]
         given = getattr(kernel.fn, "targetoptions", {})
         options = {"error_model": "numpy", **{k: given[k] for k in _OPTIONS if k in given}}
         self._function = numba.njit(nogil=True, **options)(getattr(kernel.fn, "py_func", kernel.fn))
         self._signature = _signature(kernel, inputs)
         entry = _entry(kernel, inputs, self._function)
         arguments = (types.CPointer(types.voidptr), types.int64)
-        self._native = CFunc(entry, (arguments, types.int64), {}, {"nopython": True})
+        self._native: Any = CFunc(entry, (arguments, types.int64), {}, {"nopython": True})
         disk = _Disk(_path(kernel, inputs, options), self._compile)
-        self._native._cache = disk  # noqa: SLF001 - numba's own goes by names of source files
+        # numba's own goes by names and times of source files.
+        self._native._cache = disk  # noqa: SLF001
         try:
             self._native.compile()
         except Exception as error:

@@ -89,22 +89,23 @@ class _Planner:
     def add(self, step: Step, number: int) -> None:
         kernel: Kernel = step.run
         check_inputs(step, self._numbers)
+        for output in kernel.outputs:
+            if output.name in RESERVED:
+                raise ValueError(
+                    f"Expected {step.label} to leave `{output.name}` to the dataset, got an output "
+                    "of that name"
+                )
         inputs = tuple(self._numbers[name] for name in kernel.inputs)
         arguments = tuple(
             kernel.argument(o.name, o.field, row_major=o.row_major)
             for o in (self.outputs[place] for place in inputs)
         )
         kernel.code(arguments)
-        filled = tuple(self._filled(step, output) for output in kernel.outputs)
+        filled = tuple(map(self._filled, kernel.outputs))
         self.kernels.append(CoreKernel(kernel, arguments, inputs, filled, number))
 
-    def _filled(self, step: Step, argument: Argument) -> int:
+    def _filled(self, argument: Argument) -> int:
         """The number of the output that a kernel fills, new or in place of one like it."""
-        if argument.name in RESERVED:
-            raise ValueError(
-                f"Expected {step.label} to leave `{argument.name}` to the dataset, got an output "
-                "of that name"
-            )
         field = argument.field
         place = self._numbers.get(argument.name)
         if place is not None:

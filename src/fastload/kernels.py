@@ -97,7 +97,7 @@ class Kernel:
         for part in self.fn.__qualname__.split("."):
             found = getattr(found, part, None)
         if found is self:
-            return self.fn.__qualname__
+            return str(self.fn.__qualname__)
         return _remade, (self.fn, self.inputs, self.outputs, self.random, self.version)
 
     @property
@@ -197,31 +197,32 @@ def kernel(
             the inputs are known then: an input is not there, or numba can't compile it for
             them; the message has the kernel, the types and what numba says.
     """
-    takes = (inputs,) if isinstance(inputs, str) else inputs
+    takes: Any = (inputs,) if isinstance(inputs, str) else inputs
+    fills: Any = outputs
     if not isinstance(takes, Sequence) or not all(isinstance(name, str) for name in takes):
         raise TypeError(f"Expected inputs of kernel as a name or names, got {inputs!r}")
-    if not isinstance(outputs, Mapping) or not all(isinstance(name, str) for name in outputs):
+    if not isinstance(fills, Mapping) or not all(isinstance(name, str) for name in fills):
         raise TypeError(
             f"Expected outputs of kernel as a mapping from name to dtype, got {outputs!r}"
         )
-    if not outputs:
+    if not fills:
         raise ValueError("Expected outputs of kernel to name at least one output, got none")
     if len(set(takes)) < len(takes):
         raise ValueError(f"Expected each input of kernel once, got {inputs!r}")
     if version is not None and not isinstance(version, str):
         raise TypeError(f"Expected version of kernel as str, got {version!r}")
-    fills = tuple(_filled(name, what) for name, what in outputs.items())
+    arrays = tuple(_filled(name, what) for name, what in fills.items())
 
     def decorate(fn: Callable[..., Any]) -> Kernel:
         if not callable(getattr(fn, "py_func", fn)) or not hasattr(fn, "__qualname__"):
             raise TypeError(f"Expected a function to make a kernel of, got {fn!r}")
-        return Kernel(fn, tuple(takes), fills, random=random, version=version)
+        return Kernel(fn, tuple(takes), arrays, random=random, version=version)
 
     return decorate
 
 
 def _filled(name: str, what: Any) -> Argument:
-    dtype, shape = what, ()
+    dtype, shape = what, tuple[int, ...]()
     if isinstance(what, tuple):
         if len(what) != 2 or type(what[1]) is not int or what[1] < 1:
             raise ValueError(

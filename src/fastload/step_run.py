@@ -74,7 +74,7 @@ def run_steps(
     for number, step in enumerate(steps.augment):
         if number < steps.core_augment:
             continue
-        drawn = ()
+        drawn: tuple[NDArray[np.uint64], ...] = ()
         if not isinstance(step.run, Kernel) or step.run.random:
             drawn = (row_seeds(*order, number, places[FILE].numpy(), places[ROW].numpy()),)
         merge(block, _called(step, block, *drawn), rows, step.label)
