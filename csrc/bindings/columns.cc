@@ -12,6 +12,7 @@
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 #include "fastload/cast.h"
+#include "fastload/kernels.h"
 #include "fastload/vocabulary.h"
 #include "pybind11/stl.h"
 
@@ -46,7 +47,7 @@ constexpr std::array<std::pair<const char*, DType>, 13> kDTypes = {{
     {"float64", DType::kFloat64},
 }};
 
-constexpr std::array<std::pair<const char*, OutputKind>, 10> kOutputKinds = {{
+constexpr std::array<std::pair<const char*, OutputKind>, 11> kOutputKinds = {{
     {"column", OutputKind::kColumn},
     {"stack", OutputKind::kStack},
     {"ragged", OutputKind::kRagged},
@@ -57,6 +58,7 @@ constexpr std::array<std::pair<const char*, OutputKind>, 10> kOutputKinds = {{
     {"file", OutputKind::kFile},
     {"row", OutputKind::kRow},
     {"real_row", OutputKind::kRealRow},
+    {"computed", OutputKind::kComputed},
 }};
 
 // The bytes of one value of the column; ValueError if an element has another size.
@@ -177,14 +179,26 @@ void RegisterColumns(py::module_& m) {
 
   py::class_<OutputSpec>(m, "OutputSpec", "One tensor, or ragged tensor, of a batch.")
       .def(py::init([](const std::string& kind, std::vector<int32_t> columns,
-                       int64_t length, const py::bytes& pad) {
+                       int64_t length, const py::bytes& pad, const std::string& dtype) {
              return OutputSpec{.kind = Named(kOutputKinds, kind),
                                .columns = std::move(columns),
                                .length = length,
-                               .pad = pad};
+                               .pad = pad,
+                               .dtype = Named(kDTypes, dtype)};
            }),
            py::arg("kind"), py::arg("columns"), py::arg("length") = 0,
-           py::arg("pad") = py::bytes());
+           py::arg("pad") = py::bytes(), py::arg("dtype") = "uint8");
+
+  py::class_<KernelSpec>(m, "KernelSpec", "A compiled function on columns of a batch.")
+      .def(py::init([](uintptr_t address, std::vector<int32_t> inputs,
+                       std::vector<int32_t> outputs, bool seeded) {
+             return KernelSpec{.entry = reinterpret_cast<KernelEntry>(address),
+                               .inputs = std::move(inputs),
+                               .outputs = std::move(outputs),
+                               .seeded = seeded};
+           }),
+           py::kw_only(), py::arg("address"), py::arg("inputs"), py::arg("outputs"),
+           py::arg("seeded"));
 }
 
 }  // namespace fastload

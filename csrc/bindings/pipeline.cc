@@ -66,6 +66,8 @@ class PyPipeline {
     counts["read_ahead_ns"] = ahead.read_ns.load();
     counts["decoded_values"] = c.decoded_values.load();
     counts["decode_ns"] = c.decode_ns.load();
+    counts["kernel_calls"] = c.kernel_calls.load();
+    counts["kernel_ns"] = c.kernel_ns.load();
     counts["batches"] = c.batches.load();
     counts["rows"] = c.rows.load();
     counts["batch_bytes"] = c.batch_bytes.load();
@@ -127,8 +129,10 @@ std::unique_ptr<PyPipeline> MakePipeline(
     const std::vector<OutputSpec>& outputs, int32_t threads, int32_t io_threads,
     int64_t batch_memory_bytes, int64_t staging_memory_bytes, int64_t fetch_memory_bytes,
     bool verify_crc, const py::sequence& selections, const PySender* sender,
-    const py::object& allocate, const PyRemoteQueue* remote) {
+    const py::object& allocate, const PyRemoteQueue* remote,
+    std::vector<KernelSpec> kernels) {
   RaiseIfError(CheckOutputs(columns, outputs));
+  RaiseIfError(CheckKernels(kernels, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
   std::vector<FileSelection> selected = Selections(selections, specs);
   PipelineOptions options{.threads = threads,
@@ -137,6 +141,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .staging_memory_bytes = staging_memory_bytes,
                           .fetch_memory_bytes = fetch_memory_bytes,
                           .verify_crc = verify_crc};
+  options.kernels = std::move(kernels);
   if (remote != nullptr) options.remote = remote->queue();
   std::shared_ptr<TensorMemory> memory;
   if (sender != nullptr) {
@@ -162,27 +167,30 @@ void RegisterPipeline(py::module_& m) {
            py::arg("fetch_memory_bytes"), py::arg("verify_crc") = false,
            py::arg("selections") = py::tuple(), py::arg("sender") = nullptr,
            py::arg("allocate") = py::none(), py::arg("remote") = nullptr,
+           py::arg("kernels") = std::vector<KernelSpec>(),
            // The selections' bits, which the pipeline borrows.
            py::keep_alive<1, 11>())
       .def(
           "start",
           [](PyPipeline& self, const ReadPlan& plan, int32_t open_windows,
              int64_t fetch_bytes, int64_t segment_bytes, int64_t request_bytes,
-             int64_t hole_bytes, const PyScan* before, bool same_pass) {
+             int64_t hole_bytes, const PyScan* before, bool same_pass,
+             std::vector<uint64_t> kernel_keys) {
             return self.Start(plan,
                               {.open_windows = open_windows,
                                .fetch_bytes = fetch_bytes,
                                .segment_bytes = segment_bytes,
                                .request_bytes = request_bytes,
                                .hole_bytes = hole_bytes,
-                               .same_pass = same_pass},
+                               .same_pass = same_pass,
+                               .kernel_keys = std::move(kernel_keys)},
                               before);
           },
           // A scan works on the threads and files of its pipeline.
           py::keep_alive<0, 1>(), py::arg("plan"), py::kw_only(), py::arg("open_windows"),
           py::arg("fetch_bytes"), py::arg("segment_bytes"), py::arg("request_bytes"),
           py::arg("hole_bytes"), py::arg("before") = nullptr,
-          py::arg("same_pass") = false,
+          py::arg("same_pass") = false, py::arg("kernel_keys") = std::vector<uint64_t>(),
           "Begins a pass, or prepares the one that is expected after the pass `before`, "
           "or\n"
           "with `same_pass` the rest of that.\n"

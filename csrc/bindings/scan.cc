@@ -76,6 +76,14 @@ void RegisterScan(py::module_& m) {
             return std::pair(start, start + lent.batch.areas.bytes);
           },
           "Addresses of its first byte, and behind its last.")
+      .def_property_readonly(
+          "failed_kernel", [](const LentBatch& lent) { return lent.batch.failed_kernel; },
+          "Number of the kernel that failed on it; -1: none did. One that has is only to "
+          "be\n"
+          "looked at: the scan still has it.")
+      .def_property_readonly(
+          "failed_key", [](const LentBatch& lent) { return lent.batch.failed_key; },
+          "What the seeds of that kernel are made of.")
       .def(
           "take_tensor",
           [](const LentBatch& lent) -> py::object {

@@ -104,25 +104,29 @@ struct ColumnSpec {
 
 // One tensor (or ragged tensor) of the batch.
 enum class OutputKind : uint8_t {
-  kColumn,   // (B,) of one fixed-width column
-  kStack,    // (B, F) row-major, of F fixed-width columns of one dtype
-  kRagged,   // one byte column, or column of lists: values, and int64 offsets a level
-  kList,     // (B, list_size) of one column of fixed-size lists, at depth 0
-  kPad,      // (B, length) of one column of fixed-width items at depth 1
-  kLength,   // (B,) int64: items of each row of such a column, `length` at most
-  kValid,    // (B,) bool: the column's value, or its outermost list, is not null
-  kFile,     // (B,) int32: index of the file
-  kRow,      // (B,) int64: row in the file
-  kRealRow,  // (B,) bool: false for rows repeated to fill a batch
+  kColumn,    // (B,) of one fixed-width column
+  kStack,     // (B, F) row-major, of F fixed-width columns of one dtype
+  kRagged,    // one byte column, or column of lists: values, and int64 offsets a level
+  kList,      // (B, list_size) of one column of fixed-size lists, at depth 0
+  kPad,       // (B, length) of one column of fixed-width items at depth 1
+  kLength,    // (B,) int64: items of each row of such a column, `length` at most
+  kValid,     // (B,) bool: the column's value, or its outermost list, is not null
+  kFile,      // (B,) int32: index of the file
+  kRow,       // (B,) int64: row in the file
+  kRealRow,   // (B,) bool: false for rows repeated to fill a batch
+  kComputed,  // (B,), or (B, length), of `dtype`: written by a kernel
 };
 
 struct OutputSpec {
   OutputKind kind = OutputKind::kColumn;
   std::vector<int32_t>
-      columns;         // indices of ColumnSpecs; empty for kFile, kRow, kRealRow
-  int64_t length = 0;  // kPad, kLength: items of a row, the rest is cut off
+      columns;  // indices of ColumnSpecs; empty where the output is made of none
+  // kPad, kLength: items of a row, the rest is cut off. kComputed: elements of a row; 0:
+  // one, without a dimension for it.
+  int64_t length = 0;
   // kPad: the bytes of one element, written where a row has fewer items.
   std::string pad;
+  DType dtype = DType::kUInt8;  // kComputed
 };
 
 // Bytes of one item: an element, or a fixed-size list. 0 where items vary.

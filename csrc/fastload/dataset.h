@@ -11,6 +11,7 @@
 #include "fastload/counters.h"
 #include "fastload/executor.h"
 #include "fastload/file.h"
+#include "fastload/kernels.h"
 #include "fastload/layout.h"
 #include "fastload/memory.h"
 #include "fastload/recycling_pool.h"
@@ -23,14 +24,16 @@ struct Dataset {
   // `remote` is null if all files are local ones.
   Dataset(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
           std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
-          std::vector<FileSelection> selections, int64_t pool_bytes, bool verify_crc)
+          std::vector<KernelSpec> kernels, std::vector<FileSelection> selections,
+          int64_t pool_bytes, bool verify_crc)
       : verify_crc(verify_crc),
         pool(arrow::default_memory_pool(), pool_bytes),
         files(std::move(files), std::move(remote)),
         selections(std::move(selections)),
         columns(std::move(columns)),
         layout(this->columns, outputs),
-        units(MakeUnits(this->columns, outputs, layout)) {}
+        units(MakeUnits(this->columns, outputs, layout)),
+        kernels(std::move(kernels), outputs, layout) {}
 
   const bool verify_crc;  // of pages that have a checksum
   RecyclingPool pool;     // of decompressed pages and dictionaries
@@ -39,6 +42,7 @@ struct Dataset {
   const std::vector<ColumnSpec> columns;
   const Layout layout;
   const std::vector<Unit> units;
+  const Kernels kernels;  // called on each batch
   Counters counters;
   Counters counters_ahead;  // of reads for a pass that has not begun
 

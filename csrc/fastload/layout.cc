@@ -8,6 +8,9 @@ namespace {
 
 // Bytes of a row of an output that is row-major; 0 for the others.
 int64_t RowBytes(const OutputSpec& output, const std::vector<ColumnSpec>& columns) {
+  if (output.kind == OutputKind::kComputed) {
+    return ItemSize(output.dtype) * output.length;
+  }
   if (output.columns.empty()) return 0;
   const int64_t item = ItemBytes(columns[static_cast<size_t>(output.columns[0])]);
   if (output.kind == OutputKind::kList) return item;
@@ -16,9 +19,10 @@ int64_t RowBytes(const OutputSpec& output, const std::vector<ColumnSpec>& column
   return item * static_cast<int64_t>(output.columns.size());
 }
 
-bool IsRowMajor(OutputKind kind) {
-  return kind == OutputKind::kStack || kind == OutputKind::kList ||
-         kind == OutputKind::kPad;
+bool IsRowMajor(const OutputSpec& output) {
+  return output.kind == OutputKind::kStack || output.kind == OutputKind::kList ||
+         output.kind == OutputKind::kPad ||
+         (output.kind == OutputKind::kComputed && output.length > 0);
 }
 
 }  // namespace
@@ -40,6 +44,8 @@ DType Layout::OutputType(const OutputSpec& output,
     case OutputKind::kLength:
     case OutputKind::kRow:
       return DType::kInt64;
+    case OutputKind::kComputed:
+      return output.dtype;
   }
   return DType::kUInt8;
 }
@@ -48,8 +54,7 @@ Layout::Layout(const std::vector<ColumnSpec>& columns,
                const std::vector<OutputSpec>& outputs) {
   std::vector<int32_t> group_of(outputs.size(), -1);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const OutputKind kind = outputs[i].kind;
-    if (IsRowMajor(kind) || kind == OutputKind::kRagged) continue;
+    if (IsRowMajor(outputs[i]) || outputs[i].kind == OutputKind::kRagged) continue;
     const DType dtype = OutputType(outputs[i], columns);
     auto found = std::find_if(groups_.begin(), groups_.end(),
                               [&](const Group& g) { return g.dtype == dtype; });
@@ -64,7 +69,7 @@ Layout::Layout(const std::vector<ColumnSpec>& columns,
       slots_[i] = Slot{.number = 2 * group_of[i],
                        .column = group.columns++,
                        .stride = ItemSize(group.dtype)};
-    } else if (IsRowMajor(outputs[i].kind)) {
+    } else if (IsRowMajor(outputs[i])) {
       row_bytes_.push_back(RowBytes(outputs[i], columns));
       slots_[i] =
           Slot{.number = number++, .stride = row_bytes_.back(), .row_major = true};

@@ -28,6 +28,7 @@ bool HasShape(const OutputSpec& output, const ColumnSpec& spec) {
     case OutputKind::kFile:
     case OutputKind::kRow:
     case OutputKind::kRealRow:
+    case OutputKind::kComputed:
       return false;
   }
   return false;
@@ -38,6 +39,7 @@ bool HasCount(const OutputSpec& output) {
     case OutputKind::kFile:
     case OutputKind::kRow:
     case OutputKind::kRealRow:
+    case OutputKind::kComputed:
       return output.columns.empty();
     case OutputKind::kStack:
       return !output.columns.empty();
@@ -62,6 +64,10 @@ Status CheckOutputs(const std::vector<ColumnSpec>& columns,
     if (!HasCount(output)) {
       return Status::Invalid("Expected as many columns as output ", i, " takes, got ",
                              output.columns.size());
+    }
+    if (output.length < 0) {
+      return Status::Invalid("Expected a length from 0 on, got ", output.length,
+                             " for output ", i);
     }
     for (const int32_t column : output.columns) {
       if (column < 0 || column >= static_cast<int64_t>(columns.size())) {

@@ -70,7 +70,8 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
                    const std::vector<OutputSpec>& outputs, PipelineOptions options,
                    std::vector<FileSelection> selections)
     : dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
-               std::move(selections), options.fetch_memory_bytes, options.verify_crc),
+               std::move(options.kernels), std::move(selections),
+               options.fetch_memory_bytes, options.verify_crc),
       batches_(
           options.batch_source ? std::move(options.batch_source) : MakePrivateMemory(),
           options.batch_memory_bytes),
@@ -87,6 +88,10 @@ Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& 
   if (options.open_windows < 1 || options.segment_bytes < 1 ||
       options.request_bytes < 1 || options.hole_bytes < 0) {
     return Status::Invalid("Expected at least one window and one byte at a time");
+  }
+  if (options.kernel_keys.size() != dataset_.kernels.size()) {
+    return Status::Invalid("Expected a key for each of ", dataset_.kernels.size(),
+                           " kernels, got ", options.kernel_keys.size());
   }
   std::lock_guard lock(mutex_);
   if (closed_) return MakeError(ErrorKind::kClosed, "The dataset was closed");

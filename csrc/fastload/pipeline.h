@@ -28,6 +28,8 @@ struct PipelineOptions {
   bool verify_crc = false;
   // Who brings the bytes of remote files; null: there are none.
   std::shared_ptr<RemoteQueue> remote;
+  // Called on each batch.
+  std::vector<KernelSpec> kernels;
   // What batches lie in; null: private memory.
   std::unique_ptr<MemorySource> batch_source;
 };

@@ -352,15 +352,22 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
     if (part.whole) {
       pending.batch = {part.batch, std::move(part.block), std::move(part.areas)};
       pending.window = window;
-      pending.ready = true;
+      pending.ready = dataset_->kernels.empty();
+      if (pending.ready) continue;
+      cpu_->Submit(Priority(*window, -1),
+                   [self = shared_from_this(), index = window->index,
+                    batch = part.batch](Scratch& scratch) {
+                     self->Attempt(index, [&] { self->Compute(batch, scratch); });
+                   });
       continue;
     }
     pending.parts.push_back(std::move(part));
     if (pending.filled_rows < BatchRows(pending.parts.back().batch)) continue;
-    cpu_->Submit(Priority(*window, -1), [self = shared_from_this(), index = window->index,
-                                         batch = pending.parts.back().batch](Scratch&) {
-      self->Attempt(index, [&] { self->Merge(batch); });
-    });
+    cpu_->Submit(Priority(*window, -1),
+                 [self = shared_from_this(), index = window->index,
+                  batch = pending.parts.back().batch](Scratch& scratch) {
+                   self->Attempt(index, [&] { self->Merge(batch, scratch); });
+                 });
   }
   window->order = RowOrder{};
   window->before.reset();
@@ -375,7 +382,7 @@ void Scan::CloseWindowLocked(const std::shared_ptr<Window>& window) {
   LeaveToNextLocked();
 }
 
-void Scan::Merge(int64_t batch) {
+void Scan::Merge(int64_t batch, Scratch& scratch) {
   std::vector<Part> parts;
   {
     std::lock_guard lock(mutex_);
@@ -390,18 +397,52 @@ void Scan::Merge(int64_t batch) {
   for (const Part& part : parts) sources.push_back({part.block->data(), &part.areas});
   Batch merged{.index = batch, .areas = dataset_->layout.PlaceMerged(sources)};
   auto block = batch_pool_->Allocate(merged.areas.bytes);
-  if (block.ok()) {
+  Status status = block.status();
+  if (status.ok()) {
     merged.block = *block;
     dataset_->layout.Merge(sources, merged.block->data(), merged.areas);
     dataset_->counters.merged_batches += 1;
+    status = CallKernels(&merged, scratch);
   }
   std::lock_guard lock(mutex_);
   if (*cancelled_) return;
-  if (!block.ok()) return FailLocked(LastWindow(batch), block.status());
+  if (!status.ok()) return FailLocked(LastWindow(batch), status);
   Pending& pending = pending_[batch];
   pending.batch = std::move(merged);
   pending.ready = true;
   WakeLocked();
+}
+
+void Scan::Compute(int64_t batch, Scratch& scratch) {
+  Batch complete;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = pending_.find(batch);
+    if (*cancelled_ || found == pending_.end()) return;
+    complete = found->second.batch;
+  }
+  const Status status = CallKernels(&complete, scratch);
+  std::lock_guard lock(mutex_);
+  if (*cancelled_) return;
+  if (!status.ok()) return FailLocked(LastWindow(batch), status);
+  Pending& pending = pending_[batch];
+  pending.batch = std::move(complete);
+  pending.ready = true;
+  WakeLocked();
+}
+
+Status Scan::CallKernels(Batch* batch, Scratch& scratch) const {
+  const Kernels& kernels = dataset_->kernels;
+  if (kernels.empty()) return Status::OK();
+  Timer timer(&dataset_->counters.kernel_ns);
+  ARROW_ASSIGN_OR_RAISE(
+      batch->failed_kernel,
+      kernels.Run(batch->block->data(), batch->areas, options_.kernel_keys, scratch));
+  if (batch->failed_kernel >= 0) {
+    batch->failed_key = options_.kernel_keys[static_cast<size_t>(batch->failed_kernel)];
+  }
+  dataset_->counters.kernel_calls += static_cast<int64_t>(kernels.size());
+  return Status::OK();
 }
 
 void Scan::FailLocked(int64_t window, const Status& status) {
@@ -447,6 +488,10 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
     if (ran && std::chrono::steady_clock::now() < deadline) continue;
     const auto woken = [&] { return wakes_ != wakes; };
     if (ran || !ready_.wait_until(lock, deadline, woken)) return std::nullopt;
+  }
+  // Only to be looked at: it stays the next one.
+  if (const Batch& next = pending_[next_batch_].batch; next.failed_kernel >= 0) {
+    return next;
   }
   auto node = pending_.extract(next_batch_++);
   Pending& pending = node.mapped();

@@ -28,6 +28,8 @@ struct ScanOptions {
   int64_t request_bytes = 8 << 20;  // of one request to a store
   int64_t hole_bytes = 64 << 10;    // that a request reads along
   bool same_pass = false;           // as the scan before: its reads are not counted apart
+  std::vector<uint64_t>
+      kernel_keys;  // of each kernel, what the seeds of rows are made of
 };
 
 // A finished batch.
@@ -35,6 +37,8 @@ struct Batch {
   int64_t index = 0;
   std::shared_ptr<Block> block;
   Layout::Areas areas;
+  int32_t failed_kernel = -1;  // whose outputs, and those of kernels after it, lack
+  uint64_t failed_key = 0;     // what its seeds are made of
 };
 
 // A row group whose bytes are corrupt, and the window of the plan that needs it.
@@ -55,6 +59,7 @@ struct Damage {
 //   counted   so that the sizes of its batches are known
 //   placed    its batches have their memory
 //   filled    every unit has written its columns
+//   computed  kernels have been called on each of its batches
 //   delivered every batch that lies in it alone has been handed out
 class Scan : public std::enable_shared_from_this<Scan> {
  public:
@@ -77,7 +82,8 @@ class Scan : public std::enable_shared_from_this<Scan> {
 
   // The next batch in plan order; nullopt when none is ready within `timeout`. `*done` is
   // set when the pass is over. The first error of the earliest window ends the pass,
-  // after every batch before that window.
+  // after every batch before that window; so does a batch on which a kernel failed, which
+  // is told again from then on.
   Result<std::optional<Batch>> Next(std::chrono::milliseconds timeout, bool* done);
 
   // Whether Next has a batch at once.
@@ -159,7 +165,10 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void Attempt(int64_t window, const Fn& fn);
   void ComputeOrder(Window* window);
   Status AllocateParts(Window* window);
-  void Merge(int64_t batch);
+  void Merge(int64_t batch, Scratch& scratch);
+  // Calls the kernels on a batch that is complete but for them.
+  void Compute(int64_t batch, Scratch& scratch);
+  Status CallKernels(Batch* batch, Scratch& scratch) const;
 
   int64_t BatchStart(int64_t batch) const;
   int64_t BatchRows(int64_t batch) const;

@@ -4,25 +4,14 @@
 #include <numeric>
 #include <utility>
 
+#include "fastload/stream_key.h"
+
 namespace fastload {
 namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr uint64_t kGamma = 0x9E3779B97F4A7C15ULL;
 constexpr uint32_t kBucketRows = 1 << 15;
-
-// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-// generators, OOPSLA 2014).
-constexpr uint64_t Mix64(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
-
-constexpr uint64_t Fold(uint64_t key, uint64_t part) {
-  return Mix64((key ^ Mix64(part + kGamma)) + kGamma);
-}
 
 constexpr uint32_t Below(uint64_t draw, uint64_t bound) {
   return static_cast<uint32_t>((static_cast<Wide>(draw) * bound) >> 64);

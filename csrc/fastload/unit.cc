@@ -79,6 +79,8 @@ std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
       case OutputKind::kRealRow:
         units.push_back(Unit{.kind = Unit::Kind::kRealRow, .width = 1, .slots = {slot}});
         break;
+      case OutputKind::kComputed:
+        break;
     }
   }
   for (Unit& unit : units) {

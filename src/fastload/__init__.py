@@ -17,6 +17,7 @@ from fastload.errors import (
     StorageError,
     UnsupportedTypeError,
 )
+from fastload.kernels import kernel
 from fastload.mixed import MixedDataset, mix
 from fastload.per_row import per_row
 from fastload.ragged import Ragged
@@ -29,7 +30,7 @@ __all__ = [
     "IO", "Batch", "CacheError", "Codes", "Column", "ColumnNotFoundError", "CorruptFileError",
     "DevicePrefetcher", "FastParquetDataset", "FastloadError", "Hash", "MixedDataset",
     "NullValueError", "Pad", "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError",
-    "Stack", "StorageError", "UnsupportedTypeError", "mix", "per_row",
+    "Stack", "StorageError", "UnsupportedTypeError", "kernel", "mix", "per_row",
 ]
 # fmt: on
 

@@ -144,7 +144,17 @@ class ColumnSpec:
 
 class OutputSpec:
     def __init__(
-        self, kind: str, columns: Sequence[int], length: int = 0, pad: bytes = b""
+        self,
+        kind: str,
+        columns: Sequence[int],
+        length: int = 0,
+        pad: bytes = b"",
+        dtype: str = "uint8",
+    ) -> None: ...
+
+class KernelSpec:
+    def __init__(
+        self, *, address: int, inputs: Sequence[int], outputs: Sequence[int], seeded: bool
     ) -> None: ...
 
 def xxhash64(data: bytes, seed: int = 0) -> int: ...
@@ -210,6 +220,10 @@ class LentBatch:
     def rows(self) -> int: ...
     @property
     def extent(self) -> tuple[int, int]: ...
+    @property
+    def failed_kernel(self) -> int: ...
+    @property
+    def failed_key(self) -> int: ...
     def take_tensor(self) -> torch.Tensor | None: ...
     @property
     def areas(self) -> tuple[int, ...]: ...
@@ -242,6 +256,7 @@ class Pipeline:
         sender: BatchSender | None = None,
         allocate: Callable[[int], torch.Tensor] | None = None,
         remote: RemoteQueue | None = None,
+        kernels: Sequence[KernelSpec] = (),
     ) -> None: ...
     def start(
         self,
@@ -254,6 +269,7 @@ class Pipeline:
         hole_bytes: int,
         before: Scan | None = None,
         same_pass: bool = False,
+        kernel_keys: Sequence[int] = (),
     ) -> Scan: ...
     def close(self) -> None: ...
     def counts(self) -> dict[str, int]: ...

@@ -52,6 +52,7 @@ class Output:
             core's row-major elements lie; () = as `shape` says.
         depth: levels of lists of a Ragged, but for the bytes of str and bytes.
         text: "str" or "bytes" for a Ragged of such.
+    hidden: it is not put into the Batch.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Output:
     strides: tuple[int, ...] = ()
     depth: int = 0
     text: Kind | None = None
+    hidden: bool = False
 
 
 class Assembler:
@@ -90,11 +92,12 @@ class Assembler:
         if ragged:
             self._dtypes.add(torch.int64)
         self._names = [output.name for output in laid]
-        place = {output.name: j for j, output in enumerate(laid)}
-        order = [(output.name, place[output.name]) for output in outputs]
-        if len(place) < len(outputs):
+        shown = [output for output in outputs if not output.hidden]
+        if len({output.name for output in shown}) < len(shown):
             raise ValueError("Expected distinct output names, got one twice")
-        self._order = None if [j for _, j in order] == sorted(place.values()) else order
+        place = {id(output): j for j, output in enumerate(laid)}
+        order = [(output.name, place[id(output)]) for output in shown]
+        self._order = None if [j for _, j in order] == [*range(len(laid))] else order
 
     def __call__(
         self, raw: Raw, position: object = None, tensor: torch.Tensor | None = None

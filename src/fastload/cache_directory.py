@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CacheDirectory", "publish", "try_lock"]
+__all__ = ["CacheDirectory", "cache_home", "publish", "try_lock"]
 
 
 class CacheDirectory:
@@ -30,7 +30,7 @@ class CacheDirectory:
 
     def __init__(self, name: str, what: str, instead: str, home: Path | None = None) -> None:
         named = os.environ.get("FASTLOAD_CACHE_DIR")
-        home = home or (Path(named) if named else _user_directory())
+        home = home or cache_home()
         self._what = what
         self._instead = instead
         self.path: Path | None = home / name if home else None
@@ -49,6 +49,12 @@ class CacheDirectory:
                 stacklevel=3,
             )
         self.path = None
+
+
+def cache_home() -> Path | None:
+    """$FASTLOAD_CACHE_DIR, else the directory of this user's caches; None if there is none."""
+    named = os.environ.get("FASTLOAD_CACHE_DIR")
+    return Path(named) if named else _user_directory()
 
 
 def publish(path: Path, parts: Iterable[Any]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastload.file_leaves import SelectedLeaf
     from fastload.leaf_types import LeafType
 
-__all__ = ["ColumnPlan", "Item", "plan_leaf"]
+__all__ = ["ColumnPlan", "Item", "plan_leaf", "row_major"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +134,17 @@ def _item_shape(stored: LeafType, depth: int) -> tuple[tuple[int, ...], tuple[in
     """Shape and strides of what lies below `depth` levels of lists."""
     shape = stored.list_sizes[depth:]
     if not shape or stored.tensor_shape is None:
-        return shape, _row_major(shape)
+        return shape, row_major(shape)
     # The tensor is what the innermost list holds; as stored it is row-major.
     stored_shape = (*shape[:-1], *stored.tensor_shape)
-    strides = _row_major(stored_shape)
+    strides = row_major(stored_shape)
     outer = len(shape) - 1
     order = [*range(outer), *(outer + place for place in stored.tensor_order)]
     return tuple(stored_shape[k] for k in order), tuple(strides[k] for k in order)
 
 
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Elements from one entry to the next in each dimension, the last one without gaps."""
     return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
 
 

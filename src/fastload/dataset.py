@@ -21,6 +21,7 @@ from fastload.filter_schema import FilterSchema
 from fastload.filters import RowSelection, select_rows
 from fastload.finding_feed import FindingFeed
 from fastload.found_rows import FoundRows
+from fastload.kernel_plan import plan_kernels
 from fastload.passes import Pass, Prepared, ScanFeed, copies_warning
 from fastload.plan_steps import PlanSteps
 from fastload.predicate import Predicate, parse_filters, parse_split
@@ -232,13 +233,14 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             self._predicate = filter_schema.predicate(filters, checked_split)
         # The rows with nulls may be those that are left out.
         self._projection = plan_columns(self._source, columns, check_nulls=not self._predicate)
-        self._outputs = [
-            *self._projection.outputs,
-            *_extra_outputs(
+        self._steps.check_inputs(output.name for output in self._projection.outputs)
+        self._outputs, self._kernels = plan_kernels(
+            self._steps,
+            self._projection.outputs,
+            _extra_outputs(
                 provenance=provenance or self._steps.need_places, padded=uneven == "pad"
             ),
-        ]
-        self._steps.check_inputs(output.name for output in self._projection.outputs)
+        )
         self._report = SkipReport() if on_error == "skip" else None
         self._selection: RowSelection | None = None
         self._found: FoundRows | None = None  # instead, where nothing is counted ahead
@@ -268,7 +270,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         called when it is first asked for: dtypes and shapes that vary from batch to batch are
         those of these rows. A ValueError if there are none.
         """
-        fields = {output.name: output.field for output in self._outputs}
+        fields = {output.name: output.field for output in self._outputs if not output.hidden}
         if not self._steps:
             return Schema(fields)
         if self._schema is None:
@@ -344,8 +346,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         rows = f"{self._most_rows} rows"
         if self._found is not None and not self._found.known:
             rows = f"up to {rows}"
-        outputs = f"{len(self._outputs) - len(self._steps.hidden)} outputs"
-        steps = f", {self._steps.count} steps" if self._steps else ""
+        shown = [o.name for o in self._outputs if not o.hidden and o.name not in self._steps.hidden]
+        outputs = f"{len(shown)} outputs"
+        steps = f", {self._steps.count} steps" if self._steps.count else ""
         return f"FastParquetDataset({files[0].path!r}{more}: {rows}, {outputs}{steps})"
 
     @property
@@ -573,6 +576,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             selection.files if selection is not None else (),
             allocate,
             home,
+            self._kernels,
         )
 
     def _budget(self, workers: int) -> tuple[int, Budget]:

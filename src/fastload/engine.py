@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Literal
 from fastload._native import core
 from fastload.assemble import Assembler, Output
 from fastload.budget import parse_bytes
+from fastload.columns import DTYPES
 from fastload.errors import StorageError
+from fastload.kernel_failure import raise_failure
+from fastload.row_seeds import step_key
 from fastload.transport import Sender
 from fastload.worker_exit import wait_for_queues_at_exit
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from fastload.batch import Batch
     from fastload.budget import Budget
     from fastload.column_plan import ColumnPlan
+    from fastload.kernel_plan import CoreKernel
     from fastload.plan import ReadPlan
     from fastload.row_selection import FileRows
     from fastload.schema import OutputPlan, Projection
@@ -51,6 +55,7 @@ class Engine:
         rows: by file, its rows that stay; () = all.
         allocate: makes the memory of batches, as uint8 tensors of so many bytes; None = the core.
         home: where batches go in another process; None = they stay in this one.
+        kernels: that the core calls on each batch.
         data: it reads the batches of an epoch, not what has to be known before.
     """
 
@@ -65,6 +70,7 @@ class Engine:
         rows: Sequence[FileRows] = (),
         allocate: Callable[[int], torch.Tensor] | None = None,
         home: Home | None = None,
+        kernels: Sequence[CoreKernel] = (),
         *,
         data: bool = True,
     ) -> None:
@@ -73,7 +79,9 @@ class Engine:
         self._threads = threads
         self._passes = 0
         self._pid = os.getpid()
+        self._kernels = tuple(kernels)
         assembled = tuple(map(_assembled, outputs))
+        self._assembled = assembled
         self._assemble = Assembler(assembled)
         self._sender = None
         if home is not None:
@@ -93,7 +101,13 @@ class Engine:
             files=[(file.path, file.mtime_ns, file.footer) for file in source.files],
             columns=column_specs(projection.columns),
             outputs=[
-                core.OutputSpec(output.kind, list(output.columns), output.length, output.pad)
+                core.OutputSpec(
+                    output.kind,
+                    list(output.columns),
+                    output.length,
+                    output.pad,
+                    dtype=DTYPES[output.field.dtype],
+                )
                 for output in outputs
             ],
             threads=threads,
@@ -108,6 +122,16 @@ class Engine:
             allocate=allocate,
             sender=None if self._sender is None else self._sender.core,
             remote=source.storage.serve(source.files, data=data),
+            kernels=[
+                core.KernelSpec(
+                    # The kernel keeps it there.
+                    address=one.kernel.code(one.arguments).address,
+                    inputs=one.inputs,
+                    outputs=one.outputs,
+                    seeded=one.kernel.random,
+                )
+                for one in kernels
+            ],
             selections=[(file.bits, file.offsets.tolist()) for file in rows],
         )
         # Joins the threads when the engine dies, or at exit, whichever comes first.
@@ -173,14 +197,17 @@ class Engine:
             hole_bytes=self._hole_bytes,
             before=before,
             same_pass=again,
+            kernel_keys=[step_key(plan.seed, plan.epoch, one.step) for one in self._kernels],
         )
 
     def batch_of(self, lent: core.LentBatch, position: object) -> tuple[Batch, bool]:
         """The tensors of a batch, and whether they are copies.
 
         They lie in the core's memory, unless the consumer holds all that it may of that; another
-        process says so by itself.
+        process says so by itself. Raises what a kernel raised on it.
         """
+        if lent.failed_kernel >= 0:
+            raise_failure(lent, self._kernels[lent.failed_kernel], self._assembled)
         tensor = lent.take_tensor()
         if tensor is not None:
             # It counts as lent until the last view of the tensor dies.
@@ -225,9 +252,16 @@ def _assembled(output: OutputPlan) -> Output:
     field = output.field
     if field.ragged:
         return Output(
-            output.name, "ragged", field.dtype, field.shape, output.strides, field.depth, field.kind
+            output.name,
+            "ragged",
+            field.dtype,
+            field.shape,
+            output.strides,
+            field.depth,
+            field.kind,
+            hidden=output.hidden,
         )
     # A list of one element that is a tensor without dimensions has no shape, but is a list.
     rows = field.shape or output.kind == "list"
     kind: Literal["rows", "column"] = "rows" if rows else "column"
-    return Output(output.name, kind, field.dtype, field.shape, output.strides)
+    return Output(output.name, kind, field.dtype, field.shape, output.strides, hidden=output.hidden)

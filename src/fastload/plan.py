@@ -77,6 +77,9 @@ class ReadPlan:
     keys: NDArray[np.uint64]  # (V,): zeros unless shuffled
     # (S,): indices of pieces whose rows stand in for unreadable ones, and are not real.
     substitutes: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    # What the seeds of its rows depend on, beside the rows.
+    seed: int = 0
+    epoch: int = 0
 
     @property
     def batches(self) -> int:
@@ -200,7 +203,16 @@ def sequence_plan(
     pieces, takes, windows, keys = parts
     rows = int((intervals[:, 1] - intervals[:, 0]).sum())
     return ReadPlan(
-        options.batch_size, rows, padding, options.shuffle, pieces, takes, windows, keys
+        options.batch_size,
+        rows,
+        padding,
+        options.shuffle,
+        pieces,
+        takes,
+        windows,
+        keys,
+        seed=options.seed,
+        epoch=epoch,
     )
 
 

@@ -18,7 +18,7 @@ from fastload.permutation import fold, stream_key
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["row_seeds"]
+__all__ = ["row_seeds", "seeds_of", "step_key"]
 
 # The third part, after seed and epoch, in the name of a stream; order and mixes use 0 to 2.
 _SEED_STREAM = 3
@@ -36,5 +36,15 @@ def row_seeds(
         file: index of each row's file (B,).
         row: its number in the file (B,).
     """
-    key = np.array([stream_key(seed, epoch, _SEED_STREAM, step)], np.uint64)
-    return fold(fold(key, file.astype(np.uint64)), row.astype(np.uint64))
+    return seeds_of(step_key(seed, epoch, step), file, row)
+
+
+def step_key(seed: int, epoch: int, step: int) -> int:
+    """What the seeds of a step are made of, beside the rows; arguments as `row_seeds`."""
+    return stream_key(seed, epoch, _SEED_STREAM, step)
+
+
+def seeds_of(key: int, file: NDArray[np.int32], row: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The seeds of B rows, uint64 (B,), of the step with that key; the core makes the same."""
+    whole = np.array([key], np.uint64)
+    return fold(fold(whole, file.astype(np.uint64)), row.astype(np.uint64))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from fastload.column_plan import ColumnPlan, plan_leaf
+from fastload.column_plan import ColumnPlan, plan_leaf, row_major
 from fastload.columns import Codes, Column, Hash, Pad, Spec, Stack
 from fastload.errors import SchemaError
 from fastload.fields import Field, Schema
@@ -34,7 +34,17 @@ Columns = None | Sequence[str] | Mapping[str, str | Spec]
 """The `columns` argument: all, some by name, or output name -> name or spec."""
 
 OutputKind = Literal[
-    "column", "stack", "list", "pad", "ragged", "valid", "length", "file", "row", "real_row"
+    "column",
+    "stack",
+    "list",
+    "pad",
+    "ragged",
+    "valid",
+    "length",
+    "file",
+    "row",
+    "real_row",
+    "computed",
 ]
 
 
@@ -47,6 +57,7 @@ class OutputPlan:
     pad: the bytes of the element behind the end of a short list.
     strides: elements from one entry to the next in each dimension of `field.shape`; () =
         row-major.
+    hidden: it is no part of a batch.
     """
 
     name: str
@@ -56,6 +67,12 @@ class OutputPlan:
     length: int = 0
     pad: bytes = b""
     strides: tuple[int, ...] = ()
+    hidden: bool = False
+
+    @property
+    def row_major(self) -> bool:
+        """Whether the elements of a row, or of a value, lie as its shape says."""
+        return self.strides in ((), row_major(self.field.shape))
 
 
 @dataclass(frozen=True, slots=True)

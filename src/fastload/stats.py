@@ -51,6 +51,7 @@ class Stats:
     read: column chunks read from storage.
     read_ahead: likewise, while the pass before was ending; not in `read`.
     decode: pages decompressed, decoded, cast, and collated into batches.
+    kernels: kernels called by the core.
     deliver: batches handed to the consumer.
     requests: reads asked of storage, those ahead included.
     batches: handed out.
@@ -67,6 +68,7 @@ class Stats:
     read: Stage
     read_ahead: Stage
     decode: Stage
+    kernels: Stage
     deliver: Stage
     requests: int
     batches: int
@@ -79,15 +81,22 @@ class Stats:
 
     @property
     def bottleneck(self) -> str:
-        """What bounded the speed: "consumer", "steps", "read" or "decode"; "none" at first."""
+        """What bounded the speed.
+
+        "consumer", "steps", "read", "decode" or "kernels"; "none" at first.
+        """
         if not self.batches:
             return "none"
         if self.consuming_s > self.waiting_s:
             return "consumer"
         if 2 * self.steps_s > self.waiting_s:
             return "steps"
-        reading_s = self.read.working_s + self.read_ahead.working_s
-        return "read" if reading_s > self.decode.working_s else "decode"
+        working_s = {
+            "decode": self.decode.working_s,
+            "read": self.read.working_s + self.read_ahead.working_s,
+            "kernels": self.kernels.working_s,
+        }
+        return max(working_s, key=lambda stage: working_s[stage])
 
 
 def stats_of(
@@ -104,6 +113,7 @@ def stats_of(
         read=Stage(count["read_bytes"], 0, count["read_ns"] / 1e9),
         read_ahead=Stage(count["read_ahead_bytes"], 0, count["read_ahead_ns"] / 1e9),
         decode=Stage(0, count["decoded_values"], count["decode_ns"] / 1e9),
+        kernels=Stage(working_s=count["kernel_ns"] / 1e9),
         deliver=Stage(count["batch_bytes"], count["rows"]),
         requests=count["read_requests"] + count["read_ahead_requests"],
         batches=count["batches"],
@@ -120,7 +130,7 @@ _READ_COUNTS = ("requests", "bytes", "ns")
 _NOTHING = dict.fromkeys(
     [
         *(f"{read}_{kind}" for read in ("read", "read_ahead") for kind in _READ_COUNTS),
-        *("decoded_values", "decode_ns"),
+        *("decoded_values", "decode_ns", "kernel_ns"),
         *("batches", "rows", "batch_bytes", "wait_ns"),
         "memory_mapped_total",
     ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fastload.kernel_arrays import computed
+from fastload.kernels import Kernel
 from fastload.per_row import PerRow
 from fastload.row_pool import RowJob
 from fastload.row_seeds import row_seeds
@@ -13,6 +15,9 @@ from fastload.steps import FILE, RESERVED, ROW, check_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from fastload.batch import Batch
     from fastload.row_pool import RowPool
@@ -52,6 +57,8 @@ def run_steps(
     places = {name: batch.pop(name) for name in RESERVED if name in batch}
     block = batch.copy()  # knows where its values lie, for whoever sends them
     for number, step in enumerate(steps.preprocess):
+        if number < steps.core_preprocess:
+            continue
         if isinstance(step.run, PerRow):
             check_inputs(step, block)
             inputs = [block[name] for name in step.run.inputs]
@@ -65,8 +72,12 @@ def run_steps(
         _refuse_reserved(block, step.label)
     block.update({name: places[name] for name in places if name not in steps.hidden})
     for number, step in enumerate(steps.augment):
-        seeds = row_seeds(*order, number, places[FILE].numpy(), places[ROW].numpy())
-        merge(block, _called(step, block, seeds), rows, step.label)
+        if number < steps.core_augment:
+            continue
+        drawn: tuple[NDArray[np.uint64], ...] = ()
+        if not isinstance(step.run, Kernel) or step.run.random:
+            drawn = (row_seeds(*order, number, places[FILE].numpy(), places[ROW].numpy()),)
+        merge(block, _called(step, block, *drawn), rows, step.label)
     return block
 
 
@@ -76,9 +87,12 @@ def note(error: BaseException, text: str) -> None:
         error.add_note(text)
 
 
-def _called(step: Step, *arguments: Any) -> Any:
+def _called(step: Step, block: Batch, *seeds: NDArray[np.uint64]) -> Any:
     try:
-        return step.run(*arguments)
+        if isinstance(step.run, Kernel):
+            check_inputs(step, block)
+            return computed(step.run, block, block.rows, *seeds)
+        return step.run(block, *seeds)
     except Exception as error:
         note(error, f"in {step.label}")
         raise

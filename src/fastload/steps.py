@@ -12,6 +12,7 @@ from torch.utils.data import get_worker_info
 
 from fastload.batch import Batch
 from fastload.budget import available_cores
+from fastload.kernels import Kernel
 from fastload.per_row import PerRow, name_of
 from fastload.row_pool import RowPool
 
@@ -31,8 +32,8 @@ __all__ = [
     "check_inputs",
 ]
 
-PreprocessStep: TypeAlias = Callable[[Batch], Mapping[str, Any]] | PerRow
-AugmentStep: TypeAlias = Callable[[Batch, NDArray[np.uint64]], Mapping[str, Any]]
+PreprocessStep: TypeAlias = Callable[[Batch], Mapping[str, Any]] | PerRow | Kernel
+AugmentStep: TypeAlias = Callable[[Batch, NDArray[np.uint64]], Mapping[str, Any]] | Kernel
 Preprocess: TypeAlias = "PreprocessStep | Sequence[PreprocessStep] | None"
 Augment: TypeAlias = "AugmentStep | Sequence[AugmentStep] | None"
 
@@ -62,6 +63,8 @@ class Steps:
     Attributes:
         preprocess: the steps.
         augment: likewise.
+        core_preprocess: so many of them, the first ones, are done by the core.
+        core_augment: likewise.
         seconds: that the consumer has waited for steps, in this process.
 
     Raises:
@@ -71,13 +74,17 @@ class Steps:
     def __init__(self, preprocess: Preprocess, augment: Augment, *, provenance: bool) -> None:
         self.preprocess = [_preprocess_step(step) for step in _listed("preprocess", preprocess)]
         self.augment = [_augment_step(step) for step in _listed("augment", augment)]
+        self.core_preprocess = _leading_kernels(self.preprocess)
+        all_kernels = self.core_preprocess == len(self.preprocess)
+        self.core_augment = _leading_kernels(self.augment) if all_kernels else 0
         self.seconds = 0.0
         self._provenance = provenance
         self._pools: dict[int, RowPool] = {}
         self._pid = os.getpid()
 
     def __bool__(self) -> bool:
-        return bool(self.preprocess or self.augment)
+        """Whether Python has something to do."""
+        return self.count > self.core_preprocess + self.core_augment
 
     @property
     def count(self) -> int:
@@ -92,25 +99,35 @@ class Steps:
     @property
     def need_places(self) -> bool:
         """Whether the file and number of each row have to be known."""
-        return bool(self._per_row or self.augment)
+        drawn = (step for step in self.augment if getattr(step.run, "random", True))
+        return bool(self._per_row or any(drawn))
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Outputs of the core that batches don't hold."""
+        """What says where rows come from, if batches don't hold it."""
         return (FILE, ROW) if self.need_places and not self._provenance else ()
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Outputs of that kind that the core hands out."""
+        return tuple(name for name in RESERVED if self or name not in self.hidden)
 
     @property
     def _per_row(self) -> list[PerRow]:
         return [step.run for step in self.preprocess if isinstance(step.run, PerRow)]
 
     def check_inputs(self, outputs: Iterable[str]) -> None:
-        """Refuses inputs of per_row that are none of these outputs, as far as can be told."""
+        """Refuses inputs of steps that are none of these outputs, as far as can be told."""
         known = set(outputs)
         for step in self.preprocess:
-            if not isinstance(step.run, PerRow):
+            if isinstance(step.run, PerRow):
+                check_inputs(step, known)
+                known.update(step.run.outputs)
+            elif isinstance(step.run, Kernel):
+                check_inputs(step, known)
+                known.update(output.name for output in step.run.outputs)
+            else:
                 return  # it may add any
-            check_inputs(step, known)
-            known.update(step.run.outputs)
 
     def pool(self, number: int) -> RowPool:
         """The threads of a preprocess step in this process."""
@@ -133,7 +150,7 @@ class Steps:
 
 
 def check_inputs(step: Step, outputs: Iterable[str]) -> None:
-    """Refuses a per_row step that asks for an output that is not there, with a ValueError."""
+    """Refuses a step that asks for an output that is not there, with a ValueError."""
     known = sorted(outputs)
     for name in step.run.inputs:
         if name not in known:
@@ -156,13 +173,25 @@ def _listed(name: str, steps: Any) -> list[Any]:
 def _preprocess_step(step: Any) -> Step:
     if isinstance(step, PerRow):
         return Step(step, f"per_row step `{name_of(step.fn)}`")
+    if isinstance(step, Kernel):
+        if step.random:
+            raise TypeError(f"Expected a random kernel in augment, got {step!r} in preprocess")
+        return Step(step, step.label)
     return Step(step, f"preprocess step `{name_of(step)}`")
 
 
 def _augment_step(step: Any) -> Step:
     if isinstance(step, PerRow):
         raise TypeError(f"Expected a callable fn(batch, seeds) in augment, got {step!r}")
+    if isinstance(step, Kernel):
+        return Step(step, step.label)
     return Step(step, f"augment step `{name_of(step)}`")
+
+
+def _leading_kernels(steps: list[Step]) -> int:
+    """How many steps are kernels that nothing else comes before."""
+    others = (n for n, step in enumerate(steps) if not isinstance(step.run, Kernel))
+    return next(others, len(steps))
 
 
 def _own_cores() -> int:

@@ -1,0 +1,222 @@
+"""One question: what do kernels cost, and what the same code called from Python?
+
+    python benchmarks/bench_kernels.py [FILE] [--repeats N] [--batch-size N]
+
+FILE is a click log (`label`, `numeric_01` to `numeric_13` float32, `category_01` to `category_26`
+int64), such as make bench-core writes; without it one of 2**20 rows is made. All 40 columns are
+read, and three elementwise steps are added: a ratio and a product of two columns, and a column
+scaled in place; then log1p of a column, too, which costs more than moving it. Printed are the
+seconds of a pass, of the ways in turns: without steps, with kernels, with the same functions
+compiled by numba and called from Python, and with numpy; in order and shuffled; for a consumer
+that takes batches as fast as they come. Each figure is of the second to fourth pass, which follow one
+another. Every way's batches are compared before any timing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from fastload import FastParquetDataset, kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from fastload import Batch
+
+    Floats = NDArray[np.float32]
+
+_ROWS = 1 << 20
+_PASSES = 3
+
+
+def ratio(x: Floats, y: Floats, out: Floats) -> None:
+    """Of two columns."""
+    for i in range(len(out)):
+        out[i] = x[i] / (y[i] + np.float32(1))
+
+
+def product(x: Floats, y: Floats, out: Floats) -> None:
+    """Of two columns."""
+    for i in range(len(out)):
+        out[i] = x[i] * y[i]
+
+
+def scale(x: Floats, out: Floats) -> None:
+    """To about [-1, 1]."""
+    for i in range(len(out)):
+        out[i] = (x[i] - np.float32(0.5)) * np.float32(2)
+
+
+def log(x: Floats, out: Floats) -> None:
+    """Of one column."""
+    for i in range(len(out)):
+        out[i] = np.log1p(x[i])
+
+
+KERNELS = [
+    kernel(("numeric_01", "numeric_05"), {"ratio": "float32"})(ratio),
+    kernel(("numeric_02", "numeric_03"), {"product": "float32"})(product),
+    kernel("numeric_04", {"numeric_04": "float32"})(scale),
+]
+LOG = kernel("numeric_06", {"log": "float32"})(log)
+_RATIO, _PRODUCT, _SCALE, _LOG = (
+    numba.njit(fn, nogil=True, error_model="numpy") for fn in (ratio, product, scale, log)
+)
+
+
+def called_ratio(block: Batch) -> Mapping[str, Any]:
+    """The first one, called from Python."""
+    x, y = block["numeric_01"].numpy(), block["numeric_05"].numpy()
+    out = np.empty_like(x)
+    _RATIO(x, y, out)
+    return {"ratio": out}
+
+
+def called_product(block: Batch) -> Mapping[str, Any]:
+    """The second one, likewise."""
+    x, y = block["numeric_02"].numpy(), block["numeric_03"].numpy()
+    out = np.empty_like(x)
+    _PRODUCT(x, y, out)
+    return {"product": out}
+
+
+def called_scale(block: Batch) -> Mapping[str, Any]:
+    """The third one, likewise."""
+    x = block["numeric_04"].numpy()
+    out = np.empty_like(x)
+    _SCALE(x, out)
+    return {"numeric_04": out}
+
+
+def called_log(block: Batch) -> Mapping[str, Any]:
+    """The logarithm, likewise."""
+    x = block["numeric_06"].numpy()
+    out = np.empty_like(x)
+    _LOG(x, out)
+    return {"log": out}
+
+
+def numpy_ratio(block: Batch) -> Mapping[str, Any]:
+    """The first one, of numpy."""
+    x, y = block["numeric_01"].numpy(), block["numeric_05"].numpy()
+    return {"ratio": x / (y + np.float32(1))}
+
+
+def numpy_product(block: Batch) -> Mapping[str, Any]:
+    """The second one, likewise."""
+    return {"product": block["numeric_02"].numpy() * block["numeric_03"].numpy()}
+
+
+def numpy_scale(block: Batch) -> Mapping[str, Any]:
+    """The third one, likewise."""
+    return {"numeric_04": (block["numeric_04"].numpy() - np.float32(0.5)) * np.float32(2)}
+
+
+def numpy_log(block: Batch) -> Mapping[str, Any]:
+    """The logarithm, likewise."""
+    return {"log": np.log1p(block["numeric_06"].numpy())}
+
+
+_CALLED = [called_ratio, called_product, called_scale]
+_NUMPY = [numpy_ratio, numpy_product, numpy_scale]
+WAYS: Mapping[str, list[Any]] = {
+    "no steps": [],
+    "kernels": KERNELS,
+    "numba, called from Python": _CALLED,
+    "numpy": _NUMPY,
+    "kernels, log1p too": [*KERNELS, LOG],
+    "numba, log1p too": [*_CALLED, called_log],
+    "numpy, log1p too": [*_NUMPY, numpy_log],
+}
+_MOST = "kernels, log1p too"
+ORDERS: Mapping[str, bool] = {"in order": False, "shuffled": True}
+
+
+def write_click_log(path: Path) -> None:
+    """Columns as those of the click log that make bench-core writes."""
+    rng = np.random.default_rng(1)
+    columns: dict[str, Any] = {"label": rng.integers(0, 2, _ROWS, np.int32)}
+    for number in range(1, 14):
+        columns[f"numeric_{number:02}"] = rng.random(_ROWS, np.float32)
+    for number in range(1, 27):
+        columns[f"category_{number:02}"] = rng.zipf(1.3, _ROWS) % 100_000
+    pq.write_table(pa.table(columns), path, row_group_size=_ROWS // 4)
+
+
+def dataset_of(path: Path, name: str, batch_size: int, *, shuffled: bool) -> FastParquetDataset:
+    """One way."""
+    return FastParquetDataset(
+        path, preprocess=WAYS[name] or None, batch_size=batch_size, shuffle=shuffled
+    )
+
+
+def check(path: Path, batch_size: int) -> None:
+    """Raises an AssertionError unless every way delivers the same."""
+    for name in [name for name in WAYS if WAYS[name] and name != _MOST]:
+        with (
+            dataset_of(path, _MOST, batch_size, shuffled=True) as most,
+            dataset_of(path, name, batch_size, shuffled=True) as dataset,
+        ):
+            for expected, batch in zip(most, dataset, strict=True):
+                for column in batch:
+                    # numpy's log1p of float32 is not the C library's to the last bit.
+                    torch.testing.assert_close(
+                        batch[column], expected[column], rtol=1e-6, atol=0, equal_nan=True
+                    )
+
+
+def run(dataset: FastParquetDataset) -> None:
+    """One pass."""
+    for _batch in dataset:
+        pass
+
+
+def medians(path: Path, batch_size: int, repeats: int, *, shuffled: bool) -> dict[str, list[float]]:
+    """Of each way, the median and the least of the seconds of a pass."""
+    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
+    for _ in range(repeats):
+        for name, of_way in seconds.items():
+            with dataset_of(path, name, batch_size, shuffled=shuffled) as dataset:
+                run(dataset)
+                start = time.perf_counter()
+                for _pass in range(_PASSES):
+                    run(dataset)
+                of_way.append((time.perf_counter() - start) / _PASSES)
+    return {name: [statistics.median(values), min(values)] for name, values in seconds.items()}
+
+
+def main() -> None:
+    """Reads the arguments, measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--batch-size", type=int, default=8192)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        path = arguments.file or Path(directory) / "click-log.parquet"
+        if arguments.file is None:
+            write_click_log(path)
+        check(path, arguments.batch_size)
+        for order, shuffled in ORDERS.items():
+            print(f"{order}: seconds of a pass, median and least, and times those of no steps")
+            found = medians(path, arguments.batch_size, arguments.repeats, shuffled=shuffled)
+            for name, (middle, least) in found.items():
+                of_none = [middle / found["no steps"][0], least / found["no steps"][1]]
+                print(f"  {name:28} {middle:.3f} {least:.3f}  {of_none[0]:.2f} {of_none[1]:.2f}")
+
+
+if __name__ == "__main__":
+    main()

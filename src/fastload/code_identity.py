@@ -1,0 +1,384 @@
+"""Whether two callables do the same: a digest of their code and of what it refers to.
+
+It is made of bytecode and constants, of defaults, of the values in closures, and of the globals
+that the code names: functions and classes by their own code, numbers, text, arrays and containers
+by value, attributes of modules by what they are. What comes from an installed package or the
+standard library counts by its name and the package's version. Names of files, lines and the
+function itself don't count. Bytecode differs between versions of Python, and so do digests.
+
+Not seen: what code looks up by a computed name (`getattr`, `eval`), reads from files or the
+environment, or keeps behind functions written in C.
+"""
+
+from __future__ import annotations
+
+import collections
+import dis
+import enum
+import functools
+import hashlib
+import importlib.metadata
+import os
+import re
+import struct
+import sys
+import sysconfig
+import types
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["code_digest"]
+
+_CONTAINERS = (tuple, list, dict, set, frozenset, collections.deque)
+_BY_TEXT = (complex, range, slice, type(...), type(None), np.dtype, torch.dtype, torch.device)
+_NATIVE = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+    np.ufunc,
+)
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: of a class statement, or of C that looks like one
+
+
+def code_digest(
+    callable: Callable[..., Any],  # noqa: A002 - what it is
+    version: str | None = None,
+) -> str:
+    """What names the code of a callable: 32 hexadecimal digits, equal where it does the same.
+
+    The same in every process, and on every machine with the same version of Python and of the
+    packages used. Two callables that do the same may have different digests.
+
+    Args:
+        callable: a function, also of numba, a functools.partial, a method, or an object with
+            `__call__`. One that has a method `code_digest()` tells by itself.
+        version: instead of the code: whoever passes it says that the code is the same as
+            long as the version and the name of the callable are.
+
+    Raises:
+        TypeError: it refers to something that can't be told, and has no version.
+    """
+    digest = _Digest()
+    if version is not None:
+        digest.add("version", _name(callable), version)
+    else:
+        digest.add_value(callable, _name(callable))
+    return digest.hexdigest()
+
+
+class _Digest:
+    """Values fed to a hash, each behind what kind it is and how long."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._met: dict[int, int] = {}
+        self._kept: list[object] = []  # so that no id is used twice
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+    def add(self, *parts: str | bytes) -> None:
+        for part in parts:
+            data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+            self._hash.update(struct.pack("<cq", b"b" if data is part else b"s", len(data)))
+            self._hash.update(data)
+
+    def add_value(self, value: Any, where: str) -> None:
+        """`where`: what refers to it, for messages."""
+        if type(value) in (bool, int, float, str, bytes):
+            self.add(type(value).__name__, _scalar(value))
+        elif isinstance(value, _BY_TEXT):
+            self.add(type(value).__name__, repr(value))
+        elif self._is_known(value):
+            return
+        elif isinstance(value, _CONTAINERS) and _is_installed(type(value).__module__):
+            self._add_container(value, where)
+        elif isinstance(value, tuple) and hasattr(value, "_fields"):
+            self.add("namedtuple")
+            self.add_value((value._fields, tuple(value)), where)
+        elif not self._add_array(value):
+            self._add_object(value, where)
+
+    def _is_known(self, value: object) -> bool:
+        """A value that was met before counts by the place where it was, so that cycles end."""
+        number = self._met.get(id(value))
+        if number is not None:
+            self.add("met", str(number))
+            return True
+        self._met[id(value)] = len(self._met)
+        self._kept.append(value)
+        return False
+
+    def _add_container(self, value: Any, where: str) -> None:
+        self.add(type(value).__name__, str(len(value)))
+        if isinstance(value, dict):
+            self.add_value(getattr(value, "default_factory", None), where)
+            for key, item in value.items():
+                self.add_value(key, where)
+                self.add_value(item, where)
+        elif isinstance(value, (set, frozenset)):
+            self.add(*sorted(_digest_of(item, where) for item in value))
+        else:
+            for item in value:
+                self.add_value(item, where)
+
+    def _add_array(self, value: Any) -> bool:
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            whole = value.detach().cpu().contiguous()
+            self.add("tensor", str(value.dtype), repr(tuple(value.shape)))
+            self.add(whole.flatten().view(torch.uint8).numpy().tobytes())
+        elif isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
+            self.add("array", value.dtype.str, repr(value.dtype.descr), repr(value.shape))
+            self.add(value.tobytes())
+        else:
+            return False
+        return True
+
+    def _add_object(self, value: Any, where: str) -> None:
+        own = None if isinstance(value, type) else getattr(value, "code_digest", None)
+        if own is not None:
+            self.add("own", own())
+        elif isinstance(value, type):
+            self._add_class(value, where)
+        elif isinstance(value, types.FunctionType):
+            self._add_function(value, where)
+        elif isinstance(value, _NATIVE):
+            self._add_native(value, where)
+        elif (parts := _parts(value)) is not None:
+            self.add("made of", str(len(parts)))
+            for part in parts:
+                self.add_value(part, where)
+        else:
+            self._add_instance(value, where)
+
+    def _add_function(self, function: types.FunctionType, where: str) -> None:
+        if _is_installed(function.__module__):
+            self._add_installed(function.__module__, function.__qualname__)
+            return
+        name = _name(function)
+        self.add("function")
+        self._add_code(function.__code__, name)
+        self.add_value(function.__defaults__, name)
+        self.add_value(function.__kwdefaults__, name)
+        named = _Names(function)
+        for reference, value in named.of(function.__code__, where):
+            self.add("name", reference)
+            self.add_value(value, f"`{reference}` in {name}")
+
+    def _add_code(self, code: types.CodeType, where: str) -> None:
+        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+        self.add("code", repr(counts), code.co_code, getattr(code, "co_exceptiontable", b""))
+        for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+            self.add(repr(names))
+        self.add(str(len(code.co_consts)))
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self._add_code(constant, where)
+            else:
+                # Python joins equal constants or not, as it likes: each counts by value.
+                self.add(_digest_of(constant, where))
+
+    def _add_native(self, value: Any, where: str) -> None:
+        owner = getattr(value, "__self__", None)
+        module = getattr(value, "__module__", None)
+        name = str(getattr(value, "__qualname__", value.__name__))
+        if isinstance(owner, types.ModuleType):
+            module = owner.__name__
+        elif owner is not None:  # a method of something
+            self.add("native", name)
+            self.add_value(owner, where)
+            return
+        if module is None and isinstance(value, np.ufunc):
+            module = "numpy"
+        if module is None and hasattr(value, "__objclass__"):
+            module = value.__objclass__.__module__
+        if not _is_installed(module):
+            raise _unknown(value, where)
+        self._add_installed(str(module), name)
+
+    def _add_class(self, value: type, where: str) -> None:
+        if _is_installed(value.__module__):
+            self._add_installed(value.__module__, value.__qualname__)
+            return
+        self.add("class", str(len(value.__bases__)))
+        for base in value.__bases__:
+            self.add_value(base, where)
+        for name, attribute in vars(value).items():
+            if not _is_of_every_class(name, attribute):
+                self.add("attribute", name)
+                self.add_value(attribute, f"`{value.__qualname__}.{name}`")
+
+    def _add_instance(self, value: Any, where: str) -> None:
+        kind = type(value)
+        if not _is_of_python(kind):
+            raise _unknown(value, where)
+        state = dict(getattr(value, "__dict__", {}))
+        for base in kind.__mro__:
+            slots = vars(base).get("__slots__", ())
+            for slot in (slots,) if isinstance(slots, str) else slots:
+                if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
+                    state[slot] = getattr(value, slot)
+        self.add("instance")
+        self._add_class(kind, where)
+        self.add_value(state, f"an object of `{kind.__qualname__}`")
+
+    def _add_installed(self, module: str, name: str) -> None:
+        self.add("installed", module, _version(module.partition(".")[0]), name)
+
+
+class _Names:
+    """What a function's code refers to by name.
+
+    Args:
+        function: whose globals and closure count, also for functions defined in it.
+    """
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self._globals: Mapping[str, Any] = function.__globals__
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        self._cells = dict(cells)
+        self._name = _name(function)
+
+    def of(self, code: types.CodeType, where: str) -> Iterator[tuple[str, Any]]:
+        """Each name, with the attributes of modules that are asked for, and its value."""
+        instructions = [one for one in dis.get_instructions(code) if one.opname != "CACHE"]
+        for number, one in enumerate(instructions):
+            if one.opname == "IMPORT_NAME" and not _is_installed(str(one.argval)):
+                raise TypeError(
+                    f"Expected code whose imports can be told apart, got `import {one.argval}` in "
+                    f"{self._name}; import it outside of the function, or pass version="
+                )
+            found = self._value(one)
+            if found is None:
+                continue
+            name, value = one.argval, found[0]
+            at = number + 1
+            while isinstance(value, types.ModuleType) and not _is_installed(value.__name__):
+                if at == len(instructions) or instructions[at].opname not in _ATTRIBUTES:
+                    raise _unknown(value, where)
+                attribute = instructions[at].argval
+                name, at = f"{name}.{attribute}", at + 1
+                value = getattr(value, attribute, "missing")
+            if isinstance(value, types.ModuleType):
+                value = ("module", value.__name__, _version(value.__name__.partition(".")[0]))
+            yield name, value
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                yield from self.of(constant, where)
+
+    def _value(self, one: dis.Instruction) -> tuple[Any] | None:
+        name = one.argval
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            if name in self._globals:
+                return (self._globals[name],)
+            return ("builtin",)
+        if one.opname in ("LOAD_DEREF", "LOAD_CLASSDEREF") and name in self._cells:
+            try:
+                return (self._cells[name].cell_contents,)
+            except ValueError:
+                return ("empty",)
+        return None
+
+
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+
+
+def _parts(value: Any) -> tuple[Any, ...] | None:
+    """What tells all of a value of a known class, that first; None for other ones."""
+    parts: tuple[Any, ...] | None = None
+    if isinstance(value, types.MethodType):
+        parts = ("method", value.__func__, value.__self__)
+    elif isinstance(value, functools.partial):
+        parts = ("partial", value.func, value.args, value.keywords)
+    elif isinstance(value, (staticmethod, classmethod)):
+        parts = (type(value).__name__, value.__func__)
+    elif isinstance(value, property):
+        parts = ("property", value.fget, value.fset, value.fdel)
+    elif isinstance(value, re.Pattern):
+        parts = ("pattern", value.pattern, value.flags)
+    elif isinstance(value, os.PathLike):
+        parts = ("path", os.fspath(value))
+    elif isinstance(value, enum.Enum):
+        parts = ("member", value.name, type(value))
+    elif hasattr(value, "py_func"):  # of numba
+        parts = ("compiled", value.py_func, dict(getattr(value, "targetoptions", {})))
+    elif hasattr(value, "__wrapped__"):
+        parts = ("wrapped", value.__wrapped__)
+    return parts
+
+
+def _is_of_every_class(name: str, attribute: object) -> bool:
+    """Whether Python keeps it there for its own ends: `__doc__`, `__annotations__`, slots."""
+    if isinstance(attribute, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+        return True
+    return name.startswith(("__", "_abc_")) and not (
+        callable(attribute) or isinstance(attribute, (staticmethod, classmethod, property))
+    )
+
+
+def _digest_of(value: object, where: str) -> str:
+    digest = _Digest()
+    digest.add_value(value, where)
+    return digest.hexdigest()
+
+
+def _scalar(value: bool | float | str | bytes) -> str | bytes:
+    if isinstance(value, float):
+        return struct.pack("<d", value)
+    return value if isinstance(value, (str, bytes)) else str(value)
+
+
+def _is_of_python(kind: type) -> bool:
+    """Whether all that its objects hold lies in their attributes: no class of C among its bases."""
+    bases = kind.__mro__[:-1]
+    return all(base.__flags__ & _HEAP_TYPE for base in bases) and any(
+        name in vars(bases[-1]) for name in ("__dict__", "__slots__")
+    )
+
+
+def _unknown(value: object, where: str) -> TypeError:
+    return TypeError(
+        f"Expected code and values that can be told apart, got {type(value).__qualname__} for "
+        f"{where}; pass version= and change it with the code"
+    )
+
+
+def _name(function: object) -> str:
+    named = getattr(function, "func", function)  # of functools.partial
+    return str(getattr(named, "__qualname__", type(named).__qualname__))
+
+
+@functools.cache
+def _installed_places() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    places = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return tuple(os.path.realpath(place) + os.sep for place in places)
+
+
+def _is_installed(module: str | None) -> bool:
+    """Whether the module is of Python or of a package that has a version."""
+    if not module:
+        return False
+    top = module.partition(".")[0]
+    return bool(_version(top))
+
+
+@functools.cache
+def _version(top: str) -> str:
+    """Of an installed package, or of Python; "" for modules that may change without one."""
+    if top in sys.stdlib_module_names:
+        return sys.version.partition(" ")[0]
+    file = getattr(sys.modules.get(top), "__file__", None)
+    if file is None or not os.path.realpath(file).startswith(_installed_places()):
+        return ""
+    try:
+        return importlib.metadata.version(top)
+    except importlib.metadata.PackageNotFoundError:
+        return str(getattr(sys.modules[top], "__version__", ""))

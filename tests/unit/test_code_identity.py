@@ -1,0 +1,185 @@
+"""code_identity: what digests of code see, and what they don't."""
+
+import enum
+import functools
+import re
+import subprocess
+import sys
+import threading
+import types
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from fastload import per_row
+from fastload.code_identity import code_digest
+
+SCALE = 3.0
+TABLE = np.arange(4)
+
+
+def compiled(source, name="f", **names):
+    """The function of that name in a module of its own."""
+    scope = {"__name__": "made", "np": np, "torch": torch, **names}
+    exec(source, scope)
+    return scope[name]
+
+
+def digest(source, **names):
+    return code_digest(compiled(source, **names))
+
+
+PLAIN = "def f(x):\n    return np.sin(x) * scale"
+
+
+def test_equal_code_has_equal_digests():
+    one = digest(PLAIN, scale=2.0)
+    assert one == digest("\n\n# moved\n" + PLAIN.replace("(x)", "(x)"), scale=2.0)
+    assert one == digest(PLAIN.replace("def f", "def g") + "\nf = g", scale=2.0)
+    assert len(one) == 32
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        (PLAIN, {"scale": 3.0}),
+        (PLAIN, {"scale": 2}),
+        (PLAIN, {"scale": np.float32(2.0)}),
+        (PLAIN, {"scale": True}),
+        (PLAIN, {}),
+        (PLAIN.replace("sin", "cos"), {"scale": 2.0}),
+        (PLAIN.replace("np.", "torch."), {"scale": 2.0}),
+        (PLAIN.replace("(x):", "(x, y=1):"), {"scale": 2.0}),
+        (PLAIN.replace("*", "+"), {"scale": 2.0}),
+        (PLAIN + " + 1", {"scale": 2.0}),
+        (PLAIN + " + 1.0", {"scale": 2.0}),
+        (PLAIN + " + -0.0", {"scale": 2.0}),
+        (PLAIN + " + 0.0", {"scale": 2.0}),
+    ],
+)
+def test_other_code_has_another_digest(source, names):
+    assert digest(source, **names) != digest(PLAIN, scale=2.0)
+
+
+def test_zeros_differ_by_sign():
+    assert digest("def f(): return 0.0") != digest("def f(): return -0.0")
+    assert digest("def f(): return (1, 0)") != digest("def f(): return (True, 0)")
+
+
+def test_values_in_closures_and_defaults_count():
+    def adds(value):
+        def fn(x, table=value):
+            return x + value, table
+
+        return fn
+
+    values = [0, 1, "1", b"1", None, (1,), [1], {1}, frozenset([1]), {1: 2}, {2: 1}, 1j, ...]
+    values += [np.arange(3), np.arange(3.0), np.arange(3)[None], torch.arange(3), range(3)]
+    values += [torch.float32, np.dtype("f4"), np.int32, np.sin, len, functools.partial(len, x=1)]
+    values += [functools.partial(len, x=2), Point(1), Spot(1)]
+    values += [Color.RED, Color.BLUE, Color, Scaled, re.compile("a"), re.compile("b")]
+    digests = [code_digest(adds(value)) for value in values]
+    assert len(set(digests)) == len(values)
+    assert digests == [code_digest(adds(value)) for value in values]
+    assert code_digest(adds({"b", "a"})) == code_digest(adds({"a", "b"}))
+
+
+def test_functions_that_are_called_count():
+    source = "def g(x):\n    return x * factor\ndef f(x):\n    return g(x)"
+    assert digest(source, factor=1) == digest(source, factor=1) != digest(source, factor=2)
+    nested = "def f(x):\n    def g(y):\n        return y * factor\n    return [g(z) for z in x]"
+    assert digest(nested, factor=1) == digest(nested, factor=1) != digest(nested, factor=2)
+    recursive = "def f(x):\n    return x and f(x - step)"
+    assert digest(recursive, step=1) == digest(recursive, step=1) != digest(recursive, step=2)
+
+
+def test_attributes_of_own_modules_count_as_they_are_now():
+    def module(**values):
+        made = types.ModuleType("settings")
+        made.__dict__.update(values)
+        return made
+
+    source = "def f(x):\n    return x * settings.scale"
+    first = digest(source, settings=module(scale=1, other=1))
+    assert first == digest(source, settings=module(scale=1, other=2))
+    assert first != digest(source, settings=module(scale=2, other=1))
+    with pytest.raises(TypeError, match="got module for f; pass version="):
+        digest("def f(x):\n    return vars(settings)", settings=module())
+    with pytest.raises(TypeError, match="got `import nowhere` in f"):
+        digest("def f(x):\n    import nowhere\n    return nowhere.x")
+    digest("def f(x):\n    import math\n    return math.sin(x)")
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Point(NamedTuple):
+    x: int
+
+
+class Spot(NamedTuple):
+    y: int
+
+
+@dataclass
+class Scaled:
+    scale: float
+
+    def __call__(self, x):
+        return x * self.scale
+
+
+def test_objects_count_by_class_and_attributes():
+    source = "class F:\n    k = {}\n    def __call__(self, x):\n        return x {} self.k\nf = F()"
+    digests = {digest(source.format(k, sign)) for k in (1, 2) for sign in "+*"}
+    assert len(digests) == 4
+    assert code_digest(Scaled(1.0)) == code_digest(Scaled(1.0)) != code_digest(Scaled(2.0))
+    assert code_digest(Scaled(1.0).__call__) != code_digest(Scaled(2.0).__call__)
+    layer = torch.nn.Linear(2, 2)
+    before = code_digest(layer)
+    assert code_digest(layer) == before
+    torch.nn.init.zeros_(layer.weight)
+    assert code_digest(layer) != before
+    steps = [per_row(len, "a", "b"), per_row(len, "a", "c"), per_row(str, "a", "b")]
+    assert len({code_digest(step) for step in steps}) == 3
+
+
+def test_what_can_not_be_told_is_refused_without_a_version():
+    lock = threading.Lock()
+
+    def locked(x):
+        with lock:
+            return x
+
+    with pytest.raises(TypeError, match=r"got lock for `lock` in .*locked; pass version="):
+        code_digest(locked)
+    one = code_digest(locked, version="1")
+    assert one == code_digest(locked, version="1") != code_digest(locked, version="2")
+    assert one != code_digest(test_zeros_differ_by_sign, version="1")
+
+
+def test_other_processes_have_the_same_digests():
+    source = "import numpy as np\ndef f(x):\n    return {'b', 'a', 'c'} & np.sin(x) * scale"
+    script = (
+        "from fastload.code_identity import code_digest\nscale = 2.5\n"
+        f"{source}\nprint(code_digest(f))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == digest(source, scale=2.5)
+
+
+def test_functions_of_numba_count_by_their_code():
+    numba = pytest.importorskip("numba")
+
+    def scaled(x):
+        return x * SCALE + TABLE[0]
+
+    digests = {code_digest(scaled), code_digest(numba.njit(scaled))}
+    digests.add(code_digest(numba.njit(fastmath=True)(scaled)))
+    assert len(digests) == 3
+    assert code_digest(numba.njit(scaled)) in digests
