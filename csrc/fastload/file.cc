@@ -68,6 +68,10 @@ Status LocalFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
   return Status::OK();
 }
 
+bool FileTable::OnDisk(int32_t file, const std::vector<ByteRange>& ranges) const {
+  return !spec(file).remote || remote_->Keeps(file, ranges);
+}
+
 Result<std::shared_ptr<File>> FileTable::Open(int32_t file) {
   if (spec(file).remote) return std::make_shared<RemoteFile>(remote_.get(), file);
   {

@@ -286,7 +286,7 @@ class RowGroupSearch {
   }
 
   std::shared_ptr<ChunkStream> Stream(std::vector<ByteRange> ranges) const {
-    if (!file_.remote) {
+    if (finder_->files_.OnDisk(id_.file, ranges)) {
       return std::make_shared<ChunkStream>(fetch_, id_.file, std::move(ranges),
                                            kSegmentBytes, 0, cancelled_);
     }

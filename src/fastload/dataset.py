@@ -14,6 +14,7 @@ from torch.utils.data import get_worker_info
 from fastload import plan
 from fastload.batch import Batch
 from fastload.budget import Budget, available_cores, divide_budget, parse_bytes, resolve_window
+from fastload.cache import Cache, cache_of
 from fastload.device import memory_of_batches
 from fastload.engine import Engine
 from fastload.fields import Field, Schema
@@ -113,6 +114,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             outputs; it returns what `preprocess` does. `seeds` is a numpy array uint64 (B,), a
             seed for each row that depends on the dataset's seed, the epoch, the row's file and
             number and the place in the list alone.
+        cache: a directory, or `Cache(directory, max_bytes=...)`, in which the bytes that are read of
+            remote files are kept, by their version, for all processes of this user on the node.
+            What lies there is not asked for again.
         threads: of the core; None = the cores this process may use, divided among the
             DataLoader's workers; 0 = all work is done by the thread that asks for a batch.
         memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
@@ -162,6 +166,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         uneven: plan.Uneven = "wrap",
         preprocess: Preprocess = None,
         augment: Augment = None,
+        cache: PathLike | Cache | None = None,
         threads: int | None = None,
         memory_budget: int | str = "4GB",
         prefetch: int = 4,
@@ -224,7 +229,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._schema: Schema | None = None  # after the steps, once it was asked for
         filters = parse_filters(filters)
         checked_split = parse_split(split)
-        storage = RemoteStorage(filesystem, storage_options, self._io)
+        storage = RemoteStorage(filesystem, storage_options, self._io, cache_of(cache))
         self._source = Source.open(source, storage)
         self._predicate = Predicate()
         if filters is not None or checked_split is not None:
