@@ -1,11 +1,13 @@
 #include "bindings/range_cache.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 #include "bindings/without_gil.h"
+#include "pybind11/stl.h"
 
 namespace fastload {
 
@@ -60,6 +62,24 @@ std::unique_ptr<PyRangeClaim> Claim(const std::shared_ptr<RangeCache>& cache,
   return std::make_unique<PyRangeClaim>(cache, std::move(claim));
 }
 
+std::optional<bool> CheckRange(const std::string& directory, const std::string& object,
+                               int64_t start, int64_t stop) {
+  const RangeEntry entry{.directory = directory + "/" + object,
+                         .object = object,
+                         .range = RangeOf(start, stop)};
+  const WithoutGil without_gil;
+  uint64_t checked = 0;
+  switch (ReadEntry(entry, {start, 0}, &checked, nullptr)) {
+    case EntryState::kGood:
+      return true;
+    case EntryState::kDamaged:
+      return false;
+    case EntryState::kMissing:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int64_t PyRangeClaim::Publish(const py::buffer& bytes) {
@@ -88,12 +108,18 @@ void RegisterRangeCache(py::module_& m) {
            "Whether all of the bytes are there.")
       .def("read", &Read, py::arg("object"), py::arg("start"), py::arg("stop"),
            "The bytes; None if some are not there, or are damaged: those are removed.")
-      .def("claim", &Claim, py::arg("object"), py::arg("start"), py::arg("stop"),
-           "The right to fill an entry; None if another thread or process has it, or the\n"
-           "entry is there. Raises StorageError where the system refuses.");
+      .def(
+          "claim", &Claim, py::arg("object"), py::arg("start"), py::arg("stop"),
+          "The right to fill an entry; None if another thread or process has it, or the\n"
+          "entry is there. Raises StorageError where the system refuses.");
+  m.def("check_range", &CheckRange, py::arg("directory"), py::arg("object"),
+        py::arg("start"), py::arg("stop"),
+        "Whether an entry of a RangeCache is as it was written; one that is not is\n"
+        "removed. None if it is not there, or can't be opened.");
   py::class_<PyRangeClaim>(m, "RangeClaim", "The right to fill an entry of a RangeCache.")
       .def("publish", &PyRangeClaim::Publish, py::arg("bytes"),
-           "Writes the entry, which appears at once or not at all; returns the bytes that\n"
+           "Writes the entry, which appears at once or not at all; returns the bytes "
+           "that\n"
            "it takes on disk. Raises StorageError where the system refuses. Once.")
       .def("release", &PyRangeClaim::Release, "Gives it up. Idempotent.");
 }

@@ -72,8 +72,7 @@ bool RangeCache::ListLocked(const std::string& name, Object* object) {
   return true;
 }
 
-bool RangeCache::Covers(const std::string& object,
-                        const std::vector<ByteRange>& ranges) {
+bool RangeCache::Covers(const std::string& object, const std::vector<ByteRange>& ranges) {
   std::vector<ByteRange> stale;
   {
     std::lock_guard lock(mutex_);

@@ -94,8 +94,7 @@ bool WriteAll(int fd, int64_t offset, int64_t bytes, const void* from) {
 std::optional<uint64_t> ChecksumOf(int fd, const Head& head) {
   XXH64_state_t state;
   XXH64_reset(&state, SeedOf(head));
-  std::vector<uint8_t> scratch(
-      static_cast<size_t>(std::min(kScratchBytes, head.bytes)));
+  std::vector<uint8_t> scratch(static_cast<size_t>(std::min(kScratchBytes, head.bytes)));
   for (int64_t at = 0; at < head.bytes; at += kScratchBytes) {
     const int64_t n = std::min(kScratchBytes, head.bytes - at);
     if (!ReadAll(fd, static_cast<int64_t>(sizeof(Head)) + at, n, scratch.data())) {

@@ -1,7 +1,8 @@
 // One range of an object's bytes in a file of its own, as a cache keeps it.
 //
-// A head of 64 bytes (magic, the range, whose object it is, a checksum of all but itself),
-// then the bytes. A file appears under its name by a rename, whole, and never changes.
+// A head of 64 bytes (magic, the range, whose object it is, a checksum of all but
+// itself), then the bytes. A file appears under its name by a rename, whole, and never
+// changes.
 #pragma once
 
 #include <cstdint>

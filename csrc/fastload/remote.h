@@ -59,9 +59,9 @@ class RemoteQueue {
     ByteRange range;
   };
 
-  // cache: where bytes may lie nearer; null: nowhere. `objects`: by file, what it is called
-  // there; "": its bytes are not kept. Throws std::system_error if the system refuses a
-  // descriptor.
+  // cache: where bytes may lie nearer; null: nowhere. `objects`: by file, what it is
+  // called there; "": its bytes are not kept. Throws std::system_error if the system
+  // refuses a descriptor.
   explicit RemoteQueue(std::shared_ptr<RangeCache> cache = nullptr,
                        std::vector<std::string> objects = {});
   ~RemoteQueue();

@@ -246,6 +246,8 @@ class RangeCache:
     def read(self, object: str, start: int, stop: int) -> bytes | None: ...  # noqa: A002
     def claim(self, object: str, start: int, stop: int) -> RangeClaim | None: ...  # noqa: A002
 
+def check_range(directory: str, object: str, start: int, stop: int) -> bool | None: ...  # noqa: A002
+
 class RangeClaim:
     def publish(self, bytes: Buffer) -> int: ...  # noqa: A002 - as the core names it
     def release(self) -> None: ...

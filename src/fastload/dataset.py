@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import warnings
 from dataclasses import replace
@@ -41,9 +42,10 @@ from fastload.steps import Steps
 from fastload.storage import IO
 from fastload.substitution import Substitution
 from fastload.transport import Home, memory_of_workers
+from fastload.warming import warm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from fastload._core import Scan
     from fastload.epochs import Order
@@ -114,9 +116,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             outputs; it returns what `preprocess` does. `seeds` is a numpy array uint64 (B,), a
             seed for each row that depends on the dataset's seed, the epoch, the row's file and
             number and the place in the list alone.
-        cache: a directory, or `Cache(directory, max_bytes=...)`, in which the bytes that are read of
-            remote files are kept, by their version, for all processes of this user on the node.
-            What lies there is not asked for again.
+        cache: a directory, or `Cache(directory, max_bytes=...)`, in which the bytes that are read
+            of remote files are kept, by their version, for all processes of this user on the
+            node. What lies there is not asked for again.
         threads: of the core; None = the cores this process may use, divided among the
             DataLoader's workers; 0 = all work is done by the thread that asks for a batch.
         memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
@@ -330,6 +332,22 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             consuming_s=self._consuming_s + running,
             steps_s=self._steps.seconds,
         )
+
+    def warm_cache(self, progress: bool | Callable[[int, int], None] = True) -> None:
+        """Reads what passes will ask for, so that `cache` has it; with shuffle for all ranks.
+
+        Begun again, it asks only for what is not there yet.
+
+        progress: whether to show it on stderr (a bar on a terminal, else lines), or what is
+            called with how many rows are read, of how many.
+
+        Raises:
+            CacheError: nothing is kept of these files, or there was no room for all.
+        """
+        engine = self._new_engine(*self._budget(1))
+        with contextlib.closing(engine):
+            plans = (self._batch_rows, self._row_groups, self._options, self._resolved_rank())
+            warm(engine, *plans, self._source, progress)
 
     def close(self) -> None:
         """Ends the pass and the threads, and closes the files; batches stay valid. Idempotent."""

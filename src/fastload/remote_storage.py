@@ -138,6 +138,19 @@ class RemoteStorage:
         reading = client.read(file.kind, file.stored, start, stop)
         return _at(file.path, lambda: client.call(reading))
 
+    def keeps(self, files: Sequence[SourceFile]) -> bool:
+        """Whether what is read of any of the files is kept on disk."""
+        raw = self._raw and self._raw.of_process()
+        if raw is None or not raw.writes:
+            return False
+        return any(file.stored and raw.name_of(file.kind, file.stored) for file in files)
+
+    def flush(self) -> None:
+        """Waits, for a while, until what was read is on disk, where that is kept."""
+        if self._pid == os.getpid():
+            for client in self._clients.values():
+                client.flush()
+
     def close(self) -> None:
         """Ends this process's connections; what is read later opens others. Idempotent."""
         if self._pid == os.getpid():

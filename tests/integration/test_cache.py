@@ -130,9 +130,7 @@ def test_processes_share_what_they_fetch(server, paths, tmp_path):
     with local(paths, columns=["c3"]) as dataset:
         expected = sum(int((batch["c3"] >> 32).sum()) for batch in dataset)
     server.latency_s = 0.02
-    readers = [
-        run_reader(server, tmp_path, "fsspec", workers, epochs=2) for workers in (0, 0, 2)
-    ]
+    readers = [run_reader(server, tmp_path, "fsspec", workers, epochs=2) for workers in (0, 0, 2)]
     outputs = [reader.communicate(timeout=60)[0] for reader in readers]
     server.latency_s = 0.0
     assert [json.loads(output) for output in outputs] == [[expected] * 2] * 3
@@ -217,5 +215,3 @@ def test_the_directory_is_this_users_alone(server, tmp_path):
     (tmp_path / "raw-1").chmod(0o777)
     with pytest.raises(CacheError, match="only its user may write to"):
         remote(server, tmp_path)
-
-
