@@ -57,6 +57,8 @@ class Quota:
             os.close(descriptor)
 
     def _take(self, descriptor: int, limit: int, needed: int) -> bool:
+        if needed > _LEFT * limit:
+            return False
         text = os.pread(descriptor, 32, 0)
         used = int(text) if text.isdigit() else limit
         if used + needed > limit or not self._counted:

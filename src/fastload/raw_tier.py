@@ -154,7 +154,7 @@ def place_of(filesystem: Any, options: Mapping[str, Any]) -> str | None:
         named = given or next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
         return _host(str(named))
     kind = type(filesystem)
-    protocol = getattr(filesystem, "protocol", None) or getattr(filesystem, "type_name", "")
+    protocol: Any = getattr(filesystem, "protocol", None) or getattr(filesystem, "type_name", "")
     names = [protocol] if isinstance(protocol, str) else list(protocol)
     if any(name in _NEAR for name in names):
         return None
