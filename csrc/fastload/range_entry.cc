@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -76,15 +77,23 @@ bool ReadAll(int fd, int64_t offset, int64_t bytes, void* out) {
   return true;
 }
 
-bool WriteAll(int fd, int64_t offset, int64_t bytes, const void* from) {
-  const auto* at = static_cast<const uint8_t*>(from);
-  while (bytes > 0) {
-    const ssize_t n = pwrite(fd, at, static_cast<size_t>(bytes), offset);
+// The head, and the bytes behind it, to the start of the file.
+bool WriteAll(int fd, const Head& head, const uint8_t* bytes) {
+  constexpr auto kHead = static_cast<int64_t>(sizeof(Head));
+  const int64_t size = kHead + head.bytes;
+  for (int64_t at = 0; at < size;) {
+    const int64_t in_head = std::min(at, kHead);
+    const int64_t behind = at - in_head;
+    // Nothing of what follows is written to.
+    std::array<iovec, 2> parts{{
+        {const_cast<char*>(reinterpret_cast<const char*>(&head)) + in_head,
+         static_cast<size_t>(kHead - in_head)},
+        {const_cast<uint8_t*>(bytes) + behind, static_cast<size_t>(head.bytes - behind)},
+    }};
+    const ssize_t n = pwritev(fd, parts.data(), static_cast<int>(parts.size()), at);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return false;
     at += n;
-    offset += n;
-    bytes -= n;
   }
   return true;
 }
@@ -206,7 +215,11 @@ Result<std::unique_ptr<RangeClaim>> RangeClaim::Take(RangeEntry entry, bool* the
       return nullptr;
     }
     // What a process that died has left.
-    if (ftruncate(claim->fd_, 0) != 0) return WriteError(claim->entry_, errno);
+    struct stat left{};
+    if (fstat(claim->fd_, &left) != 0 ||
+        (left.st_size > 0 && ftruncate(claim->fd_, 0) != 0)) {
+      return WriteError(claim->entry_, errno);
+    }
     return claim;
   }
   return WriteError(entry, ENOENT);
@@ -218,10 +231,8 @@ Result<int64_t> RangeClaim::Publish(const uint8_t* bytes) {
   if (!held()) return MakeError(ErrorKind::kStorage, "Expected a claim that is held");
   Head head = HeadOf(entry_);
   head.checksum = Hash64(bytes, static_cast<size_t>(head.bytes), SeedOf(head));
-  constexpr auto kHead = static_cast<int64_t>(sizeof(Head));
   struct stat status{};
-  if (!WriteAll(fd_, 0, kHead, &head) || !WriteAll(fd_, kHead, head.bytes, bytes) ||
-      fstat(fd_, &status) != 0 ||
+  if (!WriteAll(fd_, head, bytes) || fstat(fd_, &status) != 0 ||
       rename(entry_.part_path().c_str(), entry_.path().c_str()) != 0) {
     const int error = errno;
     Release();

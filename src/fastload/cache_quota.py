@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from fastload.cache_entries import make_room
@@ -33,6 +34,7 @@ class Quota:
         self._directory = directory
         self._limit = limit_bytes
         self._counted = False  # by this process
+        self._file: int | None = None
         self._lock = threading.Lock()
 
     def take(self, data_bytes: int, *, first: bool) -> bool:
@@ -46,15 +48,17 @@ class Quota:
             return True
         needed = -(-(data_bytes + _MORE_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES
         needed += _OBJECT_BYTES * first
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        # flock holds back threads of one process too, each with a descriptor of its own.
-        descriptor = os.open(self._directory / "used", flags, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            return self._take(descriptor, self._limit, needed)
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a fork's child may hold it, too
-            os.close(descriptor)
+        # flock holds back other processes, whose descriptors are others.
+        with self._lock:
+            if self._file is None:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._file = os.open(self._directory / "used", flags, 0o600)
+                weakref.finalize(self, os.close, self._file)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                return self._take(self._file, self._limit, needed)
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _take(self, descriptor: int, limit: int, needed: int) -> bool:
         if needed > _LEFT * limit:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -18,8 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RawReads"]
 
-# Entries that are written at a time; the bytes of as many requests are held for it.
-_WRITERS = 4
+_WRITERS = 2
+# Held for them, beside what the core has; four of the largest requests that IO makes by default.
+_MOST_HELD_BYTES = 32 << 20
+# Of what other processes fetched, and of what is not asked for by the core.
+_READERS = 4
 # Until one that another process fills is looked for again.
 _FIRST_POLL_S = 0.002
 _MOST_POLL_S = 0.05
@@ -28,9 +35,11 @@ _MOST_POLL_S = 0.05
 class _Writing(NamedTuple):
     """What is on its way to disk."""
 
+    name: str
     start: int
     stop: int
-    task: asyncio.Task[None]
+    done: asyncio.Future[None]
+    publish: Callable[[], None]
 
 
 class RawReads:
@@ -45,9 +54,11 @@ class RawReads:
     def __init__(self, tier: RawTier, patience_s: float) -> None:
         self._tier = tier
         self._patience_s = patience_s
-        self._threads = ThreadPoolExecutor(_WRITERS, "fastload-cache")
-        self._room = asyncio.Semaphore(_WRITERS)
+        self._readers = ThreadPoolExecutor(_READERS, "fastload-cache")
+        self._held_bytes = 0
         self._writing: dict[str, list[_Writing]] = {}
+        self._to_write: SimpleQueue[_Writing | None] = SimpleQueue()
+        self._writers: list[threading.Thread] = []
 
     async def read(
         self,
@@ -78,16 +89,19 @@ class RawReads:
 
     async def flush(self) -> None:
         """Waits for what is being written."""
-        writing = [each.task for all_of in self._writing.values() for each in all_of]
-        await asyncio.gather(*writing, return_exceptions=True)
+        writing = [each.done for all_of in self._writing.values() for each in all_of]
+        if writing:
+            await asyncio.wait(writing)
 
     def close(self) -> None:
         """Ends the threads."""
-        self._threads.shutdown(wait=False)
+        self._readers.shutdown(wait=False)
+        for _ in self._writers:
+            self._to_write.put(None)
 
     async def _written(self, name: str, start: int, stop: int) -> None:
         """Waits for what of the range is being written."""
-        own = [w.task for w in self._writing.get(name, ()) if w.start < stop and start < w.stop]
+        own = [w.done for w in self._writing.get(name, ()) if w.start < stop and start < w.stop]
         if own:
             await asyncio.wait(own)
 
@@ -96,7 +110,7 @@ class RawReads:
         if not ranges.covers(name, start, stop):
             return None
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, ranges.read, name, start, stop)
+        return await loop.run_in_executor(self._readers, ranges.read, name, start, stop)
 
     async def _fill(
         self,
@@ -109,30 +123,42 @@ class RawReads:
     ) -> Buffer:
         try:
             data = await fetch()
-            await self._room.acquire()
+            await self._room_for(stop - start)
         except BaseException:
             claim.release()
             raise
         name = self._tier.name_of(kind, file)
-        task = asyncio.ensure_future(self._publish(claim, name, kind, file, data))
-        writing = _Writing(start, stop, task)
+        loop = asyncio.get_running_loop()
+        publish = partial(self._tier.publish, claim, name, kind, file, data)
+        writing = _Writing(name, start, stop, loop.create_future(), publish)
         self._writing.setdefault(name, []).append(writing)
-        task.add_done_callback(lambda _: self._forget(name, writing))
+        if len(self._writers) < _WRITERS:
+            # Daemons: who ends the client waits for what is being written, not for them.
+            arguments = (loop,)
+            thread = threading.Thread(target=self._write, args=arguments, daemon=True)
+            self._writers.append(thread)
+            thread.start()
+        self._held_bytes += stop - start
+        self._to_write.put(writing)
         return data
 
-    async def _publish(
-        self, claim: RangeClaim, name: str, kind: str, file: StoredFile, data: Buffer
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        arguments = (claim, name, kind, file, data)
-        try:
-            await loop.run_in_executor(self._threads, self._tier.publish, *arguments)
-        except RuntimeError:  # the interpreter ends, and starts nothing more
-            claim.release()
-        finally:
-            self._room.release()
+    async def _room_for(self, data_bytes: int) -> None:
+        """Waits until so many bytes may be held, which one request always may."""
+        while self._held_bytes and self._held_bytes + data_bytes > _MOST_HELD_BYTES:
+            writing = [each.done for all_of in self._writing.values() for each in all_of]
+            await asyncio.wait(writing, return_when=asyncio.FIRST_COMPLETED)
 
-    def _forget(self, name: str, writing: _Writing) -> None:
-        self._writing[name].remove(writing)
-        if not self._writing[name]:
-            del self._writing[name]
+    def _write(self, loop: asyncio.AbstractEventLoop) -> None:
+        """What a writer does."""
+        while (writing := self._to_write.get()) is not None:
+            writing.publish()
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._forget, writing)
+            del writing  # and the bytes that it holds
+
+    def _forget(self, writing: _Writing) -> None:
+        self._writing[writing.name].remove(writing)
+        if not self._writing[writing.name]:
+            del self._writing[writing.name]
+        writing.done.set_result(None)
+        self._held_bytes -= writing.stop - writing.start

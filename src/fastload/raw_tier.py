@@ -56,6 +56,7 @@ class RawTier:
         self._pid = os.getpid()
         self._writes = self._place is not None
         self._described: set[str] = set()
+        self._names: dict[tuple[str, StoredFile], str] = {}
         self._lock = threading.Lock()
         self._directory: Path = self._cache.path / RAW
         self.ranges = core.RangeCache(os.fspath(self._directory))
@@ -86,6 +87,12 @@ class RawTier:
 
     def name_of(self, kind: str, file: StoredFile) -> str:
         """What a file of that kind, in its version, is called; "" = it is not kept."""
+        found = self._names.get((kind, file))
+        if found is None:
+            found = self._names[kind, file] = self._name_of(kind, file)
+        return found
+
+    def _name_of(self, kind: str, file: StoredFile) -> str:
         # Weak ETags don't stand for the same bytes.
         if self._place is None or kind in _NEAR or not file.version or file.version[:2] == "W/":
             return ""
@@ -122,9 +129,9 @@ class RawTier:
                 url = shown(kind, file.path)
                 about = {"url": url, "version": file.version, "size": file.size}
                 describe(self._directory, name, about)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             claim.release()
-            self._give_up(error.strerror or str(error))
+            self._give_up(getattr(error, "strerror", None) or str(error))
 
     def _give_up(self, cause: str) -> None:
         """Keeps nothing more; says so once."""
