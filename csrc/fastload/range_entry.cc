@@ -169,8 +169,8 @@ std::string RangeName(const ByteRange& range) {
 std::optional<ByteRange> RangeOfName(std::string_view name) {
   int64_t first = 0;
   int64_t end = 0;
-  const char* const last = name.data() + name.size();
-  const auto dash = std::from_chars(name.data(), last, first);
+  const char* const last = name.end();
+  const auto dash = std::from_chars(name.begin(), last, first);
   if (dash.ec != std::errc() || dash.ptr == last || *dash.ptr != '-') return std::nullopt;
   const auto rest = std::from_chars(dash.ptr + 1, last, end);
   if (rest.ec != std::errc() || rest.ptr != last || first < 0 || end <= first) {
