@@ -37,8 +37,8 @@ from fastload.budget import parse_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_COLUMNS = ["i3", "c7", "c20"]
-_SERVER = """
+COLUMNS = ["i3", "c7", "c20"]
+SERVER = """
 import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
@@ -86,7 +86,7 @@ def ranges(directory: Path) -> tuple[list[tuple[str, int, int]], int]:
         for group in range(metadata.num_row_groups):
             for i in range(metadata.num_columns):
                 chunk = metadata.row_group(group).column(i)
-                if chunk.path_in_schema in _COLUMNS:
+                if chunk.path_in_schema in COLUMNS:
                     first = chunk.dictionary_page_offset or chunk.data_page_offset
                     chunks.append((first, chunk.total_compressed_size))
         wanted += sum(length for _, length in chunks)
@@ -132,12 +132,12 @@ def readers(url: str, connections: int) -> dict[str, Callable[[], Any]]:
     def fastload(transport: str) -> Callable[[], Any]:
         dataset = FastParquetDataset(
             "gs://bucket/train/*.parquet",
-            columns=_COLUMNS,
+            columns=COLUMNS,
             batch_size=65_536,
             storage_options=options,
             io=IO(transport=transport, concurrency=connections),
         )
-        return lambda: _sums({c: int(b[c].sum()) for c in _COLUMNS} for b in dataset)
+        return lambda: _sums({c: int(b[c].sum()) for c in COLUMNS} for b in dataset)
 
     def arrow_gcs() -> Any:
         from pyarrow.fs import GcsFileSystem
@@ -164,12 +164,12 @@ def _arrow(path: str, filesystem: Any) -> dict[str, int]:
     import torch
 
     dataset = pads.dataset(path, filesystem=filesystem, format="parquet")
-    batches = dataset.to_batches(columns=_COLUMNS, batch_size=65_536)
-    return _sums({c: int(torch.tensor(b[c].to_numpy()).sum()) for c in _COLUMNS} for b in batches)
+    batches = dataset.to_batches(columns=COLUMNS, batch_size=65_536)
+    return _sums({c: int(torch.tensor(b[c].to_numpy()).sum()) for c in COLUMNS} for b in batches)
 
 
 def _sums(parts: Any) -> dict[str, int]:
-    total = dict.fromkeys(_COLUMNS, 0)
+    total = dict.fromkeys(COLUMNS, 0)
     for part in parts:
         for name, value in part.items():
             total[name] += value
@@ -211,10 +211,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         write_click_log(Path(directory), arguments.files, arguments.rows)
         requests, wanted = ranges(Path(directory))
-        local = pads.dataset(directory).to_table(columns=_COLUMNS)
-        expected = {c: int(np.sum(local[c].to_numpy(), dtype=np.int64)) for c in _COLUMNS}
+        local = pads.dataset(directory).to_table(columns=COLUMNS)
+        expected = {c: int(np.sum(local[c].to_numpy(), dtype=np.int64)) for c in COLUMNS}
         latency = str(arguments.latency_ms / 1000)
-        command = [sys.executable, "-c", _SERVER, str(tests), directory, latency]
+        command = [sys.executable, "-c", SERVER, str(tests), directory, latency]
         with subprocess.Popen(  # noqa: S603 - our own
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as server:

@@ -11,6 +11,7 @@ void RegisterFooter(pybind11::module_& m);
 void RegisterHash(pybind11::module_& m);
 void RegisterPageIndex(pybind11::module_& m);
 void RegisterPipeline(pybind11::module_& m);
+void RegisterRangeCache(pybind11::module_& m);
 void RegisterReadPlan(pybind11::module_& m);
 void RegisterRemoteQueue(pybind11::module_& m);
 void RegisterRoof(pybind11::module_& m);

@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, m) {
   fastload::RegisterHash(m);
   fastload::RegisterPageIndex(m);
   fastload::RegisterFilterExpression(m);
+  fastload::RegisterRangeCache(m);
   fastload::RegisterRemoteQueue(m);
   fastload::RegisterRowFinder(m);
   fastload::RegisterPipeline(m);

@@ -111,7 +111,11 @@ void PyRemoteQueue::Close() {
 void RegisterRemoteQueue(py::module_& m) {
   py::class_<PyRemoteQueue, std::shared_ptr<PyRemoteQueue>>(
       m, "RemoteQueue", "What the core asks for of a dataset's remote files.")
-      .def(py::init<>())
+      .def(
+          py::init<std::shared_ptr<RangeCache>, std::vector<std::string>>(),
+          py::arg("cache") = nullptr, py::arg("objects") = std::vector<std::string>(),
+          "cache: where bytes are looked for before they are asked for, by the names in\n"
+          "it of all files; \"\" = that of one whose bytes are not kept.")
       .def_property_readonly("wake_fd", &PyRemoteQueue::wake_fd,
                              "A descriptor that is readable when there may be something "
                              "to take.")

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/fork_guard.h"
@@ -27,7 +28,8 @@ class ReturnedBuffers {
 
 class PyRemoteQueue {
  public:
-  PyRemoteQueue() : queue_(std::make_shared<RemoteQueue>()) {}
+  PyRemoteQueue(std::shared_ptr<RangeCache> cache, std::vector<std::string> objects)
+      : queue_(std::make_shared<RemoteQueue>(std::move(cache), std::move(objects))) {}
 
   const std::shared_ptr<RemoteQueue>& queue() const { return queue_.object(); }
   int wake_fd() const { return queue_->wake_fd(); }

@@ -140,6 +140,10 @@ bool LocalFile::IsCached(const ByteRange& range) const {
 #endif
 }
 
+bool FileTable::OnDisk(int32_t file, const std::vector<ByteRange>& ranges) const {
+  return !spec(file).remote || remote_->Keeps(file, ranges);
+}
+
 Result<std::shared_ptr<File>> FileTable::Open(int32_t file) {
   if (spec(file).remote) return std::make_shared<RemoteFile>(remote_.get(), file);
   {

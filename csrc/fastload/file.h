@@ -118,6 +118,9 @@ class FileTable {
 
   RemoteQueue* remote() const { return remote_.get(); }
 
+  // Whether the ranges are to be read from disk: of a local file, or from a cache.
+  bool OnDisk(int32_t file, const std::vector<ByteRange>& ranges) const;
+
   Result<std::shared_ptr<File>> Open(int32_t file);
   // Remote reads fail from now on.
   void CloseAll();

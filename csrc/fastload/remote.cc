@@ -65,7 +65,9 @@ void RemoteRead::Finish(Result<std::shared_ptr<arrow::Buffer>> bytes) {
   for (const auto& then : waiting) then();
 }
 
-RemoteQueue::RemoteQueue() : wake_fd_(MakeEvent()) {}
+RemoteQueue::RemoteQueue(std::shared_ptr<RangeCache> cache,
+                         std::vector<std::string> objects)
+    : wake_fd_(MakeEvent()), cache_(std::move(cache)), objects_(std::move(objects)) {}
 
 RemoteQueue::~RemoteQueue() {
   Close();
@@ -75,6 +77,18 @@ RemoteQueue::~RemoteQueue() {
 void RemoteQueue::Wake() const {
   // It can only fail because it is readable already.
   [[maybe_unused]] const int written = eventfd_write(wake_fd_, 1);
+}
+
+bool RemoteQueue::Keeps(int32_t file, const std::vector<ByteRange>& ranges) const {
+  if (cache_ == nullptr) return false;
+  const std::string& object = objects_.at(static_cast<size_t>(file));
+  return !object.empty() && cache_->Covers(object, ranges);
+}
+
+bool RemoteQueue::ReadKept(int32_t file, const ByteRange& range, uint8_t* out) const {
+  if (cache_ == nullptr) return false;
+  const std::string& object = objects_.at(static_cast<size_t>(file));
+  return !object.empty() && cache_->Read(object, range, out);
 }
 
 bool RemoteQueue::Ask(const std::shared_ptr<RemoteRead>& read, int64_t priority,
@@ -154,6 +168,7 @@ bool RemoteQueue::closed() const {
 }
 
 Status RemoteFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
+  if (queue_->ReadKept(file_, {offset, bytes}, out)) return Status::OK();
   const auto read = AskFirst(queue_, file_, {offset, bytes});
   return Copy(read.get(), {offset, bytes}, out);
 }
@@ -161,7 +176,10 @@ Status RemoteFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
 RangesOfFile::RangesOfFile(RemoteQueue* queue, int32_t file,
                            const std::vector<ByteRange>& ranges)
     : file_(queue, file) {
-  for (const ByteRange& range : ranges) reads_.push_back(AskFirst(queue, file, range));
+  for (const ByteRange& range : ranges) {
+    // What is kept on local disk is read there.
+    if (!queue->Keeps(file, {range})) reads_.push_back(AskFirst(queue, file, range));
+  }
 }
 
 Status RangesOfFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {

@@ -10,11 +10,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "arrow/buffer.h"
 #include "fastload/file.h"
+#include "fastload/range_cache.h"
 #include "fastload/status.h"
 
 namespace fastload {
@@ -57,8 +59,11 @@ class RemoteQueue {
     ByteRange range;
   };
 
-  // Throws std::system_error if the system refuses a descriptor.
-  RemoteQueue();
+  // cache: where bytes may lie nearer; null: nowhere. `objects`: by file, what it is
+  // called there; "": its bytes are not kept. Throws std::system_error if the system
+  // refuses a descriptor.
+  explicit RemoteQueue(std::shared_ptr<RangeCache> cache = nullptr,
+                       std::vector<std::string> objects = {});
   ~RemoteQueue();
   RemoteQueue(const RemoteQueue&) = delete;
   RemoteQueue& operator=(const RemoteQueue&) = delete;
@@ -68,6 +73,11 @@ class RemoteQueue {
   // ErrorKind::kClosed.
   bool Ask(const std::shared_ptr<RemoteRead>& read, int64_t priority,
            Cancelled cancelled);
+
+  // Whether all of the ranges lie in the cache.
+  bool Keeps(int32_t file, const std::vector<ByteRange>& ranges) const;
+  // Copies a range from the cache; false if it is not there.
+  bool ReadKept(int32_t file, const ByteRange& range, uint8_t* out) const;
 
   // For the client
   // -----------------------------------------------------------------------
@@ -93,6 +103,8 @@ class RemoteQueue {
   };
 
   const int wake_fd_;
+  const std::shared_ptr<RangeCache> cache_;
+  const std::vector<std::string> objects_;  // of all files, if there is a cache
   mutable std::mutex mutex_;
   bool closed_ = false;
   std::multimap<int64_t, Asked> waiting_;  // by priority, then in the order they came
@@ -100,12 +112,12 @@ class RemoteQueue {
   int64_t next_id_ = 0;
 };
 
-// A file whose bytes come from a queue.
+// A file whose bytes come from the cache of a queue, else through that.
 class RemoteFile final : public File {
  public:
   RemoteFile(RemoteQueue* queue, int32_t file) : queue_(queue), file_(file) {}
 
-  // Waits for the client: not for its thread.
+  // May wait for the client: not for its thread.
   Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
 
  private:

@@ -296,7 +296,7 @@ class RowGroupSearch {
   // What is read of a column chunk; nothing where the file lacks the column.
   struct AskedChunk {
     ChunkPages pages;
-    std::shared_ptr<ChunkStream> stream;
+    std::shared_ptr<ByteStream> stream;
   };
 
   // Those rows of a column; a store brings them meanwhile.
@@ -326,7 +326,7 @@ class RowGroupSearch {
   }
 
   std::shared_ptr<ByteStream> Stream(std::vector<ByteRange> ranges) const {
-    if (!file_.remote) {
+    if (finder_->files_.OnDisk(id_.file, ranges)) {
       return MakeLocalStream(fetch_, id_.file, std::move(ranges),
                              {.segment_bytes = kSegmentBytes, .cancelled = cancelled_});
     }

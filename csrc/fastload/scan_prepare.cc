@@ -190,7 +190,7 @@ Status Scan::MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes
           SelectPages(fetch, file, row_group, spec.leaves[static_cast<size_t>(file)],
                       *range, dataset_->Bits(file, row_group), IndexesOf(indexes, file));
       if (!pages.ok()) return At(pages.status(), place);
-      if (file_spec.remote) {
+      if (!dataset_->files.OnDisk(file, pages->ranges)) {
         state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
         state.streams.push_back(nullptr);
       } else {

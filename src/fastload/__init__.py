@@ -2,6 +2,7 @@
 
 from fastload import _native  # first: refuses a core built for another pyarrow
 from fastload.batch import Batch
+from fastload.cache import Cache
 from fastload.columns import Codes, Column, Hash, Pad, Stack
 from fastload.dataset import FastParquetDataset
 from fastload.device import DevicePrefetcher
@@ -27,10 +28,11 @@ __version__ = "0.1.0"
 
 # fmt: off
 __all__ = [
-    "IO", "Batch", "CacheError", "Codes", "Column", "ColumnNotFoundError", "CorruptFileError",
-    "DevicePrefetcher", "FastParquetDataset", "FastloadError", "Hash", "MixedDataset",
-    "NullValueError", "Pad", "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError",
-    "Stack", "StorageError", "UnsupportedTypeError", "kernel", "mix", "per_row",
+    "IO", "Batch", "Cache", "CacheError", "Codes", "Column", "ColumnNotFoundError",
+    "CorruptFileError", "DevicePrefetcher", "FastParquetDataset", "FastloadError", "Hash",
+    "MixedDataset", "NullValueError", "Pad", "Ragged", "SchemaError", "SourceChangedError",
+    "SourceNotFoundError", "Stack", "StorageError", "UnsupportedTypeError", "kernel", "mix",
+    "per_row",
 ]
 # fmt: on
 

@@ -294,8 +294,20 @@ def read_page_bounds(*, file: _File, leaf: int, row_groups: Sequence[int]) -> li
 
 _Found: TypeAlias = tuple[int, NDArray[np.uint8] | None]  # count, bits
 
+class RangeCache:
+    def __init__(self, directory: str) -> None: ...
+    def covers(self, object: str, start: int, stop: int) -> bool: ...  # noqa: A002 - as below
+    def read(self, object: str, start: int, stop: int) -> bytes | None: ...  # noqa: A002
+    def claim(self, object: str, start: int, stop: int) -> RangeClaim | None: ...  # noqa: A002
+
+def check_range(directory: str, object: str, start: int, stop: int) -> bool | None: ...  # noqa: A002
+
+class RangeClaim:
+    def publish(self, bytes: Buffer) -> int: ...  # noqa: A002 - as the core names it
+    def release(self) -> None: ...
+
 class RemoteQueue:
-    def __init__(self) -> None: ...
+    def __init__(self, cache: RangeCache | None = None, objects: Sequence[str] = ()) -> None: ...
     @property
     def wake_fd(self) -> int: ...
     @property

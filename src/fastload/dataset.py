@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import warnings
 from dataclasses import replace
@@ -14,6 +15,7 @@ from torch.utils.data import get_worker_info
 from fastload import plan
 from fastload.batch import Batch
 from fastload.budget import Budget, available_cores, divide_budget, parse_bytes, resolve_window
+from fastload.cache import Cache, cache_of
 from fastload.device import memory_of_batches
 from fastload.engine import Engine
 from fastload.fields import Field, Schema
@@ -41,9 +43,10 @@ from fastload.steps import Steps
 from fastload.storage import IO
 from fastload.substitution import Substitution
 from fastload.transport import Home, memory_of_workers
+from fastload.warming import warm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from fastload._core import Scan
     from fastload.epochs import Order
@@ -114,6 +117,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             outputs; it returns what `preprocess` does. `seeds` is a numpy array uint64 (B,), a
             seed for each row that depends on the dataset's seed, the epoch, the row's file and
             number and the place in the list alone.
+        cache: a directory, or `Cache(directory, max_bytes=...)`, in which the bytes that are read
+            of remote files are kept, by their version, for all processes of this user on the
+            node. What lies there is not asked for again.
         threads: of the core; None = the cores this process may use, divided among the
             DataLoader's workers; 0 = all work is done by the thread that asks for a batch.
         memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
@@ -163,6 +169,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         uneven: plan.Uneven = "wrap",
         preprocess: Preprocess = None,
         augment: Augment = None,
+        cache: PathLike | Cache | None = None,
         threads: int | None = None,
         memory_budget: int | str = "4GB",
         prefetch: int = 4,
@@ -225,7 +232,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._schema: Schema | None = None  # after the steps, once it was asked for
         filters = parse_filters(filters)
         checked_split = parse_split(split)
-        storage = RemoteStorage(filesystem, storage_options, self._io)
+        storage = RemoteStorage(filesystem, storage_options, self._io, cache_of(cache))
         self._source = Source.open(source, storage)
         self._predicate = Predicate()
         if filters is not None or checked_split is not None:
@@ -327,6 +334,22 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             consuming_s=self._consuming_s + running,
             steps_s=self._steps.seconds,
         )
+
+    def warm_cache(self, progress: bool | Callable[[int, int], None] = True) -> None:
+        """Reads what passes will ask for, so that `cache` has it; with shuffle for all ranks.
+
+        Begun again, it asks only for what is not there yet.
+
+        progress: whether to show it on stderr (a bar on a terminal, else lines), or what is
+            called with how many rows are read, of how many.
+
+        Raises:
+            CacheError: nothing is kept of these files, or there was no room for all.
+        """
+        engine = self._new_engine(*self._budget(1))
+        with contextlib.closing(engine):
+            plans = (self._batch_rows, self._row_groups, self._options, self._resolved_rank())
+            warm(engine, *plans, self._source, progress)
 
     def close(self) -> None:
         """Ends the pass and the threads, and closes the files; batches stay valid. Idempotent."""

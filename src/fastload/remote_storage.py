@@ -7,6 +7,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch.utils.data import get_worker_info
@@ -21,6 +22,7 @@ from fastload.native_store import (
     was_forked,
 )
 from fastload.paths import url_of
+from fastload.raw_tier import RawTier, place_of
 from fastload.remote_paths import FILESYSTEM, find_remote, shown
 from fastload.store_client import StoreClient
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from fastload.cache import Cache
     from fastload.paths import FoundFile, PathLike
     from fastload.source import SourceFile
     from fastload.storage import IO
@@ -49,6 +52,7 @@ class RemoteStorage:
         filesystem: an fsspec or pyarrow filesystem, of paths without a scheme; None = of URLs.
         options: of URLs' filesystems, in fsspec's words.
         io: how files are read.
+        cache: where what was read is kept; None = nowhere.
 
     Pickled, it takes its clients not along: each process has its own.
 
@@ -57,7 +61,13 @@ class RemoteStorage:
         ValueError: options, or a native transport, for a filesystem that was given.
     """
 
-    def __init__(self, filesystem: Any, options: Mapping[str, Any] | None, io: IO) -> None:
+    def __init__(
+        self,
+        filesystem: Any,
+        options: Mapping[str, Any] | None,
+        io: IO,
+        cache: Cache | None = None,
+    ) -> None:
         if options is not None and not isinstance(options, dict):
             raise TypeError(f"Expected storage_options as a dict, got {type(options).__name__}")
         if filesystem is not None:
@@ -74,6 +84,9 @@ class RemoteStorage:
         self._filesystem = filesystem
         self._options = dict(options or {})
         self._io = io
+        self._raw: RawTier | None = None
+        if cache is not None and cache.raw:
+            self._raw = RawTier(cache, place_of(filesystem, self._options))
         self._clients: dict[bool, StoreClient] = {}
         self._pid = os.getpid()
 
@@ -122,9 +135,10 @@ class RemoteStorage:
         """
         if all(file.stored is None for file in files):
             return None
-        queue = core.RemoteQueue()
         served: Any = [(file.kind, file.stored) for file in files]
-        self.client(data=data).serve(queue, served)
+        client = self.client(data=data)
+        queue = core.RemoteQueue() if self._raw is None else self._raw.queue(served)
+        client.serve(queue, served)
         return queue
 
     def read(self, file: SourceFile, start: int, stop: int) -> Buffer:
@@ -133,6 +147,19 @@ class RemoteStorage:
         client = self.client(data=False)
         reading = client.read(file.kind, file.stored, start, stop)
         return _at(file.path, lambda: client.call(reading))
+
+    def keeps(self, files: Sequence[SourceFile]) -> bool:
+        """Whether what is read of any of the files is kept on disk."""
+        raw = self._raw and self._raw.of_process()
+        if raw is None or not raw.writes:
+            return False
+        return any(file.stored and raw.name_of(file.kind, file.stored) for file in files)
+
+    def flush(self) -> None:
+        """Waits, for a while, until what was read is on disk, where that is kept."""
+        if self._pid == os.getpid():
+            for client in self._clients.values():
+                client.flush()
 
     def close(self) -> None:
         """Ends this process's connections; what is read later opens others. Idempotent."""
@@ -157,8 +184,10 @@ class RemoteStorage:
             shared = self._io.concurrency // (1 if worker is None else worker.num_workers)
             io = replace(self._io, concurrency=max(1, shared))
             opens = partial(_open, self._filesystem, self._options, io, native, _Threads(io))
-            client = StoreClient(opens, io)
+            client = StoreClient(opens, io, self._raw and self._raw.of_process())
             weakref.finalize(self, client.close)
+            if worker is not None and self._raw is not None:  # such a process ends without that
+                Finalize(client, client.flush, exitpriority=0)
             self._clients[native] = client
         return self._clients[native]
 

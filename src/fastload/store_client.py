@@ -7,10 +7,13 @@ import contextlib
 import random
 import threading
 import time
+from concurrent import futures
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastload.errors import FastloadError, SourceChangedError
 from fastload.native_store import UnsupportedOptionsError
+from fastload.raw_reads import RawReads
 from fastload.store import NOT_FOUND
 from fastload.store_errors import (
     WrongLengthError,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from fastload._core import RemoteQueue
+    from fastload.raw_tier import RawTier
     from fastload.storage import IO
     from fastload.store import Store, StoredFile
 
@@ -57,13 +61,17 @@ class StoreClient:
     Args:
         open_store: makes the client of a kind of file (such as "gs"), in the event loop.
         io: how files are read.
+        raw: what is kept on disk of what was read; None = nothing.
 
     It belongs to the process that made it.
     """
 
-    def __init__(self, open_store: Callable[[str], Awaitable[Store]], io: IO) -> None:
+    def __init__(
+        self, open_store: Callable[[str], Awaitable[Store]], io: IO, raw: RawTier | None = None
+    ) -> None:
         self._open_store = open_store
         self._io = io
+        self._raw = None if raw is None else RawReads(raw, io.timeout_s)
         self._loop = asyncio.new_event_loop()
         self._stores: dict[str, asyncio.Task[Store]] = {}
         self._queues: dict[RemoteQueue, Sequence[tuple[str, StoredFile]]] = {}
@@ -93,6 +101,13 @@ class StoreClient:
             future.cancel()
             raise
 
+    def flush(self) -> None:
+        """Waits, for a while, until what was read is on disk, where that is kept."""
+        if self._raw is not None and self._thread.is_alive():
+            with contextlib.suppress(RuntimeError, TimeoutError, futures.TimeoutError):
+                flushed = asyncio.run_coroutine_threadsafe(self._raw.flush(), self._loop)
+                flushed.result(_JOIN_S)
+
     def close(self) -> None:
         """Ends requests and connections; whoever waits for bytes gets an error. Idempotent."""
         if self._loop.is_closed() or not self._thread.is_alive():
@@ -111,6 +126,9 @@ class StoreClient:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._raw is not None:
+            await self._raw.flush()
+            self._raw.close()
         for opened in self._stores.values():
             with contextlib.suppress(Exception):
                 await (await opened).close()
@@ -150,10 +168,17 @@ class StoreClient:
     # One range ----------------------------------------------------------------------------
 
     async def read(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
-        """The bytes [start, stop) of a file, as it was listed.
+        """The bytes [start, stop) of a file, as it was listed, from disk where they are kept.
 
         Raises `SourceChangedError` or `StorageError`, without a place.
         """
+        if self._raw is None:
+            return await self._fetch(kind, file, start, stop)
+        fetch = partial(self._fetch, kind, file, start, stop)
+        return await self._raw.read(kind, file, start, stop, fetch)
+
+    async def _fetch(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
+        """The bytes from the store."""
 
         async def once() -> Buffer:
             store = await self.store(kind)

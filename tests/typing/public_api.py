@@ -8,6 +8,7 @@ from typing_extensions import assert_type
 
 from fastload import (
     Batch,
+    Cache,
     Codes,
     Column,
     DevicePrefetcher,
@@ -36,7 +37,9 @@ dataset = FastParquetDataset(
     shuffle=True,
     memory_budget="2GB",
     on_error="skip",
+    cache=Cache("cache", max_bytes="10GB"),
 )
+dataset.warm_cache(progress=lambda done, total: None)
 assert_type(len(dataset), int)
 assert_type(dataset.files, tuple[str, ...])
 assert_type(dataset.skipped, tuple[tuple[str, int, str], ...])

@@ -1,0 +1,109 @@
+"""One question: what does it cost to keep what is read of a store, and what does it save?
+
+    python benchmarks/bench_cache.py [--files N] [--rows N] [--latency-ms X] [--repeats N]
+
+Three of forty columns of a click-log table are read in order, as benchmarks/bench_store.py has it,
+from a server in a process of its own that answers each request after the latency. For each repeat
+datasets are made anew, and read twice: without a cache, with an empty one, with one that another
+dataset has filled, and from local files. A line for each says the seconds of its first and second
+pass (medians). A fill ends when all is on disk. All hand out the same sums, which is checked in
+every pass; the cache lies where temporary files do, in the page cache. Disks were not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow.dataset as pads
+from bench_store import COLUMNS, SERVER, write_click_log
+
+from fastload import IO, Cache, FastParquetDataset
+from fastload.cache import RAW
+from fastload.cache_entries import entries_of, used_bytes
+
+
+def _dataset(source: str, url: str, cache: Path | Cache | None = None) -> FastParquetDataset:
+    remote = source.startswith("gs://")
+    return FastParquetDataset(
+        source,
+        columns=COLUMNS,
+        batch_size=65_536,
+        storage_options={"endpoint_url": url, "token": "anon"} if remote else None,
+        io=IO(transport="native") if remote else None,
+        cache=cache,
+    )
+
+
+def _passes(dataset: FastParquetDataset, expected: dict[str, int]) -> tuple[float, float]:
+    """Seconds of the first and the second pass."""
+    seconds = []
+    with dataset:
+        for _ in range(2):
+            sums = dict.fromkeys(COLUMNS, 0)
+            start = time.perf_counter()
+            for batch in dataset:
+                for name in COLUMNS:
+                    sums[name] += int(batch[name].sum())
+            dataset._source.storage.flush()  # noqa: SLF001 - that is part of the pass
+            seconds.append(time.perf_counter() - start)
+            assert sums == expected, sums
+    return seconds[0], seconds[1]
+
+
+def _measure(directory: str, url: str, expected: dict[str, int], repeats: int) -> None:
+    found = defaultdict(list)
+    stored = "gs://bucket/train/*.parquet"
+    for _ in range(repeats):
+        found["no cache"].append(_passes(_dataset(stored, url), expected))
+        with tempfile.TemporaryDirectory() as cache:
+            kept = Path(cache)
+            found["an empty cache"].append(_passes(_dataset(stored, url, kept), expected))
+            found["a full cache"].append(_passes(_dataset(stored, url, kept), expected))
+            entries = len(list(entries_of(kept / RAW)))
+            used = used_bytes(kept / RAW)
+        with tempfile.TemporaryDirectory() as cache:
+            bounded = Cache(cache, max_bytes="10GB")
+            name = "an empty cache, max_bytes="
+            found[name].append(_passes(_dataset(stored, url, bounded), expected))
+        found["local files"].append(_passes(_dataset(directory, url), expected))
+    print(f"{entries} entries of {used / 1e6:.1f} MB on disk")
+    print(f"{'':28}{'first pass':>12}{'second pass':>12}")
+    for name, passes in found.items():
+        first, second = (statistics.median(column) for column in zip(*passes, strict=True))
+        print(f"{name:28}{first:12.3f}{second:12.3f}", flush=True)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--files", type=int, default=16)
+    parser.add_argument("--rows", type=int, default=400_000)
+    parser.add_argument("--latency-ms", type=float, default=30.0)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    tests = Path(__file__).resolve().parent.parent / "tests"
+    with tempfile.TemporaryDirectory() as directory:
+        write_click_log(Path(directory), arguments.files, arguments.rows)
+        local = pads.dataset(directory).to_table(columns=COLUMNS)
+        expected = {c: int(np.sum(local[c].to_numpy(), dtype=np.int64)) for c in COLUMNS}
+        latency = str(arguments.latency_ms / 1000)
+        command = [sys.executable, "-c", SERVER, str(tests), directory, latency]
+        with subprocess.Popen(  # noqa: S603 - our own
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as server:
+            assert server.stdout is not None
+            assert server.stdin is not None
+            _measure(directory, server.stdout.readline().strip(), expected, arguments.repeats)
+            server.stdin.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""What lies in a cache's directory: objects and their entries, and how room is made."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Entry", "describe", "described", "entries_of", "make_room", "remove_all", "used_bytes"]
+
+# Nothing else is ever removed.
+_ENTRY = re.compile(r"(\d+)-(\d+)")
+_PART = re.compile(r"\.\d+-\d+\.part")
+_OBJECT = re.compile(r"[0-9a-f]{32}")
+_FOLDER = re.compile(r"[0-9a-f]{2}")
+_DESCRIPTION = "object.json"
+_NEW = ".new-"
+_BLOCK_BYTES = 512  # of st_blocks, whatever the file system's own are
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One range on disk.
+
+    object: the name of what it is of.
+    disk_bytes: that it takes.
+    used_ns: when it was read or written last, in ns since the epoch.
+    """
+
+    object: str
+    start: int
+    stop: int
+    path: str
+    disk_bytes: int
+    used_ns: int
+
+
+def entries_of(directory: Path) -> Iterator[Entry]:
+    """The entries of a directory of byte ranges."""
+    for name, path in _objects(directory):
+        for file in _files(path):
+            if match := _ENTRY.fullmatch(file.name):
+                with contextlib.suppress(FileNotFoundError):
+                    status = file.stat(follow_symlinks=False)
+                    start, stop = map(int, match.groups())
+                    disk_bytes = status.st_blocks * _BLOCK_BYTES
+                    yield Entry(name, start, stop, file.path, disk_bytes, status.st_mtime_ns)
+
+
+def used_bytes(directory: Path) -> int:
+    """Bytes on disk of all that lies below a directory, itself included."""
+    total = 0
+    pending = [os.fspath(directory)]
+    while pending:
+        at = pending.pop()
+        with contextlib.suppress(OSError):
+            total += os.lstat(at).st_blocks * _BLOCK_BYTES
+        for file in _files(at):
+            if file.is_dir(follow_symlinks=False):
+                pending.append(file.path)
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                total += file.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
+    return total
+
+
+def make_room(directory: Path, most_bytes: int) -> tuple[int, int]:
+    """Removes entries that were not used for longest, until so many bytes at most are on disk.
+
+    Those in use stay, as do those being written.
+
+    Returns:
+        The bytes on disk after it, and how many entries were removed.
+    """
+    for _, path in _objects(directory):
+        for file in _files(path):
+            if _PART.fullmatch(file.name):
+                _unlink(file.path)  # unless whoever writes it lives
+    total = used_bytes(directory)
+    removed = 0
+    if total > most_bytes:
+        for entry in sorted(entries_of(directory), key=lambda each: each.used_ns):
+            if total <= most_bytes:
+                break
+            if _unlink(entry.path):
+                total -= entry.disk_bytes
+                removed += 1
+        _remove_empty(directory)
+    return total, removed
+
+
+def remove_all(directory: Path) -> int:
+    """Removes what is not in use; returns how many entries that were."""
+    return make_room(directory, -1)[1]
+
+
+def describe(directory: Path, name: str, description: dict[str, Any]) -> None:
+    """Says what an object is, for people to read."""
+    path = directory / name
+    with contextlib.suppress(FileNotFoundError):
+        descriptor, new = tempfile.mkstemp(prefix=_NEW, dir=path)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(description, file)
+        os.replace(new, path / _DESCRIPTION)
+
+
+def described(directory: Path, name: str) -> dict[str, Any]:
+    """What `describe` said; {} if that is not to be read."""
+    try:
+        found = json.loads((directory / name / _DESCRIPTION).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _objects(directory: Path) -> Iterator[tuple[str, str]]:
+    """The name and the path of each."""
+    for folder in _files(directory):
+        if _FOLDER.fullmatch(folder.name) and folder.is_dir(follow_symlinks=False):
+            for file in _files(folder.path):
+                if _OBJECT.fullmatch(file.name) and file.is_dir(follow_symlinks=False):
+                    yield f"{folder.name}/{file.name}", file.path
+
+
+def _files(directory: str | Path) -> list[os.DirEntry[str]]:
+    """What lies in a directory, which may have vanished."""
+    try:
+        with os.scandir(directory) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def _unlink(path: str) -> bool:
+    """Removes a file that nobody reads or writes; whether it did."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Another process may have put a new one there meanwhile.
+        if not os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+            return False
+        os.unlink(path)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _remove_empty(directory: Path) -> None:
+    """Removes the directories of objects without entries."""
+    for _, path in _objects(directory):
+        left = [file.name for file in _files(path)]
+        if all(name == _DESCRIPTION or name.startswith(_NEW) for name in left):
+            with contextlib.suppress(OSError):
+                for name in left:
+                    os.unlink(os.path.join(path, name))
+                os.rmdir(path)
+                os.rmdir(os.path.dirname(path))

@@ -1,0 +1,74 @@
+"""How many bytes a cache takes, kept by all processes that fill it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from fastload.cache_entries import make_room
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Quota"]
+
+_BLOCK_BYTES = 4096  # of most file systems
+# Of an entry's head, and of an object's directory and description.
+_MORE_BYTES = 64
+_OBJECT_BYTES = 3 * _BLOCK_BYTES
+# Room is made for more than the next entry, since looking for the oldest takes a while.
+_LEFT = 0.9
+
+
+class Quota:
+    """The bytes of a directory, which stay below `limit_bytes`; None = any number.
+
+    The sum lies in a file, under a lock: what a killed process has added wrongly is found out
+    when room is made next, and when the first entry of a process is.
+    """
+
+    def __init__(self, directory: Path, limit_bytes: int | None) -> None:
+        self._directory = directory
+        self._limit = limit_bytes
+        self._counted = False  # by this process
+        self._file: int | None = None
+        self._lock = threading.Lock()
+
+    def take(self, data_bytes: int, *, first: bool) -> bool:
+        """Whether there is room for an entry, which then counts.
+
+        first: of its object in this process.
+
+        Raises `OSError` where the system refuses.
+        """
+        if self._limit is None:
+            return True
+        needed = -(-(data_bytes + _MORE_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES
+        needed += _OBJECT_BYTES * first
+        # flock holds back other processes, whose descriptors are others.
+        with self._lock:
+            if self._file is None:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._file = os.open(self._directory / "used", flags, 0o600)
+                weakref.finalize(self, os.close, self._file)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                return self._take(self._file, self._limit, needed)
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _take(self, descriptor: int, limit: int, needed: int) -> bool:
+        if needed > _LEFT * limit:
+            return False
+        text = os.pread(descriptor, 32, 0)
+        used = int(text) if text.isdigit() else limit
+        if used + needed > limit or not self._counted:
+            used, _ = make_room(self._directory, max(0, int(_LEFT * limit) - needed))
+            self._counted = True
+        if used + needed > limit:
+            return False
+        os.pwrite(descriptor, b"%020d" % (used + needed), 0)
+        return True

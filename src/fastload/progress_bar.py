@@ -1,0 +1,80 @@
+"""How far a long piece of work is: a bar on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.progress import Progress
+
+__all__ = ["line_of", "showing"]
+
+_LINE_S = 5.0
+
+
+@contextmanager
+def showing(
+    progress: bool | Callable[[int, int], None], unit: str = "rows"
+) -> Iterator[Callable[[int, int], None]]:
+    """What is to be told how much is done, of how much.
+
+    progress: whether that is shown on stderr, with the rate and the time left; or who is told.
+    unit: of what is counted.
+    """
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield lambda *_: None
+    elif not sys.stderr.isatty():
+        yield _Lines(unit)
+    else:
+        with _bar(unit) as bar:
+            task = bar.add_task(unit, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def line_of(done: int, total: int, unit: str, seconds: float) -> str:
+    """What is shown where there is no terminal, so many seconds after it began."""
+    share = 100 * done / total if total else 100.0
+    if not done or not seconds:
+        return f"{done} of {total} {unit} ({share:.1f} %)"
+    rate = done / seconds
+    left = (total - done) / rate
+    return f"{done} of {total} {unit} ({share:.1f} %), {rate:.0f} a second, {left:.0f} s left"
+
+
+class _Lines:
+    """Prints a line now and then, and at the end."""
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._start = self._shown = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._shown >= _LINE_S or done >= total:
+            self._shown = now
+            line = line_of(done, total, self._unit, now - self._start)
+            print(line, file=sys.stderr, flush=True)
+
+
+def _bar(unit: str) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """Of the last seconds."""
+
+        def render(self, task: object) -> Text:
+            speed = getattr(task, "finished_speed", None) or getattr(task, "speed", None)
+            return Text(f"{unit}, {speed or 0:.0f} a second,")
+
+    columns = (BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+    return Bar(*columns, console=Console(stderr=True))

@@ -1,0 +1,164 @@
+"""How one client reads through the raw tier: from disk, else from the store, once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from typing_extensions import Buffer
+
+    from fastload._core import RangeClaim
+    from fastload.raw_tier import RawTier
+    from fastload.store import StoredFile
+
+__all__ = ["RawReads"]
+
+_WRITERS = 2
+# Held for them, beside what the core has; four of the largest requests that IO makes by default.
+_MOST_HELD_BYTES = 32 << 20
+# Of what other processes fetched, and of what is not asked for by the core.
+_READERS = 4
+# Until one that another process fills is looked for again.
+_FIRST_POLL_S = 0.002
+_MOST_POLL_S = 0.05
+
+
+class _Writing(NamedTuple):
+    """What is on its way to disk."""
+
+    name: str
+    start: int
+    stop: int
+    done: asyncio.Future[None]
+    publish: Callable[[], None]
+
+
+class RawReads:
+    """Reads of one event loop.
+
+    Args:
+        tier: what is on disk.
+        patience_s: seconds to wait for another process that fetches a range, before it is
+            fetched here too.
+    """
+
+    def __init__(self, tier: RawTier, patience_s: float) -> None:
+        self._tier = tier
+        self._patience_s = patience_s
+        self._readers = ThreadPoolExecutor(_READERS, "fastload-cache")
+        self._held_bytes = 0
+        self._writing: dict[str, list[_Writing]] = {}
+        self._to_write: SimpleQueue[_Writing | None] = SimpleQueue()
+        self._writers: list[threading.Thread] = []
+
+    async def read(
+        self,
+        kind: str,
+        file: StoredFile,
+        start: int,
+        stop: int,
+        fetch: Callable[[], Awaitable[Buffer]],
+    ) -> Buffer:
+        """The bytes [start, stop) of a file; `fetch` brings them from the store."""
+        name = self._tier.name_of(kind, file)
+        if not name or stop <= start:
+            return await fetch()
+        given_up = time.monotonic() + self._patience_s
+        poll_s = _FIRST_POLL_S
+        while True:
+            await self._written(name, start, stop)
+            kept = await self._kept(name, start, stop)
+            if kept is not None:
+                return kept
+            claim = self._tier.claim(name, start, stop) if self._tier.writes else None
+            if claim is not None:
+                return await self._fill(claim, kind, file, start, stop, fetch)
+            if not self._tier.writes or time.monotonic() > given_up:
+                return await fetch()
+            await asyncio.sleep(poll_s)
+            poll_s = min(_MOST_POLL_S, 2 * poll_s)
+
+    async def flush(self) -> None:
+        """Waits for what is being written."""
+        writing = [each.done for all_of in self._writing.values() for each in all_of]
+        if writing:
+            await asyncio.wait(writing)
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._readers.shutdown(wait=False)
+        for _ in self._writers:
+            self._to_write.put(None)
+
+    async def _written(self, name: str, start: int, stop: int) -> None:
+        """Waits for what of the range is being written."""
+        own = [w.done for w in self._writing.get(name, ()) if w.start < stop and start < w.stop]
+        if own:
+            await asyncio.wait(own)
+
+    async def _kept(self, name: str, start: int, stop: int) -> Buffer | None:
+        ranges = self._tier.ranges
+        if not ranges.covers(name, start, stop):
+            return None
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, ranges.read, name, start, stop)
+
+    async def _fill(
+        self,
+        claim: RangeClaim,
+        kind: str,
+        file: StoredFile,
+        start: int,
+        stop: int,
+        fetch: Callable[[], Awaitable[Buffer]],
+    ) -> Buffer:
+        try:
+            data = await fetch()
+            await self._room_for(stop - start)
+        except BaseException:
+            claim.release()
+            raise
+        name = self._tier.name_of(kind, file)
+        loop = asyncio.get_running_loop()
+        publish = partial(self._tier.publish, claim, name, kind, file, data)
+        writing = _Writing(name, start, stop, loop.create_future(), publish)
+        self._writing.setdefault(name, []).append(writing)
+        if len(self._writers) < _WRITERS:
+            # Daemons: who ends the client waits for what is being written, not for them.
+            arguments = (loop,)
+            thread = threading.Thread(target=self._write, args=arguments, daemon=True)
+            self._writers.append(thread)
+            thread.start()
+        self._held_bytes += stop - start
+        self._to_write.put(writing)
+        return data
+
+    async def _room_for(self, data_bytes: int) -> None:
+        """Waits until so many bytes may be held, which one request always may."""
+        while self._held_bytes and self._held_bytes + data_bytes > _MOST_HELD_BYTES:
+            writing = [each.done for all_of in self._writing.values() for each in all_of]
+            await asyncio.wait(writing, return_when=asyncio.FIRST_COMPLETED)
+
+    def _write(self, loop: asyncio.AbstractEventLoop) -> None:
+        """What a writer does."""
+        while (writing := self._to_write.get()) is not None:
+            writing.publish()
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._forget, writing)
+            del writing  # and the bytes that it holds
+
+    def _forget(self, writing: _Writing) -> None:
+        self._writing[writing.name].remove(writing)
+        if not self._writing[writing.name]:
+            del self._writing[writing.name]
+        writing.done.set_result(None)
+        self._held_bytes -= writing.stop - writing.start

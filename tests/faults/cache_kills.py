@@ -1,0 +1,119 @@
+"""Fills and evicts a small cache in several processes at once, which are killed again and again.
+
+    python tests/faults/cache_kills.py [--kills 200] [--processes 3]
+
+What a process reads of the cache it compares with what the bytes should be. At the end all that is
+left is read, whatever the killed ones held is taken over, and the sum of bytes is looked at.
+"""
+
+import argparse
+import os
+import random
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fastload import Cache
+from fastload._core import check_range
+from fastload.cache import RAW
+from fastload.cache_entries import entries_of, used_bytes
+from fastload.raw_tier import RawTier
+from fastload.store import StoredFile
+
+OBJECTS = 5
+OBJECT_BYTES = 1 << 20
+MOST_BYTES = 2 << 20  # less than half of what is asked for
+PIECE = 64 << 10
+CONTENT = np.random.default_rng(0).integers(0, 256, OBJECT_BYTES + OBJECTS, np.uint8).tobytes()
+FILES = [StoredFile(f"bucket/{i}", OBJECT_BYTES, f"v{i}") for i in range(OBJECTS)]
+
+
+def content(number, start, stop):
+    return CONTENT[number + start : number + stop]
+
+
+def fill(tier, seed, wrong):
+    """Until it is killed."""
+    choice = random.Random(seed)
+    tier = tier.of_process()
+    while True:
+        number = choice.randrange(OBJECTS)
+        start = choice.randrange(0, OBJECT_BYTES // PIECE) * PIECE
+        stop = min(OBJECT_BYTES, start + choice.choice([1, 2, 3]) * PIECE)
+        name = tier.name_of("gs", FILES[number])
+        kept = tier.ranges.read(name, start, stop)
+        if kept is not None:
+            if kept != content(number, start, stop):
+                (wrong / f"{os.getpid()}").write_text(f"{number} {start} {stop}")
+            continue
+        claim = tier.claim(name, start, stop)
+        if claim is not None:
+            tier.publish(claim, name, "gs", FILES[number], content(number, start, stop))
+        if not tier.writes:
+            (wrong / f"{os.getpid()}").write_text("gave up")
+            return
+
+
+def begin(tier, seed, wrong):
+    child = os.fork()
+    if child == 0:
+        try:
+            fill(tier, seed, wrong)
+        finally:
+            os._exit(1)
+    return child
+
+
+def run(directory, kills, processes, seed=0):
+    """Returns how many entries were left."""
+    wrong = Path(directory) / "wrong"
+    wrong.mkdir()
+    cache = Cache(Path(directory) / "cache", max_bytes=MOST_BYTES)
+    tier = RawTier(cache, "")
+    choice = random.Random(seed)
+    running = [begin(tier, i, wrong) for i in range(processes)]
+    for kill in range(kills):
+        time.sleep(choice.uniform(0.005, 0.05))
+        victim = choice.randrange(processes)
+        os.kill(running[victim], signal.SIGKILL)
+        _, status = os.waitpid(running[victim], 0)
+        assert os.WIFSIGNALED(status), "a process ended by itself"
+        running[victim] = begin(tier, 1000 + kill, wrong)
+    for child in running:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert not list(wrong.iterdir()), [path.read_text() for path in wrong.iterdir()]
+    return check(cache)
+
+
+def check(cache):
+    raw = cache.path / RAW
+    numbers = {RawTier(cache, "").name_of("gs", file): i for i, file in enumerate(FILES)}
+    entries = list(entries_of(raw))
+    for entry in entries:
+        assert check_range(str(raw), entry.object, entry.start, entry.stop)
+        body = Path(entry.path).read_bytes()[-(entry.stop - entry.start) :]
+        assert body == content(numbers[entry.object], entry.start, entry.stop)
+    # What each process was writing, and has not counted, comes on top.
+    assert used_bytes(raw) <= MOST_BYTES + 4 * PIECE
+    tier = RawTier(cache, "")
+    for name in numbers:
+        for start in range(0, OBJECT_BYTES, PIECE):
+            if tier.ranges.read(name, start, start + PIECE) is None:
+                claim = tier.claim(name, start, start + PIECE)
+                assert claim is not None, "what a killed process held is not given up"
+                claim.release()
+    return len(entries)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--processes", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        left = run(place, options.kills, options.processes)
+    print(f"{options.kills} kills, {left} entries left, all of them right")

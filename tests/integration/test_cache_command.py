@@ -1,0 +1,154 @@
+"""fastload-cache: what it has warmed is what a dataset then finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fastload import CacheError, FastParquetDataset
+from fastload.cache import RAW
+from fastload.cache_entries import entries_of
+from fastload.cli.cache import main
+from stored_dataset import FILES, GROUP_ROWS, ROWS, write_files
+from stores import GcsServer
+
+URL = "gs://bucket/train/*.parquet"
+ALL_ROWS = sum(ROWS + number for number in range(FILES))
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("stored"))
+
+
+@pytest.fixture(scope="module")
+def shared_server(paths):
+    with GcsServer() as server:
+        for path in paths:
+            server.put("bucket", f"train/{path.name}", path.read_bytes())
+        yield server
+
+
+@pytest.fixture
+def server(shared_server, monkeypatch):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", shared_server.url)
+    shared_server.latency_s = 0.0
+    shared_server.reset()
+    return shared_server
+
+
+def data_requests(server):
+    return sum(request.range is not None for request in server.requests)
+
+
+def called(capsys, *arguments):
+    code = main([*map(str, arguments), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_warm_then_nothing_is_asked_for(server, tmp_path, capsys):
+    columns = ["c3", "s"]
+    where = ("--columns", "c3,s", "--cache-dir", tmp_path)
+    for rank in range(2):
+        shares = ("--rank", rank, "--world-size", 2)
+        code, result = called(capsys, "warm", URL, *where, *shares, "--quiet")
+        assert (code, result["warmed"]["files"]) == (0, FILES)
+        assert abs(result["warmed"]["rows"] - ALL_ROWS / 2) <= 1
+    server.reset()
+    assert called(capsys, "warm", URL, *where, "--quiet")[1]["warmed"]["rows"] == ALL_ROWS
+    for options in ({"shuffle": True, "shuffle_window": 2000}, {"batch_size": None}):
+        with FastParquetDataset(URL, columns=columns, cache=tmp_path, **options) as dataset:
+            assert sum(1 for _ in dataset) > 0
+    assert data_requests(server) == 0
+
+
+def test_warm_with_filters_and_jobs(server, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "one"))
+    where = ("--columns", "c3,s", "--cache-dir", tmp_path / "cache")
+    conditions = ("--filters", '[["day", "<", 300], ["s", "in", ["word 5", "word 7"]]]')
+    code, result = called(capsys, "warm", URL, *where, *conditions, "--jobs", 2, "--quiet")
+    assert code == 0
+    assert result["warmed"]["rows"] > 0
+    server.reset()
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "other"))
+    filters = [("day", "<", 300), ("s", "in", ["word 5", "word 7"])]
+    with FastParquetDataset(
+        URL, columns=["c3", "s"], filters=filters, cache=tmp_path / "cache", shuffle=True
+    ) as dataset:
+        assert sum(len(batch["c3"]) for batch in dataset) == result["warmed"]["rows"]
+    assert data_requests(server) == 0
+
+
+def test_a_killed_warm_goes_on(server, tmp_path):
+    server.latency_s = 0.05
+    code = "import sys; from fastload.cli.cache import main; sys.exit(main(sys.argv[1:]))"
+    run = [sys.executable, "-c", code, "warm", URL, "--cache-dir", str(tmp_path)]
+    environment = {**os.environ, "STORAGE_EMULATOR_HOST": server.url}
+    with subprocess.Popen(run, env=environment, stderr=subprocess.PIPE, text=True) as warming:
+        deadline = time.monotonic() + 60
+        while len(list(entries_of(tmp_path / RAW))) < 6 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        warming.send_signal(signal.SIGKILL)
+    there = {(entry.object, entry.start, entry.stop) for entry in entries_of(tmp_path / RAW)}
+    assert len(there) >= 6
+    server.latency_s = 0.0
+    server.reset()
+    found = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
+    assert f"{ALL_ROWS} of {ALL_ROWS} rows (100.0 %)" in found.stderr
+    assert found.stdout == f"{ALL_ROWS} rows of {FILES} files are in the cache\n"
+    asked = [r.range for r in server.requests if r.range is not None]
+    now = {(entry.object, entry.start, entry.stop) for entry in entries_of(tmp_path / RAW)}
+    assert len(asked) <= len(now - there) + 1
+    assert there <= now
+
+
+def test_the_other_commands(server, tmp_path, capsys):
+    where = ("--cache-dir", tmp_path)
+    assert main(["ls", "--cache-dir", str(tmp_path)]) == 2
+    assert "Expected a cache, found none" in capsys.readouterr().err
+    with FastParquetDataset(URL, columns=["c3"], cache=tmp_path) as dataset:
+        dataset.warm_cache(progress=False)
+    code, found = called(capsys, "ls", *where)
+    assert code == 0
+    urls = [file["url"] for file in found["files"]]
+    assert sorted(urls) == [f"gs://bucket/train/part-{i}.parquet" for i in range(FILES)]
+    # A footer, and the column of each row group.
+    assert {file["ranges"] for file in found["files"]} <= {
+        -(-ROWS // GROUP_ROWS) + i for i in (1, 2)
+    }
+    assert called(capsys, "verify", *where, "--quiet")[1]["damaged"] == []
+    entry = max(entries_of(tmp_path / RAW), key=lambda each: each.disk_bytes)
+    data = bytearray(Path(entry.path).read_bytes())
+    data[-1] ^= 4
+    Path(entry.path).write_bytes(data)
+    code, checked = called(capsys, "verify", *where, "--quiet")
+    assert code == 1
+    assert [(d["start"], d["stop"]) for d in checked["damaged"]] == [(entry.start, entry.stop)]
+    assert called(capsys, "verify", *where, "--quiet")[0] == 0
+    code, pruned = called(capsys, "prune", *where, "--max-bytes", found["bytes"] // 2)
+    assert code == 0
+    assert pruned["bytes"] <= found["bytes"] // 2
+    assert main(["ls", "--cache-dir", str(tmp_path)]) == 0
+    assert "bytes in" in capsys.readouterr().out
+    code, cleared = called(capsys, "clear", *where)
+    assert cleared["removed"] > 0
+    assert not list(entries_of(tmp_path / RAW))
+
+
+def test_what_can_not_be_done(server, tmp_path, capsys, paths):
+    where = ["--cache-dir", str(tmp_path)]
+    assert main(["warm", "gs://bucket/nothing/", *where]) == 2
+    assert main(["warm", str(paths[0]), *where]) == 2
+    assert "of which nothing is kept" in capsys.readouterr().err
+    for wrong in (["--filters", "{"], ["--filters", "7"], ["--jobs", "0"]):
+        with pytest.raises(SystemExit):
+            main(["warm", URL, *where, *wrong])
+    with FastParquetDataset(URL) as dataset, pytest.raises(CacheError, match="cache="):
+        dataset.warm_cache()

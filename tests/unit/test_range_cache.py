@@ -1,0 +1,81 @@
+"""Ranges of objects on disk: what is found of what was put there."""
+
+import random
+
+import numpy as np
+import pytest
+
+from fastload import StorageError
+from fastload._core import RangeCache, check_range
+from fastload.progress_bar import line_of
+from fastload.raw_tier import RawTier, place_of
+from fastload.store import StoredFile
+
+NAME = "0f/" + "f" * 32
+DATA = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
+
+
+def put(ranges, start, stop):
+    claim = ranges.claim(NAME, start, stop)
+    if claim is not None:
+        claim.publish(DATA[start:stop])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_ranges_that_cover_another(seed, tmp_path):
+    """Whole, joined or cut, by whoever has put them there."""
+    choice = random.Random(seed)
+    ranges, covered = RangeCache(str(tmp_path)), np.zeros(len(DATA), bool)
+    for _ in range(12):
+        start, stop = sorted(choice.sample(range(len(DATA)), 2))
+        put(ranges, start, stop)
+        covered[start:stop] = True
+    for reader in (ranges, RangeCache(str(tmp_path))):
+        for _ in range(100):
+            start, stop = sorted(choice.sample(range(len(DATA)), 2))
+            there = bool(covered[start:stop].all())
+            assert reader.covers(NAME, start, stop) == there
+            assert reader.read(NAME, start, stop) == (DATA[start:stop] if there else None)
+
+
+def test_claims(tmp_path):
+    ranges = RangeCache(str(tmp_path))
+    claim = ranges.claim(NAME, 0, 10)
+    assert ranges.claim(NAME, 0, 10) is None
+    assert RangeCache(str(tmp_path)).claim(NAME, 0, 10) is None
+    with pytest.raises(ValueError, match="Expected 10 bytes, got 9"):
+        claim.publish(bytes(9))
+    claim.release()
+    claim.release()
+    with pytest.raises(StorageError, match="Expected a claim that is held"):
+        claim.publish(bytes(10))
+    assert not ranges.covers(NAME, 0, 10)
+    put(ranges, 0, 10)
+    assert ranges.claim(NAME, 0, 10) is None
+    assert check_range(str(tmp_path), NAME, 0, 10) is True
+    assert check_range(str(tmp_path), NAME, 0, 11) is None
+    for start, stop in ((0, 0), (5, 4), (-1, 3)):
+        with pytest.raises(ValueError, match="Expected a range with bytes"):
+            ranges.read(NAME, start, stop)
+
+
+def test_names_tell_versions_and_places_apart_and_no_secret(monkeypatch, tmp_path):
+    from fastload import Cache
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:s3cr3t@store:9000")
+    assert place_of(None, {}) == "store:9000"
+    assert place_of(None, {"endpoint_url": "http://a:1/x?sig=s3cr3t"}) == "a:1/x"
+    assert place_of(None, {"client_kwargs": {"endpoint_url": "https://b"}, "secret": "s"}) == "b"
+    tiers = [RawTier(Cache(tmp_path), place) for place in ("a", "b")]
+    files = [StoredFile("x", 1, "v"), StoredFile("x", 1, "w"), StoredFile("y", 1, "v")]
+    names = {tier.name_of("gs", file) for tier in tiers for file in files}
+    assert len(names) == 6
+    assert tiers[0].name_of("gs", StoredFile("x", 1, "")) == ""
+    assert tiers[0].name_of("http", StoredFile("x", 1, 'W/"1"')) == ""
+    assert tiers[0].name_of("memory", files[0]) == ""
+
+
+def test_lines_of_progress():
+    assert line_of(50, 200, "rows", 10) == "50 of 200 rows (25.0 %), 5 a second, 30 s left"
+    assert line_of(0, 200, "rows", 10) == "0 of 200 rows (0.0 %)"
+    assert line_of(0, 0, "rows", 0) == "0 of 0 rows (100.0 %)"
