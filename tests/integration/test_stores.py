@@ -72,7 +72,7 @@ def local(paths, **options):
         {"columns": COLUMNS, "preprocess": lambda block: {"sum": block["c3"] + block["c14"]}},
         {"columns": COLUMNS, "on_error": "skip", "shuffle": True},
     ],
-    ids=lambda options: ", ".join(options),
+    ids=", ".join,
 )
 def test_as_local(server, paths, transport, options, monkeypatch, tmp_path):
     monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path))  # each finds its rows itself
