@@ -38,7 +38,7 @@ test: build ## everything: C++ tests, then Python tests
 	@if $(TEST_CPP) has-gtest >/dev/null 2>&1; then $(TEST_CPP) check; \
 	elif [ "$$CI" = true ]; then $(TEST_CPP) has-gtest; \
 	else echo 'C++ tests are left out: GoogleTest is not installed (apt-get install libgtest-dev)'; fi
-	$(RUN) -m pytest
+	$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 test-unit: build ## the quick Python tests
 	$(RUN) -m pytest tests/unit

@@ -79,7 +79,7 @@ import json, sys
 from fastload import FastParquetDataset
 from test_leaks import abandon, held
 marks = [held()]
-for passes in (100, 200):
+for passes in (100, 200, 200):
     for _ in range(passes):
         abandon(FastParquetDataset(sys.argv[1], batch_size=1000, threads=2))
     marks.append(held())
@@ -98,9 +98,11 @@ def test_two_hundred_datasets(path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    at_first, before, after = json.loads(done.stdout)
-    assert after[:2] == before[:2] == at_first[:2]
-    assert after[2] < before[2] + RESIDENT_BYTES
+    at_first, before, *after = json.loads(done.stdout)
+    for counts in (before, *after):
+        assert counts[:2] == at_first[:2]
+    # The peaks differ more where other processes hold the threads up; a leak would grow on.
+    assert min(counts[2] for counts in after) < before[2] + RESIDENT_BYTES
 
 
 def test_refused_datasets_leave_nothing(path):
