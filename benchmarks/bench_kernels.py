@@ -8,8 +8,8 @@ read, and three elementwise steps are added: a ratio and a product of two column
 scaled in place; then log1p of a column, too, which costs more than moving it. Printed are the
 seconds of a pass, of the ways in turns: without steps, with kernels, with the same functions
 compiled by numba and called from Python, and with numpy; in order and shuffled; for a consumer
-that takes batches as fast as they come. Each figure is of the second to fourth pass, which follow
-one another. Every way's batches are compared before any timing.
+that takes batches as fast as they come. Each figure is of a dataset's second to fourth pass.
+Every way's batches are compared before any timing.
 """
 
 from __future__ import annotations

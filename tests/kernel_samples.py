@@ -44,8 +44,9 @@ def noisy(price, seeds, out, kept):
         out[i] = price[i] + np.float32((seeds[i] >> np.uint64(40)) * 2.0**-24)
 
 
-@fastload.kernel(inputs="id", outputs={"checked": "int64"})
+@fastload.kernel(inputs="id", outputs={"id": "int64"})
 def refuses(ids, out):
+    """In place: it has filled rows when it raises."""
     for i in range(len(ids)):
         if ids[i] == 133:
             raise ValueError("no 133 here")

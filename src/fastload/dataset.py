@@ -107,16 +107,17 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             that statistics and hive keys leave, and so may differ in rows that stay. len(), a
             resume, `limit` and more than one worker count first.
         preprocess: what is computed from the columns of each row, the same in every epoch: one or
-            a list of `fn(block)`, called in order on some rows at a time, or `per_row(...)`. A
-            block is a Batch of the outputs of `columns`; fn returns it, or a mapping of outputs
-            to add or replace, each a tensor, Ragged or numpy array of as many rows. What it
-            deletes from the block is gone. Which rows make a block is not defined, so one row
-            must not depend on the others.
+            a list of `fn(block)`, called in order on some rows at a time, `per_row(...)`, or
+            what `kernel` made, which the core calls if none but kernels come before. A block
+            is a Batch of the outputs of `columns`; fn returns it, or a mapping of outputs to add
+            or replace, each a tensor, Ragged or numpy array of as many rows. What it deletes
+            from the block is gone. Which rows make a block is not defined, so one row must not
+            depend on the others.
         augment: what is drawn at random anew in each epoch: one or a list of
             `fn(batch, seeds)`, called in order after `preprocess` on each batch, with all its
             outputs; it returns what `preprocess` does. `seeds` is a numpy array uint64 (B,), a
             seed for each row that depends on the dataset's seed, the epoch, the row's file and
-            number and the place in the list alone.
+            number and the place in the list alone. Kernels, too.
         cache: a directory, or `Cache(directory, max_bytes=...)`, in which the bytes that are read
             of remote files are kept, by their version, for all processes of this user on the
             node. What lies there is not asked for again.

@@ -124,6 +124,7 @@ def test_kernels_run_while_another_thread_has_the_lock_of_the_interpreter(path):
         after = dataset._engine.pipeline.counts()["kernel_calls"]
         assert before < 90
         assert after >= before + 5
+        assert dataset.stats().kernels.working_s > 0
 
 
 def test_what_a_kernel_raises_comes_in_its_turn(path):

@@ -1,5 +1,7 @@
 """What users write, checked by mypy and pyright; never run."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from fastload import (
     Pad,
     Ragged,
     Stack,
+    kernel,
     mix,
     per_row,
 )
@@ -87,6 +90,16 @@ def jittered(batch: Batch, seeds: NDArray[np.uint64]) -> Batch:
 
 
 encoded = per_row(str.encode, inputs="text", outputs={"bytes": "ragged"}, threads=2)
+
+
+@kernel(inputs=("price", "quantity"), outputs={"revenue": "float32", "wide": (torch.int8, 3)})
+def revenue(price: NDArray[np.float64], quantity: NDArray[np.int64], out: Any, wide: Any) -> None:
+    out[:] = price * quantity
+
+
+noise = kernel("price", {"price": np.float32}, random=True, version="1")(lambda *arrays: None)
+FastParquetDataset("a.parquet", preprocess=[revenue, encoded], augment=[noise, jittered])
+FastParquetDataset("a.parquet", preprocess=revenue, augment=noise)
 FastParquetDataset("a.parquet", preprocess=[scaled, encoded], augment=jittered)
 FastParquetDataset("a.parquet", preprocess=scaled, augment=[jittered, jittered])
 assert_type(dataset.stats().steps_s, float)
