@@ -7,10 +7,11 @@ import contextlib
 import random
 import threading
 import time
+from concurrent import futures
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fastload.errors import FastloadError, SourceChangedError
-from fastload.native_store import UnsupportedOptionsError
+from fastload.errors import FastloadError, SourceChangedError, StorageError
+from fastload.native_options import UnsupportedOptionsError
 from fastload.store import NOT_FOUND
 from fastload.store_errors import (
     WrongLengthError,
@@ -41,6 +42,7 @@ _LEAST_BYTES_PER_S = 50_000
 # An overload that many requests tell of at once is one.
 _OVERLOAD_S = 1.0
 _JOIN_S = 5.0
+_REST_S = 1.0
 # Of all pages of a listing; each of them has the client's own time-out.
 _LISTING_S = 3600.0
 
@@ -71,6 +73,7 @@ class StoreClient:
         self._checked: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._limit = float(io.concurrency)
         self._active = 0
+        self._busy = 0
         self._free = asyncio.Condition()
         self._reduced = 0.0
         self._thread = threading.Thread(target=self._run, name="fastload-store", daemon=True)
@@ -111,10 +114,24 @@ class StoreClient:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for opened in self._stores.values():
+        await self._close_stores()
+        self._loop.stop()
+
+    def rest(self) -> None:
+        """Ends connections that nobody uses now; what is asked for later opens others."""
+
+        async def rest() -> None:
+            if self._busy == 0:
+                await self._close_stores()
+
+        with contextlib.suppress(RuntimeError, TimeoutError, futures.TimeoutError):
+            asyncio.run_coroutine_threadsafe(rest(), self._loop).result(_REST_S)
+
+    async def _close_stores(self) -> None:
+        stores, self._stores = self._stores, {}
+        for opened in stores.values():
             with contextlib.suppress(Exception):
                 await (await opened).close()
-        self._loop.stop()
 
     async def store(self, kind: str) -> Store:
         """The client of a kind of file."""
@@ -161,6 +178,8 @@ class StoreClient:
                 await self._check(kind, store, file)
             data = await store.read(file, start, stop)
             got = len(memoryview(data))
+            if got != stop - start and got == file.size:
+                raise StorageError("Expected a store that answers with ranges, got the whole file")
             if got != stop - start:
                 raise WrongLengthError(f"{got} bytes")
             return data
@@ -172,6 +191,13 @@ class StoreClient:
 
     async def retrying(self, once: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
         """What `once` returns, tried again while that may help."""
+        self._busy += 1
+        try:
+            return await self._retrying(once, what, seconds)
+        finally:
+            self._busy -= 1
+
+    async def _retrying(self, once: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
         failed = 0
         while True:
             try:
@@ -253,6 +279,8 @@ class StoreClient:
 
         def begin() -> None:
             self._queues[queue] = files
+            # What was looked at for footers may have been replaced since.
+            self._checked.clear()
             self._loop.add_reader(queue.wake_fd, self._serve, queue)
             self._serve(queue)
 
