@@ -39,8 +39,6 @@ _FIRST_BACKOFF_S = 0.1
 _MOST_BACKOFF_S = 20.0
 # A link that is slower than this, with all requests in flight, takes an answer for lost.
 _LEAST_BYTES_PER_S = 50_000
-# An overload that many requests tell of at once is one.
-_OVERLOAD_S = 1.0
 _JOIN_S = 5.0
 _REST_S = 1.0
 # Of all pages of a listing; each of them has the client's own time-out.
@@ -186,8 +184,7 @@ class StoreClient:
 
         seconds = self._io.timeout_s + (stop - start) / _LEAST_BYTES_PER_S
         what = f"{stop - start} bytes at offset {start}"
-        async with self._slot():
-            return await self.retrying(once, what, seconds)
+        return await self.retrying(once, what, seconds)
 
     async def retrying(self, once: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
         """What `once` returns, tried again while that may help."""
@@ -200,14 +197,17 @@ class StoreClient:
     async def _retrying(self, once: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
         failed = 0
         while True:
+            began = 0.0
             try:
-                done = await asyncio.wait_for(once(), seconds)
+                async with self._slot():  # between two tries, others have it
+                    began = time.monotonic()
+                    done = await asyncio.wait_for(once(), seconds)
             except (FastloadError, ImportError, UnsupportedOptionsError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a client raises
                 failed += 1
                 if is_overload(error):
-                    self._reduce()
+                    self._reduce(began)
                 again = failed <= self._io.retries and not is_changed(error)
                 if not again or not is_transient(error):
                     raise meaning(error, what, failed) from None
@@ -216,11 +216,13 @@ class StoreClient:
                 self._limit = min(float(self._io.concurrency), self._limit + 1 / self._limit)
                 return done
 
-    def _reduce(self) -> None:
-        """Fewer requests in flight, after an answer that asks for it."""
-        now = time.monotonic()
-        if now - self._reduced > _OVERLOAD_S:
-            self._reduced = now
+    def _reduce(self, began: float) -> None:
+        """Fewer requests in flight, after an answer that asks for it, to one from then.
+
+        What requests tell that began before there were fewer is known already.
+        """
+        if began >= self._reduced:
+            self._reduced = time.monotonic()
             self._limit = max(1.0, self._limit / 2)
 
     async def _check(self, kind: str, store: Store, file: StoredFile) -> None:
@@ -251,7 +253,7 @@ class StoreClient:
         finally:
             self._active -= 1
             async with self._free:
-                self._free.notify()
+                self._free.notify_all()  # the limit may have grown
 
     async def map(self, work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]) -> list[R]:
         """The results of `work`, in order, a few at a time; the first error ends it."""
