@@ -144,16 +144,21 @@ class Stage:
             f"gs://{BUCKET}/train/*.parquet", columns=["a", "b"], **options
         ) as dataset:
             strike.made()
-            batches = dataset
-            if mode != "threads":
-                context = multiprocessing.get_context(mode)
-                if mode == "forkserver":
-                    context.set_forkserver_preload(["fastload"])
-                batches = DataLoader(
-                    dataset, batch_size=None, num_workers=2, multiprocessing_context=context,
-                    timeout=LIMIT_S,
-                )  # fmt: skip
-            return [_digest(batch) for batch in batches]
+            if mode == "threads":
+                return [_digest(batch) for batch in dataset]
+            context = multiprocessing.get_context(mode)
+            if mode == "forkserver":
+                context.set_forkserver_preload(["fastload"])
+            loader = DataLoader(
+                dataset, batch_size=None, num_workers=2, multiprocessing_context=context,
+                timeout=LIMIT_S,
+            )  # fmt: skip
+            batches = iter(loader)
+            try:
+                return [_digest(batch) for batch in batches]
+            finally:
+                # Else an error's traceback keeps it, and the next workers are forked with it.
+                batches._shutdown_workers()
 
 
 class Strike:
