@@ -16,7 +16,7 @@ CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h benc
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-properties test-semantics test-cpp test-pyarrow lint lint-python lint-cpp format bench bench-core bench-compare instructions peers asan tsan clean
+.PHONY: help venv build test test-unit test-properties test-semantics faults-store test-cpp test-pyarrow lint lint-python lint-cpp format bench bench-core bench-compare instructions peers asan tsan clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,6 +50,9 @@ test-properties: build ## files to batches, by hypothesis: EXAMPLES=20000
 
 test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPLES=5000
 	FASTLOAD_EXAMPLES=$(or $(EXAMPLES),5000) $(RUN) -m pytest tests/properties/test_semantics.py
+
+faults-store: build ## how a pass ends when the network fails it, in full: ARGS='--modes fork'
+	PYTHONPATH=tests $(RUN) tests/faults/store_faults.py $(ARGS)
 
 test-cpp: venv ## tests of the C++ core, without Python
 	@$(TEST_CPP) check

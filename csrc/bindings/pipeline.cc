@@ -30,8 +30,11 @@ namespace {
 
 class PyPipeline {
  public:
-  PyPipeline(std::shared_ptr<Pipeline> pipeline, std::shared_ptr<TensorMemory> memory)
-      : memory_(std::move(memory)), pipeline_(std::move(pipeline)) {}
+  PyPipeline(std::shared_ptr<Pipeline> pipeline, std::shared_ptr<TensorMemory> memory,
+             std::shared_ptr<const RemoteQueue> remote)
+      : memory_(std::move(memory)),
+        remote_(std::move(remote)),
+        pipeline_(std::move(pipeline)) {}
   // Joins threads.
   ~PyPipeline() {
     const WithoutGil without_gil;
@@ -75,7 +78,7 @@ class PyPipeline {
     counts["merged_batches"] = c.merged_batches.load();
     counts["memory_used"] = pipeline_->batch_memory().used_bytes +
                             pipeline_->staging_memory().used_bytes +
-                            pipeline_->fetch_memory().used_bytes;
+                            pipeline_->fetch_memory().used_bytes + remote_bytes();
     counts["memory_mapped_total"] = pipeline_->batch_memory().mapped_total +
                                     pipeline_->staging_memory().mapped_total +
                                     pipeline_->fetch_memory().mapped_total;
@@ -86,14 +89,17 @@ class PyPipeline {
     const auto bytes = [](const BlockPool::Stats& stats) {
       return stats.used_bytes + stats.cached_bytes;
     };
-    return {bytes(pipeline_->fetch_memory()), bytes(pipeline_->staging_memory()),
-            bytes(pipeline_->batch_memory())};
+    return {bytes(pipeline_->fetch_memory()) + remote_bytes(),
+            bytes(pipeline_->staging_memory()), bytes(pipeline_->batch_memory())};
   }
 
   int64_t lent_bytes() const { return pipeline_->batch_memory().lent_bytes; }
 
  private:
+  int64_t remote_bytes() const { return remote_ == nullptr ? 0 : remote_->held_bytes(); }
+
   std::shared_ptr<TensorMemory> memory_;  // of batches; null: the core's
+  std::shared_ptr<const RemoteQueue> remote_;
   ForkGuard<Pipeline> pipeline_;
 };
 
@@ -142,7 +148,8 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .fetch_memory_bytes = fetch_memory_bytes,
                           .verify_crc = verify_crc};
   options.kernels = std::move(kernels);
-  if (remote != nullptr) options.remote = remote->queue();
+  std::shared_ptr<RemoteQueue> queue;
+  if (remote != nullptr) queue = options.remote = remote->queue();
   std::shared_ptr<TensorMemory> memory;
   if (sender != nullptr) {
     options.batch_source = sender->Memory();
@@ -153,7 +160,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
   return std::make_unique<PyPipeline>(
       std::make_shared<Pipeline>(std::move(specs), std::move(columns), outputs,
                                  std::move(options), std::move(selected)),
-      std::move(memory));
+      std::move(memory), std::move(queue));
 }
 
 }  // namespace

@@ -26,9 +26,12 @@ class LentBuffer final : public arrow::Buffer {
       : arrow::Buffer(static_cast<const uint8_t*>(buffer->buf), buffer->len),
         buffer_(std::move(buffer)),
         queue_(std::move(queue)),
-        returned_(std::move(returned)) {}
+        returned_(std::move(returned)) {
+    queue_->AddHeldBytes(size());
+  }
   // On any thread: the one that serves the queue lets go of the object.
   ~LentBuffer() override {
+    queue_->AddHeldBytes(-size());
     returned_->Add(std::move(buffer_));
     queue_->Wake();
   }

@@ -94,6 +94,11 @@ class RemoteQueue {
 
   // Fails all that is asked for. Idempotent.
   void Close();
+
+  // Bytes that the client has brought and the core has not let go of; whoever hands them
+  // over counts them.
+  int64_t held_bytes() const { return held_bytes_; }
+  void AddHeldBytes(int64_t bytes) { held_bytes_ += bytes; }
   bool closed() const;
 
  private:
@@ -105,6 +110,7 @@ class RemoteQueue {
   const int wake_fd_;
   const std::shared_ptr<RangeCache> cache_;
   const std::vector<std::string> objects_;  // of all files, if there is a cache
+  std::atomic<int64_t> held_bytes_ = 0;
   mutable std::mutex mutex_;
   bool closed_ = false;
   std::multimap<int64_t, Asked> waiting_;  // by priority, then in the order they came

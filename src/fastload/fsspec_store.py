@@ -23,11 +23,18 @@ if TYPE_CHECKING:
 
     from fastload.storage import IO
 
-__all__ = ["open_filesystem", "open_protocol"]
+__all__ = ["MissingPackageError", "open_filesystem", "open_protocol"]
 
 _GCS = ("gs", "gcs")
+_S3 = ("s3", "s3a")
 # What tells one version from another, the surest first.
 _VERSIONS = ("generation", "ETag", "etag", "VersionId", "mtime", "LastModified", "last_modified")
+# Idle connections are kept so long: as long as obstore's are.
+_IDLE_S = 90.0
+
+
+class MissingPackageError(StorageError):
+    """The package with a filesystem of fsspec is not installed."""
 
 
 async def open_protocol(
@@ -35,7 +42,7 @@ async def open_protocol(
 ) -> Store:
     """A client for URLs of that protocol; `options` are fsspec's own.
 
-    Raises `StorageError` naming the package that is missing.
+    Raises `MissingPackageError` naming it.
     """
     import fsspec
 
@@ -48,26 +55,32 @@ async def open_protocol(
 
         cls: Any = GCSFileSystem
     else:
+        if protocol in _S3:
+            options = _s3_options(options, io)
         try:
             cls = fsspec.get_filesystem_class(protocol)
-        except ImportError as error:
-            raise StorageError(
+        except (ImportError, ValueError) as error:  # not installed, or not known at all
+            raise MissingPackageError(
                 f"Expected a filesystem for {protocol}://, got none: {error}"
             ) from error
-    return await _open(cls, (), options, threads)
+    return await _open(cls, (), options, threads, io)
 
 
-async def open_filesystem(filesystem: Any, threads: Callable[[], Executor]) -> Store:
+async def open_filesystem(filesystem: Any, io: IO, threads: Callable[[], Executor]) -> Store:
     """A client that does what an fsspec filesystem object does."""
     if type(filesystem).async_impl is True:
         # One of our own event loop: its own may be of a process from before a fork.
         options = filesystem.storage_options
-        return await _open(type(filesystem), filesystem.storage_args, options, threads)
+        return await _open(type(filesystem), filesystem.storage_args, options, threads, io)
     return _ThreadStore(filesystem, threads())
 
 
 async def _open(
-    cls: Any, args: Sequence[Any], options: Mapping[str, Any], threads: Callable[[], Executor]
+    cls: Any,
+    args: Sequence[Any],
+    options: Mapping[str, Any],
+    threads: Callable[[], Executor],
+    io: IO,
 ) -> Store:
     own: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     if cls.async_impl is True:
@@ -76,7 +89,10 @@ async def _open(
             own["version_aware"] = True
         made = cls(*args, **{**options, **own})
         if _is_gcs(cls):
-            await _prepare_gcs(made)
+            await _prepare_gcs(made, io)
+        if _is_of(cls, "s3fs.core"):
+            made.retries = 1
+            return _S3Store(made)
         return _AsyncStore(made)
     return _ThreadStore(cls(*args, **{**options, **own}), threads())
 
@@ -94,16 +110,33 @@ def _gcs_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
     return options
 
 
-async def _prepare_gcs(filesystem: Any) -> None:
+def _s3_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
+    """With as many connections as there may be requests, where botocore has ten."""
+    config = {
+        "max_pool_connections": io.concurrency,
+        "connect_timeout": io.timeout_s,
+        "read_timeout": io.timeout_s,
+        "retries": {"total_max_attempts": 1},
+    }
+    return {**options, "config_kwargs": config | (options.get("config_kwargs") or {})}
+
+
+async def _prepare_gcs(filesystem: Any, io: IO) -> None:
     # It would try again by itself, six times, and not say meanwhile what went wrong.
     once = getattr(type(filesystem)._request, "__wrapped__", None)
     if once is not None:
         filesystem._request = partial(once, filesystem)
     if not filesystem._use_client_cert:
+        import aiohttp
         from fsspec.implementations.http import get_client
 
         # A session of its own it would close from another thread.
-        filesystem._session = await get_client(**filesystem.session_kwargs)
+        session = dict(filesystem.session_kwargs)
+        if "connector" not in session:
+            session["connector"] = aiohttp.TCPConnector(
+                limit=io.concurrency, keepalive_timeout=_IDLE_S
+            )
+        filesystem._session = await get_client(**session)
 
 
 class _AsyncStore(Store):
@@ -136,6 +169,33 @@ class _AsyncStore(Store):
         session = getattr(self._fs, "_session", None)
         if session is not None and hasattr(session, "close"):
             await session.close()
+
+
+class _S3Store(_AsyncStore):
+    """s3fs, whose own way to read a range pins no version of a bucket without versions."""
+
+    def __init__(self, filesystem: Any) -> None:
+        super().__init__(filesystem)
+        self.pins = True
+
+    @override
+    async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
+        bucket, key, _ = self._fs.split_path(file.path)
+        wanted = {"Bucket": bucket, "Key": key, "Range": f"bytes={start}-{stop - 1}"}
+        if file.version:
+            wanted["IfMatch"] = file.version
+        answer = await self._fs._call_s3("get_object", **wanted, **self._fs.req_kw)
+        try:
+            data: Buffer = await answer["Body"].read()
+        finally:
+            answer["Body"].close()
+        return data
+
+    @override
+    async def close(self) -> None:
+        creator = getattr(self._fs, "_s3creator", None)
+        if creator is not None:
+            await creator.__aexit__(None, None, None)
 
 
 class _ThreadStore(Store):
@@ -174,7 +234,11 @@ class _ThreadStore(Store):
 
 
 def _is_gcs(cls: Any) -> bool:
-    return any(each.__module__ == "gcsfs.core" for each in cls.__mro__)
+    return _is_of(cls, "gcsfs.core")
+
+
+def _is_of(cls: Any, module: str) -> bool:
+    return any(each.__module__ == module for each in cls.__mro__)
 
 
 def _files(entries: Any, directory: str) -> list[StoredFile]:

@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch.utils.data import get_worker_info
 
 from fastload._native import core
-from fastload.errors import FastloadError
-from fastload.native_store import (
-    NativeStore,
-    UnsupportedOptionsError,
-    check_forked,
-    is_native,
-    was_forked,
-)
+from fastload.errors import FastloadError, StorageError
+from fastload.fallback_store import FallbackStore
+from fastload.native_options import UnsupportedOptionsError
+from fastload.native_store import NativeStore, check_forked, is_native, was_forked
 from fastload.paths import url_of
+from fastload.process_store import ProcessStore
 from fastload.raw_tier import RawTier, place_of
 from fastload.remote_paths import FILESYSTEM, find_remote, shown
 from fastload.store_client import StoreClient
@@ -189,6 +186,8 @@ class RemoteStorage:
             if worker is not None and self._raw is not None:  # such a process ends without that
                 Finalize(client, client.flush, exitpriority=0)
             self._clients[native] = client
+            if native and False in self._clients:
+                self._clients[False].rest()
         return self._clients[native]
 
 
@@ -220,16 +219,33 @@ async def _open(
             return ArrowStore(filesystem, threads())
         from fastload.fsspec_store import open_filesystem
 
-        return await open_filesystem(filesystem, threads)
+        return await open_filesystem(filesystem, io, threads)
+    by_fsspec = partial(_open_by_fsspec, options, io, threads, kind)
     if native and is_native(kind):
         try:
-            return NativeStore(kind, options, io)
+            store = NativeStore(kind, options, io)
         except UnsupportedOptionsError:
             if io.transport == "native":
                 raise
-    from fastload.fsspec_store import open_protocol
+        else:
+            return store if io.transport == "native" else FallbackStore(store, by_fsspec)
+    return await by_fsspec()
 
-    return await open_protocol(kind, options, io, threads)
+
+async def _open_by_fsspec(
+    options: Mapping[str, Any], io: IO, threads: _Threads, kind: str
+) -> Store:
+    from fastload.fsspec_store import MissingPackageError, open_protocol
+
+    try:
+        return await open_protocol(kind, options, io, threads)
+    except MissingPackageError as error:
+        if io.transport == "fsspec" or not is_native(kind):
+            raise
+        try:
+            return ProcessStore(kind, options, io)
+        except UnsupportedOptionsError as unsupported:
+            raise StorageError(f"{error}. {unsupported}") from error
 
 
 def _is_arrow(filesystem: Any) -> bool:
@@ -254,7 +270,8 @@ def _check_filesystem(filesystem: Any) -> None:
 def _check_scheme(scheme: str, path: str) -> None:
     import fsspec
 
-    if scheme not in fsspec.available_protocols() and scheme not in fsspec.registry:
+    known = scheme in fsspec.available_protocols() or scheme in fsspec.registry
+    if not known and not is_native(scheme):
         raise ValueError(
             "Expected a local path or a URL of a scheme that fsspec knows, got the scheme "
             f"{scheme}:// - at {shown(scheme, path)}"

@@ -29,7 +29,7 @@ class Stage:
 class Memory:
     """Bytes held now, in use and for reuse; what processes share is counted once.
 
-    read: column chunks as they are stored.
+    read: column chunks as they are stored, those that a store's client lends too.
     staged: decoded strings and lists that wait for their batches' sizes.
     batches: being filled, finished, and in the consumer's hands.
     """

@@ -30,10 +30,10 @@ class IO:
     verify_crc: compare each page with the checksum that its writer stored, if it stored one; a
         difference raises `CorruptFileError`. Off by default: it costs about 40 % of a pass over
         local dictionary pages, and doubles one over plain, uncompressed pages.
-    transport: what reads an object store: "native" (obstore, without the GIL: gs://, s3:// and
-        http(s)://), "fsspec" (gcsfs and all others), or "auto" for the better one that can.
-        Where a dataset is made, listings and footers are read by fsspec in any case: obstore
-        does not survive a fork.
+    transport: what reads an object store: "native" (obstore, without the GIL: gs://, s3://,
+        az:// and http(s)://), "fsspec" (gcsfs and all others), or "auto" for the better one that
+        can. Where a dataset is made, listings and footers are read by fsspec, if it has the
+        package for that, or by obstore in a process of its own: it does not survive a fork.
 
     Raises `TypeError` or `ValueError` when an argument is not what it should be.
     """

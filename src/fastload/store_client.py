@@ -11,8 +11,8 @@ from concurrent import futures
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fastload.errors import FastloadError, SourceChangedError
-from fastload.native_store import UnsupportedOptionsError
+from fastload.errors import FastloadError, SourceChangedError, StorageError
+from fastload.native_options import UnsupportedOptionsError
 from fastload.raw_reads import RawReads
 from fastload.store import NOT_FOUND
 from fastload.store_errors import (
@@ -42,9 +42,8 @@ _FIRST_BACKOFF_S = 0.1
 _MOST_BACKOFF_S = 20.0
 # A link that is slower than this, with all requests in flight, takes an answer for lost.
 _LEAST_BYTES_PER_S = 50_000
-# An overload that many requests tell of at once is one.
-_OVERLOAD_S = 1.0
 _JOIN_S = 5.0
+_REST_S = 1.0
 # Of all pages of a listing; each of them has the client's own time-out.
 _LISTING_S = 3600.0
 
@@ -79,6 +78,7 @@ class StoreClient:
         self._checked: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._limit = float(io.concurrency)
         self._active = 0
+        self._busy = 0
         self._free = asyncio.Condition()
         self._reduced = 0.0
         self._thread = threading.Thread(target=self._run, name="fastload-store", daemon=True)
@@ -129,10 +129,24 @@ class StoreClient:
         if self._raw is not None:
             await self._raw.flush()
             self._raw.close()
-        for opened in self._stores.values():
+        await self._close_stores()
+        self._loop.stop()
+
+    def rest(self) -> None:
+        """Ends connections that nobody uses now; what is asked for later opens others."""
+
+        async def rest() -> None:
+            if self._busy == 0:
+                await self._close_stores()
+
+        with contextlib.suppress(RuntimeError, TimeoutError, futures.TimeoutError):
+            asyncio.run_coroutine_threadsafe(rest(), self._loop).result(_REST_S)
+
+    async def _close_stores(self) -> None:
+        stores, self._stores = self._stores, {}
+        for opened in stores.values():
             with contextlib.suppress(Exception):
                 await (await opened).close()
-        self._loop.stop()
 
     async def store(self, kind: str) -> Store:
         """The client of a kind of file."""
@@ -186,27 +200,38 @@ class StoreClient:
                 await self._check(kind, store, file)
             data = await store.read(file, start, stop)
             got = len(memoryview(data))
+            if got != stop - start and got == file.size:
+                raise StorageError("Expected a store that answers with ranges, got the whole file")
             if got != stop - start:
                 raise WrongLengthError(f"{got} bytes")
             return data
 
         seconds = self._io.timeout_s + (stop - start) / _LEAST_BYTES_PER_S
         what = f"{stop - start} bytes at offset {start}"
-        async with self._slot():
-            return await self.retrying(once, what, seconds)
+        return await self.retrying(once, what, seconds)
 
     async def retrying(self, once: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
         """What `once` returns, tried again while that may help."""
+        self._busy += 1
+        try:
+            return await self._retrying(once, what, seconds)
+        finally:
+            self._busy -= 1
+
+    async def _retrying(self, once: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
         failed = 0
         while True:
+            began = 0.0
             try:
-                done = await asyncio.wait_for(once(), seconds)
+                async with self._slot():  # between two tries, others have it
+                    began = time.monotonic()
+                    done = await asyncio.wait_for(once(), seconds)
             except (FastloadError, ImportError, UnsupportedOptionsError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a client raises
                 failed += 1
                 if is_overload(error):
-                    self._reduce()
+                    self._reduce(began)
                 again = failed <= self._io.retries and not is_changed(error)
                 if not again or not is_transient(error):
                     raise meaning(error, what, failed) from None
@@ -215,11 +240,13 @@ class StoreClient:
                 self._limit = min(float(self._io.concurrency), self._limit + 1 / self._limit)
                 return done
 
-    def _reduce(self) -> None:
-        """Fewer requests in flight, after an answer that asks for it."""
-        now = time.monotonic()
-        if now - self._reduced > _OVERLOAD_S:
-            self._reduced = now
+    def _reduce(self, began: float) -> None:
+        """Fewer requests in flight, after an answer that asks for it, to one from then.
+
+        What requests tell that began before there were fewer is known already.
+        """
+        if began >= self._reduced:
+            self._reduced = time.monotonic()
             self._limit = max(1.0, self._limit / 2)
 
     async def _check(self, kind: str, store: Store, file: StoredFile) -> None:
@@ -250,7 +277,7 @@ class StoreClient:
         finally:
             self._active -= 1
             async with self._free:
-                self._free.notify()
+                self._free.notify_all()  # the limit may have grown
 
     async def map(self, work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]) -> list[R]:
         """The results of `work`, in order, a few at a time; the first error ends it."""
@@ -278,6 +305,8 @@ class StoreClient:
 
         def begin() -> None:
             self._queues[queue] = files
+            # What was looked at for footers may have been replaced since.
+            self._checked.clear()
             self._loop.add_reader(queue.wake_fd, self._serve, queue)
             self._serve(queue)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from http import HTTPStatus
 
@@ -40,11 +41,12 @@ def status_of(error: BaseException) -> int | None:
         value = getattr(error, name, None)
         if isinstance(value, int) and 100 <= value < 600:
             return value
-    response = getattr(error, "response", None)  # botocore's errors
-    if isinstance(response, dict):
-        value = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        if isinstance(value, int):
-            return value
+    for each in (error, error.__cause__):  # botocore's errors, and s3fs' words for them
+        response = getattr(each, "response", None)
+        if isinstance(response, dict):
+            value = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            if isinstance(value, int):
+                return value
     found = _STATUS.search(str(error))
     return int(found[1]) if found else None
 
@@ -75,6 +77,8 @@ def is_transient(error: BaseException) -> bool:
         return True
     if str(error).startswith("Forbidden"):  # gcsfs' answer to a 403
         return False
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):  # of a listing
+        return True
     return not isinstance(error, TypeError | ValueError | AttributeError | ImportError)
 
 

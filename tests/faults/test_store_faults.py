@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -10,7 +11,7 @@ from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundE
 from fastload.store_client import backoff_s
 from fastload.store_errors import describe, meaning
 from stored_dataset import assert_same, write_files
-from stores import Fault, GcsServer
+from stores import Fault, GcsServer, Response
 
 COLUMNS = ["c3", "c14"]
 TRANSPORTS = ["fsspec", "native"]
@@ -142,23 +143,38 @@ def test_close_does_not_wait_for_the_store(server, transport):
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_overload_reduces_what_is_in_flight(server, transport):
-    """A store that refuses more than two at a time is asked for fewer, and answers."""
-    busy = 0
-    server.latency_s = 0.02
+def test_overload_reduces_what_is_in_flight(server, paths, transport):
+    """A store that refuses more than so many at a time is read to the end, with few refusals."""
+    most = 4
+    busy = refused = 0
+    lock = threading.Lock()
     answer = server.respond
 
     def respond(request):
-        nonlocal busy
-        busy += 1
-        time.sleep(0.02)
-        busy -= 1
-        return answer(request)
+        nonlocal busy, refused
+        with lock:
+            busy += 1
+            admitted = busy <= most
+            refused += not admitted
+        try:
+            time.sleep(0.01)
+            return answer(request) if admitted else Response(429)
+        finally:
+            with lock:
+                busy -= 1
 
     server.respond = respond
-    with remote(server, transport, retries=8) as dataset:
-        server.fault = lambda request: Fault(429) if busy > 2 else None
-        assert sum(batch.rows for batch in dataset) > 0
+    io = IO(transport=transport, hole_bytes=0)
+    columns = [f"c{i}" for i in range(1, 20, 2)]
+    options = {"columns": columns, "io": io, "storage_options": server.options}
+    with FastParquetDataset("gs://bucket/train/", **options) as dataset:
+        got = list(dataset)
+    with FastParquetDataset([str(p) for p in paths], columns=columns) as expected:
+        assert_same(got, expected)
+    read = len(server.media_requests()) - refused
+    assert read > 150
+    # While 64 in flight become 4: 60, 28, 12, 4. Then one for each time that they grow too many.
+    assert 60 <= refused < 104 + read / 3
 
 
 def test_a_credential_is_in_no_message(server):

@@ -173,7 +173,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("transport", "contexts"),
     [
-        ("fsspec", ["fork"]),
+        ("fsspec", ["fork", "forkserver"]),
         ("native", ["fork"]),
         ("native", ["forkserver"]),
         # The second time workers are forked from a process that has read by itself.

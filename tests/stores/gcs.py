@@ -112,7 +112,7 @@ class GcsServer(HttpServer):
         }
         if request.range is None:
             return Response(200, found.data, headers)
-        return _ranged(request.range, found.data, headers)
+        return ranged(request.range, found.data, headers)
 
     def _page(
         self, request: Request, bucket: str, token_name: str, most_name: str
@@ -170,7 +170,7 @@ class GcsServer(HttpServer):
         return Response(200, body, {"Content-Type": "application/xml"})
 
 
-def _ranged(wanted: str, data: bytes, headers: dict[str, str]) -> Response:
+def ranged(wanted: str, data: bytes, headers: dict[str, str]) -> Response:
     match = _RANGE.fullmatch(wanted)
     size = len(data)
     if match is None or match.groups() == ("", ""):

@@ -25,6 +25,7 @@ class Request:
 
     connection: number of the connection it came over, from 0.
     sent: bytes of the answer's body that were handed to the kernel.
+    target: as it was written: the path and the query.
     """
 
     method: str
@@ -32,6 +33,7 @@ class Request:
     query: dict[str, str]
     headers: dict[str, str]  # lower-case names
     connection: int
+    target: str
     status: int = 0
     sent: int = 0
 
@@ -53,10 +55,11 @@ class Fault:
 
     status: instead of the answer; "reset": the connection is reset, "stall": nothing comes any
         more, "short": the connection ends in good order, each after `after` bytes of the body
-        (None = before the head); "long": more bytes than asked for.
+        (None = before the head); "long": more bytes than asked for; "flip": as many, but
+        the last one is another.
     """
 
-    kind: int | Literal["reset", "stall", "short", "long"]
+    kind: int | Literal["reset", "stall", "short", "long", "flip"]
     after: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -70,6 +73,7 @@ class HttpServer:
     requests: the log, in the order in which requests came.
     connections: that were ever opened.
     most_open: of them at the same time.
+    handshakes: of TLS that were completed.
     """
 
     def __init__(self, *, certificate: tuple[str, str] | None = None) -> None:
@@ -80,6 +84,7 @@ class HttpServer:
         self.connections = 0
         self.open = 0
         self.most_open = 0
+        self.handshakes = 0
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._closing = threading.Event()
@@ -102,6 +107,7 @@ class HttpServer:
         with self._lock:
             self.requests = []
             self.connections = 0
+            self.handshakes = 0
             self.most_open = self.open
 
     def close(self) -> None:
@@ -142,6 +148,8 @@ class HttpServer:
         try:
             if self._context is not None:
                 connection = self._context.wrap_socket(connection, server_side=True)
+                with self._lock:
+                    self.handshakes += 1
             reader = connection.makefile("rb")
             while (request := _read(reader, number)) is not None:
                 if not self._answer(connection, request):
@@ -169,6 +177,8 @@ class HttpServer:
         body = memoryview(response.body)
         if fault is not None and fault.kind == "long":
             body = memoryview(bytes(body) + b"more")
+        if fault is not None and fault.kind == "flip":
+            body, fault = _flipped(body), None
         stop = len(body) if fault is None or fault.after is None else fault.after
         if fault is None or fault.after is not None or fault.kind == "long":
             connection.sendall(_head(response, len(body)))
@@ -192,6 +202,12 @@ class HttpServer:
             request.sent += len(piece)
 
 
+def _flipped(body: memoryview) -> memoryview:
+    other = bytearray(body)
+    other[-1] ^= 0xFF
+    return memoryview(other)
+
+
 def _read(reader, connection: int) -> Request | None:
     line = reader.readline()
     if not line.strip():
@@ -204,7 +220,7 @@ def _read(reader, connection: int) -> Request | None:
     reader.read(int(headers.get("content-length", 0)))
     parts = urlsplit(target)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return Request(method, unquote(parts.path), query, headers, connection)
+    return Request(method, unquote(parts.path), query, headers, connection, target)
 
 
 def _head(response: Response, length: int) -> bytes:

@@ -1,0 +1,61 @@
+"""Files that obstore reads as long as it can take the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from fastload.store import Store, StoredFile
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from typing_extensions import Buffer
+
+__all__ = ["FallbackStore"]
+
+# Of obstore's messages about an answer that some emulators and web servers give.
+_LACKING = "Header missing from response"
+
+
+class FallbackStore(Store):
+    """Reads with `first`; after an answer without the headers that it needs, with another."""
+
+    def __init__(self, first: Store, open_other: Callable[[], Awaitable[Store]]) -> None:
+        self._first = first
+        self._open_other = open_other
+        self._other: asyncio.Future[Store] | None = None
+        self.pins = first.pins
+
+    @override
+    async def ls(self, directory: str) -> Sequence[StoredFile]:
+        return await self._first.ls(directory)
+
+    @override
+    async def info(self, path: str) -> StoredFile | None:
+        return await (self._first if self._other is None else await self._opened()).info(path)
+
+    @override
+    async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
+        if self._other is None:
+            try:
+                return await self._first.read(file, start, stop)
+            except Exception as error:
+                if _LACKING not in str(error):
+                    raise
+        return await (await self._opened()).read(file, start, stop)
+
+    async def _opened(self) -> Store:
+        if self._other is None:
+            self._other = asyncio.ensure_future(self._open_other())
+        other = await asyncio.shield(self._other)
+        self.pins = other.pins
+        return other
+
+    @override
+    async def close(self) -> None:
+        await self._first.close()
+        if self._other is not None:
+            await (await self._other).close()

@@ -1,0 +1,237 @@
+"""What fsspec's options for object stores are called by obstore."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["AZURE", "GCS", "HTTP", "S3", "NativeOptions", "UnsupportedOptionsError"]
+
+AZURE = ("az", "abfs", "abfss")
+GCS = ("gs", "gcs")
+HTTP = ("http", "https")
+S3 = ("s3", "s3a")
+
+# Options of fsspec's filesystems that say nothing about where bytes lie or who may read them.
+_IGNORED = {
+    "access", "blocksize", "cache_timeout", "cache_type", "check_connection",
+    "connection_timeout", "consistency", "default_block_size", "default_cache_type",
+    "default_fill_cache", "max_concurrency", "project", "read_timeout", "requests_timeout",
+    "session_kwargs", "skip_instance_cache", "socket_timeout", "timeout", "use_listings_cache",
+    "use_ssl", "version_aware",
+}  # fmt: skip
+# In an AWS profile: keys that are got from somewhere else.
+_PROFILE_SOURCES = (
+    "credential_process", "credential_source", "role_arn", "sso_session", "sso_start_url",
+    "web_identity_token_file",
+)  # fmt: skip
+
+
+class UnsupportedOptionsError(ValueError):
+    """What storage_options ask for has no word in obstore."""
+
+
+@dataclass
+class NativeOptions:
+    """How obstore's stores of one protocol are made.
+
+    config: the store's own configuration.
+    client: of its HTTP client.
+    keys: S3 credentials, given as they are: those of the environment are not mixed with them.
+    """
+
+    config: dict[str, Any] = field(default_factory=dict)
+    client: dict[str, Any] = field(default_factory=dict)
+    keys: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, protocol: str, options: Mapping[str, Any]) -> NativeOptions:
+        """From storage_options and the environment.
+
+        Raises `UnsupportedOptionsError` naming the option.
+        """
+        given = {k: v for k, v in options.items() if k not in _IGNORED and v is not None}
+        made = cls()
+        if protocol in GCS:
+            made._take_gcs(given)
+        elif protocol in S3:
+            made._take_s3(given)
+        elif protocol in AZURE:
+            made._take_azure(given)
+        if given:
+            name, value = next(iter(given.items()))
+            raise UnsupportedOptionsError(
+                f"Expected storage_options that the native transport knows, got `{name}` "
+                f'({_kind(value)}) for {protocol}://: write IO(transport="fsspec")'
+            )
+        return made
+
+    def _take_gcs(self, given: dict[str, Any]) -> None:
+        emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+        endpoint = given.pop("endpoint_url", None) or emulator
+        if endpoint:
+            self.config["base_url"] = endpoint if "://" in endpoint else f"http://{endpoint}"
+        token = given.pop("token", None) or ("anon" if emulator else None)
+        if token == "anon":  # noqa: S105 - no secret: gcsfs's word for none
+            self.config["skip_signature"] = True
+        elif isinstance(token, dict) and token.get("type") == "service_account":
+            self.config["service_account_key"] = json.dumps(token)
+        elif isinstance(token, str) and Path(token).is_file():
+            self.config["application_credentials"] = token
+        elif token not in (None, "google_default", "cloud"):
+            given["token"] = token
+
+    # S3 -----------------------------------------------------------------------------------
+
+    def _take_s3(self, given: dict[str, Any]) -> None:
+        client = dict(given.pop("client_kwargs", None) or {})
+        profile = given.pop("profile", None)
+        anon = given.pop("anon", None)
+        keys = {name: given.pop(name, None) for name in ("key", "secret", "token")}
+        keys["key"] = keys["key"] or given.pop("username", None)
+        keys["secret"] = keys["secret"] or given.pop("password", None)
+        if anon:
+            self.config["skip_signature"] = True
+        elif keys["key"]:
+            self._take_keys(keys["key"], keys["secret"], keys["token"])
+        elif profile or "AWS_ACCESS_KEY_ID" not in os.environ:
+            self._take_profile(profile)
+        endpoint = client.pop("endpoint_url", None) or given.pop("endpoint_url", None)
+        endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3")
+        if endpoint:
+            self.config["endpoint"] = endpoint
+        region = client.pop("region_name", None)
+        if region:
+            self.config["region"] = region
+        if given.pop("requester_pays", False):
+            self.config["request_payer"] = True
+        self._take_verify(client.pop("verify", os.environ.get("AWS_CA_BUNDLE") or True))
+        if client:
+            given["client_kwargs"] = client
+
+    def _take_keys(self, key: str, secret: str | None, token: str | None) -> None:
+        self.keys = {
+            "access_key_id": key,
+            "secret_access_key": secret or "",
+            "token": token,
+            "expires_at": None,
+        }
+
+    def _take_verify(self, verify: bool | str) -> None:
+        if isinstance(verify, str):
+            self.client["root_certificate"] = Path(verify).read_bytes()
+        elif not verify:
+            self.client["allow_invalid_certificates"] = True
+
+    def _take_profile(self, profile: str | None) -> None:
+        """The keys of a profile in AWS's own files, which obstore does not read."""
+        named = profile or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
+        found = _read_profile(named or "default")
+        if found is None:
+            if named:
+                raise UnsupportedOptionsError(
+                    f"Expected the AWS profile `{named}` in the shared credentials file, got none"
+                )
+            return
+        if "aws_access_key_id" in found:
+            self._take_keys(
+                found["aws_access_key_id"],
+                found.get("aws_secret_access_key"),
+                found.get("aws_session_token"),
+            )
+        for source in _PROFILE_SOURCES:
+            if self.keys is None and source in found:
+                raise UnsupportedOptionsError(
+                    "Expected an AWS profile with keys for the native transport, got "
+                    f'`{source}` in `{named or "default"}`: write IO(transport="fsspec")'
+                )
+        if "region" in found and not {"AWS_REGION", "AWS_DEFAULT_REGION"} & os.environ.keys():
+            self.config["region"] = found["region"]
+        if "endpoint_url" in found and "AWS_ENDPOINT_URL" not in os.environ:
+            self.config["endpoint"] = found["endpoint_url"]
+
+    # Azure --------------------------------------------------------------------------------
+
+    def _take_azure(self, given: dict[str, Any]) -> None:
+        text = given.pop("connection_string", None)
+        text = text or os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
+        if text:
+            self.config |= _connection(text)
+        # The word of credential_type, as obstore would prefer what the environment has.
+        kinds = {
+            "account_key": "access_key",
+            "sas_token": "sas_token",
+            "client_id": "client_secret",
+        }
+        for name in ("account_name", "account_key", "sas_token", "client_id", "client_secret",
+                     "tenant_id"):  # fmt: skip
+            value = given.pop(name, None)
+            if value is None:
+                continue
+            own = "sas_key" if name == "sas_token" else name
+            self.config.setdefault(own, value.removeprefix("?"))
+            if name in kinds:
+                self.config.setdefault("credential_type", kinds[name])
+        host = given.pop("account_host", None)
+        endpoint = given.pop("endpoint_url", None) or (host and f"https://{host}")
+        if endpoint:
+            self.config.setdefault("endpoint", endpoint)
+        anon = given.pop("anon", None)
+        if anon is None:
+            anon = os.environ.get("AZURE_STORAGE_ANON", "true").lower() not in ("false", "0", "f")
+        names = ("ACCOUNT_KEY", "ACCESS_KEY", "SAS_TOKEN", "SAS_KEY", "CLIENT_ID", "TOKEN")
+        known = any(f"AZURE_STORAGE_{name}" in os.environ for name in names)
+        if anon and "credential_type" not in self.config and not known:
+            self.config["skip_signature"] = True
+
+
+def _kind(value: object) -> str:
+    """What an option is, without telling it."""
+    if isinstance(value, dict) and isinstance(value.get("type"), str):
+        return f"a dict of type {value['type']}"
+    return f"of type {type(value).__name__}"
+
+
+def _read_profile(name: str) -> dict[str, str] | None:
+    """What AWS's credentials and config files say of a profile, the former first."""
+    places = {
+        "AWS_CONFIG_FILE": ("~/.aws/config", name if name == "default" else f"profile {name}"),
+        "AWS_SHARED_CREDENTIALS_FILE": ("~/.aws/credentials", name),
+    }
+    found: dict[str, str] = {}
+    known = False
+    for variable, (usual, section) in places.items():
+        parser = configparser.RawConfigParser()
+        parser.read(Path(os.environ.get(variable) or usual).expanduser())
+        if parser.has_section(section):
+            known = True
+            found |= dict(parser.items(section))
+    return found if known else None
+
+
+def _connection(text: str) -> dict[str, Any]:
+    """The configuration that an Azure connection string stands for."""
+    parts = dict(part.split("=", 1) for part in text.strip("; \n").split(";") if "=" in part)
+    config: dict[str, Any] = {}
+    if parts.get("UseDevelopmentStorage", "").lower() == "true":
+        config["use_emulator"] = True
+    if "AccountName" in parts:
+        config["account_name"] = parts["AccountName"]
+    if "AccountKey" in parts:
+        config |= {"account_key": parts["AccountKey"], "credential_type": "access_key"}
+    elif "SharedAccessSignature" in parts:
+        signature = parts["SharedAccessSignature"].removeprefix("?")
+        config |= {"sas_key": signature, "credential_type": "sas_token"}
+    if "BlobEndpoint" in parts:
+        config["endpoint"] = parts["BlobEndpoint"].rstrip("/")
+    elif "EndpointSuffix" in parts and "AccountName" in parts:
+        scheme = parts.get("DefaultEndpointsProtocol", "https")
+        config["endpoint"] = f"{scheme}://{parts['AccountName']}.blob.{parts['EndpointSuffix']}"
+    return config

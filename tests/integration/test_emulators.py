@@ -1,0 +1,231 @@
+"""Stores that others wrote: moto for S3, gcp-storage-emulator, aiohttp's web server."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from torch.utils.data import DataLoader
+
+from fastload import IO, FastParquetDataset, SourceChangedError, StorageError
+from stored_dataset import assert_same, write_files
+
+COLUMNS = ["c3", "c14", "s"]
+TRANSPORTS = ["fsspec", "native"]
+KEYS = {"key": "someone", "secret": "something"}
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("stored"))
+
+
+@pytest.fixture(autouse=True)
+def no_credentials(monkeypatch, tmp_path):
+    """Of the user's."""
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def read(source, transport, options, *, workers=None, **more):
+    io = IO(transport=transport, concurrency=8, retries=2, timeout_s=10)
+    dataset = FastParquetDataset(source, columns=COLUMNS, storage_options=options, io=io, **more)
+    with dataset:
+        if workers is None:
+            return list(dataset)
+        loader = DataLoader(
+            dataset, batch_size=None, num_workers=2, multiprocessing_context=workers, timeout=60
+        )
+        return list(loader)
+
+
+def local(paths, workers=None):
+    return read([str(path) for path in paths], "auto", None, workers=workers)
+
+
+# S3 -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def moto():
+    """The URL of an S3 with an empty bucket."""
+    server_module = pytest.importorskip("moto.server")
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    put(f"{url}/bucket", b"")
+    yield url
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def s3(moto, paths):
+    for path in paths:
+        put(f"{moto}/bucket/train/{path.name}", path.read_bytes())
+    put(f"{moto}/bucket/train/_SUCCESS", b"")
+    return moto
+
+
+def put(url, data, method="PUT", **headers):
+    # A signature that moto does not look at: who asks without one is nobody, who may only read.
+    signed = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, Signature=b"
+    headers = {"Authorization": signed, "Content-Type": "application/octet-stream", **headers}
+    request = urllib.request.Request(url, data, headers, method=method)
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return answer.read()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("given", ["options", "environment", "profile", "other profile", "nobody"])
+def test_s3(s3, paths, transport, given, monkeypatch, tmp_path):
+    if transport == "fsspec":
+        pytest.importorskip("s3fs")
+    options = {"endpoint_url": s3, **KEYS} if given == "options" else {"anon": given == "nobody"}
+    if given == "environment":
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
+    elif "profile" in given:
+        name = given.partition(" ")[0] if given != "profile" else "default"
+        file = tmp_path / "credentials"
+        file.write_text(
+            f"[{name}]\naws_access_key_id = someone\naws_secret_access_key = something\n"
+        )
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+        if name != "default":
+            monkeypatch.setenv("AWS_PROFILE", name)
+    if given != "options":
+        monkeypatch.setenv("AWS_ENDPOINT_URL", s3)
+    if given == "nobody":
+        put(f"{s3}/bucket?acl", None, **{"x-amz-acl": "public-read"})
+        for path in paths:
+            put(f"{s3}/bucket/train/{path.name}?acl", None, **{"x-amz-acl": "public-read"})
+    got = read("s3://bucket/train/*.parquet", transport, options)
+    assert_same(got, local(paths))
+
+
+def test_s3_in_workers(s3, paths):
+    pytest.importorskip("s3fs")
+    options = {"endpoint_url": s3, **KEYS}
+    got = read("s3://bucket/train/", "fsspec", options, workers="fork", shuffle=True)
+    workers = read([str(p) for p in paths], "auto", None, workers="fork", shuffle=True)
+    assert_same(got, workers)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_s3_object_that_is_replaced(s3, paths, transport):
+    if transport == "fsspec":
+        pytest.importorskip("s3fs")
+    put(f"{s3}/bucket/one/a.parquet", paths[0].read_bytes())
+    options = {"endpoint_url": s3, **KEYS}
+    io = IO(transport=transport, retries=1)
+    with FastParquetDataset("s3://bucket/one/", storage_options=options, io=io) as dataset:
+        put(f"{s3}/bucket/one/a.parquet", paths[1].read_bytes())
+        with pytest.raises(SourceChangedError, match="at s3://bucket/one/a"):
+            list(dataset)
+
+
+def test_s3_without_s3fs(s3, paths, monkeypatch):
+    """Listings and footers come through obstore too, in a process of its own."""
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)
+    options = {"endpoint_url": s3, **KEYS}
+    for transport in ("native", "auto"):
+        assert_same(read("s3://bucket/train/*.parquet", transport, options), local(paths))
+    with pytest.raises(StorageError, match="s3fs"):
+        read("s3://bucket/train/", "fsspec", options)
+    with pytest.raises(StorageError, match=r"s3fs.* got `config_kwargs` \(of type dict\)"):
+        read("s3://bucket/train/", "auto", {**options, "config_kwargs": {"a": 1}})
+    with pytest.raises(FileNotFoundError, match="at s3://bucket/nowhere"):
+        read("s3://bucket/nowhere/", "native", options)
+    # In a child of a process that has used obstore the same process reads the data as well.
+    got = read("s3://bucket/train/", "auto", options, workers="fork")
+    assert_same(got, local(paths, workers="fork"))
+
+
+# Google Cloud Storage -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gcs(paths):
+    """The URL of an emulator with one thread, HTTP/1.0 and no versions."""
+    module = pytest.importorskip("gcp_storage_emulator.server")
+    server = module.create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
+    server.start()
+    url = "http://{}:{}".format(*server._api._httpd.socket.getsockname())
+    for path in paths:
+        name = urllib.parse.quote(f"train/{path.name}", safe="")
+        upload = f"{url}/upload/storage/v1/b/bucket/o?uploadType=media&name={name}"
+        put(upload, path.read_bytes(), "POST")
+    yield url
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("transport", "workers"), [("fsspec", None), ("fsspec", "fork"), ("auto", None)]
+)
+def test_gcs(gcs, paths, transport, workers, monkeypatch):
+    """obstore can't read its answers, which "auto" finds out."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs)
+    got = read("gs://bucket/train/*.parquet", transport, None, workers=workers)
+    assert_same(got, local(paths, workers=workers))
+
+
+# HTTP -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def web_server(directory):
+    from aiohttp import web
+
+    loop = asyncio.new_event_loop()
+    app = web.Application()
+    app.router.add_static("/data", directory)
+    runner = web.AppRunner(app)
+    loop.run_until_complete(runner.setup())
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    loop.run_until_complete(site.start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield "http://{}:{}/data".format(*runner.addresses[0])
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_http(paths, transport):
+    with web_server(paths[0].parent) as url:
+        urls = [f"{url}/{path.name}" for path in paths]
+        assert_same(read(urls, transport, None), local(paths))
+        if transport == "fsspec":
+            assert_same(read(urls, transport, None, workers="fork"), local(paths, workers="fork"))
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_http_without_ranges(paths, transport):
+    """Such as Python's own server: an error that says so, and no tries in vain."""
+    handler = partial(_Quiet, directory=paths[0].parent)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        url = "http://{}:{}/part-0.parquet".format(*server.server_address)
+        with pytest.raises(StorageError, match="ranges, got the whole file - at http://127"):
+            read(url, transport, None)
+        server.shutdown()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
