@@ -43,12 +43,13 @@ class PyPipeline {
   PyPipeline(const PyPipeline&) = delete;
   PyPipeline& operator=(const PyPipeline&) = delete;
 
-  std::unique_ptr<PyScan> Start(const ReadPlan& plan, const ScanOptions& options,
+  // Takes what the plan holds: of many row groups that is much.
+  std::unique_ptr<PyScan> Start(ReadPlan& plan, const ScanOptions& options,
                                 const PyScan* before) {
     Scan* const scan_before = before == nullptr ? nullptr : before->get();
     Result<std::shared_ptr<Scan>> scan = [&] {
       const WithoutGil without_gil;
-      return pipeline_->Start(plan, options, scan_before);
+      return pipeline_->Start(std::move(plan), options, scan_before);
     }();
     return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)), memory_);
   }
@@ -179,10 +180,9 @@ void RegisterPipeline(py::module_& m) {
            py::keep_alive<1, 11>())
       .def(
           "start",
-          [](PyPipeline& self, const ReadPlan& plan, int32_t open_windows,
-             int64_t fetch_bytes, int64_t segment_bytes, int64_t request_bytes,
-             int64_t hole_bytes, const PyScan* before, bool same_pass,
-             std::vector<uint64_t> kernel_keys) {
+          [](PyPipeline& self, ReadPlan& plan, int32_t open_windows, int64_t fetch_bytes,
+             int64_t segment_bytes, int64_t request_bytes, int64_t hole_bytes,
+             const PyScan* before, bool same_pass, std::vector<uint64_t> kernel_keys) {
             return self.Start(plan,
                               {.open_windows = open_windows,
                                .fetch_bytes = fetch_bytes,
@@ -198,9 +198,9 @@ void RegisterPipeline(py::module_& m) {
           py::arg("fetch_bytes"), py::arg("segment_bytes"), py::arg("request_bytes"),
           py::arg("hole_bytes"), py::arg("before") = nullptr,
           py::arg("same_pass") = false, py::arg("kernel_keys") = std::vector<uint64_t>(),
-          "Begins a pass, or prepares the one that is expected after the pass `before`, "
-          "or\n"
-          "with `same_pass` the rest of that.\n"
+          "Begins a pass with what the plan holds, which is empty then; or prepares\n"
+          "the one that is expected after the pass `before`, or with `same_pass` the\n"
+          "rest of that.\n"
           "Raises RuntimeError once closed.")
       // Joins threads.
       .def("close", &PyPipeline::Close, py::call_guard<WithoutGil>(),

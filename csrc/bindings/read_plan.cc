@@ -40,6 +40,7 @@ std::unique_ptr<ReadPlan> MakeReadPlan(int64_t batch_rows, int64_t rows, int64_t
   plan->lead = lead;
   plan->shuffled = shuffled;
   const auto piece = pieces.unchecked<2>();
+  plan->pieces.reserve(static_cast<size_t>(piece.shape(0)));
   for (py::ssize_t i = 0; i < piece.shape(0); ++i) {
     plan->pieces.push_back({piece(i, 0), piece(i, 1), piece(i, 2), piece(i, 3)});
   }

@@ -34,9 +34,11 @@ std::string FooterSchema::Text() const {
     text << '\n';
     for (const std::string& name : leaf.names) text << name.size() << ':' << name;
     for (const int64_t size : leaf.list_sizes) text << ',' << size;
-    if (!leaf.tensor_shape) continue;
+    const auto& shape = leaf.tensor_shape;
+    if (!shape) continue;
+    const std::vector<int64_t>& sizes = *shape;
     text << "; tensor";
-    for (const int64_t size : *leaf.tensor_shape) text << ',' << size;
+    for (const int64_t size : sizes) text << ',' << size;
     text << ';';
     for (const int64_t at : leaf.tensor_permutation) text << ',' << at;
   }

@@ -8,8 +8,8 @@
 
 namespace fastload {
 
-Kernels::Kernels(std::vector<KernelSpec> specs, const std::vector<OutputSpec>& outputs,
-                 const Layout& layout) {
+Kernels::Kernels(const std::vector<KernelSpec>& specs,
+                 const std::vector<OutputSpec>& outputs, const Layout& layout) {
   for (const KernelSpec& spec : specs) {
     Kernel kernel{.entry = spec.entry,
                   .inputs = {},

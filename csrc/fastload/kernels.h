@@ -29,7 +29,7 @@ struct KernelSpec {
 // All kernels of a dataset, in the order in which they are called. Thread-safe.
 class Kernels {
  public:
-  Kernels(std::vector<KernelSpec> specs, const std::vector<OutputSpec>& outputs,
+  Kernels(const std::vector<KernelSpec>& specs, const std::vector<OutputSpec>& outputs,
           const Layout& layout);
 
   bool empty() const { return kernels_.empty(); }

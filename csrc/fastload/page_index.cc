@@ -13,19 +13,22 @@ namespace {
 
 using Location = std::optional<parquet::IndexLocation>;
 
-// Whether there is an index, inside of the file.
-bool HasIndex(const FileSpec& spec, const Location& location) {
-  return location && location->length > 0 && location->offset >= 0 &&
-         location->offset <= spec.bytes - location->length;
+// Where an index lies; no bytes if there is none inside of the file.
+ByteRange RangeOf(const FileSpec& spec, const Location& location) {
+  if (!location || location->length <= 0 || location->offset < 0 ||
+      location->offset > spec.bytes - location->length) {
+    return {};
+  }
+  return {location->offset, location->length};
 }
 
 // The bytes of an index; none if there is none.
 Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const File& file,
                                        const Location& location) {
-  std::vector<uint8_t> bytes;
-  if (!HasIndex(spec, location)) return bytes;
-  bytes.resize(static_cast<size_t>(location->length));
-  ARROW_RETURN_NOT_OK(file.ReadAt(location->offset, location->length, bytes.data()));
+  const ByteRange range = RangeOf(spec, location);
+  std::vector<uint8_t> bytes(static_cast<size_t>(range.bytes));
+  if (bytes.empty()) return bytes;
+  ARROW_RETURN_NOT_OK(file.ReadAt(range.offset, range.bytes, bytes.data()));
   return bytes;
 }
 
@@ -58,8 +61,8 @@ Result<std::vector<ByteRange>> IndexRanges(const FileSpec& spec, int32_t row_gro
       locations.push_back(chunk->GetColumnIndexLocation());
     }
     for (const Location& location : locations) {
-      if (HasIndex(spec, location))
-        ranges.push_back({location->offset, location->length});
+      const ByteRange range = RangeOf(spec, location);
+      if (range.bytes > 0) ranges.push_back(range);
     }
     return Status::OK();
   }));

@@ -17,11 +17,11 @@ Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch
       batch_pool_(batch_pool),
       staging_pool_(staging_pool),
       plan_(std::move(plan)),
-      options_(options),
+      options_(std::move(options)),
       batches_(plan_.rows == 0 ? 0
                                : (plan_.end() + plan_.batch_rows - 1) / plan_.batch_rows),
-      allowed_windows_(options.open_windows),
-      allowed_bytes_(options.fetch_bytes),
+      allowed_windows_(options_.open_windows),
+      allowed_bytes_(options_.fetch_bytes),
       failed_window_(plan_.windows()) {
   int64_t rows = plan_.lead;
   for (int64_t w = 0; w < plan_.windows(); ++w) {

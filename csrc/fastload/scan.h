@@ -28,8 +28,8 @@ struct ScanOptions {
   int64_t request_bytes = 8 << 20;  // of one request to a store
   int64_t hole_bytes = 64 << 10;    // that a request reads along
   bool same_pass = false;           // as the scan before: its reads are not counted apart
-  std::vector<uint64_t>
-      kernel_keys;  // of each kernel, what the seeds of rows are made of
+  // Of each kernel, what the seeds of rows are made of.
+  std::vector<uint64_t> kernel_keys;
 };
 
 // A finished batch.
