@@ -14,12 +14,14 @@ import argparse
 import faulthandler
 import hashlib
 import multiprocessing
+import os
 import re
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -134,7 +136,14 @@ class Stage:
         return self._known[workers]
 
     def _read(self, transport: str, mode: str, strike: Strike) -> list[str]:
-        """Of each batch, what it holds."""
+        """Of each batch, what it holds. Footers that another run has read are not found."""
+        with (
+            tempfile.TemporaryDirectory() as kept,
+            mock.patch.dict(os.environ, FASTLOAD_CACHE_DIR=kept),
+        ):
+            return self._batches(transport, mode, strike)
+
+    def _batches(self, transport: str, mode: str, strike: Strike) -> list[str]:
         io = IO(
             transport=transport, retries=RETRIES, timeout_s=TIMEOUT_S, concurrency=4,
             hole_bytes=0, verify_crc=True,

@@ -44,7 +44,8 @@ def shared_server(paths):
 
 
 @pytest.fixture
-def server(shared_server):
+def server(shared_server, monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path_factory.mktemp("footers")))
     shared_server.reset()
     return shared_server
 

@@ -37,8 +37,9 @@ def shared_server(paths):
 
 
 @pytest.fixture
-def server(shared_server, monkeypatch):
+def server(shared_server, monkeypatch, tmp_path_factory):
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", shared_server.url)
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path_factory.mktemp("footers")))
     shared_server.latency_s = 0.0
     shared_server.reset()
     return shared_server

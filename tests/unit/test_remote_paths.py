@@ -81,8 +81,8 @@ def test_none(storage, tmp_path, pattern, message):
 
 def test_a_package_that_is_missing_is_named():
     storage = RemoteStorage(None, None, IO())
-    with pytest.raises(StorageError, match=r"s3fs.* - at s3://bucket/x"):
-        storage.find("s3://bucket/x")
+    with pytest.raises(StorageError, match=r"ossfs.* - at oss://bucket/x"):
+        storage.find("oss://bucket/x")
 
 
 @pytest.mark.parametrize(
