@@ -24,7 +24,7 @@ struct Dataset {
   // `remote` is null if all files are local ones.
   Dataset(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
           std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
-          std::vector<KernelSpec> kernels, std::vector<FileSelection> selections,
+          const std::vector<KernelSpec>& kernels, std::vector<FileSelection> selections,
           int64_t pool_bytes, bool verify_crc)
       : verify_crc(verify_crc),
         pool(arrow::default_memory_pool(), pool_bytes),
@@ -33,7 +33,7 @@ struct Dataset {
         columns(std::move(columns)),
         layout(this->columns, outputs),
         units(MakeUnits(this->columns, outputs, layout)),
-        kernels(std::move(kernels), outputs, layout) {}
+        kernels(kernels, outputs, layout) {}
 
   const bool verify_crc;  // of pages that have a checksum
   RecyclingPool pool;     // of decompressed pages and dictionaries
