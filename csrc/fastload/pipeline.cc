@@ -70,8 +70,8 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
                    const std::vector<OutputSpec>& outputs, PipelineOptions options,
                    std::vector<FileSelection> selections)
     : dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
-               std::move(options.kernels), std::move(selections),
-               options.fetch_memory_bytes, options.verify_crc),
+               options.kernels, std::move(selections), options.fetch_memory_bytes,
+               options.verify_crc),
       batches_(
           options.batch_source ? std::move(options.batch_source) : MakePrivateMemory(),
           options.batch_memory_bytes),
