@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -23,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.dataset as pads
-from bench_store import COLUMNS, SERVER, write_click_log
+from click_log_store import COLUMNS, serve, write_click_log
 
 from fastload import IO, Cache, FastParquetDataset
 from fastload.cache import RAW
@@ -89,20 +87,12 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=30.0)
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
-    tests = Path(__file__).resolve().parent.parent / "tests"
     with tempfile.TemporaryDirectory() as directory:
         write_click_log(Path(directory), arguments.files, arguments.rows)
         local = pads.dataset(directory).to_table(columns=COLUMNS)
         expected = {c: int(np.sum(local[c].to_numpy(), dtype=np.int64)) for c in COLUMNS}
-        latency = str(arguments.latency_ms / 1000)
-        command = [sys.executable, "-c", SERVER, str(tests), directory, latency]
-        with subprocess.Popen(  # noqa: S603 - our own
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as server:
-            assert server.stdout is not None
-            assert server.stdin is not None
-            _measure(directory, server.stdout.readline().strip(), expected, arguments.repeats)
-            server.stdin.close()
+        with serve(directory, arguments.latency_ms / 1000) as store:
+            _measure(directory, store.url, expected, arguments.repeats)
 
 
 if __name__ == "__main__":

@@ -1,244 +1,236 @@
 """One question: how near does reading from an object store come to a client that drops the bytes?
 
     python benchmarks/bench_store.py [--files N] [--rows N] [--latency-ms X] [--connections N]
-        [--repeats N]
+        [--repeats N] [--litdata-files N] [--directory DIR]
 
 A server of its own, in its own process, answers each request after the latency. Three of forty
 columns of a click-log table are read, in order. A line for each reader says seconds of one pass
-(the mean of the repeats, warm connections), requests, connections opened in it, bytes on the
-wire over bytes of the projected column chunks (footers apart), and the share of the ideal
-client's bytes a second: obstore, with the same coalesced ranges, as many in flight, which drops
-what it gets. All readers hand out the same sums of the columns: that is checked before any timing.
+(the mean of the repeats, warm connections; one that takes longer than 2 s is timed once), million
+rows a second, requests, connections opened in it, bytes on the wire over bytes of the projected
+column chunks, and the share of the ideal client's rate: obstore, with the same coalesced ranges, as
+many in flight, which drops what it gets. fastload's rate is that of bytes, for what it reads of the
+next pass differs from run to run; the others' that of rows. All hand out the same sums of the
+columns as tensors, which is checked before any timing. LitData, which makes each row a Python
+object, reads the first files alone; who is not installed is left out, and said to be.
+
+Then each goal is printed beside what was found, by both transports:
+
+- requests and bytes of a dataset's first pass, footers apart, as the server counted them, over
+  those of the coalesced plan and of the column chunks
+- the trainer's thread: the speed of pure Python in steps of some 25 ms, after the batches that the
+  loader brings in that time, while one thread of the core loads, over its speed beside processes
+  that use as much CPU as fastload's other threads and the server did, without this one's GIL; and
+  the share of the steps in which it neither ran nor waited for a CPU, as one does for the GIL. On a
+  machine that others keep busy only the latter tells
+
 What TLS and a real network add is not measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import subprocess
-import sys
+import contextlib
+import functools
 import tempfile
 import time
-import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-
-from fastload import IO, FastParquetDataset
-from fastload._core import coalesce
-from fastload.budget import parse_bytes
+import store_readers as readers
+import trainer_thread
+from click_log_store import COLUMNS, Plan, Seen, Store, plan, serve, write_click_log
+from core_results import Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
-COLUMNS = ["i3", "c7", "c20"]
-SERVER = """
-import json, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from stores import GcsServer, Response
-
-class Server(GcsServer):
-    def respond(self, request):
-        if request.path == "/_log":
-            read = [r for r in self.requests if r.range]
-            answer = {"requests": len(read), "bytes": sum(r.sent for r in read),
-                      "opened": self.connections - 1}
-            if "reset" in request.query:
-                self.reset()
-            return Response(200, json.dumps(answer).encode())
-        return super().respond(request)
-
-server = Server()
-server.latency_s = float(sys.argv[3])
-for path in sorted(Path(sys.argv[2]).iterdir()):
-    server.put("bucket", f"train/{path.name}", path.read_bytes())
-print(server.url, flush=True)
-sys.stdin.read()
-"""
+TRANSPORTS = ("native", "fsspec")
+_SLOW_S = 2.0
+_THREAD_REPEATS = 9
 
 
-def write_click_log(directory: Path, files: int, rows: int) -> None:
-    """13 integers, 26 categories and a label, with dictionaries, snappy: as logs of clicks are."""
-    rng = np.random.default_rng(1)
-    for number in range(files):
-        table = pa.table(
-            {"label": rng.integers(0, 2, rows).astype(np.int8)}
-            | {f"i{i}": rng.geometric(0.01, rows).astype(np.int32) for i in range(13)}
-            | {f"c{i}": rng.zipf(1.3, rows) % 100_000 for i in range(26)}
-        )
-        pq.write_table(table, directory / f"part-{number:05}.parquet", row_group_size=rows // 4)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The files that a reader reads: what they hold, and what to expect of it."""
+
+    files: list[Path]
+    plan: Plan
+    rows: int
+    sums: dict[str, int]
+
+    @classmethod
+    def of(cls, files: list[Path]) -> Table:
+        """Reads them locally."""
+        local = pads.dataset([str(file) for file in files]).to_table(columns=COLUMNS)
+        sums = {c: int(np.sum(local[c].to_numpy(), dtype=np.int64)) for c in COLUMNS}
+        return cls(files, plan(files), sum(pq.read_metadata(f).num_rows for f in files), sums)
 
 
-def ranges(directory: Path) -> tuple[list[tuple[str, int, int]], int]:
-    """The coalesced requests of the columns as (file, start, stop), and the columns' bytes."""
-    hole, most = parse_bytes(IO().hole_bytes), parse_bytes(IO().request_bytes)
-    requests, wanted = [], 0
-    for path in sorted(directory.iterdir()):
-        metadata = pq.read_metadata(path)
-        chunks = []
-        for group in range(metadata.num_row_groups):
-            for i in range(metadata.num_columns):
-                chunk = metadata.row_group(group).column(i)
-                if chunk.path_in_schema in COLUMNS:
-                    first = chunk.dictionary_page_offset or chunk.data_page_offset
-                    chunks.append((first, chunk.total_compressed_size))
-        wanted += sum(length for _, length in chunks)
-        for start, length in coalesce(chunks, hole_bytes=hole, request_bytes=most):
-            requests.append((path.name, start, start + length))
-    return requests, wanted
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A mean pass over a table: seconds, and what the server saw."""
+
+    seconds: float
+    seen: Seen
 
 
-class Ideal:
-    """obstore, and nothing else."""
-
-    def __init__(self, url: str, requests: list[tuple[str, int, int]], connections: int) -> None:
-        from obstore.store import GCSStore
-
-        self._requests = requests
-        self._connections = connections
-        self._store = GCSStore(
-            "bucket",
-            config={"base_url": url, "skip_signature": True},
-            client_options={"allow_http": True},
-        )
-
-    def __call__(self) -> None:
-        """One pass."""
-        asyncio.run(self._run())
-
-    async def _run(self) -> None:
-        import obstore
-
-        left = iter(self._requests)
-
-        async def worker() -> None:
-            for name, start, stop in left:
-                await obstore.get_range_async(self._store, f"train/{name}", start=start, end=stop)
-
-        await asyncio.gather(*(worker() for _ in range(self._connections)))
-
-
-def readers(url: str, connections: int) -> dict[str, Callable[[], Any]]:
-    """What reads the columns and returns their sums, by name."""
-    options = {"endpoint_url": url, "token": "anon"}
-
-    def fastload(transport: str) -> Callable[[], Any]:
-        dataset = FastParquetDataset(
-            "gs://bucket/train/*.parquet",
-            columns=COLUMNS,
-            batch_size=65_536,
-            storage_options=options,
-            io=IO(transport=transport, concurrency=connections),
-        )
-        return lambda: _sums({c: int(b[c].sum()) for c in COLUMNS} for b in dataset)
-
-    def arrow_gcs() -> Any:
-        from pyarrow.fs import GcsFileSystem
-
-        scheme, _, place = url.partition("://")
-        filesystem = GcsFileSystem(anonymous=True, scheme=scheme, endpoint_override=place)
-        return _arrow("bucket/train", filesystem)
-
-    def gcsfs_arrow() -> Any:
-        from gcsfs.core import GCSFileSystem
-
-        filesystem = GCSFileSystem(skip_instance_cache=True, **options)
-        return _arrow("bucket/train", filesystem)
-
-    return {
-        "fastload native": fastload("native"),
-        "fastload fsspec": fastload("fsspec"),
-        "pyarrow.dataset, GcsFileSystem": arrow_gcs,
-        "pyarrow.dataset, gcsfs": gcsfs_arrow,
-    }
-
-
-def _arrow(path: str, filesystem: Any) -> dict[str, int]:
-    import torch
-
-    dataset = pads.dataset(path, filesystem=filesystem, format="parquet")
-    batches = dataset.to_batches(columns=COLUMNS, batch_size=65_536)
-    return _sums({c: int(torch.tensor(b[c].to_numpy()).sum()) for c in COLUMNS} for b in batches)
-
-
-def _sums(parts: Any) -> dict[str, int]:
-    total = dict.fromkeys(COLUMNS, 0)
-    for part in parts:
-        for name, value in part.items():
-            total[name] += value
-    return total
-
-
-def _log(url: str, *, reset: bool = False) -> dict[str, int]:
-    with urllib.request.urlopen(f"{url}/_log{'?reset=' if reset else ''}") as answer:  # noqa: S310 - our own server
-        return json.loads(answer.read())
-
-
-def _measure(url: str, run: Callable[[], Any], repeats: int) -> tuple[float, dict[str, int]]:
-    """Seconds of a pass and what the server saw of it, over passes that follow each other.
+def measure(store: Store, name: str, run: readers.Reader, table: Table, repeats: int) -> Pass:
+    """The mean of passes that follow each other; what one gives is checked before.
 
     From its second pass on, fastload reads the beginning of the next one while one ends: two go
     before, so that as much is read ahead for the first one measured as behind the last.
     """
-    for _ in range(2):
+    start = time.perf_counter()
+    checked(name, run(), table)
+    if time.perf_counter() - start > _SLOW_S:
+        repeats = 1
+    else:
         run()
-    _log(url, reset=True)
+    store.seen(forget=True)
     start = time.perf_counter()
     for _ in range(repeats):
         run()
     seconds = (time.perf_counter() - start) / repeats
-    log = _log(url)
-    return seconds, {name: value // repeats for name, value in log.items()}
+    seen = store.seen()
+    return Pass(
+        seconds, Seen(seen.requests // repeats, seen.bytes // repeats, seen.opened // repeats)
+    )
+
+
+def checked(name: str, got: dict[str, int] | None, table: Table) -> None:
+    """Ends the benchmark if a reader gave other values; None = it drops them."""
+    if got is not None and got != table.sums:
+        raise SystemExit(f"Expected the sums {table.sums}, got {got} - from {name}")
+
+
+def compare_readers(store: Store, table: Table, some: Table, arguments: argparse.Namespace) -> None:
+    """Prints the table of readers.
+
+    some: what LitData reads.
+    """
+    connections, repeats = arguments.connections, arguments.repeats
+    print(f"{table.plan.bytes / 1e6:.1f} MB of columns, {len(table.plan.requests)} ranges")
+    print(f"{'':32}{'seconds':>8}{'M rows/s':>9}{'requests':>9}{'opened':>7}", end="")
+    print(f"{'bytes':>7}{'of ideal':>9}")
+    drop = readers.Ideal(store, table.plan.requests, connections)
+    ideal = measure(store, "ideal", drop, table, repeats)
+    best = table.plan.bytes / ideal.seconds
+    _line("ideal", ideal, table, 1.0)
+    for transport in TRANSPORTS:
+        with readers.fastload(store, transport, connections) as dataset:
+            run = functools.partial(readers.sums, dataset)
+            found = measure(store, transport, run, table, repeats)
+        share = found.seen.bytes / found.seconds / best
+        _line(f"fastload {transport}", found, table, share)
+    for name, packages, make, read in (
+        ("pyarrow.dataset, GcsFileSystem", (), readers.arrow_gcs, table),
+        ("pyarrow.dataset, gcsfs", ("gcsfs",), readers.arrow_gcsfs, table),
+        ("HF datasets, streaming", ("datasets", "gcsfs"), readers.huggingface, table),
+        (
+            f"LitData, {len(some.files)} of the files",
+            ("litdata", "polars", "google-cloud-storage"),
+            lambda store: readers.litdata(store, some.files[0].parent),
+            some,
+        ),
+    ):
+        if sentence := readers.missing(packages):
+            print(f"{name:32}{sentence}")
+            continue
+        found = measure(store, name, make(store), read, repeats)
+        _line(name, found, read, read.plan.bytes / found.seconds / best)
+
+
+def _line(name: str, found: Pass, table: Table, share: float) -> None:
+    seen = found.seen
+    print(
+        f"{name:32}{found.seconds:8.3f}{table.rows / found.seconds / 1e6:9.2f}{seen.requests:9}"
+        f"{seen.opened:7}{seen.bytes / table.plan.bytes:7.3f}{share:9.3f}",
+        flush=True,
+    )
+
+
+def count(store: Store, transport: str, table: Table, connections: int) -> list[Figure]:
+    """Requests and bytes of a first pass, from which nothing is read ahead."""
+    with readers.fastload(store, transport, connections) as dataset:
+        store.seen(forget=True)
+        checked(transport, readers.sums(dataset), table)
+        seen = store.seen()
+    planned = len(table.plan.requests)
+    requests = {"requests": float(seen.requests), "planned": float(planned)}
+    sizes = {"bytes": float(seen.bytes), "of_columns": float(table.plan.bytes)}
+    return [
+        Figure("plan", "requests", transport, seen.requests / planned, 1.2, True, requests),
+        Figure("plan", "bytes", transport, seen.bytes / table.plan.bytes, 1.02, True, sizes),
+    ]
+
+
+def thread(store: Store, transport: str, connections: int) -> Figure:
+    """The share of its speed that the trainer's thread keeps."""
+    with readers.fastload(store, transport, connections, threads=1) as dataset:
+        kept = trainer_thread.compare(lambda: dataset, store.pid, _THREAD_REPEATS)
+    details = {
+        "loops_per_s": kept.loading.loops_per_s,
+        "beside_burners_per_s": kept.burning.loops_per_s,
+        "waits_for_gil": kept.loading.gil_share,
+        "waits_beside_burners": kept.burning.gil_share,
+        "cpus_of_others": kept.loading.cpus,
+        "cpus_of_burners": kept.burning.cpus,
+    }
+    return Figure("thread", "trainer's thread", transport, kept.share, 0.9, False, details)
+
+
+def _print_goal(figure: Figure) -> None:
+    bound = "at most" if figure.most else "at least"
+    verdict = "short" if figure.short else "reached"
+    details = ", ".join(f"{name} {value:.9g}" for name, value in figure.details.items())
+    print(
+        f"{figure.row:18}{figure.mode:8}{figure.value:7.3f} {bound:8} {figure.goal:.2f}  "
+        f"{verdict:9}{details}",
+        flush=True,
+    )
+
+
+@contextlib.contextmanager
+def click_log(arguments: argparse.Namespace) -> Iterator[Path]:
+    """The directory of the files; written, unless it is one that has some."""
+    with contextlib.ExitStack() as stack:
+        directory = arguments.directory
+        if directory is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        directory.mkdir(parents=True, exist_ok=True)
+        if not any(directory.iterdir()):
+            write_click_log(directory, arguments.files, arguments.rows)
+        yield directory
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--files", type=int, default=32)
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--latency-ms", type=float, default=30.0)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--directory", type=Path, help="keeps the files for the next run")
+    parser.add_argument("--litdata-files", type=int, default=1)
     arguments = parser.parse_args()
-    tests = Path(__file__).resolve().parent.parent / "tests"
-    with tempfile.TemporaryDirectory() as directory:
-        write_click_log(Path(directory), arguments.files, arguments.rows)
-        requests, wanted = ranges(Path(directory))
-        local = pads.dataset(directory).to_table(columns=COLUMNS)
-        expected = {c: int(np.sum(local[c].to_numpy(), dtype=np.int64)) for c in COLUMNS}
-        latency = str(arguments.latency_ms / 1000)
-        command = [sys.executable, "-c", SERVER, str(tests), directory, latency]
-        with subprocess.Popen(  # noqa: S603 - our own
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as server:
-            assert server.stdout is not None
-            assert server.stdin is not None
-            url = server.stdout.readline().strip()
-            ideal = Ideal(url, requests, arguments.connections)
-            best, log = _measure(url, ideal, arguments.repeats)
-            print(f"{wanted / 1e6:.1f} MB of columns, {len(requests)} coalesced requests")
-            print(f"{'':32}{'seconds':>8}{'requests':>9}{'opened':>7}{'bytes':>7}{'of ideal':>9}")
-            _line("ideal", best, log, wanted, best)
-            for name, run in readers(url, arguments.connections).items():
-                got = run()
-                assert got == expected, f"{name}: {got}"
-                _line(name, *_measure(url, run, arguments.repeats), wanted, best)
-            server.stdin.close()
-
-
-def _line(name: str, seconds: float, log: dict[str, int], wanted: int, best: float) -> None:
-    print(
-        f"{name:32}{seconds:8.3f}{log['requests']:9}{log['opened']:7}"
-        f"{log['bytes'] / wanted:7.3f}{log['bytes'] / wanted * best / seconds:9.2f}",
-        flush=True,
-    )
+    readers.prepare()
+    with click_log(arguments) as directory, tempfile.TemporaryDirectory() as first:
+        files = sorted(directory.iterdir())
+        for file in files[: arguments.litdata_files]:
+            (Path(first) / file.name).symlink_to(file.resolve())
+        table, some = Table.of(files), Table.of(sorted(Path(first).iterdir()))
+        with serve(str(directory), arguments.latency_ms / 1000) as store:
+            compare_readers(store, table, some, arguments)
+            print()
+            for transport in TRANSPORTS:
+                for figure in count(store, transport, table, arguments.connections):
+                    _print_goal(figure)
+                _print_goal(thread(store, transport, arguments.connections))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,166 @@
+"""How much of its speed a trainer's own Python keeps while data is loaded beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+# Uses this share of a CPU, outside this process's GIL, whatever else runs: it measures itself.
+_BURNER = """
+import sys, time, zlib
+share, data = float(sys.argv[1]), bytes(range(256)) * 64
+print("ready", flush=True)
+start, used = time.perf_counter(), time.process_time()
+while True:
+    if time.process_time() - used < share * (time.perf_counter() - start):
+        zlib.crc32(data)
+    else:
+        time.sleep(0.0005)
+"""
+_SCHEDSTAT = Path("/proc/thread-self/schedstat")
+_LOOPS = 2_000
+_PASSES = 2  # of one repeat
+_REST_S = 0.3  # what is read ahead for the next pass is read by then
+_STEP_S = 0.025  # five of Python's switch intervals
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Of the trainer's thread in its steps.
+
+    loops_per_s: of pure Python.
+    gil_share: of the steps' time, in which the thread neither ran nor waited for a CPU.
+    cpus: that others used meanwhile: this process's other threads, and other processes.
+    """
+
+    loops_per_s: float
+    gil_share: float
+    cpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Medians: the speed beside loading, the one beside as much CPU without the GIL, the ratio."""
+
+    loading: Speed
+    burning: Speed
+    share: float
+
+
+def compare(batches: Callable[[], Iterable[object]], server: int, repeats: int) -> Kept:
+    """Lets passes and a load outside the GIL take turns beside the same steps.
+
+    After the batches that the loader brings in a step's time by itself, the trainer's thread works
+    in Python for that time, so that loading goes on all the while; only these steps are timed.
+    They are longer than the interval in which Python threads take turns, or the others' wish for
+    the GIL would not be seen in them.
+
+    Args:
+        batches: what gives a pass.
+        server: the process that answers; its CPU counts as that of loading.
+        repeats: of both.
+    """
+    for _ in batches():
+        pass
+    start = time.perf_counter()
+    count = sum(1 for _ in batches())
+    batch_s = (time.perf_counter() - start) / count
+    every = min(count, math.ceil(_STEP_S / batch_s))
+    rounds = _rounds(every * batch_s)
+    _speed(batches(), every, rounds, [])  # the next pass is read ahead beside steps, too
+    pairs = []
+    for _ in range(repeats):
+        passes = (batches() for _ in range(_PASSES))
+        loading = _speed(itertools.chain.from_iterable(passes), every, rounds, [server])
+        time.sleep(_REST_S)
+        with _burners(loading.cpus) as burners:
+            pairs.append((loading, _speed(range(_PASSES * count), every, rounds, burners)))
+    return Kept(
+        _median([loading for loading, _ in pairs]),
+        _median([burning for _, burning in pairs]),
+        statistics.median(loading.loops_per_s / burning.loops_per_s for loading, burning in pairs),
+    )
+
+
+def _work(rounds: int) -> int:
+    total = 0
+    for i in range(rounds * _LOOPS):
+        total += i * i % 7
+    return total
+
+
+def _rounds(seconds: float) -> int:
+    """So many take about so long, alone."""
+    start = time.perf_counter()
+    _work(50)
+    return max(1, round(seconds / ((time.perf_counter() - start) / 50)))
+
+
+def _speed(batches: Iterable[object], every: int, rounds: int, processes: list[int]) -> Speed:
+    """A step follows each `every` batches."""
+    clocks = [_clock(pid) for pid in processes]
+
+    def others() -> float:
+        of_threads = time.process_time() - time.thread_time()
+        return of_threads + sum(time.clock_gettime(clock) for clock in clocks)
+
+    wall = cpu = scheduled = 0.0
+    steps = 0
+    for number, _ in enumerate(batches, 1):
+        if number % every:
+            continue
+        before, ready, start = others(), _scheduled_s(), time.perf_counter()
+        _work(rounds)
+        wall += time.perf_counter() - start
+        scheduled += _scheduled_s() - ready
+        cpu += others() - before
+        steps += 1
+    return Speed(steps * rounds * _LOOPS / wall, max(0.0, 1 - scheduled / wall), cpu / wall)
+
+
+def _scheduled_s() -> float:
+    """Seconds that this thread has run or waited for a CPU."""
+    ran_ns, waited_ns, _ = _SCHEDSTAT.read_text().split()
+    return (int(ran_ns) + int(waited_ns)) / 1e9
+
+
+def _clock(pid: int) -> int:
+    """Of a process's CPU time, as Linux numbers them: clock_getcpuclockid(3)."""
+    return (~pid << 3) | 2
+
+
+@contextlib.contextmanager
+def _burners(cpus: float) -> Iterator[list[int]]:
+    """Processes that use so many CPUs; never more than one each."""
+    count = max(1, int(cpus) + 1)
+    command = [sys.executable, "-c", _BURNER, str(cpus / count)]
+    with contextlib.ExitStack() as stack:
+        running = []
+        for _ in range(count):
+            burner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own
+            stack.enter_context(burner)
+            stack.callback(burner.kill)
+            running.append(burner)
+        for burner in running:
+            assert burner.stdout is not None
+            burner.stdout.readline()
+        yield [burner.pid for burner in running]
+
+
+def _median(speeds: list[Speed]) -> Speed:
+    return Speed(
+        statistics.median(speed.loops_per_s for speed in speeds),
+        statistics.median(speed.gil_share for speed in speeds),
+        statistics.median(speed.cpus for speed in speeds),
+    )
