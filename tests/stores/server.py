@@ -24,7 +24,7 @@ class Request:
     """What a client asked for.
 
     connection: number of the connection it came over, from 0.
-    sent: bytes of the answer's body that were handed to the kernel.
+    sent: bytes of the answer's body, up to the piece at which a connection broke.
     target: as it was written: the path and the query.
     """
 
@@ -198,8 +198,8 @@ class HttpServer:
             piece = body[at : at + _PIECE_BYTES]
             if self.bytes_per_s is not None:
                 time.sleep(len(piece) / self.bytes_per_s)
+            request.sent += len(piece)  # before: who has it all may look at once
             connection.sendall(piece)
-            request.sent += len(piece)
 
 
 def _flipped(body: memoryview) -> memoryview:
