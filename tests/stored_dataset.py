@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+
+from stores import GcsServer
 
 FILES = 4
 ROWS = 6_000  # of a file
@@ -31,6 +36,15 @@ def write_files(directory) -> list:
             use_dictionary=["s"],
         )
     return paths
+
+
+@contextmanager
+def served(paths) -> Iterator[GcsServer]:
+    """A server with those files below gs://bucket/train/."""
+    with GcsServer() as server:
+        for path in paths:
+            server.put("bucket", f"train/{path.name}", path.read_bytes())
+        yield server
 
 
 def projected_bytes(paths, columns) -> int:

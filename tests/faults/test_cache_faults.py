@@ -18,8 +18,7 @@ from fastload import IO, Cache, FastParquetDataset
 from fastload._core import RangeCache, check_range
 from fastload.cache import RAW
 from fastload.cache_entries import entries_of, make_room, remove_all, used_bytes
-from stored_dataset import FILES, assert_same, write_files
-from stores import GcsServer
+from stored_dataset import FILES, assert_same, served, write_files
 
 COLUMNS = ["c3", "c14", "s"]
 
@@ -37,9 +36,7 @@ def expected(paths):
 
 @pytest.fixture(scope="module")
 def shared_server(paths):
-    with GcsServer() as server:
-        for path in paths:
-            server.put("bucket", f"train/{path.name}", path.read_bytes())
+    with served(paths) as server:
         yield server
 
 

@@ -11,7 +11,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, Cache, CacheError, FastParquetDataset
-from stored_dataset import assert_same, projected_bytes, write_files
+from stored_dataset import assert_same, projected_bytes, served, write_files
 from stores import GcsServer
 
 COLUMNS = ["c3", "c14", "s"]
@@ -25,9 +25,7 @@ def paths(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shared_server(paths):
-    with GcsServer() as server:
-        for path in paths:
-            server.put("bucket", f"train/{path.name}", path.read_bytes())
+    with served(paths) as server:
         yield server
 
 

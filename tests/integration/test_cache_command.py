@@ -16,8 +16,7 @@ from fastload import CacheError, FastParquetDataset
 from fastload.cache import RAW
 from fastload.cache_entries import entries_of
 from fastload.cli.cache import main
-from stored_dataset import FILES, GROUP_ROWS, ROWS, write_files
-from stores import GcsServer
+from stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"
 ALL_ROWS = sum(ROWS + number for number in range(FILES))
@@ -30,9 +29,7 @@ def paths(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shared_server(paths):
-    with GcsServer() as server:
-        for path in paths:
-            server.put("bucket", f"train/{path.name}", path.read_bytes())
+    with served(paths) as server:
         yield server
 
 

@@ -15,8 +15,8 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, StorageError
-from stored_dataset import FILES, assert_same, projected_bytes, write_files
-from stores import GcsServer, least
+from stored_dataset import FILES, assert_same, projected_bytes, served, write_files
+from stores import least
 
 COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]
@@ -29,9 +29,7 @@ def paths(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shared_server(paths):
-    with GcsServer() as server:
-        for path in paths:
-            server.put("bucket", f"train/{path.name}", path.read_bytes())
+    with served(paths) as server:
         server.put("bucket", "train/_SUCCESS", b"")
         yield server
 
