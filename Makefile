@@ -11,12 +11,15 @@ BUILD_REQUIRES := pip setuptools pybind11 pyarrow
 CCACHE := $(if $(findstring ccache,$(CXX)),,$(shell command -v ccache))
 COMPILERS := CC="$(CCACHE) $(CC)" CXX="$(CCACHE) $(CXX)"
 TEST_CPP := $(MAKE) --no-print-directory -f tests/cpp/Makefile PYTHON=$(RUN)
+# Releases of pyarrow that a wheel has a core for; 25 is the last with wheels for Python 3.10.
+PYARROWS := 24 25 $(shell $(or $(wildcard $(RUN)),$(PYTHON)) -c 'import sys; print("26" if sys.version_info >= (3, 11) else "")')
 OTHER := build/pyarrow-$(PYARROW)
-CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h benchmarks/*/*.cc benchmarks/*/*.h)
+TESTS ?= tests/unit tests/conformance
+CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h tests/fuzz/*.cc tests/fuzz/*.h benchmarks/*/*.cc benchmarks/*/*.h)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-properties test-semantics faults-store test-cpp test-pyarrow lint lint-python lint-cpp format bench bench-core bench-compare instructions peers asan tsan clean
+.PHONY: help venv build test test-unit test-properties test-semantics faults faults-store faults-disk faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan tsan clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,7 +31,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	    echo 'Expected the venv module (on Debian and Ubuntu: apt-get install python3-venv)' >&2; exit 1; }
 	$(RUN) -m pip install --quiet -c $(CONSTRAINTS) $(BUILD_REQUIRES)
-	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[bench,lint,test]'
+	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[docs,lint,test]'
 	@touch $@
 
 build: venv ## compile the core in place (quick when nothing changed)
@@ -54,6 +57,22 @@ test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPL
 faults-store: build ## how a pass ends when the network fails it, in full: ARGS='--modes fork'
 	PYTHONPATH=tests $(RUN) tests/faults/store_faults.py $(ARGS)
 
+faults: faults-store faults-disk faults-kills ## all tables of faults
+
+faults-disk: build ## how a pass ends when the disk fails it: ARGS='--modes fork'
+	PYTHONPATH=tests $(RUN) tests/faults/disk_faults.py $(ARGS)
+
+faults-kills: build ## training runs that are killed and go on: KILLS=300
+	PYTHONPATH=tests $(RUN) tests/faults/kill_and_resume.py --kills $(or $(KILLS),300)
+
+soak: build ## whether anything grows over many epochs: ARGS='--seconds 600'
+	PYTHONPATH=tests $(RUN) tests/faults/soak.py $(ARGS)
+
+# Asks for clang with libFuzzer.
+fuzz: venv ## hostile bytes, as long as said: SECONDS=300
+	@$(MAKE) --no-print-directory -f tests/fuzz/Makefile PYTHON=$(RUN) SECONDS=$(or $(SECONDS),300) \
+	    $(if $(TARGETS),TARGETS='$(TARGETS)')
+
 test-cpp: venv ## tests of the C++ core, without Python
 	@$(TEST_CPP) check
 
@@ -61,22 +80,62 @@ test-cpp: venv ## tests of the C++ core, without Python
 test-pyarrow: $(OTHER)/constraints.txt ## Python tests with another pyarrow: PYARROW=25
 	@$(MAKE) --no-print-directory venv VENV=$(OTHER)/venv CONSTRAINTS=$<
 	$(COMPILERS) $(OTHER)/venv/bin/python setup.py --quiet build --build-lib $(OTHER)/lib
-	PYTHONPATH=$(CURDIR)/$(OTHER)/lib $(OTHER)/venv/bin/python -m pytest tests/unit tests/conformance
+	PYTHONPATH=$(CURDIR)/$(OTHER)/lib $(OTHER)/venv/bin/python -m pytest $(TESTS)
 
 $(OTHER)/constraints.txt: constraints.txt
 	@test -n '$(PYARROW)' || { echo 'Expected a release of pyarrow, got none: name it, such as PYARROW=25' >&2; exit 1; }
 	@mkdir -p $(@D)
 	@{ grep -v '^pyarrow==' $<; echo 'pyarrow==$(PYARROW).*'; } > $@
 
+wheel: venv ## dist/: a wheel for this Python with a core for each pyarrow: PYARROWS='25 26'
+	@rm -f dist/fastload-*.whl
+	FASTLOAD_PYARROWS='$(PYARROWS)' $(COMPILERS) \
+	    $(RUN) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls -l dist/fastload-*.whl
+
+# A new environment, the wheel in it, another directory, and nothing but that environment on PATH.
+WHEEL_TESTS = build/wheel-tests$(if $(PYARROW),-pyarrow-$(PYARROW))
+
+test-wheel: $(if $(PYARROW),$(OTHER)/constraints.txt) ## tests of the wheel in dist/, installed afresh without a compiler: PYARROW=25
+	@ls dist/fastload-*.whl >/dev/null 2>&1 || { echo 'Expected a wheel in dist/, found none: run `make wheel`' >&2; exit 1; }
+	@rm -rf $(WHEEL_TESTS)
+	$(PYTHON) -m venv $(WHEEL_TESTS)/venv
+	$(WHEEL_TESTS)/venv/bin/python -m pip install --quiet \
+	    -c $(if $(PYARROW),$(OTHER)/constraints.txt,$(CONSTRAINTS)) "$$(ls dist/fastload-*.whl)[test]"
+	cd $(WHEEL_TESTS) && env -u PYTHONPATH PATH=$(CURDIR)/$(WHEEL_TESTS)/venv/bin \
+	    venv/bin/python -m pytest --ignore=$(CURDIR)/tests/unit/test_build.py $(addprefix $(CURDIR)/,$(TESTS))
+
+test-pyarrows: wheel ## test-wheel with each pyarrow that the wheel has a core for, and a table
+	@printf '%-10s%s\n' pyarrow passed > build/pyarrows.txt; failed=; \
+	for release in $(PYARROWS); do \
+	    passed=yes; \
+	    $(MAKE) --no-print-directory test-wheel PYARROW=$$release || { passed=no; failed=1; }; \
+	    version=$$(build/wheel-tests-pyarrow-$$release/venv/bin/python -c 'import pyarrow; print(pyarrow.__version__)'); \
+	    printf '%-10s%s\n' "$${version:-$$release}" $$passed >> build/pyarrows.txt; \
+	done; \
+	cat build/pyarrows.txt; test -z "$$failed"
+
+# The lowest versions that pyproject.toml admits, on the oldest Python, with a core of their own.
+LOWEST := build/lowest
+LOWEST_PYTHON ?= python3.10
+
+test-lowest: ## core tests with the lowest version of everything: LOWEST_PYTHON=python3.10
+	@test -x $(LOWEST)/venv/bin/python || $(LOWEST_PYTHON) -m venv $(LOWEST)/venv
+	$(LOWEST)/venv/bin/python -m pip install --quiet -c tests/lowest.txt -r tests/lowest.txt
+	$(COMPILERS) $(LOWEST)/venv/bin/python setup.py --quiet build --build-lib $(LOWEST)/lib
+	PYTHONPATH=$(CURDIR)/$(LOWEST)/lib $(LOWEST)/venv/bin/python -m pytest $(TESTS)
+
 lint: lint-python lint-cpp ## style and types, Python and C++; -j2 for both at a time
 
-lint-python: build
+lint-python: typecheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+typecheck: build ## mypy on the sources, pyright on what users write, stubtest on the core
 	$(BIN)/mypy
 	$(BIN)/mypy --python-version 3.10 --no-warn-return-any
 	@if ls tests/typing/*.py >/dev/null 2>&1; then $(BIN)/pyright --pythonpath $(RUN); fi
-	$(BIN)/stubtest fastload._core --allowlist tests/typing/stubtest_allowlist.txt
+	$(BIN)/stubtest fastload._core --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest_allowlist.txt
 
 lint-cpp: venv
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
@@ -86,6 +145,9 @@ format: venv ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_FILES)
+
+docs: venv ## the documentation, to build/site; a broken link or docstring is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: build ## measure fastload and its peers on a sample
 	$(BIN)/fastload-bench
@@ -103,7 +165,7 @@ instructions: build ## instructions of the core's kernels, beside those kept: AR
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 
 peers: venv $(PEERS) ## install the loaders that fastload-bench compares with
-	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[peers]'
+	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[bench]'
 
 build/peers/%/.installed: benchmarks/peers/%.txt
 	$(PYTHON) -m venv $(@D)
@@ -111,7 +173,8 @@ build/peers/%/.installed: benchmarks/peers/%.txt
 	@touch $@
 
 # The sanitized core has to be found before the one in src/. Arrow's own allocators would
-# hide overruns. Leaks are not looked for: Python and torch keep memory until exit.
+# hide overruns. Leaks are looked for in the C++ tests alone: Python and torch keep memory
+# until exit.
 asan: build ## ASan and UBSan over the C++ tests and tests/unit
 	@$(TEST_CPP) check SANITIZE=address,undefined
 	FASTLOAD_SANITIZE=address,undefined $(COMPILERS) \
@@ -121,8 +184,10 @@ asan: build ## ASan and UBSan over the C++ tests and tests/unit
 	    LD_PRELOAD="$(foreach l,libasan.so libubsan.so libstdc++.so.6,$(shell $(CXX) -print-file-name=$(l)))" \
 	    $(RUN) -m pytest tests/unit
 
-tsan: venv ## TSan over the C++ tests
-	@$(TEST_CPP) check SANITIZE=thread
+tsan: venv ## TSan over the C++ tests: FILTER='Pipeline*'
+	@$(TEST_CPP) check SANITIZE=thread $(if $(FILTER),FILTER='$(FILTER)')
+
+sanitize: asan tsan ## ASan, UBSan and LeakSanitizer, then TSan
 
 clean: ## remove what was built, but for .venv
 	rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

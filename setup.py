@@ -1,5 +1,7 @@
-"""Builds the compiled core against the pyarrow that is installed.
+"""Builds the compiled core: one for the pyarrow that is installed, or one for each of several.
 
+FASTLOAD_PYARROWS    major versions of pyarrow, such as "24 25 26": a core for each, compiled
+                     against its wheel, which pip fetches (default: the pyarrow installed)
 FASTLOAD_JOBS        compilers that run at a time (default: as many as there are CPUs)
 FASTLOAD_SANITIZE    for -fsanitize=, such as address,undefined: a build for tests
 FASTLOAD_PURE        1: install the Python files alone (the core was built in place)
@@ -8,9 +10,18 @@ FASTLOAD_PURE        1: install the Python files alone (the core was built in pl
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import sysconfig
+from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+
+if not sys.platform.startswith("linux"):
+    sys.exit(
+        f"Expected Linux, got {sys.platform}: fastload's core rests on memfd, eventfd and the "
+        "layout of Linux wheels. On Windows install it in WSL 2, on macOS in a Linux container"
+    )
 
 import pyarrow
 import pybind11
@@ -20,25 +31,70 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 SANITIZE = os.environ.get("FASTLOAD_SANITIZE", "")
-# Arrow's soname is the major and the minor version, the latter in two digits.
-ARROW_SOVERSION = f"{pyarrow.cpp_version_info.major}{pyarrow.cpp_version_info.minor:02d}"
-BUILD_INFO = f'''"""What the compiled core was built against; written by setup.py."""
+INSTALLED_MAJOR = pyarrow.__version__.partition(".")[0]
+MAJORS = os.environ.get("FASTLOAD_PYARROWS", "").split() or [INSTALLED_MAJOR]
+CORE = "fastload._core_pyarrow"  # and the major version
+BUILD_INFO = '''"""What the compiled cores were built against; written by setup.py."""
 
-PYARROW_VERSION = "{pyarrow.__version__}"
-ARROW_SOVERSION = "{ARROW_SOVERSION}"
+PYARROW_VERSIONS = {}
 '''
 
 
-def library_directory() -> str:
-    """The directory of the libarrow and libparquet that the installed pyarrow runs on."""
-    directories = pyarrow.get_library_dirs()
+@dataclass(frozen=True)
+class Pyarrow:
+    """A pyarrow to build a core against: its version, and where its files are."""
+
+    version: str
+    include: str
+    libraries: str
+
+    @property
+    def soversion(self) -> str:
+        """Arrow's soname: the major and the minor version, the latter in two digits."""
+        return soversion(self.version)
+
+
+def soversion(version: str) -> str:
+    """The end of the names of the libraries in this pyarrow."""
+    major, minor = version.split(".")[:2]
+    return f"{major}{int(minor):02d}"
+
+
+def installed_pyarrow() -> Pyarrow:
+    """The pyarrow that this Python imports."""
+    version = pyarrow.__version__
+    # conda's keeps its libraries in the environment's own directory.
+    directories = [*pyarrow.get_library_dirs(), str(Path(sys.prefix, "lib"))]
     for directory in directories:
-        if Path(directory, f"libparquet.so.{ARROW_SOVERSION}").exists():
-            return str(directory)
+        if Path(directory, f"libparquet.so.{soversion(version)}").exists():
+            return Pyarrow(version, pyarrow.get_include(), str(directory))
     sys.exit(
-        f"Expected libparquet.so.{ARROW_SOVERSION} of pyarrow {pyarrow.__version__} in one of "
+        f"Expected libparquet.so.{soversion(version)} of pyarrow {version} in one of "
         f"{', '.join(directories)}, found none: install pyarrow's wheel (Linux, x86-64 or ARM)"
     )
+
+
+def fetched_pyarrow(major: str) -> Pyarrow:
+    """The newest pyarrow of a major version, unpacked under build/ beside no other package."""
+    directory = ROOT / "build" / "pyarrow" / sysconfig.get_config_var("SOABI") / major
+    if not directory.exists():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+        wheel = ["--only-binary=:all:", "--target", str(directory), f"pyarrow=={major}.*"]
+        if subprocess.run([*pip, *wheel], check=False).returncode != 0:  # noqa: S603 - ours
+            sys.exit(f"Expected a wheel of pyarrow {major} for this Python, pip found none")
+    found = [path.name for path in directory.glob("pyarrow-*.dist-info")]
+    if not found:
+        sys.exit(f"Expected pyarrow {major} in {directory}, found none: remove that directory")
+    version = found[0].removeprefix("pyarrow-").removesuffix(".dist-info")
+    package = directory / "pyarrow"
+    return Pyarrow(version, str(package / "include"), str(package))
+
+
+def pyarrow_of(major: str) -> Pyarrow:
+    """The pyarrow of that major version: the installed one, if it is that."""
+    if not major.isdecimal():
+        sys.exit(f"Expected major versions in FASTLOAD_PYARROWS, such as '25 26', got {major!r}")
+    return installed_pyarrow() if major == INSTALLED_MAJOR else fetched_pyarrow(major)
 
 
 def relative(pattern: str) -> list[str]:
@@ -61,13 +117,11 @@ def needs_recompile(object_path: str, source_path: str) -> bool:
 
 
 class BuildCore(build_ext):
-    """Builds the core, and writes down which pyarrow it belongs to."""
+    """Builds the cores, and writes down which pyarrow each belongs to."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
-        # Objects depend on headers outside the tree, which -MMD leaves out.
-        versions = f"pyarrow-{pyarrow.__version__}-pybind11-{pybind11.__version__}"
-        self.build_temp = os.path.join(self.build_temp, versions + SANITIZE.replace(",", "-"))
+        self.objects = Path(self.build_temp)
         if self.inplace:
             # A core that finds pyarrow by its absolute path must not get into a wheel.
             self.build_lib = os.path.join("build", "inplace")
@@ -81,17 +135,33 @@ class BuildCore(build_ext):
                 f"Expected Python's C headers, found no {python_h}: install them "
                 "(on Debian and Ubuntu: apt-get install python3-dev)"
             )
-        core = Path(self.get_ext_fullpath(self.extensions[0].name))
-        build_info = core.with_name("_build_info.py")
-        if not build_info.exists() or build_info.read_text() != BUILD_INFO:
+        self.pyarrows = {CORE + major: pyarrow_of(major) for major in MAJORS}
+        build_info = Path(self.get_ext_fullpath(self.extensions[0].name)).with_name(
+            "_build_info.py"
+        )
+        written = BUILD_INFO.format(tuple(each.version for each in self.pyarrows.values()))
+        if not build_info.exists() or build_info.read_text() != written:
             self.force = True
-        if self.inplace:
-            self.extensions[0].runtime_library_dirs.append(PYARROW_LIBRARIES)
         super().run()
-        build_info.write_text(BUILD_INFO)
+        build_info.write_text(written)
+        cores = {Path(self.get_ext_fullpath(core.name)) for core in self.extensions}
+        for left in set(build_info.parent.glob(f"_core*{EXTENSION_SUFFIXES[0]}")) - cores:
+            left.unlink()  # an earlier build's: a wheel would take it along
+
+    def build_extension(self, ext: Extension) -> None:
+        against = self.pyarrows[ext.name]
+        # Objects depend on headers outside the tree, which -MMD leaves out.
+        versions = f"pyarrow-{against.version}-pybind11-{pybind11.__version__}"
+        self.build_temp = str(self.objects / (versions + SANITIZE.replace(",", "-")))
+        ext.extra_compile_args += ["-isystem", against.include, "-isystem", pybind11.get_include()]
+        ext.library_dirs = [against.libraries]
+        ext.libraries = [f":lib{name}.so.{against.soversion}" for name in ("arrow", "parquet")]
+        ext.runtime_library_dirs = ["$ORIGIN/../pyarrow"]
+        if self.inplace:
+            ext.runtime_library_dirs.append(against.libraries)
+        super().build_extension(ext)
 
 
-PYARROW_LIBRARIES = library_directory()
 COMPILE_ARGS = [
     "-std=c++20",
     "-O1" if SANITIZE else "-O3",
@@ -102,31 +172,27 @@ COMPILE_ARGS = [
     "-Wextra",
     "-Wno-missing-field-initializers",  # designated initialisers leave the rest at its default
     "-MMD",
-    "-isystem",
-    pyarrow.get_include(),
-    "-isystem",
-    pybind11.get_include(),
 ]
 LINK_ARGS = []
 if SANITIZE:
     COMPILE_ARGS += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
     LINK_ARGS += [f"-fsanitize={SANITIZE}"]
 
-core = Extension(
-    "fastload._core",
-    sources=relative("csrc/fastload/*.cc") + relative("csrc/bindings/*.cc"),
-    depends=[*relative("csrc/*/*.h"), "setup.py"],
-    language="c++",
-    include_dirs=["csrc"],
-    library_dirs=[PYARROW_LIBRARIES],
-    libraries=[f":libarrow.so.{ARROW_SOVERSION}", f":libparquet.so.{ARROW_SOVERSION}"],
-    runtime_library_dirs=["$ORIGIN/../pyarrow"],
-    extra_compile_args=COMPILE_ARGS,
-    extra_link_args=LINK_ARGS,
-)
+cores = [
+    Extension(
+        CORE + major,
+        sources=relative("csrc/fastload/*.cc") + relative("csrc/bindings/*.cc"),
+        depends=[*relative("csrc/*/*.h"), "setup.py"],
+        language="c++",
+        include_dirs=["csrc"],
+        extra_compile_args=[*COMPILE_ARGS],
+        extra_link_args=LINK_ARGS,
+    )
+    for major in MAJORS
+]
 
 with ParallelCompile("FASTLOAD_JOBS", needs_recompile=needs_recompile):
     setup(
-        ext_modules=[] if os.environ.get("FASTLOAD_PURE") == "1" else [core],
+        ext_modules=[] if os.environ.get("FASTLOAD_PURE") == "1" else cores,
         cmdclass={"build_ext": BuildCore},
     )

@@ -8,6 +8,12 @@ datasets are made anew, and read twice: without a cache, with an empty one, with
 dataset has filled, and from local files. A line for each says the seconds of its first and second
 pass (medians). A fill ends when all is on disk. All hand out the same sums, which is checked in
 every pass; the cache lies where temporary files do, in the page cache. Disks were not measured.
+
+    python benchmarks/bench_cache.py --decoded PARQUET [--repeats N]
+
+Passes over a local file with all of its columns, in order and shuffled: without a cache, with an
+empty one, and from the blocks of a full one. Beside it what it takes to copy as many bytes with as
+many threads. Each pass sees the same sums of one column, which is checked.
 """
 
 from __future__ import annotations
@@ -17,13 +23,16 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pyarrow.dataset as pads
+import torch
 from click_log_store import COLUMNS, serve, write_click_log
 
 from fastload import IO, Cache, FastParquetDataset
+from fastload.budget import available_cores
 from fastload.cache import RAW
 from fastload.cache_entries import entries_of, used_bytes
 
@@ -36,7 +45,7 @@ def _dataset(source: str, url: str, cache: Path | Cache | None = None) -> FastPa
         batch_size=65_536,
         storage_options={"endpoint_url": url, "token": "anon"} if remote else None,
         io=IO(transport="native") if remote else None,
-        cache=cache,
+        cache=cache if cache is None or isinstance(cache, Cache) else Cache(cache, decoded=False),
     )
 
 
@@ -68,7 +77,7 @@ def _measure(directory: str, url: str, expected: dict[str, int], repeats: int) -
             entries = len(list(entries_of(kept / RAW)))
             used = used_bytes(kept / RAW)
         with tempfile.TemporaryDirectory() as cache:
-            bounded = Cache(cache, max_bytes="10GB")
+            bounded = Cache(cache, max_bytes="10GB", decoded=False)
             name = "an empty cache, max_bytes="
             found[name].append(_passes(_dataset(stored, url, bounded), expected))
         found["local files"].append(_passes(_dataset(directory, url), expected))
@@ -79,6 +88,55 @@ def _measure(directory: str, url: str, expected: dict[str, int], repeats: int) -
         print(f"{name:28}{first:12.3f}{second:12.3f}", flush=True)
 
 
+def _seconds(dataset: FastParquetDataset, column: str, expected: int) -> float:
+    start = time.perf_counter()
+    total = sum(int(batch[column].sum()) for batch in dataset)
+    seconds = time.perf_counter() - start
+    assert total == expected, total
+    return seconds
+
+
+def _copying(total_bytes: int, threads: int) -> float:
+    """Seconds to copy so many bytes, the least of some turns."""
+    parts = [torch.ones(total_bytes // threads, dtype=torch.uint8) for _ in range(threads)]
+    copies = [torch.zeros_like(part) for part in parts]
+    least = float("inf")
+    torch.set_num_threads(1)
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(5):
+            start = time.perf_counter()
+            list(pool.map(lambda pair: pair[0].copy_(pair[1]), zip(copies, parts, strict=True)))
+            least = min(least, time.perf_counter() - start)
+    return least
+
+
+def _measure_decoded(path: str, repeats: int) -> None:
+    first = pads.dataset(path).schema
+    column = next(field.name for field in first if str(field.type).startswith("int"))
+    expected = int(np.sum(pads.dataset(path).to_table([column])[column].to_numpy()))
+    threads = available_cores()
+    for order in ({}, {"shuffle": True}):
+        found = defaultdict(list)
+        for _ in range(repeats):
+            options = {"batch_size": 8192, "threads": threads, **order}
+            with FastParquetDataset(path, **options) as plain:
+                seconds = [_seconds(plain, column, expected) for _ in range(3)]
+                found["files, first pass"].append(seconds[0])
+                found["files, later passes"].append(min(seconds[1:]))
+            with tempfile.TemporaryDirectory() as cache:
+                with FastParquetDataset(path, cache=cache, **options) as filling:
+                    found["an empty cache"].append(_seconds(filling, column, expected))
+                with FastParquetDataset(path, cache=cache, **options) as full:
+                    seconds = [_seconds(full, column, expected) for _ in range(4)]
+                    total_bytes = sum(batch.nbytes for batch in full)
+                found["blocks, first pass"].append(seconds[0])
+                found["blocks, later passes"].append(min(seconds[1:]))
+            found["memcpy"].append(_copying(total_bytes, threads))
+        print("shuffled" if order else "in order", f"{total_bytes / 1e6:.0f} MB")
+        for name, times in found.items():
+            print(f"  {name:22}{statistics.median(times):8.3f} s, least {min(times):.3f}")
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -86,7 +144,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--latency-ms", type=float, default=30.0)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--decoded", metavar="PARQUET", help="measure the decoded tier on it")
     arguments = parser.parse_args()
+    if arguments.decoded:
+        _measure_decoded(arguments.decoded, arguments.repeats)
+        return
     with tempfile.TemporaryDirectory() as directory:
         write_click_log(Path(directory), arguments.files, arguments.rows)
         local = pads.dataset(directory).to_table(columns=COLUMNS)

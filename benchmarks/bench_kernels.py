@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload import Batch
-
     Floats = NDArray[np.float32]
+    Block = dict[str, Any]
 
 _ROWS = 1 << 20
 _PASSES = 3
@@ -77,57 +76,57 @@ _RATIO, _PRODUCT, _SCALE, _LOG = (
 )
 
 
-def called_ratio(block: Batch) -> Mapping[str, Any]:
+def called_ratio(block: Block) -> Mapping[str, Any]:
     """The first one, called from Python."""
-    x, y = block["numeric_01"].numpy(), block["numeric_05"].numpy()
+    x, y = block["numeric_01"], block["numeric_05"]
     out = np.empty_like(x)
     _RATIO(x, y, out)
     return {"ratio": out}
 
 
-def called_product(block: Batch) -> Mapping[str, Any]:
+def called_product(block: Block) -> Mapping[str, Any]:
     """The second one, likewise."""
-    x, y = block["numeric_02"].numpy(), block["numeric_03"].numpy()
+    x, y = block["numeric_02"], block["numeric_03"]
     out = np.empty_like(x)
     _PRODUCT(x, y, out)
     return {"product": out}
 
 
-def called_scale(block: Batch) -> Mapping[str, Any]:
+def called_scale(block: Block) -> Mapping[str, Any]:
     """The third one, likewise."""
-    x = block["numeric_04"].numpy()
+    x = block["numeric_04"]
     out = np.empty_like(x)
     _SCALE(x, out)
     return {"numeric_04": out}
 
 
-def called_log(block: Batch) -> Mapping[str, Any]:
+def called_log(block: Block) -> Mapping[str, Any]:
     """The logarithm, likewise."""
-    x = block["numeric_06"].numpy()
+    x = block["numeric_06"]
     out = np.empty_like(x)
     _LOG(x, out)
     return {"log": out}
 
 
-def numpy_ratio(block: Batch) -> Mapping[str, Any]:
+def numpy_ratio(block: Block) -> Mapping[str, Any]:
     """The first one, of numpy."""
-    x, y = block["numeric_01"].numpy(), block["numeric_05"].numpy()
+    x, y = block["numeric_01"], block["numeric_05"]
     return {"ratio": x / (y + np.float32(1))}
 
 
-def numpy_product(block: Batch) -> Mapping[str, Any]:
+def numpy_product(block: Block) -> Mapping[str, Any]:
     """The second one, likewise."""
-    return {"product": block["numeric_02"].numpy() * block["numeric_03"].numpy()}
+    return {"product": block["numeric_02"] * block["numeric_03"]}
 
 
-def numpy_scale(block: Batch) -> Mapping[str, Any]:
+def numpy_scale(block: Block) -> Mapping[str, Any]:
     """The third one, likewise."""
-    return {"numeric_04": (block["numeric_04"].numpy() - np.float32(0.5)) * np.float32(2)}
+    return {"numeric_04": (block["numeric_04"] - np.float32(0.5)) * np.float32(2)}
 
 
-def numpy_log(block: Batch) -> Mapping[str, Any]:
+def numpy_log(block: Block) -> Mapping[str, Any]:
     """The logarithm, likewise."""
-    return {"log": np.log1p(block["numeric_06"].numpy())}
+    return {"log": np.log1p(block["numeric_06"])}
 
 
 _CALLED = [called_ratio, called_product, called_scale]

@@ -31,8 +31,6 @@ from fastload.row_values import column_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fastload import Batch
-
 _BATCH_ROWS = 256
 _ROW_BYTES = 100_000
 _CHEAP_ROWS = 1 << 18
@@ -43,7 +41,7 @@ def decompress(data: bytes) -> np.ndarray[Any, Any]:
     return np.frombuffer(zlib.decompress(data, bufsize=_ROW_BYTES), np.uint8)
 
 
-def decompress_block(block: Batch) -> Mapping[str, Any]:
+def decompress_block(block: dict[str, Any]) -> Mapping[str, Any]:
     """The numbers of all rows, in one call."""
     return {"data": column_of([decompress(data) for data in block["data"]], None)}
 
@@ -104,7 +102,7 @@ def nothing(number: int) -> int:
     return number
 
 
-def same(block: Batch, _seeds: object = None) -> Batch:
+def same(block: Any, _seeds: object = None) -> Any:
     """The same."""
     return block
 

@@ -1,7 +1,7 @@
 """One question: how near does reading from an object store come to a client that drops the bytes?
 
     python benchmarks/bench_store.py [--files N] [--rows N] [--latency-ms X] [--connections N]
-        [--repeats N] [--litdata-files N] [--directory DIR]
+        [--repeats N] [--litdata-files N] [--directory DIR] [--host ADDRESS --within COMMAND]
 
 A server of its own, in its own process, answers each request after the latency. Three of forty
 columns of a click-log table are read, in order. A line for each reader says seconds of one pass
@@ -23,7 +23,10 @@ Then each goal is printed beside what was found, by both transports:
   the share of the steps in which it neither ran nor waited for a CPU, as one does for the GIL. On a
   machine that others keep busy only the latter tells
 
-What TLS and a real network add is not measured.
+Over a network: `--latency-ms 0 --host ADDRESS --within "ip netns exec NAME"` runs the server in
+that network namespace, for instance at the other end of a simulated link whose latency counts.
+
+What TLS adds is not measured.
 """
 
 from __future__ import annotations
@@ -213,6 +216,8 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=32)
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--latency-ms", type=float, default=30.0)
+    parser.add_argument("--host", default="127.0.0.1", help="the server's address")
+    parser.add_argument("--within", default="", help="command that runs the server, if any")
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--directory", type=Path, help="keeps the files for the next run")
@@ -224,7 +229,8 @@ def main() -> None:
         for file in files[: arguments.litdata_files]:
             (Path(first) / file.name).symlink_to(file.resolve())
         table, some = Table.of(files), Table.of(sorted(Path(first).iterdir()))
-        with serve(str(directory), arguments.latency_ms / 1000) as store:
+        host, within = arguments.host, arguments.within.split()
+        with serve(str(directory), arguments.latency_ms / 1000, host, within) as store:
             compare_readers(store, table, some, arguments)
             print()
             for transport in TRANSPORTS:

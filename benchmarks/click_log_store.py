@@ -20,7 +20,7 @@ from fastload._core import coalesce
 from fastload.budget import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 COLUMNS = ["i3", "c7", "c20"]
 BATCH_SIZE = 65_536
@@ -42,7 +42,7 @@ class Server(GcsServer):
             return Response(200, json.dumps(answer).encode())
         return super().respond(request)
 
-server = Server()
+server = Server(host=sys.argv[4])
 server.latency_s = float(sys.argv[3])
 for path in sorted(Path(sys.argv[2]).iterdir()):
     server.put("bucket", f"train/{path.name}", path.read_bytes())
@@ -86,9 +86,16 @@ class Store:
 
 
 @contextlib.contextmanager
-def serve(directory: str, latency_s: float) -> Iterator[Store]:
-    """A store of the files of a directory that waits so long before each answer."""
-    command = [sys.executable, "-c", _SERVER, str(_TESTS), directory, str(latency_s)]
+def serve(
+    directory: str, latency_s: float, host: str = "127.0.0.1", within: Sequence[str] = ()
+) -> Iterator[Store]:
+    """A store of the files of a directory that waits so long before each answer.
+
+    host: its address.
+    within: a command, such as `ip netns exec NAME`, that runs it where it has that address.
+    """
+    program = [sys.executable, "-c", _SERVER, str(_TESTS), directory, str(latency_s), host]
+    command = [*within, *program]
     with subprocess.Popen(  # noqa: S603 - our own
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:

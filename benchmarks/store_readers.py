@@ -9,17 +9,17 @@ import tempfile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow.dataset as pads
+import torch
 from click_log_store import BATCH_SIZE, COLUMNS
 
 from fastload import IO, FastParquetDataset
 from fastload.bench import environments
-from fastload.bench.peers.windows import table_tensors
+from fastload.cli.peers.windows import table_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    import torch
     from click_log_store import Store
 
 # One pass: reads, and returns the sums unless it drops what it reads.
@@ -165,3 +165,5 @@ def prepare() -> None:
     os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"  # read when gcsfs is imported
     logging.getLogger("litdata").setLevel(logging.ERROR)
     logging.getLogger("datasets").setLevel(logging.ERROR)
+    # Where others keep the cores busy, threads that share a sum wait up to 50 ms for each other.
+    torch.set_num_threads(1)

@@ -147,6 +147,20 @@ LeafChunks ReadLeafChunks(const Footer& footer, int32_t leaf) {
   return ValueOrRaise(std::move(chunks));
 }
 
+py::list ReadPageCounts(const Footer& footer, int32_t leaf) {
+  py::list row_groups;
+  for (const auto& counts : ValueOrRaise(footer.ReadPageCounts(leaf))) {
+    py::dict pages;
+    for (const PageCount& count : counts) pages[py::str(count.encoding)] = count.pages;
+    row_groups.append(std::move(pages));
+  }
+  return row_groups;
+}
+
+py::bytes TailOf(const Footer& footer) {
+  return py::bytes(ValueOrRaise(footer.Serialize()));
+}
+
 std::vector<LeafSummary> Summarize(const std::vector<std::shared_ptr<Footer>>& footers,
                                    const std::vector<std::vector<int32_t>>& leaves,
                                    const std::vector<bool>& statistics) {
@@ -288,6 +302,12 @@ void RegisterFooter(py::module_& m) {
            "Whether the leaves and their Arrow types are the same, whatever the rows.")
       .def("leaf_chunks", &ReadLeafChunks, py::arg("leaf"),
            "Sizes and null counts of one leaf column, by its index in `leaves`.")
+      .def("page_counts", &ReadPageCounts, py::arg("leaf"),
+           "Data pages of one leaf column by encoding, a dict for each row group; empty "
+           "where\nthe writer counted none.")
+      .def_property_readonly("tail", &TailOf,
+                             "The footer as the end of a file; other readers take it for "
+                             "one.")
       .def("__arrow_c_schema__", &ExportLeafSchema,
            "Arrow PyCapsule of a schema with one field for each leaf, named by its "
            "dotted\n"

@@ -28,6 +28,30 @@ namespace py = pybind11;
 
 namespace {
 
+const char* StageName(Stage stage) {
+  switch (stage) {
+    case Stage::kPrepare:
+      return "prepare";
+    case Stage::kRead:
+      return "read";
+    case Stage::kRequest:
+      return "request";
+    case Stage::kStage:
+      return "stage";
+    case Stage::kCount:
+      return "count";
+    case Stage::kFill:
+      return "fill";
+    case Stage::kMerge:
+      return "merge";
+    case Stage::kKernels:
+      return "kernels";
+    case Stage::kWait:
+      return "wait";
+  }
+  return "";
+}
+
 class PyPipeline {
  public:
   PyPipeline(std::shared_ptr<Pipeline> pipeline, std::shared_ptr<TensorMemory> memory,
@@ -94,6 +118,21 @@ class PyPipeline {
             bytes(pipeline_->staging_memory()), bytes(pipeline_->batch_memory())};
   }
 
+  void StartSpans(size_t capacity) { pipeline_->StartSpans(capacity); }
+
+  // (spans, names of units, spans dropped)
+  py::tuple StopSpans() {
+    const SpanRecorder::Recorded recorded = pipeline_->StopSpans();
+    py::list spans(recorded.spans.size());
+    for (size_t i = 0; i < recorded.spans.size(); ++i) {
+      const Span& span = recorded.spans[i];
+      spans[i] =
+          py::make_tuple(StageName(span.stage), span.thread, span.start_ns, span.end_ns,
+                         span.place.index, span.place.unit, span.place.bytes);
+    }
+    return py::make_tuple(std::move(spans), pipeline_->UnitNames(), recorded.dropped);
+  }
+
   int64_t lent_bytes() const { return pipeline_->batch_memory().lent_bytes; }
 
  private:
@@ -137,7 +176,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
     int64_t batch_memory_bytes, int64_t staging_memory_bytes, int64_t fetch_memory_bytes,
     bool verify_crc, const py::sequence& selections, const PySender* sender,
     const py::object& allocate, const PyRemoteQueue* remote,
-    std::vector<KernelSpec> kernels) {
+    std::vector<KernelSpec> kernels, std::shared_ptr<DecodedQueue> blocks) {
   RaiseIfError(CheckOutputs(columns, outputs));
   RaiseIfError(CheckKernels(kernels, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
@@ -149,6 +188,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .fetch_memory_bytes = fetch_memory_bytes,
                           .verify_crc = verify_crc};
   options.kernels = std::move(kernels);
+  options.blocks = std::move(blocks);
   std::shared_ptr<RemoteQueue> queue;
   if (remote != nullptr) queue = options.remote = remote->queue();
   std::shared_ptr<TensorMemory> memory;
@@ -175,7 +215,7 @@ void RegisterPipeline(py::module_& m) {
            py::arg("fetch_memory_bytes"), py::arg("verify_crc") = false,
            py::arg("selections") = py::tuple(), py::arg("sender") = nullptr,
            py::arg("allocate") = py::none(), py::arg("remote") = nullptr,
-           py::arg("kernels") = std::vector<KernelSpec>(),
+           py::arg("kernels") = std::vector<KernelSpec>(), py::arg("blocks") = nullptr,
            // The selections' bits, which the pipeline borrows.
            py::keep_alive<1, 11>())
       .def(
@@ -207,6 +247,12 @@ void RegisterPipeline(py::module_& m) {
            "Ends all passes and threads; batches stay valid. Idempotent.")
       .def("counts", &PyPipeline::Counts,
            "What the stages have done so far: requests, bytes, values, nanoseconds.")
+      .def("start_spans", &PyPipeline::StartSpans, py::arg("capacity"),
+           "Records when each stage works, on which thread; up to `capacity` spans.")
+      .def("stop_spans", &PyPipeline::StopSpans,
+           "Ends that. (spans, the first column of each unit, how many were dropped), a\n"
+           "span as (stage, thread, start, end, file or batch or window, unit, bytes);\n"
+           "times in nanoseconds of the monotonic clock.")
       .def_property_readonly("memory", &PyPipeline::Memory,
                              "Bytes held, in use and for reuse: of reads, of what waits "
                              "for its batch, and of\n"

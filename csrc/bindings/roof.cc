@@ -17,6 +17,7 @@ void RegisterRoof(py::module_& m) {
   py::class_<RoofTimes>(m, "RoofTimes", "What reading, decompressing and a copy cost.")
       .def_readonly("pages_s", &RoofTimes::pages_s,
                     "Seconds to read and decompress the pages.")
+      .def_readonly("read_s", &RoofTimes::read_s, "The share of these spent reading.")
       .def_readonly("memcpy_s", &RoofTimes::memcpy_s, "Seconds to copy the output once.")
       .def_readonly("pages", &RoofTimes::pages, "Data and dictionary pages read.")
       .def_readonly("read_bytes", &RoofTimes::read_bytes, "Bytes read from the files.");

@@ -77,6 +77,9 @@ void RegisterScan(py::module_& m) {
           },
           "Addresses of its first byte, and behind its last.")
       .def_property_readonly(
+          "window", [](const LentBatch& lent) { return lent.batch.window; },
+          "The window of the pass that its last row lies in.")
+      .def_property_readonly(
           "failed_kernel", [](const LentBatch& lent) { return lent.batch.failed_kernel; },
           "Number of the kernel that failed on it; -1: none did. One that has is only to "
           "be\n"

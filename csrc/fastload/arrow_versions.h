@@ -2,6 +2,7 @@
 // asks for a version.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -16,14 +17,27 @@
 
 namespace fastload {
 
+// Has Thrift make room for no string or list that the `bytes` bytes it reads can't hold:
+// it believes the length that stands before one.
+inline void LimitThrift(int64_t bytes, parquet::ReaderProperties* properties) {
+  const auto most = static_cast<int32_t>(std::clamp<int64_t>(bytes, 1, INT32_MAX));
+  properties->set_thrift_string_size_limit(
+      std::min(properties->thrift_string_size_limit(), most));
+  properties->set_thrift_container_size_limit(
+      std::min(properties->thrift_container_size_limit(), most));
+}
+
 // Throws what libparquet throws. A footer's length has 32 bits in the file, so
 // `thrift` is shorter than 4 GiB.
 inline std::shared_ptr<parquet::FileMetaData> ReadFileMetaData(std::string_view thrift) {
+  parquet::ReaderProperties properties;
+  LimitThrift(static_cast<int64_t>(thrift.size()), &properties);
 #if ARROW_VERSION_MAJOR >= 26
-  return parquet::FileMetaData::Make(thrift.data(), static_cast<int64_t>(thrift.size()));
+  return parquet::FileMetaData::Make(thrift.data(), static_cast<int64_t>(thrift.size()),
+                                     properties);
 #else
   auto bytes = static_cast<uint32_t>(thrift.size());
-  return parquet::FileMetaData::Make(thrift.data(), &bytes);
+  return parquet::FileMetaData::Make(thrift.data(), &bytes, properties);
 #endif
 }
 

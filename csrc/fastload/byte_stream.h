@@ -21,6 +21,7 @@ struct FetchContext {
   BlockPool* pool = nullptr;
   FileTable* files = nullptr;
   Counters* counters = nullptr;
+  SpanRecorder* spans = nullptr;  // null: none are recorded
 };
 
 // The bytes of ranges of a file, one after the other. One consumer.

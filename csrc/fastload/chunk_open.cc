@@ -54,6 +54,7 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
     input.levels = chunk->num_values();
     parquet::ReaderProperties properties(pool);
     properties.set_page_checksum_verification(options.verify_crc);
+    LimitThrift(chunk->total_compressed_size(), &properties);
     const bool snappy = chunk->compression() == parquet::Compression::SNAPPY &&
                         !options.arrow_decompresses;
     const auto codec = snappy ? parquet::Compression::UNCOMPRESSED : chunk->compression();

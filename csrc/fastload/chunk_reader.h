@@ -50,8 +50,11 @@ class FixedReader {
   virtual Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) = 0;
 
   // The dictionary that the next row's page has codes of: elements, without gaps, good as
-  // long as the reader. Empty where the page holds values themselves.
-  virtual Result<std::span<const uint8_t>> Dictionary() = 0;
+  // long as the reader. Empty where the page holds values themselves; lists of a fixed
+  // size have no codes of rows.
+  virtual Result<std::span<const uint8_t>> Dictionary() {
+    return std::span<const uint8_t>();
+  }
 
   // How codes are written.
   struct Codes {
@@ -61,8 +64,10 @@ class FixedReader {
   };
   // Like Read, but writes the code of each row, without gaps, and stops early where a
   // page holds values themselves; returns the rows read.
-  virtual Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
-                                    uint8_t* valid) = 0;
+  virtual Result<int64_t> ReadCodes(int64_t /*rows*/, const Codes& /*codes*/,
+                                    uint8_t* /*out*/, uint8_t* /*valid*/) {
+    return 0;
+  }
 
   // Index of the data page being read, for Place.
   virtual int64_t page() const = 0;

@@ -126,14 +126,6 @@ class NullListReader : public FixedReader {
     return Status::OK();
   }
 
-  // Rows are longer than the entries of a dictionary, so there are no codes of rows.
-  Result<std::span<const uint8_t>> Dictionary() override {
-    return std::span<const uint8_t>();
-  }
-  Result<int64_t> ReadCodes(int64_t, const Codes&, uint8_t*, uint8_t*) override {
-    return 0;
-  }
-
   int64_t page() const override { return -1; }
 
  private:

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "fastload/spans.h"
+
 namespace fastload {
 
 struct Counters {
@@ -20,6 +22,34 @@ struct Counters {
   std::atomic<int64_t> batch_bytes{0};
   std::atomic<int64_t> wait_ns{0};         // the consumer waited for a batch
   std::atomic<int64_t> merged_batches{0};  // put together from several windows
+};
+
+inline int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Its life is a span of a stage, if spans are recorded.
+class SpanTimer {
+ public:
+  // `spans` may be null.
+  SpanTimer(SpanRecorder* spans, Stage stage, const SpanPlace& place)
+      : spans_(spans != nullptr && spans->on() ? spans : nullptr),
+        stage_(stage),
+        place_(place),
+        start_ns_(spans_ == nullptr ? 0 : NowNs()) {}
+  ~SpanTimer() {
+    if (spans_ != nullptr) spans_->Add(stage_, start_ns_, NowNs(), place_);
+  }
+  SpanTimer(const SpanTimer&) = delete;
+  SpanTimer& operator=(const SpanTimer&) = delete;
+
+ private:
+  SpanRecorder* spans_;
+  Stage stage_;
+  SpanPlace place_;
+  int64_t start_ns_;
 };
 
 // Adds the nanoseconds of its life to a counter.

@@ -9,6 +9,7 @@
 
 #include "fastload/columns.h"
 #include "fastload/counters.h"
+#include "fastload/decoded_queue.h"
 #include "fastload/executor.h"
 #include "fastload/file.h"
 #include "fastload/kernels.h"
@@ -25,10 +26,12 @@ struct Dataset {
   Dataset(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
           std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
           const std::vector<KernelSpec>& kernels, std::vector<FileSelection> selections,
-          int64_t pool_bytes, bool verify_crc)
+          int64_t pool_bytes, bool verify_crc,
+          std::shared_ptr<DecodedQueue> blocks = nullptr)
       : verify_crc(verify_crc),
         pool(arrow::default_memory_pool(), pool_bytes),
         files(std::move(files), std::move(remote)),
+        blocks(std::move(blocks)),
         selections(std::move(selections)),
         columns(std::move(columns)),
         layout(this->columns, outputs),
@@ -38,6 +41,8 @@ struct Dataset {
   const bool verify_crc;  // of pages that have a checksum
   RecyclingPool pool;     // of decompressed pages and dictionaries
   FileTable files;
+  // Null: files are read. Else blocks of the rows that stay of their row groups.
+  const std::shared_ptr<DecodedQueue> blocks;
   const std::vector<FileSelection> selections;  // by file; empty: all rows stay
   const std::vector<ColumnSpec> columns;
   const Layout layout;
@@ -45,6 +50,7 @@ struct Dataset {
   const Kernels kernels;  // called on each batch
   Counters counters;
   Counters counters_ahead;  // of reads for a pass that has not begun
+  SpanRecorder spans;
 
   // First row, in its file, of a row group.
   int64_t FirstRow(int32_t file, int32_t row_group);

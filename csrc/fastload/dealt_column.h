@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "fastload/gather.h"
 #include "fastload/window_codes.h"
 #include "fastload/window_runs.h"
 
@@ -18,7 +19,7 @@ struct DealtColumn {
   // Copies `rows` output rows of the run, from the one numbered `from` on, to out,
   // out + stride, ...
   void Gather(const SlotRun& run, int64_t from, int64_t rows, uint8_t* out,
-              int64_t stride) const;
+              int64_t stride, NextRead next) const;
   void GatherValid(const SlotRun& run, uint8_t* out, int64_t stride) const;
 };
 

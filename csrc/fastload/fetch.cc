@@ -104,12 +104,19 @@ void ChunkStream::Request(size_t i, std::function<void()> ready) {
 void ChunkStream::RequestRemote(size_t i, std::function<void()> ready) {
   auto self = std::dynamic_pointer_cast<ChunkStream>(InputStream::shared_from_this());
   const Extent& extent = extents_[i];
+  int64_t asked_ns = 0;  // by the one who asks first, if spans are recorded
   if (context_.files->remote()->Ask(extent.read, priority_, cancelled_)) {
     context_.counters->read_requests += 1;
     context_.counters->read_bytes += extent.read->range().bytes;
+    if (context_.spans != nullptr && context_.spans->on()) asked_ns = NowNs();
   }
   const bool waits = ready != nullptr;
-  const auto arrived = [self = std::move(self), i, ready = std::move(ready)] {
+  const auto arrived = [self = std::move(self), i, ready = std::move(ready), asked_ns] {
+    if (asked_ns != 0) {
+      self->context_.spans->Add(
+          Stage::kRequest, asked_ns, NowNs(),
+          {.index = self->file_, .bytes = self->extents_[i].read->range().bytes});
+    }
     self->Fill(i, TakeRemote(self->extents_[i]));
     if (ready) ready();
   };
@@ -127,6 +134,8 @@ Result<std::shared_ptr<arrow::Buffer>> ChunkStream::ReadLocal(const Extent& exte
   ARROW_ASSIGN_OR_RAISE(auto block, context_.pool->Allocate(extent.bytes));
   ARROW_ASSIGN_OR_RAISE(const auto file, context_.files->Open(file_));
   const Timer timer(&context_.counters->read_ns);
+  const SpanTimer span(context_.spans, Stage::kRead,
+                       {.index = file_, .bytes = extent.bytes});
   ARROW_RETURN_NOT_OK(
       ReadRanges(context_, *file, ranges_, extent.start, extent.bytes, block->data()));
   return BlockSlice(std::move(block), 0, extent.bytes);

@@ -101,6 +101,24 @@ Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& 
   return Status::OK();
 }
 
+// Those of one encoding in several kinds of pages together.
+std::vector<PageCount> CountPages(const parquet::ColumnChunkMetaData& chunk) {
+  std::vector<PageCount> counts;
+  for (const parquet::PageEncodingStats& stats : chunk.encoding_stats()) {
+    if (stats.page_type != parquet::PageType::DATA_PAGE &&
+        stats.page_type != parquet::PageType::DATA_PAGE_V2) {
+      continue;
+    }
+    const std::string encoding = parquet::EncodingToString(stats.encoding);
+    auto found = std::find_if(counts.begin(), counts.end(), [&](const PageCount& count) {
+      return count.encoding == encoding;
+    });
+    if (found == counts.end()) found = counts.insert(found, PageCount{encoding});
+    found->pages += stats.count;
+  }
+  return counts;
+}
+
 // Runs `read`, and says what Arrow makes of bad bytes in our words. Arrow's own status
 // says whether they are corrupt or only unsupported.
 template <typename Fn>
@@ -339,6 +357,34 @@ Status Footer::ReadChunk(const parquet::FileMetaData& metadata,
   return ReadPart("footer", [&] {
     return Append(*chunk, *leaf_schema()->field(leaf)->type(), statistics, chunks);
   });
+}
+
+Result<std::vector<std::vector<PageCount>>> Footer::ReadPageCounts(int32_t leaf) const {
+  ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
+  if (leaf < 0 || leaf >= metadata->num_columns()) {
+    return Status::IndexError("leaf ", leaf, " of ", metadata->num_columns());
+  }
+  std::vector<std::vector<PageCount>> counts;
+  for (int g = 0; g < metadata->num_row_groups(); ++g) {
+    const Status status = [&]() -> Status {
+      std::unique_ptr<parquet::RowGroupMetaData> row_group;
+      ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
+        row_group = metadata->RowGroup(g);
+        return Status::OK();
+      }));
+      if (metadata->is_encryption_algorithm_set()) {
+        ARROW_RETURN_NOT_OK(CheckPlain(*row_group, leaf));
+      }
+      return ReadPart("footer", [&]() -> Status {
+        counts.push_back(CountPages(*row_group->ColumnChunk(leaf)));
+        return Status::OK();
+      });
+    }();
+    if (status.ok()) continue;
+    const std::string name = leaves()[static_cast<size_t>(leaf)].DottedName();
+    return At(status, PlaceIn(file_, g, name));
+  }
+  return counts;
 }
 
 Result<std::string> Footer::Serialize() const {

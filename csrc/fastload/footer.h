@@ -29,6 +29,12 @@ struct LeafChunks {
 
 LeafTotals TotalsOf(const LeafChunks& chunks);
 
+// How many data pages of a column chunk are in an encoding.
+struct PageCount {
+  std::string encoding;  // as the format names it
+  int64_t pages = 0;
+};
+
 // Immutable once made, so it may be read from any thread.
 class Footer {
  public:
@@ -83,6 +89,10 @@ class Footer {
   // left unknown, which is quicker.
   Result<std::vector<LeafChunks>> ReadChunks(const std::vector<int32_t>& leaves,
                                              const std::vector<bool>& statistics) const;
+
+  // By row group index, what the footer says of the data pages of one leaf column,
+  // encodings in no order; none of a chunk whose writer counted none.
+  Result<std::vector<std::vector<PageCount>>> ReadPageCounts(int32_t leaf) const;
 
   // By leaf, without reading more than a packed footer begins with; none of one that is
   // not packed.

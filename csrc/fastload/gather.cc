@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "fastload/prefetch.h"
+#include "fastload/stream_copy.h"
 
 namespace fastload {
 namespace {
@@ -20,13 +21,23 @@ void ScatterPacked(const uint8_t* rows, const uint32_t* slots, int64_t count,
   for (int64_t i = 0; i < count; ++i) slot[slots[i]] = from[i];
 }
 
+template <typename T, typename Element, typename OnLine>
+void StoreFor(NextRead next, T* out, int64_t count, const Element& element,
+              const OnLine& on_line) {
+  if (next == NextRead::kLate) {
+    StoreStreamPast(out, count, element, on_line);
+  } else {
+    StoreStream(out, count, element, on_line);
+  }
+}
+
 template <typename T>
 void GatherPacked(const uint8_t* bucket, const uint16_t* index, int64_t count,
-                  uint8_t* out, const uint8_t* ahead) {
+                  uint8_t* out, const uint8_t* ahead, NextRead next) {
   const T* from = reinterpret_cast<const T*>(bucket);
   const T* later = reinterpret_cast<const T*>(ahead == nullptr ? bucket : ahead);
-  StoreStream(
-      reinterpret_cast<T*>(out), count, [=](int64_t i) { return from[index[i]]; },
+  StoreFor(
+      next, reinterpret_cast<T*>(out), count, [=](int64_t i) { return from[index[i]]; },
       [=](int64_t i) { __builtin_prefetch(later + i); });
 }
 
@@ -40,10 +51,10 @@ void GatherStrided(const uint8_t* bucket, const uint16_t* index, int64_t count,
 
 template <typename Code, typename T>
 void GatherPackedCodes(const Code* codes, const uint16_t* index, int64_t count,
-                       const T* table, T* out, const Code* ahead) {
+                       const T* table, T* out, const Code* ahead, NextRead next) {
   const Code* later = ahead == nullptr ? codes : ahead;
-  StoreStream(
-      out, count, [=](int64_t i) { return table[codes[index[i]]]; },
+  StoreFor(
+      next, out, count, [=](int64_t i) { return table[codes[index[i]]]; },
       [=](int64_t i) { __builtin_prefetch(later + i); });
 }
 
@@ -51,11 +62,11 @@ void GatherPackedCodes(const Code* codes, const uint16_t* index, int64_t count,
 
 void GatherCodes(const uint8_t* codes, int64_t code_bytes, const uint16_t* index,
                  int64_t count, const uint8_t* table, int64_t width, uint8_t* out,
-                 const uint8_t* ahead) {
+                 const uint8_t* ahead, NextRead next) {
   const auto gather = [&]<typename Code, typename T>(Code, T) {
     GatherPackedCodes(reinterpret_cast<const Code*>(codes), index, count,
                       reinterpret_cast<const T*>(table), reinterpret_cast<T*>(out),
-                      reinterpret_cast<const Code*>(ahead));
+                      reinterpret_cast<const Code*>(ahead), next);
   };
   switch (width * 8 + code_bytes) {
     case 2 * 8 + 1:
@@ -92,17 +103,17 @@ void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t 
 }
 
 void Gather(const uint8_t* bucket, int64_t width, const uint16_t* index, int64_t count,
-            uint8_t* out, int64_t stride, const uint8_t* ahead) {
+            uint8_t* out, int64_t stride, const uint8_t* ahead, NextRead next) {
   if (width == stride) {
     switch (width) {
       case 1:
-        return GatherPacked<uint8_t>(bucket, index, count, out, ahead);
+        return GatherPacked<uint8_t>(bucket, index, count, out, ahead, next);
       case 2:
-        return GatherPacked<uint16_t>(bucket, index, count, out, ahead);
+        return GatherPacked<uint16_t>(bucket, index, count, out, ahead, next);
       case 4:
-        return GatherPacked<uint32_t>(bucket, index, count, out, ahead);
+        return GatherPacked<uint32_t>(bucket, index, count, out, ahead, next);
       case 8:
-        return GatherPacked<uint64_t>(bucket, index, count, out, ahead);
+        return GatherPacked<uint64_t>(bucket, index, count, out, ahead, next);
       default:
         break;
     }

@@ -5,6 +5,10 @@
 
 namespace fastload {
 
+// When what is written is read: soon, so that it should be in a cache, or late. Then it
+// is written past the caches, and StreamFence comes before another thread reads it.
+enum class NextRead : uint8_t { kSoon, kLate };
+
 // Copies `count` packed rows of `width` bytes: row i to to + slots[i] * width.
 void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t count,
              uint8_t* to);
@@ -14,12 +18,13 @@ void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t 
 // Gather.
 void GatherCodes(const uint8_t* codes, int64_t code_bytes, const uint16_t* index,
                  int64_t count, const uint8_t* table, int64_t width, uint8_t* out,
-                 const uint8_t* ahead);
+                 const uint8_t* ahead, NextRead next);
 
 // Copies `count` rows of `width` bytes from a bucket of packed rows: row index[i] to
 // out + i * stride. `ahead`, unless null, is what is gathered from next: as many of its
 // rows are brought into the cache meanwhile.
 void Gather(const uint8_t* bucket, int64_t width, const uint16_t* index, int64_t count,
-            uint8_t* out, int64_t stride, const uint8_t* ahead);
+            uint8_t* out, int64_t stride, const uint8_t* ahead,
+            NextRead next = NextRead::kSoon);
 
 }  // namespace fastload

@@ -32,10 +32,12 @@ void FillBitmap(bool one, int64_t count, int64_t at, uint64_t* words) {
 
 }  // namespace
 
-void HybridDecoder::Reset(const uint8_t* data, int64_t size, int bit_width) {
+void HybridDecoder::Reset(const uint8_t* data, int64_t size, int bit_width,
+                          uint32_t most) {
   pos_ = data;
   end_ = data + size;
   bit_width_ = bit_width;
+  most_ = most;
   run_left_ = 0;
 }
 
@@ -51,49 +53,58 @@ Status BadIndex(uint32_t index, int64_t size) {
                                                 std::to_string(index));
 }
 
-Status HybridDecoder::NextRun() {
-  while (run_left_ == 0) {
-    // The header is an unsigned LEB128 number of at most 32 bits.
-    uint64_t header = 0;
-    int shift = 0;
-    uint8_t byte = 0;
-    do {
-      if (pos_ == end_) return Truncated();
-      byte = *pos_++;
-      header |= static_cast<uint64_t>(byte & 0x7F) << shift;
-      shift += 7;
-    } while ((byte & 0x80) != 0 && shift < 35);
-    if ((byte & 0x80) != 0 || header > UINT32_MAX) {
-      return MakeError(ErrorKind::kCorruptFile,
-                       "Expected a run length of at most 32 bits, got a longer one");
-    }
-    repeated_ = (header & 1) == 0;
-    if (repeated_) {
-      const int bytes = (bit_width_ + 7) / 8;
-      if (end_ - pos_ < bytes) return Truncated();
-      value_ = 0;
-      for (int i = 0; i < bytes; ++i) value_ |= static_cast<uint32_t>(pos_[i]) << (8 * i);
-      pos_ += bytes;
-      run_left_ = static_cast<int64_t>(header >> 1);
-      continue;
-    }
-    const auto groups = static_cast<int64_t>(header >> 1);
-    // Some writers cut the last run off after the last value that counts.
-    const int64_t bytes = std::min<int64_t>(groups * bit_width_, end_ - pos_);
-    packed_ = pos_;
-    packed_index_ = 0;
-    pos_ += bytes;
-    packed_end_ = pos_;
-    run_left_ = groups * 8;
-    if (bit_width_ > 0) run_left_ = std::min(run_left_, bytes * 8 / bit_width_);
+[[gnu::always_inline]] inline Status HybridDecoder::ReadRun() {
+  // The header is an unsigned LEB128 number of at most 32 bits.
+  uint64_t header = 0;
+  int shift = 0;
+  uint8_t byte = 0;
+  do {
+    if (pos_ == end_) return Truncated();
+    byte = *pos_++;
+    header |= static_cast<uint64_t>(byte & 0x7F) << shift;
+    shift += 7;
+  } while ((byte & 0x80) != 0 && shift < 35);
+  if ((byte & 0x80) != 0 || header > UINT32_MAX) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected a run length of at most 32 bits, got a longer one");
   }
+  repeated_ = (header & 1) == 0;
+  if (repeated_) {
+    const int bytes = (bit_width_ + 7) / 8;
+    if (end_ - pos_ < bytes) return Truncated();
+    value_ = 0;
+    for (int i = 0; i < bytes; ++i) value_ |= static_cast<uint32_t>(pos_[i]) << (8 * i);
+    if (value_ > most_) {
+      return MakeError(ErrorKind::kCorruptFile, "Expected levels of at most " +
+                                                    std::to_string(most_) + ", got " +
+                                                    std::to_string(value_));
+    }
+    pos_ += bytes;
+    run_left_ = static_cast<int64_t>(header >> 1);
+    return Status::OK();
+  }
+  const auto groups = static_cast<int64_t>(header >> 1);
+  // Some writers cut the last run off after the last value that counts.
+  const int64_t bytes = std::min<int64_t>(groups * bit_width_, end_ - pos_);
+  packed_ = pos_;
+  packed_index_ = 0;
+  pos_ += bytes;
+  packed_end_ = pos_;
+  run_left_ = groups * 8;
+  if (bit_width_ > 0) run_left_ = std::min(run_left_, bytes * 8 / bit_width_);
+  return Status::OK();
+}
+
+Status HybridDecoder::NextRun() {
+  while (run_left_ == 0) ARROW_RETURN_NOT_OK(ReadRun());
   return Status::OK();
 }
 
 Result<HybridDecoder::Run> HybridDecoder::Peek() {
-  if (run_left_ == 0) {
+  // Empty runs may be the last ones.
+  while (run_left_ == 0) {
     if (pos_ == end_) return Run{};
-    ARROW_RETURN_NOT_OK(NextRun());
+    ARROW_RETURN_NOT_OK(ReadRun());
   }
   return Run{repeated_, value_, run_left_};
 }

@@ -19,8 +19,11 @@ class HybridDecoder {
   // Values unpacked at once; they stay in the L1 cache until looked up.
   static constexpr int64_t kBlockValues = 512;
 
-  // `bit_width` is 0 to 32.
-  void Reset(const uint8_t* data, int64_t size, int bit_width);
+  // `bit_width` is 0 to 32. A run of equal values, each stored in whole bytes, may be of
+  // a larger one than the bits hold: one of more than `most` is an
+  // ErrorKind::kCorruptFile.
+  void Reset(const uint8_t* data, int64_t size, int bit_width,
+             uint32_t most = UINT32_MAX);
 
   // What comes next: `length` equal values, or, when `repeated` is false, `length`
   // bit-packed ones. Length 0 means that the data are at their end.
@@ -52,6 +55,9 @@ class HybridDecoder {
   Status Lookup(const T* dictionary, int64_t size, int64_t n, T* out);
 
  private:
+  // The next run, perhaps an empty one.
+  Status ReadRun();
+  // The next run of values.
   Status NextRun();
   Status Truncated() const;
   // Takes n values of the current bit-packed run.
@@ -74,6 +80,7 @@ class HybridDecoder {
   int64_t packed_index_ = 0;  // values of it already taken
   int64_t run_left_ = 0;
   uint32_t value_ = 0;
+  uint32_t most_ = UINT32_MAX;
   int bit_width_ = 0;
   bool repeated_ = false;
   std::array<uint32_t, kBlockValues> block_;

@@ -52,13 +52,13 @@ Result<int64_t> LevelStream::SetV1(parquet::Encoding::type encoding, int64_t lev
                      "Expected levels of at most " + std::to_string(size) +
                          " bytes, got " + std::to_string(kPrefix + int64_t{length}));
   }
-  runs_.Reset(data + kPrefix, length, bit_width_);
+  runs_.Reset(data + kPrefix, length, bit_width_, static_cast<uint32_t>(max_level_));
   return kPrefix + length;
 }
 
 Status LevelStream::SetV2(const uint8_t* data, int64_t size) {
   legacy_ = false;
-  runs_.Reset(data, size, bit_width_);
+  runs_.Reset(data, size, bit_width_, static_cast<uint32_t>(max_level_));
   return CheckMaximum();
 }
 

@@ -33,7 +33,8 @@ class LevelStream {
   // Passes over levels of the run that Peek told.
   Status Skip(int64_t n) { return runs_.Skip(n); }
 
-  // Decodes n levels; one beyond the maximum is an ErrorKind::kCorruptFile.
+  // Decodes n levels of a maximum of at least 1; one beyond it is an
+  // ErrorKind::kCorruptFile.
   Status Decode(int64_t n, uint8_t* levels);
 
   // Whether DecodeBits and SkipEqualRows may be called: the maximum is 1, stored as runs.

@@ -35,15 +35,6 @@ class FixedListReader : public FixedReader {
     });
   }
 
-  // Rows are longer than the entries of a dictionary, so there are no codes of rows.
-  Result<std::span<const uint8_t>> Dictionary() override {
-    return std::span<const uint8_t>();
-  }
-  Result<int64_t> ReadCodes(int64_t /*rows*/, const Codes& /*codes*/, uint8_t* /*out*/,
-                            uint8_t* /*valid*/) override {
-    return 0;
-  }
-
   int64_t page() const override { return cursor_.page(); }
 
  private:

@@ -13,6 +13,9 @@ namespace {
 // gains little.
 constexpr int kLevel = 1;
 constexpr int64_t kMostTailBytes = int64_t{1} << 32;  // its length has 32 bits
+// A footer that shrinks to less is kept as it is, so that few bytes never ask for much
+// memory.
+constexpr int64_t kMostShrinking = 64;
 
 // Little-endian, as all that fastload runs on.
 struct Head {
@@ -31,7 +34,8 @@ Result<Head> ReadHead(const KeptBytes& bytes) {
   const int64_t rest = bytes.size() - kHeadBytes;
   if (head.leaves < 0 || head.leaves > rest / kTotalsBytes || head.tail_bytes < 0 ||
       head.tail_bytes > kMostTailBytes ||
-      head.packed_bytes != rest - head.leaves * kTotalsBytes) {
+      head.packed_bytes != rest - head.leaves * kTotalsBytes ||
+      head.tail_bytes / kMostShrinking > head.packed_bytes) {
     return MakeError(ErrorKind::kStorage, "Expected a kept footer, got other bytes");
   }
   return head;
@@ -55,7 +59,9 @@ std::string Compressed(std::string_view tail) {
   const auto length =
       codec->Compress(bytes, BytesOf(tail), static_cast<int64_t>(packed.size()),
                       reinterpret_cast<uint8_t*>(packed.data()));
-  if (!length.ok() || *length >= bytes) return std::string(tail);
+  if (!length.ok() || *length >= bytes || bytes / kMostShrinking > *length) {
+    return std::string(tail);
+  }
   packed.resize(static_cast<size_t>(*length));
   packed.shrink_to_fit();
   return packed;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "fastload/arrow_versions.h"
 #include "parquet/metadata.h"
 #include "parquet/page_index.h"
 #include "parquet/properties.h"
@@ -30,6 +31,12 @@ Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const File& file,
   if (bytes.empty()) return bytes;
   ARROW_RETURN_NOT_OK(file.ReadAt(range.offset, range.bytes, bytes.data()));
   return bytes;
+}
+
+parquet::ReaderProperties PropertiesOf(const std::vector<uint8_t>& index) {
+  parquet::ReaderProperties properties;
+  LimitThrift(static_cast<int64_t>(index.size()), &properties);
+  return properties;
 }
 
 // Bounds of pages of lists are of their elements.
@@ -79,9 +86,8 @@ Result<PageExtents> ReadPageExtents(const FileSpec& spec, const File& file,
                           ReadIndex(spec, file, chunk->GetOffsetIndexLocation()));
     if (bytes.empty()) return Status::OK();
     extents.read_bytes = static_cast<int64_t>(bytes.size());
-    const auto index =
-        parquet::OffsetIndex::Make(bytes.data(), static_cast<uint32_t>(bytes.size()),
-                                   parquet::default_reader_properties());
+    const auto index = parquet::OffsetIndex::Make(
+        bytes.data(), static_cast<uint32_t>(bytes.size()), PropertiesOf(bytes));
     for (const parquet::PageLocation& page : index->page_locations()) {
       extents.pages.push_back(
           {page.offset, page.compressed_page_size, page.first_row_index});
@@ -106,7 +112,7 @@ Result<PageBounds> ReadPageBounds(const FileSpec& spec, const File& file,
     if (bytes.empty()) return Status::OK();
     const auto index = parquet::ColumnIndex::Make(*spec.Column(leaf), bytes.data(),
                                                   static_cast<uint32_t>(bytes.size()),
-                                                  parquet::default_reader_properties());
+                                                  PropertiesOf(bytes));
     for (const PageExtent& page : extents.pages) bounds.first_rows.push_back(page.row);
     bounds.null_pages = index->null_pages();
     if (index->has_null_counts()) bounds.null_counts = index->null_counts();

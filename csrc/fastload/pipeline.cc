@@ -71,7 +71,7 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
                    std::vector<FileSelection> selections)
     : dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
                options.kernels, std::move(selections), options.fetch_memory_bytes,
-               options.verify_crc),
+               options.verify_crc, std::move(options.blocks)),
       batches_(
           options.batch_source ? std::move(options.batch_source) : MakePrivateMemory(),
           options.batch_memory_bytes),
@@ -96,10 +96,10 @@ Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& 
   std::lock_guard lock(mutex_);
   if (closed_) return MakeError(ErrorKind::kClosed, "The dataset was closed");
   std::erase_if(scans_, [](const std::weak_ptr<Scan>& scan) { return scan.expired(); });
-  auto scan = std::make_shared<Scan>(
-      &dataset_, cpu_.get(),
-      FetchContext{io_.get(), &fetches_, &dataset_.files, &dataset_.counters}, &batches_,
-      &staging_, std::move(plan), options);
+  auto scan = std::make_shared<Scan>(&dataset_, cpu_.get(),
+                                     FetchContext{io_.get(), &fetches_, &dataset_.files,
+                                                  &dataset_.counters, &dataset_.spans},
+                                     &batches_, &staging_, std::move(plan), options);
   scans_.push_back(scan);
   if (before == nullptr) {
     scan->Start();
@@ -107,6 +107,18 @@ Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& 
     before->StartNext(scan);
   }
   return scan;
+}
+
+std::vector<std::string> Pipeline::UnitNames() const {
+  std::vector<std::string> names;
+  names.reserve(dataset_.units.size());
+  for (const Unit& unit : dataset_.units) {
+    names.push_back(
+        unit.columns.empty()
+            ? ""
+            : dataset_.columns[static_cast<size_t>(unit.columns.front())].name);
+  }
+  return names;
 }
 
 void Pipeline::Close() {
@@ -121,6 +133,7 @@ void Pipeline::Close() {
   }
   // Tasks wait for what the client brings.
   if (auto* const remote = dataset_.files.remote()) remote->Close();
+  if (dataset_.blocks) dataset_.blocks->Close();
   // Cancelled work still queued runs to nothing. The CPU pool first: its tasks may wait
   // for reads, even ask for more, and a closed scan's reads give it no new tasks.
   cpu_->Close();

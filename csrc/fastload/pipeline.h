@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "fastload/dataset.h"
@@ -28,6 +29,8 @@ struct PipelineOptions {
   bool verify_crc = false;
   // Who brings the bytes of remote files; null: there are none.
   std::shared_ptr<RemoteQueue> remote;
+  // Rows come from the blocks of this cache instead of the files; null: there is none.
+  std::shared_ptr<DecodedQueue> blocks;
   // Called on each batch.
   std::vector<KernelSpec> kernels;
   // What batches lie in; null: private memory.
@@ -50,6 +53,12 @@ class Pipeline {
   // Ends all passes, joins the threads and closes the files. Batches handed out stay
   // valid. Idempotent.
   void Close();
+
+  // When each stage works, from now on: see SpanRecorder.
+  void StartSpans(size_t capacity) { dataset_.spans.Start(capacity); }
+  SpanRecorder::Recorded StopSpans() { return dataset_.spans.Stop(); }
+  // The column, or the first of the columns, that a unit of a Span decodes.
+  std::vector<std::string> UnitNames() const;
 
   const Counters& counters() const { return dataset_.counters; }
   const Counters& counters_ahead() const { return dataset_.counters_ahead; }

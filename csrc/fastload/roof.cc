@@ -14,6 +14,7 @@
 #include "arrow/buffer.h"
 #include "arrow/io/memory.h"
 #include "fastload/chunk_open.h"
+#include "fastload/counters.h"
 #include "fastload/recycling_pool.h"
 #include "parquet/column_page.h"
 
@@ -50,12 +51,14 @@ double TimeThreads(int32_t threads, const Work& work) {
 template <typename Visit>
 Result<int64_t> VisitPages(const Input& input, const Chunk& chunk,
                            std::vector<uint8_t>* memory, arrow::MemoryPool* pool,
-                           const Visit& visit) {
+                           const Visit& visit, std::atomic<int64_t>* read_ns = nullptr) {
   const ByteRange& range = chunk.range;
   if (static_cast<int64_t>(memory->size()) < range.bytes) {
     memory->resize(static_cast<size_t>(range.bytes));
   }
+  const int64_t start_ns = NowNs();
   ARROW_RETURN_NOT_OK(input.handle->ReadAt(range.offset, range.bytes, memory->data()));
+  if (read_ns != nullptr) *read_ns += NowNs() - start_ns;
   auto stream = std::make_shared<arrow::io::BufferReader>(
       std::make_shared<arrow::Buffer>(memory->data(), range.bytes));
   ARROW_ASSIGN_OR_RAISE(ChunkInput opened,
@@ -142,6 +145,8 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
   std::atomic<size_t> next{0};
   std::atomic<int64_t> pages{0};
   std::atomic<int64_t> bytes{0};
+  std::atomic<int64_t> read_ns{0};  // of all threads
+  std::atomic<int64_t> busy_ns{0};  // likewise
   std::mutex mutex;
   Status failure;
   RoofTimes times;
@@ -150,9 +155,11 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
       const Chunk& chunk = chunks[i];
       const Input& input = inputs[static_cast<size_t>(chunk.file)];
       int64_t read = 0;
+      const Timer timer(&busy_ns);
       const Status status =
-          VisitPages(input, chunk, &memory[static_cast<size_t>(thread)], &pool,
-                     [&](const parquet::Page&) { return ++read < chunk.pages; })
+          VisitPages(
+              input, chunk, &memory[static_cast<size_t>(thread)], &pool,
+              [&](const parquet::Page&) { return ++read < chunk.pages; }, &read_ns)
               .status();
       pages += read;
       bytes += chunk.range.bytes;
@@ -165,6 +172,10 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
   ARROW_RETURN_NOT_OK(failure);
   times.pages = pages;
   times.read_bytes = bytes;
+  if (busy_ns > 0) {
+    times.read_s = times.pages_s * static_cast<double>(read_ns.load()) /
+                   static_cast<double>(busy_ns.load());
+  }
 
   // Larger than the caches that a thread has to itself, as batches are.
   constexpr int64_t kBuffer = int64_t{32} << 20;

@@ -14,6 +14,7 @@ struct RoofTimes {
   // Column chunks read, and libparquet's own PageReader run over them: its codecs, not
   // ours, so that the roof stays where it is when ours become faster.
   double pages_s = 0;
+  double read_s = 0;    // the share of `pages_s` in which chunks were read
   double memcpy_s = 0;  // `output_bytes` bytes copied between buffers larger than caches
   int64_t pages = 0;
   int64_t read_bytes = 0;

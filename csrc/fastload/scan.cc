@@ -8,6 +8,21 @@
 #include "fastload/shuffle.h"
 
 namespace fastload {
+namespace {
+
+Stage StageOf(WindowTask::Step step) {
+  switch (step) {
+    case WindowTask::Step::kStage:
+      return Stage::kStage;
+    case WindowTask::Step::kCount:
+      return Stage::kCount;
+    case WindowTask::Step::kFill:
+      break;
+  }
+  return Stage::kFill;
+}
+
+}  // namespace
 
 Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
            BlockPool* staging_pool, ReadPlan plan, ScanOptions options)
@@ -115,6 +130,13 @@ int64_t Scan::OpenedLocked() const {
 bool Scan::LooksAheadLocked() const {
   // Stripes of a row group that is there cost a little memory each, and no bytes.
   constexpr size_t kMostWindows = 256;
+  if (dataset_->blocks != nullptr) {
+    // Enough that whoever makes them is never without work; they are made in any case.
+    constexpr int64_t kMostAwaited = 4;
+    constexpr int64_t kMostAhead = 8;
+    return allowed_windows_ > 0 && awaited_blocks_ < kMostAwaited &&
+           static_cast<int64_t>(open_.size()) < allowed_windows_ + kMostAhead;
+  }
   return dataset_->files.remote() != nullptr && requests_.empty() &&
          fetched_bytes_ < allowed_bytes_ && open_.size() < kMostWindows;
 }
@@ -163,7 +185,8 @@ int64_t Scan::Charge(const Window& window, const WindowUnit& unit) {
 
 void Scan::AdmitLocked() {
   while (!requests_.empty() && !*cancelled_) {
-    const auto [window, unit] = requests_.front();
+    const std::shared_ptr<Window> window = requests_.front().window;
+    const int32_t unit = requests_.front().unit;
     WindowUnit& state = window->units[static_cast<size_t>(unit)];
     // One unit always, so that a column chunk larger than the budget is read all the
     // same.
@@ -245,17 +268,6 @@ void Scan::CarriedLocked(const Window& window, int32_t unit, Step step) {
   if (after.submitted) SubmitTaskLocked(found->second, unit, step, 0);
 }
 
-template <typename Fn>
-void Scan::Attempt(int64_t window, const Fn& fn) {
-  const Status status = CatchParquet([&] {
-    fn();
-    return Status::OK();
-  });
-  if (status.ok()) return;
-  std::lock_guard lock(mutex_);
-  FailLocked(window, status);
-}
-
 bool Scan::Wanted(const Window& window) {
   std::lock_guard lock(mutex_);
   return !*cancelled_ && window.index < failed_window_;
@@ -264,7 +276,11 @@ bool Scan::Wanted(const Window& window) {
 void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
                int32_t number, Scratch& scratch) {
   WindowTask task(dataset_, window.get(), unit, number, &scratch);
-  const Status status = task.Run(step);
+  const Status status = [&] {
+    const SpanTimer span(&dataset_->spans, StageOf(step),
+                         {.index = window->index, .unit = unit});
+    return task.Run(step);
+  }();
   {
     std::lock_guard lock(mutex_);
     if (*cancelled_) return;
@@ -345,106 +361,6 @@ Status Scan::AllocateParts(Window* window) {
 
 // Delivering --------------------------------------------------------------------------
 
-void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
-  for (Part& part : window->parts) {
-    Pending& pending = pending_[part.batch];
-    pending.filled_rows += part.rows;
-    if (part.whole) {
-      pending.batch = {part.batch, std::move(part.block), std::move(part.areas)};
-      pending.window = window;
-      pending.ready = dataset_->kernels.empty();
-      if (pending.ready) continue;
-      cpu_->Submit(Priority(*window, -1),
-                   [self = shared_from_this(), index = window->index,
-                    batch = part.batch](Scratch& scratch) {
-                     self->Attempt(index, [&] { self->Compute(batch, scratch); });
-                   });
-      continue;
-    }
-    pending.parts.push_back(std::move(part));
-    if (pending.filled_rows < BatchRows(pending.parts.back().batch)) continue;
-    cpu_->Submit(Priority(*window, -1),
-                 [self = shared_from_this(), index = window->index,
-                  batch = pending.parts.back().batch](Scratch& scratch) {
-                   self->Attempt(index, [&] { self->Merge(batch, scratch); });
-                 });
-  }
-  window->order = RowOrder{};
-  window->before.reset();
-  if (plan_.shuffled) spare_shuffles_.push_back(std::move(window->shuffle));
-  if (window->undelivered == 0) CloseWindowLocked(window);
-  WakeLocked();
-}
-
-void Scan::CloseWindowLocked(const std::shared_ptr<Window>& window) {
-  open_.erase(window->index);
-  OpenWindowsLocked();
-  LeaveToNextLocked();
-}
-
-void Scan::Merge(int64_t batch, Scratch& scratch) {
-  std::vector<Part> parts;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = pending_.find(batch);
-    if (*cancelled_ || found == pending_.end()) return;
-    parts = std::move(found->second.parts);
-  }
-  std::sort(parts.begin(), parts.end(),
-            [](const Part& a, const Part& b) { return a.offset < b.offset; });
-  std::vector<Layout::Source> sources;
-  sources.reserve(parts.size());
-  for (const Part& part : parts) sources.push_back({part.block->data(), &part.areas});
-  Batch merged{.index = batch, .areas = dataset_->layout.PlaceMerged(sources)};
-  auto block = batch_pool_->Allocate(merged.areas.bytes);
-  Status status = block.status();
-  if (status.ok()) {
-    merged.block = *block;
-    dataset_->layout.Merge(sources, merged.block->data(), merged.areas);
-    dataset_->counters.merged_batches += 1;
-    status = CallKernels(&merged, scratch);
-  }
-  std::lock_guard lock(mutex_);
-  if (*cancelled_) return;
-  if (!status.ok()) return FailLocked(LastWindow(batch), status);
-  Pending& pending = pending_[batch];
-  pending.batch = std::move(merged);
-  pending.ready = true;
-  WakeLocked();
-}
-
-void Scan::Compute(int64_t batch, Scratch& scratch) {
-  Batch complete;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = pending_.find(batch);
-    if (*cancelled_ || found == pending_.end()) return;
-    complete = found->second.batch;
-  }
-  const Status status = CallKernels(&complete, scratch);
-  std::lock_guard lock(mutex_);
-  if (*cancelled_) return;
-  if (!status.ok()) return FailLocked(LastWindow(batch), status);
-  Pending& pending = pending_[batch];
-  pending.batch = std::move(complete);
-  pending.ready = true;
-  WakeLocked();
-}
-
-Status Scan::CallKernels(Batch* batch, Scratch& scratch) const {
-  const Kernels& kernels = dataset_->kernels;
-  if (kernels.empty()) return Status::OK();
-  Timer timer(&dataset_->counters.kernel_ns);
-  ARROW_ASSIGN_OR_RAISE(
-      batch->failed_kernel,
-      kernels.Run(batch->block->data(), batch->areas, options_.kernel_keys, scratch));
-  if (batch->failed_kernel >= 0) {
-    batch->failed_key = options_.kernel_keys[static_cast<size_t>(batch->failed_kernel)];
-  }
-  dataset_->counters.kernel_calls += static_cast<int64_t>(kernels.size());
-  return Status::OK();
-}
-
 void Scan::FailLocked(int64_t window, const Status& status) {
   if (window < failed_window_) {
     failed_window_ = window;
@@ -468,6 +384,7 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
   Timer timer(&dataset_->counters.wait_ns);
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::unique_lock lock(mutex_);
+  const SpanTimer span(&dataset_->spans, Stage::kWait, {.index = next_batch_});
   while (true) {
     if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
     *done = next_batch_ == batches_;
@@ -499,6 +416,7 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
     CloseWindowLocked(pending.window);
   }
   Batch batch = std::move(pending.batch);
+  batch.window = LastWindow(batch.index);
   batch.block->MarkLent();
   dataset_->counters.batches += 1;
   dataset_->counters.rows += batch.areas.rows;

@@ -39,6 +39,7 @@ struct Batch {
   Layout::Areas areas;
   int32_t failed_kernel = -1;  // whose outputs, and those of kernels after it, lack
   uint64_t failed_key = 0;     // what its seeds are made of
+  int64_t window = 0;          // of the plan, that its last row lies in
 };
 
 // A row group whose bytes are corrupt, and the window of the plan that needs it.
@@ -120,6 +121,8 @@ class Scan : public std::enable_shared_from_this<Scan> {
   // How much of the options this scan may use.
   void Allow(int64_t windows, int64_t bytes);
   void UnblockLocked(const std::shared_ptr<Window>& window, int32_t unit);
+  // All blocks of the window are there.
+  void BlocksArrivedLocked(const std::shared_ptr<Window>& window);
   void AdmitLocked();
   // Bytes that count as fetched from the unit's admission on.
   static int64_t Charge(const Window& window, const WindowUnit& unit);
@@ -146,6 +149,8 @@ class Scan : public std::enable_shared_from_this<Scan> {
   // Of all columns and pieces, in one go. What can't be told is told where it is read.
   IndexFiles AskForIndexes(const Window& window) const;
   Status MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes);
+  // Asks for the blocks of a window, whose units wait for them.
+  void AskForBlocks(const std::shared_ptr<Window>& window);
   // Those of remote files, whose `pages` are known.
   void MakeRemoteStreams(Window* window) const;
   // Of units that share requests.
@@ -202,9 +207,10 @@ class Scan : public std::enable_shared_from_this<Scan> {
   int64_t next_to_open_ = 0;    // not after it
   std::map<int64_t, std::shared_ptr<Window>> open_;
   std::deque<Request>
-      requests_;               // units whose bytes are not asked for yet, in plan order
-  int64_t fetched_bytes_ = 0;  // bytes that admitted units and carried cursors may hold
-  int64_t admitted_ = 0;       // units admitted and not decoded yet
+      requests_;                // units whose bytes are not asked for yet, in plan order
+  int64_t fetched_bytes_ = 0;   // bytes that admitted units and carried cursors may hold
+  int64_t awaited_blocks_ = 0;  // that were asked for
+  int64_t admitted_ = 0;        // units admitted and not decoded yet
   std::shared_ptr<Window> last_prepared_;  // if the next window goes on from it
   std::vector<Shuffle> spare_shuffles_;    // of filled windows, for reuse
   std::map<int64_t, Pending> pending_;
@@ -213,5 +219,16 @@ class Scan : public std::enable_shared_from_this<Scan> {
   Status failure_;
   std::optional<Damage> damage_;  // of the failure that was told
 };
+
+template <typename Fn>
+void Scan::Attempt(int64_t window, const Fn& fn) {
+  const Status status = CatchParquet([&] {
+    fn();
+    return Status::OK();
+  });
+  if (status.ok()) return;
+  std::lock_guard lock(mutex_);
+  FailLocked(window, status);
+}
 
 }  // namespace fastload

@@ -37,6 +37,8 @@ void Scan::Describe(Window* window) const {
   const auto end = static_cast<size_t>(plan_.first_piece[i + 1]);
   w.pieces = all.subspan(first, end - first);
   const auto goes_on = [&](size_t piece) {
+    // To begin in the middle of a block costs nothing.
+    if (dataset_->blocks != nullptr) return false;
     if (piece == 0 || piece >= all.size()) return false;
     const Piece& before = all[piece - 1];
     const Piece& now = all[piece];
@@ -67,11 +69,15 @@ void Scan::Describe(Window* window) const {
 
 void Scan::Prepare(const std::shared_ptr<Window>& window) {
   Window& w = *window;
+  const SpanTimer span(&dataset_->spans, Stage::kPrepare, {.index = w.index});
   Describe(&w);
   Status status;
-  const auto indexes = AskForIndexes(w);
-  for (size_t u = 0; u < w.units.size() && status.ok(); ++u) {
-    status = MakeStreams(&w, static_cast<int32_t>(u), indexes);
+  const bool blocks = dataset_->blocks != nullptr;
+  if (!blocks) {
+    const auto indexes = AskForIndexes(w);
+    for (size_t u = 0; u < w.units.size() && status.ok(); ++u) {
+      status = MakeStreams(&w, static_cast<int32_t>(u), indexes);
+    }
   }
   if (status.ok() && dataset_->files.remote() != nullptr) MakeRemoteStreams(&w);
   bool opened = false;
@@ -88,6 +94,7 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
       unit.blockers = 1;  // held until all is set, or the order is known
       if (!dataset_->units[u].staged()) unit.blockers += 1;  // placed
       if (dataset_->units[u].columns.empty()) continue;
+      if (blocks) unit.blockers += 1;
       unit.held = w.before && !w.before->units[u].carried;
       if (!unit.streams.empty()) {
         unit.blockers += 1;
@@ -98,7 +105,49 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
     opened = w.opened;
     OpenWindowsLocked();
   }
+  if (blocks) AskForBlocks(window);
   if (opened) Open(window);
+}
+
+void Scan::AskForBlocks(const std::shared_ptr<Window>& window) {
+  std::map<DecodedQueue::Key, std::vector<size_t>> pieces;
+  for (size_t p = 0; p < window->pieces.size(); ++p) {
+    const Piece& piece = window->pieces[p];
+    pieces[{static_cast<int32_t>(piece.file), static_cast<int32_t>(piece.row_group)}]
+        .push_back(p);
+  }
+  window->blocks.resize(window->pieces.size());
+  {
+    std::lock_guard lock(mutex_);
+    awaited_blocks_ += static_cast<int64_t>(pieces.size());
+  }
+  const auto left = std::make_shared<size_t>(pieces.size());
+  // In plan order: what comes first is made first.
+  std::vector<DecodedQueue::Key> keys;
+  keys.reserve(pieces.size());
+  for (const auto& [key, of_key] : pieces) keys.push_back(key);
+  std::ranges::sort(keys, {}, [&](const auto& key) { return pieces[key].front(); });
+  for (const DecodedQueue::Key& key : keys) {
+    dataset_->blocks->Ask(
+        key, [self = shared_from_this(), window, left,
+              of_key = pieces[key]](const Result<DecodedQueue::Block>& block) {
+          std::lock_guard lock(self->mutex_);
+          --self->awaited_blocks_;
+          if (*self->cancelled_) return;
+          if (!block.ok()) return self->FailLocked(window->index, block.status());
+          for (size_t p : of_key) window->blocks[p] = *block;
+          if (--*left == 0) self->BlocksArrivedLocked(window);
+          self->OpenWindowsLocked();
+          self->WakeForWorkLocked();
+        });
+  }
+}
+
+void Scan::BlocksArrivedLocked(const std::shared_ptr<Window>& window) {
+  for (size_t u = 0; u < window->units.size(); ++u) {
+    if (dataset_->units[u].columns.empty()) continue;
+    UnblockLocked(window, static_cast<int32_t>(u));
+  }
 }
 
 void Scan::Open(const std::shared_ptr<Window>& window) {

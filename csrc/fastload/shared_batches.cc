@@ -92,6 +92,19 @@ class SharedMemory final : public MemorySource {
   const std::unique_ptr<MemorySource> private_ = MakePrivateMemory();
 };
 
+struct KeptBlock {
+  std::shared_ptr<Block> block;
+  KeptBlock* next;
+};
+std::atomic<KeptBlock*> kept_for_ever = nullptr;
+
+void KeepForEver(std::shared_ptr<Block> block) {
+  auto* kept = new (std::nothrow) KeptBlock{std::move(block), kept_for_ever};
+  if (kept == nullptr) return;
+  while (!kept_for_ever.compare_exchange_weak(kept->next, kept)) {
+  }
+}
+
 }  // namespace
 
 Result<std::shared_ptr<BatchSender>> BatchSender::Make(int64_t bytes) {
@@ -114,9 +127,7 @@ BatchSender::~BatchSender() {
   std::lock_guard lock(mutex_);
   ReclaimLocked();
   // Somebody may read them still: they, and their pool, live as long as this process.
-  for (Sent& sent : sent_) {
-    new (std::nothrow) std::shared_ptr<Block>(std::move(sent.block));
-  }
+  for (Sent& sent : sent_) KeepForEver(std::move(sent.block));
 }
 
 std::unique_ptr<MemorySource> BatchSender::Memory() const {

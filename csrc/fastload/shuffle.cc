@@ -1,28 +1,57 @@
 #include "fastload/shuffle.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <span>
 #include <utility>
 
+#include "fastload/clones.h"
 #include "fastload/stream_key.h"
 
 namespace fastload {
 namespace {
 
-__extension__ using Wide = unsigned __int128;
-
 constexpr uint32_t kBucketRows = 1 << 15;
 
-constexpr uint32_t Below(uint64_t draw, uint64_t bound) {
-  return static_cast<uint32_t>((static_cast<Wide>(draw) * bound) >> 64);
+// Draws made at once: they stay in the L1 cache.
+constexpr uint32_t kBlockDraws = 1024;
+
+// floor(draw * bound / 2**64), in steps that vector instructions have.
+FASTLOAD_INLINE uint32_t Below(uint64_t draw, uint64_t bound) {
+  const uint64_t low = (draw & 0xFFFFFFFF) * bound >> 32;
+  return static_cast<uint32_t>(((draw >> 32) * bound + low) >> 32);
+}
+
+// The next `count` draws of the stream `key`: below bound, bound - step, ...
+FASTLOAD_CLONES void DrawBelow(uint64_t key, uint32_t bound, uint32_t step,
+                               uint32_t count, uint32_t* out) {
+  for (uint32_t i = 0; i < count; ++i) {
+    out[i] = Below(Mix64(key + (uint64_t{i} + 1) * kGamma), bound - i * step);
+  }
 }
 
 // Durstenfeld's shuffle of 0 .. rows-1 with the stream `key`.
 void ShuffleBucket(uint64_t key, uint32_t rows, uint16_t* out) {
+  std::array<uint32_t, kBlockDraws> draws;
   std::iota(out, out + rows, uint16_t{0});
-  for (uint32_t i = rows; i > 1; --i) {
-    key += kGamma;
-    std::swap(out[i - 1], out[Below(Mix64(key), i)]);
+  for (uint32_t left = rows; left > 1;) {
+    const uint32_t count = std::min(kBlockDraws, left - 1);
+    DrawBelow(key, left, 1, count, draws.data());
+    for (uint32_t i = 0; i < count; ++i) std::swap(out[left - 1 - i], out[draws[i]]);
+    key += count * kGamma;
+    left -= count;
+  }
+}
+
+// The bucket of each row.
+void DrawBuckets(uint64_t key, uint32_t buckets, std::span<uint32_t> out) {
+  for (size_t row = 0; row < out.size();) {
+    const auto count =
+        static_cast<uint32_t>(std::min<size_t>(kBlockDraws, out.size() - row));
+    DrawBelow(key, buckets, 0, count, out.data() + row);
+    key += count * kGamma;
+    row += count;
   }
 }
 
@@ -43,13 +72,8 @@ void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out) {
   // bits, is 180 standard deviations away.
   out->slots.resize(rows);
   std::vector<uint32_t> ends(buckets);
-  uint64_t counter = key;
-  for (uint32_t row = 0; row < rows; ++row) {
-    counter += kGamma;
-    const uint32_t bucket = Below(Mix64(counter), buckets);
-    out->slots[row] = bucket;
-    ++ends[bucket];
-  }
+  DrawBuckets(key, buckets, out->slots);
+  for (const uint32_t bucket : out->slots) ++ends[bucket];
   for (uint32_t size : ends) {
     out->bucket_starts.push_back(out->bucket_starts.back() + size);
   }

@@ -65,6 +65,9 @@ std::optional<int64_t> RowOf(const Status& status);
 // place; an error that has one, and OK, come back as they are.
 Status At(const Status& status, const Place& place);
 
+// An error of a row group, whose message has the place.
+Status AtRowGroup(ErrorKind kind, std::string message, RowGroupId row_group);
+
 // The row group of the place that At added; nullopt if that named none, or no index of a
 // file.
 std::optional<RowGroupId> RowGroupOf(const Status& status);

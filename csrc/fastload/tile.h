@@ -27,8 +27,14 @@ class Tile {
   }
   // Copies rows [first, first + rows), side by side, to out, out + stride, ...
   void Store(int64_t first, int64_t rows, uint8_t* out, int64_t stride) const;
+  // The same, past the caches; StreamFence comes before another thread reads it.
+  void Stream(int64_t first, int64_t rows, uint8_t* out, int64_t stride) const;
 
  private:
+  template <typename StoreItem>
+  void ForEachItem(int64_t first, int64_t rows, uint8_t* out, int64_t stride,
+                   const StoreItem& store) const;
+
   // A power of two would have all columns share a few sets of the cache.
   static int64_t Pitch(int64_t item) { return kRows * item + kCacheLine; }
 

@@ -6,6 +6,7 @@
 
 #include "fastload/chunk_open.h"
 #include "fastload/constant_reader.h"
+#include "fastload/decoded_reader.h"
 #include "fastload/selected_reader.h"
 #include "fastload/stream_copy.h"
 
@@ -92,6 +93,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
   const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[column])];
+  if (dataset_->blocks != nullptr) return OpenBlock(window_->blocks[piece], spec, cursor);
   if (!spec.HasLeaf(file)) {
     *cursor = Cursor{};
     if (spec.depth > 0) {
@@ -135,6 +137,14 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
     ARROW_ASSIGN_OR_RAISE(cursor->fixed, FixedReader::Make(std::move(input), &spec));
   }
   return Status::OK();
+}
+
+Status WindowTask::OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
+                             Cursor* cursor) {
+  *cursor = Cursor{};
+  if (spec.depth > 0) return MakeDecodedNestedReader(block, &spec).Value(&cursor->nested);
+  if (spec.bytes) return MakeDecodedBytesReader(block, &spec).Value(&cursor->bytes);
+  return MakeDecodedFixedReader(block, &spec).Value(&cursor->fixed);
 }
 
 WindowTask::Pieces WindowTask::PiecesOfShare() const {
@@ -309,7 +319,7 @@ Status WindowTask::FillFixedInOrder() {
     return ForEachTile([&](const Tile& tile, int64_t first, int64_t rows) {
       return for_each_part(first, rows,
                            [&](int64_t row, int64_t n, uint8_t* out, int64_t) {
-                             tile.Store(row, n, out, slot.stride);
+                             tile.Stream(row, n, out, slot.stride);
                              return Status::OK();
                            });
     });

@@ -112,6 +112,8 @@ struct Window {
   bool opened = false;    // false: only its bytes are asked for
   bool prepared = false;  // what follows is set, but for what its tasks write
   std::span<const Piece> pieces;
+  // Of a dataset of blocks: of each piece.
+  std::vector<DecodedQueue::Block> blocks;
   std::vector<bool> fresh;  // the piece begins a column chunk rather than going on in one
   bool continued = false;   // the next window's first piece goes on in our last
   std::shared_ptr<Window> before;  // the one whose last piece our first goes on in
@@ -197,6 +199,8 @@ class WindowTask {
   // Keeps a column's cursor for the next window, if that goes on in the same row group.
   void Carry(Cursor cursor, const Pieces& pieces);
   Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
+  static Status OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
+                          Cursor* cursor);
   // The parts that this task of a staged unit counts or fills.
   std::span<Part> Parts() const;
   Status FillFixedInOrder();

@@ -135,7 +135,8 @@ void WindowTask::CollateColumn(const DealtColumn& column) {
     for (const Layout::Slot& slot : unit_.slots) {
       uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
       ForEachRun(*window_, part, [&](const SlotRun& run) {
-        column.Gather(run, 0, run.rows, out + run.first * slot.stride, slot.stride);
+        column.Gather(run, 0, run.rows, out + run.first * slot.stride, slot.stride,
+                      NextRead::kLate);
       });
     }
     for (const Layout::Slot& slot : unit_.valid_slots) {
@@ -157,9 +158,9 @@ void WindowTask::CollateSlice(std::span<const DealtColumn> slice, int64_t offset
       for (int64_t from = 0; from < run.rows; from += Tile::kRows) {
         const int64_t rows = std::min(Tile::kRows, run.rows - from);
         for (size_t c = 0; c < slice.size(); ++c) {
-          slice[c].Gather(run, from, rows, tile.Column(c), item);
+          slice[c].Gather(run, from, rows, tile.Column(c), item, NextRead::kSoon);
         }
-        tile.Store(0, rows, out + (run.first + from) * slot.stride, slot.stride);
+        tile.Stream(0, rows, out + (run.first + from) * slot.stride, slot.stride);
       }
     });
   }

@@ -4,6 +4,7 @@ from fastload import _native  # first: refuses a core built for another pyarrow
 from fastload.batch import Batch
 from fastload.cache import Cache
 from fastload.columns import Codes, Column, Hash, Pad, Stack
+from fastload.data_wait import DataWait
 from fastload.dataset import FastParquetDataset
 from fastload.device import DevicePrefetcher
 from fastload.errors import (
@@ -20,6 +21,7 @@ from fastload.errors import (
 )
 from fastload.kernels import kernel
 from fastload.mixed import MixedDataset, mix
+from fastload.per_block import per_block
 from fastload.per_row import per_row
 from fastload.ragged import Ragged
 from fastload.storage import IO
@@ -29,10 +31,10 @@ __version__ = "0.1.0"
 # fmt: off
 __all__ = [
     "IO", "Batch", "Cache", "CacheError", "Codes", "Column", "ColumnNotFoundError",
-    "CorruptFileError", "DevicePrefetcher", "FastParquetDataset", "FastloadError", "Hash",
-    "MixedDataset", "NullValueError", "Pad", "Ragged", "SchemaError", "SourceChangedError",
-    "SourceNotFoundError", "Stack", "StorageError", "UnsupportedTypeError", "kernel", "mix",
-    "per_row",
+    "CorruptFileError", "DataWait", "DevicePrefetcher", "FastParquetDataset", "FastloadError",
+    "Hash", "MixedDataset", "NullValueError", "Pad", "Ragged", "SchemaError",
+    "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError", "UnsupportedTypeError",
+    "kernel", "mix", "per_block", "per_row",
 ]
 # fmt: on
 

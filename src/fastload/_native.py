@@ -1,8 +1,9 @@
-"""The one place that loads the compiled core, after a look at what it was built against.
+"""The one place that loads the compiled core: the one for the pyarrow that is installed.
 
-The core is linked to the libarrow and libparquet inside the pyarrow wheel, whose ABI
-changes with every release series; a core of another series would crash or not load, so
-it is refused by name first.
+A core is linked to the libarrow and libparquet inside the pyarrow wheel, whose ABI changes
+with every release series. So an installation holds a core for each of several series,
+`_core_pyarrow26` and the like, side by side; the one that fits becomes `fastload._core`, and
+a pyarrow that none fits is refused by name, before anything is linked.
 
     core    the module `fastload._core`
 """
@@ -10,17 +11,29 @@ it is refused by name first.
 from __future__ import annotations
 
 import ctypes
+import importlib.util
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyarrow
+from fastload._interpreter import check_interpreter
 
+check_interpreter()
+
+import pyarrow  # noqa: E402 - only safe after the check
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAME = "fastload._core"
 REBUILD = (
     "`pip install --no-build-isolation --no-deps --force-reinstall --no-binary fastload fastload`, "
     "or `make build` in a checkout"
 )
 
 try:
-    from fastload import _build_info
+    from fastload._build_info import PYARROW_VERSIONS
 except ImportError:
     raise ImportError(
         "Expected fastload's compiled core, found none: it was never built. Run `make build` in "
@@ -28,33 +41,54 @@ except ImportError:
     ) from None
 
 
-def check_pairing(built: str, installed: str) -> None:
-    """Checks that the core fits the pyarrow that is installed.
+def series_of(version: str) -> tuple[str, ...]:
+    """The release series whose versions share an ABI: the major and the minor version."""
+    return tuple(version.split(".")[:2])
+
+
+def fitting(built: Sequence[str], installed: str) -> str:
+    """The one of the versions of pyarrow with a core that the installed pyarrow fits.
 
     Args:
-        built: version of the pyarrow that the core was built against, such as "26.0.1".
+        built: versions of the pyarrows that cores were built against, such as "26.0.1".
         installed: version of the pyarrow that is installed.
 
     Raises:
-        ImportError: they differ in the major or minor version, so their ABI may too.
+        ImportError: all differ in the major or minor version, so their ABI may too.
     """
-    series = built.split(".")[:2]
-    if installed.split(".")[:2] != series:
-        raise ImportError(
-            f"Expected pyarrow {'.'.join(series)}, which fastload's compiled core was built "
-            f"against, got pyarrow {installed}: install `pyarrow=={built}`, or rebuild fastload "
-            f"for the pyarrow you have with {REBUILD}"
-        )
+    for version in built:
+        if series_of(version) == series_of(installed):
+            return version
+    series = [".".join(series_of(version)) for version in built]
+    raise ImportError(
+        f"Expected pyarrow {' or '.join(series)}, which fastload's core is built for, got pyarrow "
+        f"{installed}: install `pyarrow=={built[-1]}`, or rebuild fastload for the pyarrow you "
+        f"have with {REBUILD}"
+    )
 
 
-check_pairing(_build_info.PYARROW_VERSION, pyarrow.__version__)
+def load(version: str) -> None:
+    """Makes the core that was built against that pyarrow the module `fastload._core`."""
+    major, minor = series_of(version)
+    # `import pyarrow` loads libarrow alone. Loading its libparquet here lets the core find it
+    # by soname wherever pyarrow is installed, not only right beside fastload.
+    libparquet = Path(pyarrow.__file__).with_name(f"libparquet.so.{major}{int(minor):02d}")
+    if libparquet.exists():
+        ctypes.CDLL(str(libparquet))
+    # Modules and stubs know it by one name, whichever file it came from.
+    path = Path(__file__).with_name(f"_core_pyarrow{major}{EXTENSION_SUFFIXES[0]}")
+    spec = importlib.util.spec_from_file_location(NAME, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules[NAME] = module
+    package, _, attribute = NAME.rpartition(".")
+    setattr(sys.modules[package], attribute, module)
 
-# `import pyarrow` loads libarrow alone. Loading its libparquet here lets the core find it
-# by soname wherever pyarrow is installed, not only right beside fastload.
-_libparquet = Path(pyarrow.__file__).with_name(f"libparquet.so.{_build_info.ARROW_SOVERSION}")
-if _libparquet.exists():
-    ctypes.CDLL(str(_libparquet))
 
-from fastload import _core as core  # noqa: E402 - only safe after the check
+load(fitting(PYARROW_VERSIONS, pyarrow.__version__))
+
+from fastload import _core as core  # noqa: E402 - it is there only now
 
 __all__ = ["core"]

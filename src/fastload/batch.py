@@ -129,6 +129,12 @@ class Batch(dict[str, Any]):
         return mapped
 
 
+def window_of(item: object) -> int | None:
+    """The window of its pass in which the item's last row lies; None where nobody knows."""
+    origin = item._origin if isinstance(item, Batch) else None  # noqa: SLF001
+    return None if origin is None else getattr(origin.raw, "window", None)
+
+
 def _load(packed: Any, position: object) -> Batch:
     return Batch(unpack(packed), position)
 

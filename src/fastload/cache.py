@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,17 +16,19 @@ from fastload.errors import CacheError
 if TYPE_CHECKING:
     from fastload.paths import PathLike
 
-__all__ = ["RAW", "Cache", "cache_of", "open_directory"]
+__all__ = ["DECODED", "RAW", "Cache", "cache_of", "open_directory", "tell_once", "tiers_of"]
 
 RAW = "raw-1"
 """What the directory of byte ranges is called; another number is another format's."""
+DECODED = "decoded-1"
+"""Likewise, of blocks of decoded rows."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Where bytes of remote files are kept on local disk; the `cache` of `FastParquetDataset`.
+    """What is kept on local disk between epochs and runs; the `cache` of `FastParquetDataset`.
 
     All processes of a user on a node share a directory. Damaged entries are dropped and fetched
     anew. When the disk is full, or can't be written to, nothing more is kept, with one warning.
@@ -32,7 +36,12 @@ class Cache:
     directory: made if it is not there, for this user alone.
     max_bytes: on disk, as bytes or a size such as "100GB"; what was not used for longest makes
         room. None = as many as there is room for.
-    raw: keep the byte ranges that are read, by file and version.
+    raw: keep the byte ranges that are read of remote files, by file and version.
+    decoded: keep blocks of the rows that `preprocess` has made of row groups, by the files'
+        versions, the columns, the rows that filters keep, and the code of `preprocess` with all
+        that it refers to. They are Arrow IPC files. Of local files, too.
+    version: says that the code of the functions in `preprocess` is the same as long as this is,
+        where it can't be told.
 
     Raises `TypeError` or `ValueError` when an argument is not what it should be.
     """
@@ -40,14 +49,19 @@ class Cache:
     directory: PathLike
     max_bytes: int | str | None = None
     raw: bool = True
+    decoded: bool = True
+    version: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.directory, str | os.PathLike):
             raise TypeError(f"Expected directory of Cache as a path, got {self.directory!r}")
         if self.max_bytes is not None:
             parse_bytes(self.max_bytes, "max_bytes of Cache")
-        if not isinstance(self.raw, bool):
-            raise TypeError(f"Expected raw of Cache to be a bool, got {self.raw!r}")
+        for name, tier in (("raw", self.raw), ("decoded", self.decoded)):
+            if not isinstance(tier, bool):
+                raise TypeError(f"Expected {name} of Cache to be a bool, got {tier!r}")
+        if self.version is not None and not isinstance(self.version, str):
+            raise TypeError(f"Expected version of Cache as str, got {self.version!r}")
 
     @property
     def path(self) -> Path:
@@ -67,6 +81,24 @@ def cache_of(argument: PathLike | Cache | None) -> Cache | None:
     if not isinstance(argument, str | os.PathLike):
         raise TypeError(f"Expected cache as a directory or fastload.Cache, got {argument!r}")
     return Cache(argument)
+
+
+def tiers_of(cache: Cache) -> list[Path]:
+    """The directories that share `max_bytes`, those that are not there too."""
+    return [cache.path / RAW, cache.path / DECODED]
+
+
+_told: set[Path] = set()
+
+
+def tell_once(cache: Cache, text: str) -> None:
+    """Warns that less is kept than was asked for: once in a process for each directory."""
+    if cache.path in _told:
+        return
+    _told.add(cache.path)
+    # Raised as an error it would be one of a thread that nobody looks at.
+    with contextlib.suppress(UserWarning):
+        warnings.warn(text, stacklevel=4)
 
 
 def open_directory(cache: Cache, name: str) -> Path:

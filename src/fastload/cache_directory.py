@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 import tempfile
 import warnings
 from pathlib import Path
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ["CacheDirectory", "cache_home", "publish", "try_lock"]
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class CacheDirectory:
@@ -37,9 +41,18 @@ class CacheDirectory:
         try:
             if self.path:
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._check_owner(self.path)
         except OSError as error:
             # Who names a directory wants to know that it can't be used.
             self.give_up(error, warn=bool(named))
+
+    def _check_owner(self, path: Path) -> None:
+        """What others put there would be believed."""
+        status = os.lstat(path)
+        alone = stat.S_ISDIR(status.st_mode) and not status.st_mode & _OTHERS_WRITE
+        if status.st_uid != os.geteuid() or not alone:
+            reason = "Expected a directory that only its user may write to"
+            self.give_up(PermissionError(errno.EPERM, reason))
 
     def give_up(self, error: OSError, *, warn: bool = True) -> None:
         """Keeps nothing from now on."""

@@ -9,17 +9,19 @@ import os
 import re
 import tempfile
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 __all__ = ["Entry", "describe", "described", "entries_of", "make_room", "remove_all", "used_bytes"]
 
 # Nothing else is ever removed.
-_ENTRY = re.compile(r"(\d+)-(\d+)")
-_PART = re.compile(r"\.\d+-\d+\.part")
+_RANGE = re.compile(r"(\d+)-(\d+)")
+_ENTRY = re.compile(r"\d+-(\d+|[0-9a-f]{32}\.arrow)")
+_PART = re.compile(rf"\.{_ENTRY.pattern}\.part")
 _OBJECT = re.compile(r"[0-9a-f]{32}")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _DESCRIPTION = "object.json"
@@ -29,31 +31,36 @@ _BLOCK_BYTES = 512  # of st_blocks, whatever the file system's own are
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One range on disk.
+    """One file of a cache: a range of bytes, or a block of rows.
 
     object: the name of what it is of.
+    name: of the file: "start-stop" of a range, "row group-digest.arrow" of a block.
     disk_bytes: that it takes.
     used_ns: when it was read or written last, in ns since the epoch.
     """
 
     object: str
-    start: int
-    stop: int
+    name: str
     path: str
     disk_bytes: int
     used_ns: int
 
+    @property
+    def range(self) -> tuple[int, int] | None:
+        """Start and stop of a range; None of a block."""
+        match = _RANGE.fullmatch(self.name)
+        return (int(match[1]), int(match[2])) if match else None
+
 
 def entries_of(directory: Path) -> Iterator[Entry]:
-    """The entries of a directory of byte ranges."""
+    """The entries of a tier's directory."""
     for name, path in _objects(directory):
         for file in _files(path):
-            if match := _ENTRY.fullmatch(file.name):
+            if _ENTRY.fullmatch(file.name):
                 with contextlib.suppress(FileNotFoundError):
                     status = file.stat(follow_symlinks=False)
-                    start, stop = map(int, match.groups())
                     disk_bytes = status.st_blocks * _BLOCK_BYTES
-                    yield Entry(name, start, stop, file.path, disk_bytes, status.st_mtime_ns)
+                    yield Entry(name, file.name, file.path, disk_bytes, status.st_mtime_ns)
 
 
 def used_bytes(directory: Path) -> int:
@@ -73,34 +80,39 @@ def used_bytes(directory: Path) -> int:
     return total
 
 
-def make_room(directory: Path, most_bytes: int) -> tuple[int, int]:
+def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, int]:
     """Removes entries that were not used for longest, until so many bytes at most are on disk.
 
     Those in use stay, as do those being written.
 
+    directories: of all tiers.
+
     Returns:
         The bytes on disk after it, and how many entries were removed.
     """
-    for _, path in _objects(directory):
-        for file in _files(path):
-            if _PART.fullmatch(file.name):
-                _unlink(file.path)  # unless whoever writes it lives
-    total = used_bytes(directory)
+    for directory in directories:
+        for _, path in _objects(directory):
+            for file in _files(path):
+                if _PART.fullmatch(file.name):
+                    _unlink(file.path)  # unless whoever writes it lives
+    total = sum(map(used_bytes, directories))
     removed = 0
     if total > most_bytes:
-        for entry in sorted(entries_of(directory), key=lambda each: each.used_ns):
+        entries = chain.from_iterable(map(entries_of, directories))
+        for entry in sorted(entries, key=lambda each: each.used_ns):
             if total <= most_bytes:
                 break
             if _unlink(entry.path):
                 total -= entry.disk_bytes
                 removed += 1
-        _remove_empty(directory)
+        for directory in directories:
+            _remove_empty(directory)
     return total, removed
 
 
-def remove_all(directory: Path) -> int:
+def remove_all(*directories: Path) -> int:
     """Removes what is not in use; returns how many entries that were."""
-    return make_room(directory, -1)[1]
+    return make_room(directories, -1)[1]
 
 
 def describe(directory: Path, name: str, description: dict[str, Any]) -> None:

@@ -8,10 +8,11 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
+from fastload.cache import tiers_of
 from fastload.cache_entries import make_room
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from fastload.cache import Cache
 
 __all__ = ["Quota"]
 
@@ -24,15 +25,15 @@ _LEFT = 0.9
 
 
 class Quota:
-    """The bytes of a directory, which stay below `limit_bytes`; None = any number.
+    """The bytes of a cache's tiers, which stay below its `max_bytes`.
 
     The sum lies in a file, under a lock: what a killed process has added wrongly is found out
     when room is made next, and when the first entry of a process is.
     """
 
-    def __init__(self, directory: Path, limit_bytes: int | None) -> None:
-        self._directory = directory
-        self._limit = limit_bytes
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._limit = cache.limit_bytes
         self._counted = False  # by this process
         self._file: int | None = None
         self._lock = threading.Lock()
@@ -52,7 +53,7 @@ class Quota:
         with self._lock:
             if self._file is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._file = os.open(self._directory / "used", flags, 0o600)
+                self._file = os.open(self._cache.path / "used", flags, 0o600)
                 weakref.finalize(self, os.close, self._file)
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
@@ -66,7 +67,7 @@ class Quota:
         text = os.pread(descriptor, 32, 0)
         used = int(text) if text.isdigit() else limit
         if used + needed > limit or not self._counted:
-            used, _ = make_room(self._directory, max(0, int(_LEFT * limit) - needed))
+            used, _ = make_room(tiers_of(self._cache), max(0, int(_LEFT * limit) - needed))
             self._counted = True
         if used + needed > limit:
             return False

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timezone
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from fastload._native import core
-from fastload.cache import RAW, Cache, open_directory
-from fastload.cache_entries import described, entries_of, make_room, remove_all, used_bytes
+from fastload.cache import DECODED, RAW, Cache, open_directory, tiers_of
+from fastload.cache_entries import (
+    Entry,
+    described,
+    entries_of,
+    make_room,
+    remove_all,
+    used_bytes,
+)
 from fastload.errors import CacheError
 from fastload.progress_bar import showing
 
@@ -21,38 +28,25 @@ __all__ = ["clear", "contents", "lines_of", "prune", "verify"]
 
 
 def contents(cache: Cache) -> dict[str, Any]:
-    """The files of which ranges are kept, the ones used last first."""
-    directory = _existing(cache)
-    objects = []
-    for name, entries in groupby(entries_of(directory), lambda entry: entry.object):
-        own = list(entries)
-        used_s = max(entry.used_ns for entry in own) // 10**9
-        objects.append(
-            {
-                "url": "(not known)",
-                **described(directory, name),
-                "ranges": len(own),
-                "bytes": sum(entry.disk_bytes for entry in own),
-                "used": datetime.fromtimestamp(used_s, timezone.utc).isoformat(),
-            }
-        )
+    """The files of which something is kept, by tier, the ones used last first."""
+    directories = _existing(cache)
+    objects = list(chain.from_iterable(map(_objects, directories)))
     objects.sort(key=lambda each: (each["used"], each["url"]), reverse=True)
-    return {"directory": os.fspath(cache.path), "bytes": used_bytes(directory), "files": objects}
+    total = sum(map(used_bytes, directories))
+    return {"directory": os.fspath(cache.path), "bytes": total, "files": objects}
 
 
 def verify(cache: Cache, *, progress: bool) -> dict[str, Any]:
     """Compares all entries with their checksums, and removes those that are damaged."""
-    directory = _existing(cache)
-    entries = list(entries_of(directory))
-    total, done = sum(entry.stop - entry.start for entry in entries), 0
+    entries = [(tier, entry) for tier in _existing(cache) for entry in entries_of(tier)]
+    total, done = sum(entry.disk_bytes for _, entry in entries), 0
     damaged = []
     with showing(progress, "bytes") as told:
-        for entry in entries:
-            place = (os.fspath(directory), entry.object, entry.start, entry.stop)
-            if core.check_range(*place) is False:
+        for directory, entry in entries:
+            if _is_good(directory, entry) is False:
                 url = described(directory, entry.object).get("url", entry.object)
-                damaged.append({"url": url, "start": entry.start, "stop": entry.stop})
-            done += entry.stop - entry.start
+                damaged.append({"url": url, **_place(entry)})
+            done += entry.disk_bytes
             told(done, total)
     return {"checked": len(entries), "bytes": total, "damaged": damaged}
 
@@ -65,29 +59,65 @@ def prune(cache: Cache, most_bytes: int) -> dict[str, Any]:
 
 def clear(cache: Cache) -> dict[str, Any]:
     """Removes all that is not in use."""
-    directory = _existing(cache)
-    return {"removed": remove_all(directory), "bytes": used_bytes(directory)}
+    directories = _existing(cache)
+    removed = remove_all(*directories)
+    return {"removed": removed, "bytes": sum(map(used_bytes, directories))}
 
 
 def lines_of(result: dict[str, Any]) -> Iterator[str]:
     """What any of these returned, to read."""
     if "files" in result:
         for file in result["files"]:
-            yield f"{file['bytes']:>15}  {file['ranges']:>6}  {file['used']}  {file['url']}"
+            entries = f"{file['entries']:>6} {file['tier']:<7}"
+            yield f"{file['bytes']:>15}  {entries}  {file['used']}  {file['url']}"
         yield f"{result['bytes']:>15} bytes in {result['directory']}"
     elif "damaged" in result:
         for each in result["damaged"]:
-            yield f"damaged, and removed: bytes {each['start']} to {each['stop']} of {each['url']}"
+            what = f"row group {each.get('row_group')}"
+            if "start" in each:
+                what = f"bytes {each['start']} to {each['stop']}"
+            yield f"damaged, and removed: {what} of {each['url']}"
         count = len(result["damaged"])
-        yield f"{result['checked']} ranges of {result['bytes']} bytes, {count} of them damaged"
+        yield f"{result['checked']} entries of {result['bytes']} bytes, {count} of them damaged"
     elif "removed" in result:
-        yield f"removed {result['removed']} ranges; {result['bytes']} bytes are left"
+        yield f"removed {result['removed']} entries; {result['bytes']} bytes are left"
     else:
         warmed = result["warmed"]
         yield f"{warmed['rows']} rows of {warmed['files']} files are in the cache"
 
 
-def _existing(cache: Cache) -> Path:
-    if not (cache.path / RAW).is_dir():
+def _existing(cache: Cache) -> list[Path]:
+    """The directories of the tiers that are there."""
+    there = [tier.name for tier in tiers_of(cache) if tier.is_dir()]
+    if not there:
         raise CacheError(f"Expected a cache, found none - at {cache.path}")
-    return open_directory(cache, RAW)
+    return [open_directory(cache, name) for name in there]
+
+
+def _objects(directory: Path) -> Iterator[dict[str, Any]]:
+    tier = "raw" if directory.name == RAW else "decoded"
+    for name, entries in groupby(entries_of(directory), lambda entry: entry.object):
+        own = list(entries)
+        used_s = max(entry.used_ns for entry in own) // 10**9
+        yield {
+            "url": "(not known)",
+            **described(directory, name),
+            "tier": tier,
+            "entries": len(own),
+            "bytes": sum(entry.disk_bytes for entry in own),
+            "used": datetime.fromtimestamp(used_s, timezone.utc).isoformat(),
+        }
+
+
+def _is_good(directory: Path, entry: Entry) -> bool | None:
+    if directory.name == DECODED:
+        return core.check_block(entry.path, f"{entry.object}/{entry.name}")
+    assert entry.range is not None
+    return core.check_range(os.fspath(directory), entry.object, *entry.range)
+
+
+def _place(entry: Entry) -> dict[str, int]:
+    if entry.range is None:
+        return {"row_group": int(entry.name.partition("-")[0])}
+    start, stop = entry.range
+    return {"start": start, "stop": stop}

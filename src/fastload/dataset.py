@@ -4,62 +4,46 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import warnings
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
-
-import torch
-from torch.utils.data import get_worker_info
 
 from fastload import plan
 from fastload.batch import Batch
-from fastload.budget import Budget, available_cores, divide_budget, parse_bytes, resolve_window
+from fastload.budget import parse_bytes, resolve_window
 from fastload.cache import Cache, cache_of
-from fastload.device import memory_of_batches
-from fastload.engine import Engine
-from fastload.fields import Field, Schema
-from fastload.filter_schema import FilterSchema
-from fastload.filters import RowSelection, select_rows
-from fastload.finding_feed import FindingFeed
-from fastload.found_rows import FoundRows
-from fastload.kernel_plan import plan_kernels
-from fastload.passes import Pass, Prepared, ScanFeed, copies_warning
-from fastload.plan_steps import PlanSteps
+from fastload.decoded_cache import DecodedCache
+from fastload.engines import Engines
+from fastload.epoch_rows import EpochRows
+from fastload.feeds import Feeds
+from fastload.fields import Schema
+from fastload.kernel_plan import extra_outputs, plan_kernels
+from fastload.passes import Pass, Prepared
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.remote_storage import RemoteStorage
 from fastload.resumable import Resumable
-from fastload.schema import OutputPlan, plan_columns
+from fastload.schema import plan_columns
 from fastload.skip_report import SkipReport
-from fastload.skipping import SkippingFeed, share_of_leg
 from fastload.source import Source
 from fastload.state import Position, decode_state, encode_state
 from fastload.stats import Stats, stats_of
-from fastload.step_run import Order as StepOrder
 from fastload.step_schema import first_rows, schema_after
-from fastload.stepped_feed import SteppedFeed
 from fastload.steps import Steps
 from fastload.storage import IO
-from fastload.substitution import Substitution
-from fastload.transport import Home, memory_of_workers
-from fastload.warming import warm
+from fastload.transport import memory_of_workers
+from fastload.warming import warm, warm_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from fastload._core import Scan
+    from fastload.engine import Engine
     from fastload.epochs import Order
-    from fastload.intervals import Int64s
-    from fastload.mix_plan import SourceShare
-    from fastload.passes import OpenFeed, Part
     from fastload.paths import PathLike
     from fastload.predicate import Filters, SplitArgument
-    from fastload.rank_split import Share
     from fastload.schema import Columns
     from fastload.sequence import Slices
     from fastload.steps import Augment, Preprocess
-    from fastload.transfer import PinnedMemory
 
 __all__ = ["FastParquetDataset"]
 
@@ -107,20 +91,26 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             that statistics and hive keys leave, and so may differ in rows that stay. len(), a
             resume, `limit` and more than one worker count first.
         preprocess: what is computed from the columns of each row, the same in every epoch: one or
-            a list of `fn(block)`, called in order on some rows at a time, `per_row(...)`, or
-            what `kernel` made, which the core calls if none but kernels come before. A block
-            is a Batch of the outputs of `columns`; fn returns it, or a mapping of outputs to add
-            or replace, each a tensor, Ragged or numpy array of as many rows. What it deletes
-            from the block is gone. Which rows make a block is not defined, so one row must not
-            depend on the others.
+            a list of `fn(block)`, called in order on some rows at a time, `per_row(...)`,
+            `per_block(...)`, or what `kernel` made, which the core calls if none but kernels
+            come before. A block is a dict of the outputs of `columns`: numpy arrays (B, ...) that
+            share the batch's memory, and Raggeds (of bfloat16, which numpy lacks, a tensor).
+            fn returns it, or a mapping of outputs to add or replace, each a numpy array,
+            tensor or Ragged of as many rows. What it deletes from the block is gone. Which
+            rows make a block is not defined, so one row must not depend on the others.
         augment: what is drawn at random anew in each epoch: one or a list of
             `fn(batch, seeds)`, called in order after `preprocess` on each batch, with all its
             outputs; it returns what `preprocess` does. `seeds` is a numpy array uint64 (B,), a
             seed for each row that depends on the dataset's seed, the epoch, the row's file and
             number and the place in the list alone. Kernels, too.
-        cache: a directory, or `Cache(directory, max_bytes=...)`, in which the bytes that are read
-            of remote files are kept, by their version, for all processes of this user on the
-            node. What lies there is not asked for again.
+        cache: a directory, or `Cache(directory, max_bytes=...)`, shared by all processes of this
+            user on the node. The bytes that are read of remote files are kept in it, and the rows
+            of row groups after `preprocess`, by the files' versions, the columns and the code of
+            `preprocess` with what that refers to: from the second pass on they are neither read
+            nor decoded nor computed. In a pass that makes them, callables are called on a thread
+            of its own, on blocks of row groups, and outputs have to be what they are in the first
+            rows. What an output or a `memory_budget` rules out is said in a warning, and read and
+            computed each time.
         threads: of the core; None = the cores this process may use, divided among the
             DataLoader's workers; 0 = all work is done by the thread that asks for a batch.
         memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
@@ -210,11 +200,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
                 raise ValueError(f"Expected {name} to be at least {least}, got {value}")
         super().__init__(Position(seed, 0, ()))
         self._batch_size = batch_size
-        self._threads = threads
-        self._io = io or IO()
-        self._memory_budget = parse_bytes(memory_budget)
-        self._prefetch = prefetch
-        self._pin_memory = pin_memory
+        io, memory_budget = io or IO(), parse_bytes(memory_budget)
         self._rank_arguments = (rank, world_size)
         self._rank: Rank | None = None
         if rank is not None or world_size is not None:
@@ -233,42 +219,74 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._schema: Schema | None = None  # after the steps, once it was asked for
         filters = parse_filters(filters)
         checked_split = parse_split(split)
-        storage = RemoteStorage(filesystem, storage_options, self._io, cache_of(cache))
+        kept = cache_of(cache)
+        storage = RemoteStorage(filesystem, storage_options, io, kept)
         self._source = Source.open(source, storage)
         self._predicate = Predicate()
         if filters is not None or checked_split is not None:
+            from fastload.filter_schema import FilterSchema
+
             filter_schema = FilterSchema.of(self._source)
             self._predicate = filter_schema.predicate(filters, checked_split)
         # The rows with nulls may be those that are left out.
         self._projection = plan_columns(self._source, columns, check_nulls=not self._predicate)
         self._steps.check_inputs(output.name for output in self._projection.outputs)
-        self._outputs, self._kernels = plan_kernels(
+        self._outputs, kernels = plan_kernels(
             self._steps,
             self._projection.outputs,
-            _extra_outputs(
-                provenance=provenance or self._steps.need_places, padded=uneven == "pad"
-            ),
+            extra_outputs(provenance=provenance or self._steps.need_places, padded=uneven == "pad"),
+        )
+        blocks = DecodedCache.of(
+            kept,
+            self._source,
+            self._projection,
+            self._steps,
+            padded=uneven == "pad",
+            provenance=provenance,
         )
         self._report = SkipReport() if on_error == "skip" else None
-        self._selection: RowSelection | None = None
-        self._found: FoundRows | None = None  # instead, where nothing is counted ahead
-        if self._predicate:
-            selected = (self._source, filter_schema, self._predicate, self._report is not None)
-            if uneven == "keep":
-                self._found = FoundRows(*selected)
-            else:
-                self._selection = select_rows(*selected)
-                self._report_unreadable(stacklevel=4)
+        self._rows = EpochRows(
+            self._source,
+            (filter_schema, self._predicate) if self._predicate else None,
+            self._report,
+            ahead=uneven != "keep",
+        )
         self._options = replace(
             options,
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
-            total_places=None if self._found is None else int(self._found.places.sum()),
+            total_places=self._rows.places,
         )
-        self._engine: Engine | None = None
-        self._prepared: Prepared | None = None  # the pass expected after it
-        self._copied_batches = 0
-        self._id = secrets.token_hex(8)  # the same in worker processes
-        self._budget(1)
+        self._engines = Engines(
+            source=self._source,
+            projection=self._projection,
+            outputs=self._outputs,
+            kernels=kernels,
+            rows=self._rows,
+            options=self._options,
+            batch_rows=self._batch_rows,
+            yields_rows=self._yields_rows,
+            fixed_stripes=self._report is not None,
+            io=io,
+            threads=threads,
+            memory_budget=memory_budget,
+            prefetch=prefetch,
+            pin_memory=pin_memory,
+            dataset=secrets.token_hex(8),
+            blocks=blocks,
+        )
+        self._feeds = Feeds(
+            rows=self._rows,
+            options=self._options,
+            steps=self._steps,
+            source=self._source,
+            report=self._report,
+            batch_rows=self._batch_rows,
+            yields_rows=self._yields_rows,
+            prefetch=prefetch,
+            memory_budget=memory_budget,
+        )
+        self._prepared: Prepared | None = None  # the pass expected after the running one
+        self._engines.budget(workers=1)  # so that one that is too small is told at once
 
     @property
     def schema(self) -> Schema:
@@ -282,11 +300,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         if not self._steps:
             return Schema(fields)
         if self._schema is None:
-            engine = self._new_engine(0, self._budget(1)[1])
-            try:
-                batch = first_rows(engine, self._row_groups, skip=self._report is not None)
-            finally:
-                engine.close()
+            with contextlib.closing(self._engines.another(inline=True)) as engine:
+                skip = self._report is not None
+                batch = first_rows(engine, self._rows.row_groups, skip=skip)
             files, seed = self._source.files, self._options.seed
             self._schema = schema_after(self._steps, batch, fields, seed, files)
         return self._schema
@@ -310,13 +326,14 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
         """Begins a pass and closes the one before; each pass is of the next epoch."""
         start, part = self._begin()
-        finds = self._found is not None and self._found.finds(start, part, self._options)
-        engine = self._engine_of_process(part.workers)
+        finds = self._rows.finds(start, part, self._options)
+        engine = self._engines.of_process(part.workers, finds=finds)
         feed = self._prepared.take(engine, start, part) if self._prepared else None
         self._prepared = None
+        rank = self._resolved_rank().rank
         if finds:
-            feed = self._finding_feed(engine, start, part)
-        feed = feed or self._open(engine, start, part)
+            feed = self._feeds.open_finding(engine, start, part, rank)
+        feed = feed or self._feeds.open(engine, start, part, rank)
         feed.on_opened = self._prepare_next if engine.looks_ahead else None
         self._pass = Pass(feed, start, part)
         return self._pass.rows() if self._yields_rows else self._pass
@@ -325,15 +342,15 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         """What the stages have done in this process so far, and what memory they hold."""
         # A fork's copy of another process's pipeline may be locked for ever.
         engine = self._engine if self._engine and self._engine.mine else None
-        counts = engine.pipeline.counts() if engine else {}
+        counts = engine.counts() if engine else {}
         memory = [engine.pipeline.memory] if engine else [[0, 0, 0]]
         running = self._pass.consuming_s if self._pass else 0.0
         return stats_of(
             counts,
-            memory + memory_of_workers(self._id),
-            copied_batches=self._copied_batches,
+            memory + memory_of_workers(self._engines.dataset),
+            copied_batches=self._feeds.copied_batches,
             consuming_s=self._consuming_s + running,
-            steps_s=self._steps.seconds,
+            steps_s=self._steps.seconds + self._engines.steps_s,
         )
 
     def warm_cache(self, progress: bool | Callable[[int, int], None] = True) -> None:
@@ -347,10 +364,19 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         Raises:
             CacheError: nothing is kept of these files, or there was no room for all.
         """
-        engine = self._new_engine(*self._budget(1))
-        with contextlib.closing(engine):
-            plans = (self._batch_rows, self._row_groups, self._options, self._resolved_rank())
-            warm(engine, *plans, self._source, progress)
+        self._warm(progress, share=(0, 1))
+
+    def _warm(self, progress: bool | Callable[[int, int], None], share: tuple[int, int]) -> None:
+        """Does that for one share, of so many, of this rank's rows."""
+        plans = (self._rows.row_groups, self._options, self._resolved_rank())
+        filler = self._engines.filler()
+        if filler is not None:
+            with contextlib.closing(filler.maker):
+                warm_blocks(filler, *plans, progress, share, skip=self._report is not None)
+            self._source.storage.flush()
+            return
+        with contextlib.closing(self._engines.another()) as engine:
+            warm(engine, self._batch_rows, *plans, self._source, progress, share)
 
     def close(self) -> None:
         """Ends the pass and the threads, and closes the files; batches stay valid. Idempotent."""
@@ -361,19 +387,21 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._source.storage.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Threads and memory belong to this process.
-        return {**super().__getstate__(), "_engine": None, "_prepared": None}
+        # What was prepared belongs to this process.
+        return {**super().__getstate__(), "_prepared": None}
 
     def __repr__(self) -> str:
         files = self._source.files
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        rows = f"{self._most_rows} rows"
-        if self._found is not None and not self._found.known:
-            rows = f"up to {rows}"
+        rows = f"{'' if self._rows.is_known else 'up to '}{self._rows.most} rows"
         shown = [o.name for o in self._outputs if not o.hidden and o.name not in self._steps.hidden]
         outputs = f"{len(shown)} outputs"
         steps = f", {self._steps.count} steps" if self._steps.count else ""
         return f"FastParquetDataset({files[0].path!r}{more}: {rows}, {outputs}{steps})"
+
+    @property
+    def _engine(self) -> Engine | None:
+        return self._engines.current
 
     @property
     def _yields_rows(self) -> bool:
@@ -382,38 +410,6 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     @property
     def _batch_rows(self) -> int:
         return self._batch_size or _ROWS_AT_ONCE
-
-    @property
-    def _row_groups(self) -> plan.RowGroups:
-        """All row groups, with the rows that stay; finds these first where they are not known."""
-        selection = self._selection or self._found
-        rows = self._source.row_group_rows if selection is None else selection.counts
-        self._report_unreadable(stacklevel=6)
-        return self._row_groups_of(rows)
-
-    def _row_groups_of(self, rows: Int64s) -> plan.RowGroups:
-        source = self._source
-        return plan.RowGroups(
-            rows,
-            source.row_group_file,
-            source.row_group_index,
-            source.row_group_rows if self._predicate and not self._report else None,
-            None if self._found is None else self._found.places,
-        )
-
-    @property
-    def _most_rows(self) -> int:
-        """Rows of the epoch; at least as many, where they are not counted."""
-        if self._found is not None and not self._found.known:
-            return int(self._found.places.sum())
-        return self._row_groups.total_rows
-
-    def _report_unreadable(self, stacklevel: int) -> None:
-        """Tells of row groups that filters could not be asked of."""
-        selection = self._selection or self._found
-        if self._report is not None and selection is not None:
-            for index, group, cause in selection.corrupt:
-                self._report.add(index, self.files[index], group, cause, stacklevel=stacklevel)
 
     def _resolved_rank(self) -> Rank:
         if self._rank is None:
@@ -427,7 +423,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
 
     def _rows_and_slices(self, position: Position) -> tuple[int, Slices | None]:
         """Rows of the position's epoch, and how its first leg is cut if not near-equally."""
-        row_groups = self._row_groups
+        row_groups = self._rows.row_groups
         options = replace(self._options, seed=position.seed)
         return row_groups.total_rows, plan.slices_of(row_groups, options, position.epoch)
 
@@ -451,194 +447,24 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         if self._prepared is not None and self._prepared.start != self._next_position():
             self._drop_prepared()
 
-    def _open(
-        self, engine: Engine, start: Position, part: Part, before: Scan | None = None
-    ) -> OpenFeed:
-        """The batches of a pass."""
-        order = StepOrder(start.seed, start.epoch)
-        rank, stripe_rows = self._resolved_rank().rank, engine.budget.stripe_rows
-        if self._report is not None:
-            leg = share_of_leg(self._row_groups, self._options, start, part, rank, stripe_rows)
-            return self._stepped(self._skipping_feed(engine, *leg, before), order)
-        read_plan = plan.read_plan(
-            self._row_groups,
-            replace(self._options, seed=start.seed),
-            start.epoch,
-            start.progress,
-            part.world,
-            rank,
-            part.workers,
-            part.worker,
-            stripe_rows=stripe_rows,
-            ramp=True,
-            skip_batches=start.taken,
-        )
-        return self._stepped(self._feed(engine, read_plan, before), order)
-
-    def _stepped(self, feed: OpenFeed, order: StepOrder) -> OpenFeed:
-        if not self._steps:
-            return feed
-        unit = "rows" if self._yields_rows else "batches"
-        return SteppedFeed(feed, self._steps, order, self._source.files, self._prefetch, unit)
-
-    def _feed(
-        self, engine: Engine, read_plan: plan.ReadPlan, before: Scan | None = None
-    ) -> ScanFeed:
-        scan = engine.start(read_plan, self._batch_rows, before)
-        return ScanFeed(engine, scan, self._count_copy)
-
-    def _skipping_feed(
-        self,
-        engine: Engine,
-        share: Substitution,
-        first_row: int,
-        before: Scan | None,
-        frames: int = 0,
-    ) -> ScanFeed:
-        assert self._report is not None
-        return SkippingFeed(
-            engine,
-            self._count_copy,
-            share,
-            first_row,
-            self._batch_rows,
-            self.files,
-            self._report,
-            before,
-            frames=frames,
-        )
-
-    def _finding_feed(self, engine: Engine, start: Position, part: Part) -> OpenFeed:
-        """The batches of a pass, of rows that are found on the way."""
-        assert self._found is not None
-        steps = PlanSteps(
-            self._row_groups_of(self._found.found),
-            replace(self._options, seed=start.seed),
-            start.epoch,
-            part.world,
-            self._resolved_rank().rank,
-            engine.budget.stripe_rows,
-        )
-
-        def substitute(rows: int) -> ScanFeed:
-            rank, stripe_rows = self._resolved_rank().rank, engine.budget.stripe_rows
-            leg = share_of_leg(self._row_groups, self._options, start, part, rank, stripe_rows)
-            return self._skipping_feed(engine, leg[0], rows, None, frames=2)
-
-        feed = FindingFeed(
-            engine,
-            self._count_copy,
-            self._found,
-            steps,
-            batch_rows=self._batch_rows,
-            drop_last=self._options.drop_last and not self._yields_rows,
-            on_found=partial(self._report_unreadable, stacklevel=9),
-            substitute=substitute if self._report is not None else None,
-        )
-        return self._stepped(feed, StepOrder(start.seed, start.epoch))
-
-    def _feed_of_share(
-        self, epoch: int, own: SourceShare, workers: int, before: Scan | None
-    ) -> OpenFeed:
-        """What a mix takes of this dataset."""
-        order = StepOrder(own.seed, epoch)
-        engine = self._engine_of_process(workers)
-        options, stripe_rows = replace(self._options, seed=own.seed), engine.budget.stripe_rows
-
-        def plan_of(share: Share) -> plan.ReadPlan:
-            return plan.share_plan(self._row_groups, options, epoch, share, stripe_rows=stripe_rows)
-
-        if self._report is None:
-            return self._stepped(self._feed(engine, plan_of(own.share), before), order)
-        shares = own.shares_of_leg
-        substitution = Substitution(lambda part: plan_of(shares[part]), worker=1, workers=3)
-        first_row = own.delivered * options.batch_size
-        feed = self._skipping_feed(engine, substitution, first_row, before)
-        return self._stepped(feed, order)
-
     def _prepare_next(self, scan: Scan | None) -> None:
         """Has the first windows of the next pass read while this one ends in `scan`, if so."""
         self._drop_prepared()
-        if scan is None or self._engine is None or self._pass is None:
+        # Another thread may begin a pass meanwhile.
+        engine, running = self._engine, self._pass
+        if scan is None or engine is None or running is None:
             return
-        if self._found is not None and not self._found.known:
+        if not self._rows.is_known:
             return
-        start, part = self._next_position(), self._pass.part
-        following = self._open(self._engine, start, part, before=scan)
+        start, part = self._next_position(), running.part
+        rank = self._resolved_rank().rank
+        following = self._feeds.open(engine, start, part, rank, before=scan)
         self._prepared = Prepared(following, start, part)
 
     def _drop_prepared(self) -> None:
-        if self._prepared is not None:
-            self._prepared.close()
-            self._prepared = None
-
-    def _engine_of_process(self, workers: int) -> Engine:
-        if self._engine is None or not self._engine.mine:
-            allocate = home = None  # rows are for DataLoader to collate, in memory of its own
-            if not self._yields_rows and get_worker_info() is not None:
-                home = Home(self._id, copies_warning(self._memory_budget))
-            elif not self._yields_rows:
-                allocate = memory_of_batches(self._pin_memory)
-            self._engine = self._new_engine(*self._budget(workers), allocate, home)
-        return self._engine
-
-    def _new_engine(
-        self,
-        threads: int,
-        budget: Budget,
-        allocate: PinnedMemory | None = None,
-        home: Home | None = None,
-    ) -> Engine:
-        selection = self._selection or self._found
-        return Engine(
-            self._source,
-            self._projection,
-            self._outputs,
-            threads,
-            budget,
-            self._io,
-            selection.files if selection is not None else (),
-            allocate,
-            home,
-            self._kernels,
-        )
-
-    def _budget(self, workers: int) -> tuple[int, Budget]:
-        """Threads and memory of one of `workers` processes."""
-        threads = self._threads
-        if threads is None:
-            threads = max(1, available_cores() // workers)
-        extra = self._outputs[len(self._projection.outputs) :]
-        budget = divide_budget(
-            self._memory_budget // workers,
-            batch_size=self._batch_rows,
-            row_bytes=self._projection.row_bytes + sum(o.field.item_bytes for o in extra),
-            staged_row_bytes=self._projection.staged_row_bytes,
-            # What is not counted has no influence on windows.
-            total_rows=self._options.total_places or self._row_groups.total_rows,
-            shuffle_window=self._options.shuffle_window if self._options.shuffle else None,
-            columns=len(self._projection.columns),
-            threads=threads,
-            prefetch=self._prefetch,
-            fixed_stripes=self._report is not None,
-        )
-        return threads, budget
-
-    def _count_copy(self) -> None:
-        self._copied_batches += 1
-        if self._copied_batches == 1:
-            # At whoever asked for the batch.
-            warnings.warn(copies_warning(self._memory_budget), stacklevel=5)
-
-
-def _extra_outputs(*, provenance: bool, padded: bool) -> list[OutputPlan]:
-    extra = []
-    if provenance:
-        extra.append(OutputPlan("__file__", "file", (), Field(torch.int32)))
-        extra.append(OutputPlan("__row__", "row", (), Field(torch.int64)))
-    if padded:
-        extra.append(OutputPlan("__valid__", "real_row", (), Field(torch.bool)))
-    return extra
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            prepared.close()
 
 
 def _check_type(kind: type, arguments: Mapping[str, object]) -> None:

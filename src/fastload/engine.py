@@ -56,6 +56,7 @@ class Engine:
         allocate: makes the memory of batches, as uint8 tensors of so many bytes; None = the core.
         home: where batches go in another process; None = they stay in this one.
         kernels: that the core calls on each batch.
+        blocks: what asks for the blocks that rows come from; None = they come from the files.
         data: it reads the batches of an epoch, not what has to be known before.
     """
 
@@ -72,10 +73,12 @@ class Engine:
         home: Home | None = None,
         kernels: Sequence[CoreKernel] = (),
         *,
+        blocks: core.DecodedQueue | None = None,
         data: bool = True,
     ) -> None:
         wait_for_queues_at_exit()
         self.budget = budget
+        self.blocks = blocks
         self._threads = threads
         self._passes = 0
         self._pid = os.getpid()
@@ -121,7 +124,8 @@ class Engine:
             verify_crc=io.verify_crc,
             allocate=allocate,
             sender=None if self._sender is None else self._sender.core,
-            remote=source.storage.serve(source.files, data=data),
+            remote=source.storage.serve(source.files, data=data) if blocks is None else None,
+            blocks=blocks,
             kernels=[
                 core.KernelSpec(
                     # The kernel keeps it there.
@@ -135,7 +139,11 @@ class Engine:
             selections=[(file.bits, file.offsets.tolist()) for file in rows],
         )
         # Joins the threads when the engine dies, or at exit, whichever comes first.
-        self.close = weakref.finalize(self, self.pipeline.close)
+        self.close: Callable[[], object] = weakref.finalize(self, self.pipeline.close)
+
+    def counts(self) -> dict[str, int]:
+        """What the stages have done so far."""
+        return self.pipeline.counts()
 
     @property
     def mine(self) -> bool:

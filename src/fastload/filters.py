@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastload.row_finder import RowFinder
 from fastload.selection_cache import SelectionCache
 
 if TYPE_CHECKING:
@@ -77,6 +76,9 @@ def select_rows(
         with cache.lock(predicate.digest.hex()):
             _load(cache, keys, found)
             missing = [index for index in range(len(keys)) if index not in found]
+            # With modules of pyarrow that datasets without filters don't wait for.
+            from fastload.row_finder import RowFinder
+
             finder = RowFinder(source, schema, predicate, skip=skip)
             with contextlib.closing(finder):
                 for file in finder.files(missing):

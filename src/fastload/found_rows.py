@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from fastload.filters import RowSelection, entry_keys, select_rows
-from fastload.row_finder import RowFinder
 from fastload.row_selection import FileRows, empty_rows, pack_rows, put_bits
 from fastload.selection_cache import SelectionCache
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from fastload.options import Options
     from fastload.passes import Part
     from fastload.predicate import Predicate
+    from fastload.row_finder import RowFinder
     from fastload.source import Source
     from fastload.state import Position
 
@@ -98,6 +98,9 @@ class FoundRows:
 
     def finder(self) -> RowFinder:
         """What `find` takes; to be closed."""
+        # With modules of pyarrow that datasets without filters don't wait for.
+        from fastload.row_finder import RowFinder
+
         return RowFinder(self._source, self._schema, self._predicate, skip=self._skip)
 
     def find(self, finder: RowFinder, groups: Int64s) -> None:

@@ -33,13 +33,13 @@ def cut(edges: Int64s, starts: Int64s, stops: Int64s) -> Cuts:
     first = np.searchsorted(edges, starts, side="right") - 1
     count = np.searchsorted(edges, stops, side="left") - first
     owner = np.repeat(np.arange(len(starts)), count)
-    cell = np.arange(len(owner)) + np.repeat(first - (np.cumsum(count) - count), count)
-    return Cuts(
-        owner,
-        cell,
-        np.maximum(starts[owner], edges[cell]),
-        np.minimum(stops[owner], edges[cell + 1]),
-    )
+    cell = np.repeat(first - (np.cumsum(count) - count), count)
+    cell += np.arange(len(owner))
+    # In place: there may be millions of parts.
+    start, stop = edges[cell], edges[1:][cell]
+    np.maximum(start, starts[owner], out=start)
+    np.minimum(stop, stops[owner], out=stop)
+    return Cuts(owner, cell, start, stop)
 
 
 def edges_of(lengths: Int64s) -> Int64s:

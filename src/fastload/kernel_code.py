@@ -12,6 +12,7 @@ import ctypes
 import hashlib
 import os
 import pickle
+import re
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "KernelCode", "compiled", "counts"]
 
 _CHECKSUM_BYTES = 32
+_BOLD = re.compile(r"\x1b\[\d*m")  # numba's messages have it wherever they are shown
 # Options of a function that numba was told to compile: they change what it computes.
 _OPTIONS = ("fastmath", "error_model", "boundscheck")
 _NATIVE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
@@ -255,5 +257,5 @@ def _refusal(kernel: Kernel, inputs: Sequence[Argument], error: Exception) -> st
     fills = ", ".join(map(str, kernel.outputs))
     return (
         f"Expected {kernel.label} to compile for {takes} -> {fills}, got "
-        f"{type(error).__name__}: {error}"
+        f"{type(error).__name__}: {_BOLD.sub('', str(error))}"
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
+
+from fastload.fields import Field
 from fastload.schema import OutputPlan
 from fastload.steps import RESERVED, check_inputs
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from fastload.kernels import Argument, Kernel
     from fastload.steps import Step, Steps
 
-__all__ = ["CoreKernel", "KernelPlan", "plan_kernels"]
+__all__ = ["CoreKernel", "KernelPlan", "extra_outputs", "plan_kernels"]
 
 
 class CoreKernel(NamedTuple):
@@ -42,6 +45,17 @@ class KernelPlan(NamedTuple):
 
     outputs: tuple[OutputPlan, ...]
     kernels: tuple[CoreKernel, ...]
+
+
+def extra_outputs(*, provenance: bool, padded: bool) -> list[OutputPlan]:
+    """The outputs that say where rows come from, and whether they count."""
+    extra = []
+    if provenance:
+        extra.append(OutputPlan("__file__", "file", (), Field(torch.int32)))
+        extra.append(OutputPlan("__row__", "row", (), Field(torch.int64)))
+    if padded:
+        extra.append(OutputPlan("__valid__", "real_row", (), Field(torch.bool)))
+    return extra
 
 
 def plan_kernels(

@@ -23,11 +23,12 @@ __all__ = ["Argument", "Kernel", "kernel"]
 
 DTypeLike: TypeAlias = "str | torch.dtype | np.dtype[Any] | type"
 
-# What both torch and numba, on a CPU, compute with.
+# Both have no arithmetic in numba, on a CPU.
+_NARROW = ("float16", "bfloat16")
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in DTYPES
-    if dtype not in (torch.float16, torch.bfloat16)
+    if str(dtype).removeprefix("torch.") not in _NARROW
 }
 
 
@@ -143,7 +144,7 @@ class Kernel:
         dtype = str(field.dtype).removeprefix("torch.")
         levels = field.depth + (field.kind is not None)
         if dtype not in _DTYPES:
-            got = f"{dtype} (Column(dtype=torch.float32) makes it one)"
+            got = f"{dtype} (dtype=torch.float32 of Column, Stack or Pad makes it one)"
         elif levels > 1:
             got = f"{levels} levels of lists"
         elif not row_major:
@@ -179,6 +180,9 @@ def kernel(
     (B,) or (B, n), an array of that shape and dtype; for a list column, or strings, two: values
     (N,) and offsets int64 (B + 1), where row i is `values[offsets[i]:offsets[i + 1]]`. Inputs
     can't be written to. Rows must not depend on one another: which make a block is not defined.
+
+    numba computes no float16 and bfloat16 on a CPU: such inputs are columns with
+    dtype=torch.float32, and outputs float32, which a function of `augment` may make narrower.
 
     Arithmetic is numpy's: dividing a float by 0 gives inf or nan. Indices are not checked, unless
     NUMBA_BOUNDSCHECK=1 is set. What the function raises is raised where the batch would have come.
@@ -236,8 +240,11 @@ def _filled(name: str, what: Any) -> Argument:
         text = repr(dtype)
     text = text.removeprefix("torch.")
     if text not in _DTYPES:
+        # A step behind it can make it narrower.
+        advice = " (float32 holds all of its values)" if text in _NARROW else ""
         raise ValueError(
             f"Expected one of {', '.join(_DTYPES)} for output `{name}` of kernel, got {text}"
+            f"{advice}"
         )
     return Argument(name, text, shape)
 

@@ -59,7 +59,7 @@ class MixSource:
     @property
     def rows(self) -> SourceRows:
         """What decides its batches."""
-        return SourceRows(self.dataset._row_groups.total_rows, self._options)
+        return SourceRows(self.dataset._rows.row_groups.total_rows, self._options)
 
     @property
     def seed(self) -> int:
@@ -140,7 +140,7 @@ class MixSource:
             if prepared is not None:
                 prepared.close()
             return None
-        engine = self.dataset._engine_of_process(part.workers)
+        engine = self.dataset._engines.of_process(part.workers)
         first = prepared.take(engine, start, part) if prepared is not None else None
         if first is None:
             first = self._open(own, start, part)
@@ -169,4 +169,5 @@ class MixSource:
     def _open(
         self, own: SourceShare, start: Position, part: Part, before: Scan | None = None
     ) -> OpenFeed:
-        return self.dataset._feed_of_share(start.epoch, own, part.workers, before)
+        engine = self.dataset._engines.of_process(part.workers)
+        return self.dataset._feeds.open_share(engine, start.epoch, own, before)

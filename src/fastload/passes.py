@@ -209,6 +209,10 @@ class Pass:
     def __iter__(self) -> Iterator[Batch]:
         return self
 
+    def __repr__(self) -> str:
+        over = ", over" if self.finished else ""
+        return f"Pass(epoch {self.start.epoch}: {self._taken} batches delivered{over})"
+
     def __next__(self) -> Batch:
         batch = self._next(1)
         if batch is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastload.row_values import Layout
 
-__all__ = ["PerRow", "name_of", "per_row"]
+__all__ = ["PerRow", "check_threads", "name_of", "per_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,19 @@ def per_row(
             raise ValueError(
                 f"Expected 'dense', 'ragged' or None for output `{name}` of per_row, got {layout!r}"
             )
-    if threads is not None and type(threads) is not int:
-        raise TypeError(f"Expected threads of per_row as int, got {threads!r}")
-    if threads is not None and threads < 0:
-        raise ValueError(f"Expected threads of per_row to be at least 0, got {threads}")
+    check_threads("per_row", threads)
     in_order = tuple(layouts.get(name) for name in named)
     return PerRow(fn, _names("inputs", inputs), named, in_order, threads)
+
+
+def check_threads(step: str, threads: object) -> None:
+    """Refuses what can be no number of threads, of a step of that kind."""
+    if threads is None:
+        return
+    if type(threads) is not int:
+        raise TypeError(f"Expected threads of {step} as int, got {threads!r}")
+    if threads < 0:
+        raise ValueError(f"Expected threads of {step} to be at least 0, got {threads}")
 
 
 def name_of(fn: object) -> str:

@@ -6,10 +6,10 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 __all__ = [
     "Filters",
@@ -22,7 +22,9 @@ __all__ = [
     "serialized",
 ]
 
-Filters = pc.Expression | Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]
+Filters: TypeAlias = (
+    "pc.Expression | Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]"
+)
 """The `filters` argument: an expression, or conditions as pyarrow and pandas take them."""
 
 SplitArgument = tuple[str | Sequence[str] | None, float, float]
@@ -95,7 +97,7 @@ def parse_filters(filters: Any) -> Any:
 
     Raises `TypeError` or `ValueError`.
     """
-    if filters is None or isinstance(filters, pc.Expression):
+    if filters is None or _is_expression(filters):
         return filters
     if not isinstance(filters, (list, tuple)):
         raise TypeError(
@@ -115,6 +117,13 @@ def parse_filters(filters: Any) -> Any:
     return filters
 
 
+def _is_expression(filters: object) -> bool:
+    # Who has no filters doesn't wait for it to be imported.
+    from pyarrow.compute import Expression
+
+    return isinstance(filters, Expression)
+
+
 def expression_of(filters: Any, path_of: Callable[[str], tuple[str, ...]]) -> Any:
     """The Expression of filters; None of None.
 
@@ -122,14 +131,16 @@ def expression_of(filters: Any, path_of: Callable[[str], tuple[str, ...]]) -> An
 
     Raises `ValueError`.
     """
-    if filters is None or isinstance(filters, pc.Expression):
+    if filters is None or _is_expression(filters):
         return filters
     paths = [
         [(path_of(name), operator, value) for name, operator, value in conjunction]
         for conjunction in _conjunctions(filters)
     ]
     try:
-        return pq.filters_to_expression(paths)
+        from pyarrow.parquet import filters_to_expression
+
+        return filters_to_expression(paths)
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ValueError(f"Expected filters in pyarrow's form, got {filters!r}: {error}") from None
 

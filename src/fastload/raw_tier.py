@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import threading
-import warnings
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fastload._native import core
-from fastload.cache import RAW, open_directory
+from fastload.cache import RAW
 from fastload.cache_entries import describe
-from fastload.cache_quota import Quota
+from fastload.cache_tier import CacheTier
 from fastload.errors import StorageError
 from fastload.remote_paths import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from typing_extensions import Buffer
 
     from fastload.cache import Cache
     from fastload.store import StoredFile
 
-__all__ = ["RawTier", "place_of"]
+__all__ = ["RawTier", "identity_of", "place_of"]
 
 # Their files lie as near as the cache does.
 _NEAR = ("file", "local", "memory")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST")
 
 
-class RawTier:
+class RawTier(CacheTier):
     """The ranges of one cache.
 
     Args:
@@ -41,49 +37,24 @@ class RawTier:
         place: what tells one store from another where paths don't; None = of files that are not
             to be kept.
 
-    Pickled and after a fork it begins anew.
-
     Raises:
         CacheError: the directory is not for this user alone.
     """
 
+    _name = RAW
+    _instead = "read from the store"
+
     def __init__(self, cache: Cache, place: str | None) -> None:
-        self._cache = cache
         self._place = place
-        self._begin()
+        super().__init__(cache, keeps=place is not None)
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._writes = self._place is not None
-        self._described: set[str] = set()
+        super()._begin()
         self._names: dict[tuple[str, StoredFile], str] = {}
-        self._lock = threading.Lock()
-        self._directory: Path = self._cache.path / RAW
-        self.ranges = core.RangeCache(os.fspath(self._directory))
-        self._quota = Quota(self._directory, self._cache.limit_bytes)
-        try:
-            if self._writes:
-                open_directory(self._cache, RAW)
-        except OSError as error:
-            self._give_up(f"{error.strerror} - at {self._directory}")
+        self.ranges = core.RangeCache(os.fspath(self.directory))
 
-    def __getstate__(self) -> tuple[Cache, str | None]:
-        return self._cache, self._place
-
-    def __setstate__(self, state: tuple[Cache, str | None]) -> None:
-        self._cache, self._place = state
-        self._begin()
-
-    def of_process(self) -> RawTier:
-        """Itself, in a state of this process."""
-        if self._pid != os.getpid():
-            self._begin()
-        return self
-
-    @property
-    def writes(self) -> bool:
-        """Whether what is fetched is kept."""
-        return self._writes
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RawTier, (self._cache, self._place)
 
     def name_of(self, kind: str, file: StoredFile) -> str:
         """What a file of that kind, in its version, is called; "" = it is not kept."""
@@ -93,11 +64,10 @@ class RawTier:
         return found
 
     def _name_of(self, kind: str, file: StoredFile) -> str:
-        # Weak ETags don't stand for the same bytes.
-        if self._place is None or kind in _NEAR or not file.version or file.version[:2] == "W/":
+        identity = identity_of(self._place, kind, file)
+        if identity is None:
             return ""
-        identity = repr((kind, self._place, file.path, file.size, file.version))
-        name = hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
+        name = hashlib.blake2b(repr(identity).encode(), digest_size=16).hexdigest()
         return f"{name[:2]}/{name}"
 
     def queue(self, files: Iterable[tuple[str, StoredFile | None]]) -> core.RemoteQueue:
@@ -110,42 +80,37 @@ class RawTier:
         try:
             return self.ranges.claim(name, start, stop)
         except StorageError as error:
-            self._give_up(str(error))
+            self.give_up(str(error))
             return None
 
     def publish(
         self, claim: core.RangeClaim, name: str, kind: str, file: StoredFile, data: Buffer
     ) -> None:
         """Keeps the bytes that a claim is of; where it can't, they are not kept."""
-        with self._lock:
-            first = name not in self._described
-            self._described.add(name)
+        first = self._is_first(name)
         try:
-            if not self._writes or not self._quota.take(memoryview(data).nbytes, first=first):
+            if not self.writes or not self._quota.take(memoryview(data).nbytes, first=first):
                 claim.release()
                 return
             claim.publish(data)
             if first:
                 url = shown(kind, file.path)
                 about = {"url": url, "version": file.version, "size": file.size}
-                describe(self._directory, name, about)
+                describe(self.directory, name, about)
         except (OSError, ValueError) as error:
             claim.release()
-            self._give_up(getattr(error, "strerror", None) or str(error))
+            self.give_up(getattr(error, "strerror", None) or str(error))
 
-    def _give_up(self, cause: str) -> None:
-        """Keeps nothing more; says so once."""
-        with self._lock:
-            warned, self._writes = not self._writes, False
-        if warned:
-            return
-        # Raised as an error it would be one of a thread that nobody looks at.
-        with contextlib.suppress(UserWarning):
-            warnings.warn(
-                f"Can't keep more in the cache: {cause}; what is not there yet is read from the "
-                "store each time",
-                stacklevel=2,
-            )
+
+def identity_of(place: str | None, kind: str, file: StoredFile) -> tuple[Any, ...] | None:
+    """What stands for the bytes of a file of a store; None = nothing does, or it lies near.
+
+    place: as `RawTier` takes it.
+    """
+    # Weak ETags don't stand for the same bytes.
+    if place is None or kind in _NEAR or not file.version or file.version[:2] == "W/":
+        return None
+    return (kind, place, file.path, file.size, file.version)
 
 
 def place_of(filesystem: Any, options: Mapping[str, Any]) -> str | None:

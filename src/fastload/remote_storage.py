@@ -108,6 +108,11 @@ class RemoteStorage:
         client = self.client(data=False)
         return _at(shown(kind, path), lambda: client.call(find_remote(client, kind, path)))
 
+    @property
+    def store_place(self) -> str | None:
+        """What tells the store from another one for caches; None = its files lie near."""
+        return place_of(self._filesystem, self._options)
+
     def place(self, kind: str) -> str | None:
         """Which store files of a kind lie in; None = it can't be told from another one."""
         if kind == FILESYSTEM:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -164,6 +165,10 @@ class Resumable(IterableDataset[_Item_co]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __copy__(self) -> Self:
+        # A shallow one would share the epoch and be closed along.
+        return copy.deepcopy(self)
 
     def __getstate__(self) -> dict[str, Any]:
         self._resolved_rank()

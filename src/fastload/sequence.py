@@ -81,13 +81,19 @@ class Sequence:
     """
 
     def __init__(self, row_groups: RowGroups, order: Int64s, first_place: int = 0) -> None:
-        edges = first_place + edges_of(row_groups.own_places[order])
-        filled = row_groups.rows[order] > 0
-        self._order = order[filled]
+        self._order = order
         self._row_groups = row_groups
-        self._first_place = edges[:-1][filled]
-        self._places = np.diff(edges)[filled]
-        self._rows = row_groups.rows[self._order]
+        self._rows = row_groups.rows[order]
+        # The same arrays where they hold the same: there may be millions of row groups.
+        alike = row_groups.places is None
+        self._places = self._rows if alike else row_groups.own_places[order]
+        self._first_place = edges_of(self._places)[:-1]
+        self._first_place += first_place
+        filled = self._rows > 0
+        if not filled.all():
+            self._order, self._rows = order[filled], self._rows[filled]
+            self._first_place = self._first_place[filled]
+            self._places = self._rows if alike else self._places[filled]
         self._edges = edges_of(self._rows)
 
     @property
@@ -123,17 +129,13 @@ class Sequence:
     def pieces(self, starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
         """Pieces (P, 4) of the ranges [starts, stops) (n,), and how many each range has (n,)."""
         cuts = cut(self._edges, starts, stops)
+        pieces = np.empty((len(cuts.cell), 4), np.int64)
+        pieces[:, 2:] = self._edges[cuts.cell, np.newaxis]
+        np.subtract(cuts.start, pieces[:, 2], out=pieces[:, 2])
+        np.subtract(cuts.stop, pieces[:, 3], out=pieces[:, 3])
         group = self._order[cuts.cell]
-        begin = self._edges[cuts.cell]
-        pieces = np.stack(
-            [
-                self._row_groups.file[group],
-                self._row_groups.index[group],
-                cuts.start - begin,
-                cuts.stop - begin,
-            ],
-            axis=1,
-        )
+        pieces[:, 0] = self._row_groups.file[group]
+        pieces[:, 1] = self._row_groups.index[group]
         return pieces, np.bincount(cuts.owner, minlength=len(starts))
 
 

@@ -118,10 +118,11 @@ def decode_position(
             raise ValueError(
                 f"Expected a state of version {_VERSION}, got version {state['version']}"
             )
-        progress = tuple(Leg(*leg) for leg in state["progress"])
+        progress = tuple(Leg(*map(_whole, leg)) for leg in state["progress"])
         *saved_by, taken = state.get("worker", (None, 0))
-        seeds = tuple(int(seed) for seed in state.get("seeds", ()))
-        position = Position(int(state["seed"]), int(state["epoch"]), progress, taken, seeds)
+        seeds = tuple(map(_whole, state.get("seeds", ())))
+        seed, epoch = _whole(state["seed"]), _whole(state["epoch"])
+        position = Position(seed, epoch, progress, _whole(taken), seeds)
     except (KeyError, TypeError) as error:
         raise no_state(state, error) from error
     own = "worker" in state
@@ -139,8 +140,8 @@ def check_identity(
     """Refuses the state of other files or of another order, as `decode_state` does."""
     try:
         fingerprint, files, rows = state["fingerprint"], state["files"], state["rows"]
-        sums, order = tuple(state["file_sums"]), dict(state["order"])
-    except (KeyError, TypeError) as error:
+        sums, order = tuple(map(_whole, state["file_sums"])), dict(state["order"])
+    except (KeyError, TypeError, ValueError) as error:
         raise no_state(state, error) from error
     if fingerprint != source.fingerprint:
         raise SourceChangedError(
@@ -159,6 +160,13 @@ def check_identity(
 def no_state(state: object, error: object) -> ValueError:
     """The error for what no state_dict() has made, with the cause."""
     return ValueError(f"Expected a state made by state_dict(), got {state!r} ({error!r})")
+
+
+def _whole(value: object) -> int:
+    """A number of a state, which JSON may have made anything else of."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"expected an integer, got {value!r}")
+    return value
 
 
 def _changed(source: Source, files: int, sums: Sequence[int]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Memory", "Stage", "Stats", "stats_of"]
+__all__ = ["Memory", "Stage", "Stats", "prometheus_text", "stats_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,90 @@ def stats_of(
         memory_allocations=count["memory_mapped_total"],
         steps_s=steps_s,
     )
+
+
+class _HasStats(Protocol):
+    def stats(self) -> Stats:
+        """Of a dataset."""
+
+
+def prometheus_text(dataset: _HasStats, labels: Mapping[str, str] | None = None) -> str:
+    """The dataset's `stats()` in Prometheus' text format, for a file or an endpoint of yours.
+
+    Counters begin at 0 when the dataset is made; memory is a gauge. All are of this process, but
+    for the memory, which worker processes hold, too.
+
+    Args:
+        dataset: a FastParquetDataset.
+        labels: added to each sample, such as {"rank": "0"}.
+
+    Raises:
+        ValueError: the name of a label is none.
+    """
+    for name in labels or {}:
+        if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name) or name == "stage":
+            raise ValueError(f"Expected the name of a label of your own, got {name!r}")
+    stats = dataset.stats()
+    lines: list[str] = []
+    for name, (kind, text, samples) in _metrics(stats).items():
+        lines += [f"# HELP fastload_{name} {text}", f"# TYPE fastload_{name} {kind}"]
+        for own, value in samples:
+            pairs = {**(labels or {}), **own}
+            inside = ",".join(f'{key}="{_escaped(pairs[key])}"' for key in pairs)
+            lines.append(
+                f"fastload_{name}{{{inside}}} {value}" if inside else f"fastload_{name} {value}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+_Samples: TypeAlias = "list[tuple[dict[str, str], float]]"
+
+
+def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
+    """Name -> kind, text and samples with their labels."""
+    stages = {
+        "read": stats.read,
+        "read_ahead": stats.read_ahead,
+        "decode": stats.decode,
+        "kernels": stats.kernels,
+    }
+    memory = {
+        "read": stats.memory.read,
+        "staged": stats.memory.staged,
+        "batches": stats.memory.batches,
+    }
+    working: _Samples = [({"stage": name}, one.working_s) for name, one in stages.items()]
+    working.append(({"stage": "steps"}, stats.steps_s))
+    read: _Samples = [({"stage": name}, stages[name].bytes) for name in ("read", "read_ahead")]
+    held: _Samples = [({"stage": name}, size) for name, size in memory.items()]
+    return {
+        "read_bytes_total": ("counter", "Bytes read from storage.", read),
+        "requests_total": ("counter", "Reads asked of storage.", [({}, stats.requests)]),
+        "working_seconds_total": ("counter", "Seconds of all threads of a stage.", working),
+        "batches_total": ("counter", "Batches handed out.", [({}, stats.batches)]),
+        "copied_batches_total": (
+            "counter",
+            "Batches handed out as copies, as the consumer held too many.",
+            [({}, stats.copied_batches)],
+        ),
+        "rows_total": ("counter", "Rows handed out.", [({}, stats.deliver.rows)]),
+        "batch_bytes_total": ("counter", "Bytes handed out.", [({}, stats.deliver.bytes)]),
+        "waiting_seconds_total": (
+            "counter",
+            "Seconds that the consumer waited for batches.",
+            [({}, stats.waiting_s)],
+        ),
+        "consuming_seconds_total": (
+            "counter",
+            "Seconds between a batch and the next one asked for.",
+            [({}, stats.consuming_s)],
+        ),
+        "memory_bytes": ("gauge", "Bytes held, in use and for reuse.", held),
+    }
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 _READ_COUNTS = ("requests", "bytes", "ns")

@@ -1,4 +1,4 @@
-"""What a step returns: checked, and put into the block."""
+"""What a step returns: checked, and put into the batch."""
 
 from __future__ import annotations
 
@@ -15,20 +15,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.batch import Batch
+    from fastload.block import Block, Views
 
 __all__ = ["field_of", "merge", "tensor_of"]
 
 
-def merge(block: Batch, returned: object, rows: int, label: str) -> None:
-    """Puts the outputs that a step returned into the block that it was given, and checks them all.
+def merge(
+    batch: Batch,
+    block: Block,
+    returned: object,
+    rows: int,
+    label: str,
+    views: Views | None = None,
+) -> None:
+    """Puts the outputs that a step returned into the batch, and checks them all.
 
     Arrays become tensors. Outputs that the step took out of the block stay away.
 
     Args:
-        block: what the step was given, as it left it.
+        batch: what the block was made of.
+        block: what the step was given, as it left it; the batch itself, or arrays.
         returned: a mapping of outputs to add or replace, or the block.
         rows: of the block, before.
         label: of the step, for messages.
+        views: that the arrays of the block are.
 
     Raises:
         TypeError: it returned something else, or an output is no column.
@@ -41,18 +51,24 @@ def merge(block: Batch, returned: object, rows: int, label: str) -> None:
         )
     if returned is not block:
         block.update(returned)
+    outputs: dict[str, torch.Tensor | Ragged] = {}
     for name, value in block.items():
         if not isinstance(name, str):
             raise TypeError(f"Expected {label} to name outputs by str, got {name!r}")
+        if views is not None:
+            value = views.restored(name, value)
         if isinstance(value, np.ndarray):
-            block[name] = value = _tensor_of_output(value, name, label)
+            value = _tensor_of_output(value, name, label)
         elif not isinstance(value, (torch.Tensor, Ragged)):
             raise _no_column(type(value).__name__, name, label)
         got = "one without dimensions" if _is_scalar(value) else len(value)
         if got != rows:
             raise ValueError(f"Expected {rows} rows in output `{name}` of {label}, got {got}")
-    if not block:
+        outputs[name] = value
+    if not outputs:
         raise ValueError(f"Expected {label} to leave an output, got none")
+    batch.clear()
+    batch.update(outputs)
 
 
 def tensor_of(array: NDArray[Any]) -> torch.Tensor:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fastload.block import Views
+from fastload.block_job import BlockJob
 from fastload.kernel_arrays import computed
 from fastload.kernels import Kernel
+from fastload.per_block import PerBlock
 from fastload.per_row import PerRow
-from fastload.row_pool import RowJob
+from fastload.row_job import RowJob
 from fastload.row_seeds import row_seeds
 from fastload.step_outputs import merge
 from fastload.steps import FILE, RESERVED, ROW, check_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from fastload.batch import Batch
-    from fastload.row_pool import RowPool
     from fastload.source import SourceFile
+    from fastload.step_pool import Job, StepPool
     from fastload.steps import Step, Steps
 
 __all__ = ["Order", "note", "run_steps"]
@@ -39,9 +43,9 @@ def run_steps(
     steps: Steps,
     order: Order,
     files: Sequence[SourceFile],
-    pool: Callable[[int], RowPool],
-) -> Generator[RowJob, None, Batch]:
-    """Takes a batch through the steps; yields whenever rows are in work that it has to wait for.
+    pool: Callable[[int], StepPool],
+) -> Generator[Job, None, Batch]:
+    """Takes a batch through the steps; yields whenever threads work that it has to wait for.
 
     Args:
         batch: of the core; it is used up.
@@ -53,32 +57,57 @@ def run_steps(
     Returns:
         The batch after the steps.
     """
-    rows = batch.rows
     places = {name: batch.pop(name) for name in RESERVED if name in batch}
-    block = batch.copy()  # knows where its values lie, for whoever sends them
+    batch = batch.copy()  # knows where its values lie, for whoever sends them
+    place = partial(_place, files, places)
     for number, step in enumerate(steps.preprocess):
-        if number < steps.core_preprocess:
-            continue
-        if isinstance(step.run, PerRow):
-            check_inputs(step, block)
-            inputs = [block[name] for name in step.run.inputs]
-            job = RowJob(step.run, inputs, rows, partial(_place, files, places))
-            pool(number).begin(job)
-            while not job.done:
-                yield job
-            merge(block, job.outputs(), rows, step.label)
-        else:
-            merge(block, _called(step, block), rows, step.label)
-        _refuse_reserved(block, step.label)
-    block.update({name: places[name] for name in places if name not in steps.hidden})
+        if number >= steps.core_preprocess:
+            yield from _preprocess(batch, step, partial(pool, number), place)
+            _refuse_reserved(batch, step.label)
+    batch.update({name: places[name] for name in places if name not in steps.hidden})
     for number, step in enumerate(steps.augment):
-        if number < steps.core_augment:
-            continue
-        drawn: tuple[NDArray[np.uint64], ...] = ()
-        if not isinstance(step.run, Kernel) or step.run.random:
-            drawn = (row_seeds(*order, number, places[FILE].numpy(), places[ROW].numpy()),)
-        merge(block, _called(step, block, *drawn), rows, step.label)
-    return block
+        if number >= steps.core_augment:
+            drawn: tuple[NDArray[np.uint64], ...] = ()
+            if not isinstance(step.run, Kernel) or step.run.random:
+                drawn = (row_seeds(*order, number, places[FILE].numpy(), places[ROW].numpy()),)
+            _augment(batch, step, drawn)
+    return batch
+
+
+def _preprocess(
+    batch: Batch, step: Step, pool: Callable[[], StepPool], place: Callable[[int], str]
+) -> Iterator[Job]:
+    rows = batch.rows
+    if isinstance(step.run, PerRow):
+        check_inputs(step, batch)
+        inputs = [batch[name] for name in step.run.inputs]
+        calls = RowJob(step.run, inputs, rows, place)
+        yield from _worked_on(calls, pool())
+        merge(batch, batch, calls.outputs(), rows, step.label)
+    elif isinstance(step.run, Kernel):
+        merge(batch, batch, _computed(batch, step, ()), rows, step.label)
+    else:
+        views = Views(batch)
+        block = views.block()
+        threads = isinstance(step.run, PerBlock)
+        call = BlockJob(step.run.fn if threads else step.run, block)
+        if threads:
+            yield from _worked_on(call, pool())
+        else:
+            call.run()
+        with _noted(step):
+            returned = call.returned()
+        merge(batch, block, returned, rows, step.label, views)
+
+
+def _augment(batch: Batch, step: Step, seeds: tuple[NDArray[np.uint64], ...]) -> None:
+    rows = batch.rows
+    if isinstance(step.run, Kernel):
+        returned = _computed(batch, step, seeds)
+    else:
+        with _noted(step):
+            returned = step.run(batch, *seeds)
+    merge(batch, batch, returned, rows, step.label)
 
 
 def note(error: BaseException, text: str) -> None:
@@ -87,20 +116,31 @@ def note(error: BaseException, text: str) -> None:
         error.add_note(text)
 
 
-def _called(step: Step, block: Batch, *seeds: NDArray[np.uint64]) -> Any:
+def _computed(batch: Batch, step: Step, seeds: tuple[NDArray[np.uint64], ...]) -> Any:
+    with _noted(step):
+        check_inputs(step, batch)
+        return computed(step.run, batch, batch.rows, *seeds)
+
+
+@contextmanager
+def _noted(step: Step) -> Iterator[None]:
     try:
-        if isinstance(step.run, Kernel):
-            check_inputs(step, block)
-            return computed(step.run, block, block.rows, *seeds)
-        return step.run(block, *seeds)
+        yield
     except Exception as error:
         note(error, f"in {step.label}")
         raise
 
 
-def _refuse_reserved(block: Batch, label: str) -> None:
+def _worked_on(job: Job, pool: StepPool) -> Iterator[Job]:
+    """Until the threads of a pool are done with it."""
+    pool.begin(job)
+    while not job.done:
+        yield job
+
+
+def _refuse_reserved(batch: Batch, label: str) -> None:
     for name in RESERVED:
-        if name in block:
+        if name in batch:
             raise ValueError(
                 f"Expected {label} to leave `{name}` to the dataset, got an output of that name"
             )

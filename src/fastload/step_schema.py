@@ -9,8 +9,8 @@ import numpy as np
 from fastload.errors import CorruptFileError
 from fastload.fields import Field, Schema
 from fastload.plan import Options, RowGroups, read_plan
-from fastload.row_pool import RowPool
 from fastload.step_outputs import field_of
+from fastload.step_pool import StepPool
 from fastload.step_run import Order, note, run_steps
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastload.source import SourceFile
     from fastload.steps import Steps
 
-__all__ = ["first_rows", "schema_after"]
+__all__ = ["fields_after", "first_rows", "schema_after"]
 
 # Enough that lists of varying lengths show, few enough that images are decoded in no time.
 _ROWS = 16
@@ -39,8 +39,15 @@ def schema_after(
         seed: of the dataset.
         files: of the dataset, to name.
     """
+    return Schema(fields_after(steps, batch, fields, seed, files)[0])
+
+
+def fields_after(
+    steps: Steps, batch: Batch, fields: Mapping[str, Field], seed: int, files: Sequence[SourceFile]
+) -> tuple[dict[str, Field], Batch]:
+    """As `schema_after`, and the batch after the steps."""
     before = dict(batch)
-    running = run_steps(batch, steps, Order(seed, 0), files, lambda _: RowPool(0))
+    running = run_steps(batch, steps, Order(seed, 0), files, lambda _: StepPool(0))
     try:
         next(running)
     except StopIteration as end:
@@ -48,12 +55,11 @@ def schema_after(
     except Exception as error:
         note(error, "in the first rows, to find out the schema")
         raise
-    return Schema(
-        {
-            name: fields[name] if value is before.get(name) else field_of(value)
-            for name, value in after.items()
-        }
-    )
+    known = {
+        name: fields[name] if value is before.get(name) else field_of(value)
+        for name, value in after.items()
+    }
+    return known, after
 
 
 def first_rows(engine: Engine, row_groups: RowGroups, *, skip: bool) -> Batch:

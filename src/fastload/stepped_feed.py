@@ -8,29 +8,24 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from fastload.step_run import Order, note, run_steps
+from fastload.wrapped_feed import WrappedFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from fastload._core import Scan
     from fastload.batch import Batch
-    from fastload.engine import Engine
     from fastload.passes import Mark, OpenFeed
-    from fastload.row_pool import RowJob
     from fastload.source import SourceFile
+    from fastload.step_pool import Job
     from fastload.steps import Steps
 
 __all__ = ["SteppedFeed"]
 
-# Batches whose rows are in work while one is used: enough that threads which have no row of a
-# batch left go on with the next one.
-_MOST_AHEAD = 2
 
-
-class SteppedFeed:
+class SteppedFeed(WrappedFeed):
     """The batches of a feed, after the steps.
 
-    Where there are threads for single rows, they work on the next batches while one is used. An
+    Where steps have threads, they work on the next batches while one is used. An
     error comes where its batch would have, and again whenever more is asked for.
 
     Args:
@@ -54,40 +49,17 @@ class SteppedFeed:
         prefetch: int,
         unit: str,
     ) -> None:
+        super().__init__(feed)
         self.lead = 0
-        self._feed = feed
         self._steps = steps
         self._order = order
         self._files = files
         self._unit = unit
-        self._ahead = min(prefetch, _MOST_AHEAD) if steps.have_threads else 0
+        self._ahead = min(prefetch, steps.most_ahead)
         self._works: deque[_Work] = deque()
         self._ended = False
         self._feed_s = 0.0  # waited for the feed
         self._pid = os.getpid()
-
-    @property
-    def engine(self) -> Engine:
-        """Of the feed."""
-        return self._feed.engine
-
-    @property
-    def on_opened(self) -> Callable[[Scan | None], None] | None:
-        """Of the feed."""
-        return self._feed.on_opened
-
-    @on_opened.setter
-    def on_opened(self, told: Callable[[Scan | None], None] | None) -> None:
-        self._feed.on_opened = told
-
-    @property
-    def ready(self) -> bool:
-        """Of the feed."""
-        return self._feed.ready
-
-    def begin(self) -> None:
-        """Begins what was prepared."""
-        self._feed.begin()
 
     def next(self, mark: Mark) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
@@ -107,7 +79,7 @@ class SteppedFeed:
             for work in self._works:
                 work.cancel()
         self._works.clear()
-        self._feed.close()
+        super().close()
 
     def _next(self, mark: Mark) -> Batch | None:
         if not self._works and not self._ended:
@@ -165,19 +137,19 @@ class _Work:
 
     def __init__(
         self,
-        running: Generator[RowJob, None, Batch] | None,
+        running: Generator[Job, None, Batch] | None,
         lead: int,
         error: BaseException | None = None,
     ) -> None:
         self.lead = lead
         self._running = running
-        self._job: RowJob | None = None  # that it waits for
+        self._job: Job | None = None  # that it waits for
         self._batch: Batch | None = None
         self._error = error
         self._told = running is None
 
     def go_on(self) -> None:
-        """As far as it can be done without waiting for rows."""
+        """As far as it can be done without waiting for threads."""
         while self._running is not None and (self._job is None or self._job.done):
             try:
                 self._job = next(self._running)
@@ -203,6 +175,6 @@ class _Work:
         return self._batch
 
     def cancel(self) -> None:
-        """Abandons rows that are in work."""
+        """Abandons what is in work."""
         if self._job is not None:
             self._job.cancel()

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
 from fastload.batch import Batch
+from fastload.block import Block
 from fastload.budget import available_cores
 from fastload.kernels import Kernel
+from fastload.per_block import PerBlock
 from fastload.per_row import PerRow, name_of
-from fastload.row_pool import RowPool
+from fastload.step_pool import StepPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +34,7 @@ __all__ = [
     "check_inputs",
 ]
 
-PreprocessStep: TypeAlias = Callable[[Batch], Mapping[str, Any]] | PerRow | Kernel
+PreprocessStep: TypeAlias = Callable[[Block], Mapping[str, Any]] | PerBlock | PerRow | Kernel
 AugmentStep: TypeAlias = Callable[[Batch, NDArray[np.uint64]], Mapping[str, Any]] | Kernel
 Preprocess: TypeAlias = "PreprocessStep | Sequence[PreprocessStep] | None"
 Augment: TypeAlias = "AugmentStep | Sequence[AugmentStep] | None"
@@ -40,6 +42,10 @@ Augment: TypeAlias = "AugmentStep | Sequence[AugmentStep] | None"
 # What says where a row comes from, and whether it counts: of the epoch's sequence, not of the row.
 FILE, ROW = "__file__", "__row__"
 RESERVED = (FILE, ROW, "__valid__")
+
+# Batches whose rows are in work while one is used: enough that threads which have no row of a
+# batch left go on with the next one.
+_BATCHES_OF_ROWS = 2
 
 
 class Step(NamedTuple):
@@ -79,7 +85,7 @@ class Steps:
         self.core_augment = _leading_kernels(self.augment) if all_kernels else 0
         self.seconds = 0.0
         self._provenance = provenance
-        self._pools: dict[int, RowPool] = {}
+        self._pools: dict[int, StepPool] = {}
         self._pid = os.getpid()
 
     def __bool__(self) -> bool:
@@ -92,15 +98,21 @@ class Steps:
         return len(self.preprocess) + len(self.augment)
 
     @property
-    def have_threads(self) -> bool:
-        """Whether one works on threads of its own."""
-        return any(per_row.threads != 0 for per_row in self._per_row)
+    def most_ahead(self) -> int:
+        """Batches in work while one is used, at most, so that no thread is without work."""
+        most = 0
+        for step in self.preprocess:
+            if isinstance(step.run, PerBlock):
+                most = max(most, _threads_of(step.run))
+            elif isinstance(step.run, PerRow) and _threads_of(step.run):
+                most = max(most, _BATCHES_OF_ROWS)
+        return most
 
     @property
     def need_places(self) -> bool:
         """Whether the file and number of each row have to be known."""
         drawn = (step for step in self.augment if getattr(step.run, "random", True))
-        return bool(self._per_row or any(drawn))
+        return any(isinstance(step.run, PerRow) for step in self.preprocess) or any(drawn)
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -111,10 +123,6 @@ class Steps:
     def shown(self) -> tuple[str, ...]:
         """Outputs of that kind that the core hands out."""
         return tuple(name for name in RESERVED if self or name not in self.hidden)
-
-    @property
-    def _per_row(self) -> list[PerRow]:
-        return [step.run for step in self.preprocess if isinstance(step.run, PerRow)]
 
     def check_inputs(self, outputs: Iterable[str]) -> None:
         """Refuses inputs of steps that are none of these outputs, as far as can be told."""
@@ -129,14 +137,13 @@ class Steps:
             else:
                 return  # it may add any
 
-    def pool(self, number: int) -> RowPool:
+    def pool(self, number: int) -> StepPool:
         """The threads of a preprocess step in this process."""
         if self._pid != os.getpid():
             # Threads don't survive a fork.
             self._pools, self._pid, self.seconds = {}, os.getpid(), 0.0
         if number not in self._pools:
-            step = self.preprocess[number].run
-            self._pools[number] = RowPool(_own_cores() if step.threads is None else step.threads)
+            self._pools[number] = StepPool(_threads_of(self.preprocess[number].run))
         return self._pools[number]
 
     def close(self) -> None:
@@ -165,7 +172,7 @@ def _listed(name: str, steps: Any) -> list[Any]:
         return []
     listed = list(steps) if isinstance(steps, (list, tuple)) else [steps]
     for step in listed:
-        if not callable(step) and not isinstance(step, PerRow):
+        if not callable(step) and not isinstance(step, (PerBlock, PerRow)):
             raise TypeError(f"Expected {name} as a callable or a list of callables, got {step!r}")
     return listed
 
@@ -173,25 +180,44 @@ def _listed(name: str, steps: Any) -> list[Any]:
 def _preprocess_step(step: Any) -> Step:
     if isinstance(step, PerRow):
         return Step(step, f"per_row step `{name_of(step.fn)}`")
+    if isinstance(step, PerBlock):
+        _refuse_arrays(step.fn, "per_block as fn(block)")
+        return Step(step, f"per_block step `{name_of(step.fn)}`")
     if isinstance(step, Kernel):
         if step.random:
             raise TypeError(f"Expected a random kernel in augment, got {step!r} in preprocess")
         return Step(step, step.label)
+    _refuse_arrays(step, "preprocess as fn(block)")
     return Step(step, f"preprocess step `{name_of(step)}`")
 
 
 def _augment_step(step: Any) -> Step:
-    if isinstance(step, PerRow):
+    if isinstance(step, (PerBlock, PerRow)):
         raise TypeError(f"Expected a callable fn(batch, seeds) in augment, got {step!r}")
     if isinstance(step, Kernel):
         return Step(step, step.label)
+    _refuse_arrays(step, "augment as fn(batch, seeds)")
     return Step(step, f"augment step `{name_of(step)}`")
+
+
+def _refuse_arrays(fn: Any, how: str) -> None:
+    """Refuses what numba compiled: it takes arrays, and no dict of them."""
+    if hasattr(fn, "py_func"):
+        raise TypeError(
+            f"Expected a function of Python for {how}, got `{name_of(fn)}`, which numba compiles "
+            "for arrays: make a step of it by fastload.kernel(inputs=..., outputs=...), or call "
+            "it in such a function"
+        )
 
 
 def _leading_kernels(steps: list[Step]) -> int:
     """How many steps are kernels that nothing else comes before."""
     others = (n for n, step in enumerate(steps) if not isinstance(step.run, Kernel))
     return next(others, len(steps))
+
+
+def _threads_of(step: PerBlock | PerRow) -> int:
+    return _own_cores() if step.threads is None else step.threads
 
 
 def _own_cores() -> int:

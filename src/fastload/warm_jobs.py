@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from fastload.cache import Cache
 
-__all__ = ["Description", "warm_jobs"]
+__all__ = ["Description", "steps_of", "warm_jobs", "warm_share"]
 
 _POLL_S = 0.2
 _BATCH_ROWS = 4096
@@ -23,31 +24,61 @@ _BATCH_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The dataset, in the words of `FastParquetDataset`."""
+    """The dataset, in the words of `FastParquetDataset`.
+
+    preprocess: where the steps are, each as "module:name".
+    part: which share of the rank's rows is meant, of how many.
+    """
 
     source: str
     cache: Cache
     columns: Sequence[str] | None = None
     filters: Any = None
+    preprocess: Sequence[str] = ()
     rank: int | None = None
     world_size: int | None = None
+    threads: int | None = None
+    memory_budget: str = "4GB"
+    part: tuple[int, int] = (0, 1)
 
-    def open(self) -> FastParquetDataset:
+    def open(self, batch_size: int | None = _BATCH_ROWS) -> FastParquetDataset:
         """The dataset."""
         return FastParquetDataset(
             self.source,
             columns=None if self.columns is None else list(self.columns),
             filters=self.filters,
-            batch_size=_BATCH_ROWS,
+            preprocess=steps_of(self.preprocess),
+            batch_size=batch_size,
             cache=self.cache,
             rank=self.rank,
             world_size=self.world_size,
+            threads=self.threads,
+            memory_budget=self.memory_budget,
         )
 
     def share(self, number: int, jobs: int) -> Description:
-        """One of so many parts of it."""
-        rank, world = self.rank or 0, self.world_size or 1
-        return replace(self, rank=rank * jobs + number, world_size=world * jobs)
+        """One of so many parts of what the rank reads."""
+        return replace(self, part=(number, jobs))
+
+
+def steps_of(places: Sequence[str]) -> list[Any] | None:
+    """The steps at these places, such as "package.module:function", or lists of steps.
+
+    Raises:
+        ValueError: it is no such place, or nothing is there.
+    """
+    steps: list[Any] = []
+    for place in places:
+        module, _, path = place.partition(":")
+        if not module or not path:
+            raise ValueError(f"Expected a step as module:name, got {place!r}")
+        found: Any = importlib.import_module(module)
+        for name in path.split("."):
+            if not hasattr(found, name):
+                raise ValueError(f"Expected a step at {place}, found no `{name}` in {module}")
+            found = getattr(found, name)
+        steps.extend(found if isinstance(found, (list, tuple)) else [found])
+    return steps or None
 
 
 def warm_jobs(description: Description, jobs: int, *, progress: bool) -> dict[str, int]:
@@ -70,7 +101,7 @@ def warm_jobs(description: Description, jobs: int, *, progress: bool) -> dict[st
             told(*map(sum, zip(*counts.values(), strict=True)))
 
         if jobs == 1:
-            files = _warm(description, lambda done, total: add_up(0, done, total))
+            files = warm_share(description, lambda done, total: add_up(0, done, total))[1]
         else:
             files = _warm_shares(description, jobs, add_up)
     return {"rows": sum(total for _, total in counts.values()), "files": files}
@@ -107,10 +138,26 @@ def _warm_share(description: Description, number: int) -> int:
     def told(done: int, total: int) -> None:
         _counts[2 * number], _counts[2 * number + 1] = done, total
 
-    return _warm(description, told)
+    return warm_share(description, told)[1]
 
 
-def _warm(description: Description, told: Callable[[int, int], None]) -> int:
+def warm_share(description: Description, told: Callable[[int, int], None]) -> tuple[int, int]:
+    """Warms the cache with a share, in this process.
+
+    Args:
+        description: of that share.
+        told: called with how many rows are read, of how many.
+
+    Returns:
+        Rows of the share, and files of the dataset.
+    """
+    rows = 0
+
+    def count(done: int, total: int) -> None:
+        nonlocal rows
+        rows = total
+        told(done, total)
+
     with description.open() as dataset:
-        dataset.warm_cache(told)
-        return len(dataset.files)
+        dataset._warm(count, description.part)  # noqa: SLF001
+        return rows, len(dataset.files)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastload import plan
-from fastload.errors import CacheError
+from fastload.decoded_filler import FILLERS
+from fastload.decoded_tier import NoRoomError
+from fastload.errors import CacheError, CorruptFileError
 from fastload.progress_bar import showing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fastload.decoded_filler import BlockFiller
     from fastload.engine import Engine
     from fastload.options import Options
     from fastload.ranks import Rank
     from fastload.source import Source
 
-__all__ = ["warm"]
+__all__ = ["warm", "warm_blocks"]
 
 
 def warm(
@@ -29,9 +35,11 @@ def warm(
     rank: Rank,
     source: Source,
     progress: bool | Callable[[int, int], None],
+    share: tuple[int, int],
 ) -> None:
     """Reads a rank's rows in order, whatever the order of passes; with shuffle those of all ranks.
 
+    share: which part of them, of how many.
     progress: whether to show it on stderr, or what is told how many rows are read, of how many.
 
     Raises:
@@ -41,6 +49,69 @@ def warm(
         raise CacheError(
             "Expected a dataset with cache= and files of a store, got one of which nothing is kept"
         )
+    read_plan = _plan_of(row_groups, options, rank, share, engine.budget.stripe_rows)
+    with showing(progress) as told, closing(engine.start(read_plan, batch_rows)) as scan:
+        rows = 0
+        told(rows, read_plan.rows)
+        while (lent := scan.next()) is not None:
+            rows += lent.rows
+            told(rows, read_plan.rows)
+    source.storage.flush()
+    if not source.storage.keeps(source.files):
+        raise CacheError("Expected room for all that was read, got less: see the warning")
+
+
+def warm_blocks(
+    filler: BlockFiller,
+    row_groups: plan.RowGroups,
+    options: Options,
+    rank: Rank,
+    progress: bool | Callable[[int, int], None],
+    share: tuple[int, int],
+    *,
+    skip: bool,
+) -> None:
+    """Has the blocks of a rank's row groups made; with shuffle those of all ranks.
+
+    progress, share: as `warm` takes them.
+    skip: leave out row groups that are corrupt.
+
+    Raises:
+        CacheError: there is no room for all.
+    """
+    read_plan = _plan_of(row_groups, options, rank, share, options.batch_size)
+    rows_of: Counter[tuple[int, int]] = Counter()
+    for file, row_group, start, stop in read_plan.pieces.tolist():
+        rows_of[file, row_group] += stop - start
+    ended = threading.Event()
+
+    def bring(file: int, row_group: int) -> int:
+        with suppress(CorruptFileError) if skip else nullcontext():
+            filler.bring(file, row_group, ended.is_set)
+        return rows_of[file, row_group]
+
+    total, rows = read_plan.rows, 0
+    with showing(progress) as told, ThreadPoolExecutor(FILLERS) as pool:
+        told(rows, total)
+        try:
+            for done in as_completed([pool.submit(bring, *place) for place in rows_of]):
+                rows += done.result()
+                told(rows, total)
+        except NoRoomError as error:
+            raise CacheError(f"Expected room for all blocks, got less: {error}") from error
+        finally:
+            ended.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def _plan_of(
+    row_groups: plan.RowGroups,
+    options: Options,
+    rank: Rank,
+    share: tuple[int, int],
+    stripe_rows: int,
+) -> plan.ReadPlan:
+    """A share of the rows of a rank in order; with shuffle of those of all ranks."""
     # With shuffle other row groups are this rank's in each epoch.
     number, world = (0, 1) if options.shuffle else (rank.rank, rank.world)
     in_order = replace(
@@ -51,21 +122,14 @@ def warm(
         total_places=None,
         limit=None if options.shuffle else options.limit,
     )
-    read_plan = plan.read_plan(
+    return plan.read_plan(
         replace(row_groups, places=None),
         in_order,
         0,
         (),
         world,
         number,
-        stripe_rows=engine.budget.stripe_rows,
+        workers=share[1],
+        worker=share[0],
+        stripe_rows=stripe_rows,
     )
-    with showing(progress) as told, closing(engine.start(read_plan, batch_rows)) as scan:
-        rows = 0
-        told(rows, read_plan.rows)
-        while (lent := scan.next()) is not None:
-            rows += lent.rows
-            told(rows, read_plan.rows)
-    source.storage.flush()
-    if not source.storage.keeps(source.files):
-        raise CacheError("Expected room for all that was read, got less: see the warning")

@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ TEST(ByteArena, WhatIsAllocatedStays) {
     std::vector<uint8_t*> pieces;
     for (int64_t i = 0; i < 3000; ++i) {
       pieces.push_back(arena.Allocate(i).ValueOrDie());
-      std::memset(pieces.back(), static_cast<int>(i % 251), static_cast<size_t>(i));
+      std::fill_n(pieces.back(), i, static_cast<uint8_t>(i % 251));
     }
     for (int64_t i = 0; i < 3000; ++i) {
       const std::string expected(static_cast<size_t>(i), static_cast<char>(i % 251));

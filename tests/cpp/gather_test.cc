@@ -55,7 +55,6 @@ TEST(Gather, EqualsAPlainLoop) {
         from.Randomise(&random);
         std::vector<uint16_t> index(static_cast<size_t>(count));
         for (uint16_t& i : index) i = static_cast<uint16_t>(random() % rows);
-        Bytes out(count * stride + 64);
         Bytes expected(count * stride + 64);
         for (int64_t i = 0; i < count; ++i) {
           std::memcpy(expected.data() + i * stride,
@@ -63,10 +62,14 @@ TEST(Gather, EqualsAPlainLoop) {
                       static_cast<size_t>(width));
         }
         const uint8_t* ahead = random() % 2 == 0 ? from.data() : nullptr;
-        Gather(from.data(), width, index.data(), count, out.data(), stride, ahead);
-        // Between the rows, and after the last, nothing is written.
-        ASSERT_TRUE(out == expected)
-            << "width " << width << " stride " << stride << " count " << count;
+        for (const NextRead next : {NextRead::kSoon, NextRead::kLate}) {
+          Bytes out(count * stride + 64);
+          Gather(from.data(), width, index.data(), count, out.data(), stride, ahead,
+                 next);
+          // Between the rows, and after the last, nothing is written.
+          ASSERT_TRUE(out == expected)
+              << "width " << width << " stride " << stride << " count " << count;
+        }
       }
     }
   }
@@ -105,7 +108,6 @@ TEST(GatherCodes, EqualsAPlainLoop) {
         }
         std::vector<uint16_t> index(static_cast<size_t>(count));
         for (uint16_t& i : index) i = static_cast<uint16_t>(random() % slots);
-        Bytes out(count * width);
         Bytes expected(count * width);
         for (int64_t i = 0; i < count; ++i) {
           const int64_t code = code_of[index[static_cast<size_t>(i)]];
@@ -113,10 +115,13 @@ TEST(GatherCodes, EqualsAPlainLoop) {
                       static_cast<size_t>(width));
         }
         const uint8_t* ahead = random() % 2 == 0 ? codes.data() : nullptr;
-        GatherCodes(codes.data(), code_bytes, index.data(), count, table.data(), width,
-                    out.data(), ahead);
-        ASSERT_TRUE(out == expected)
-            << "width " << width << " codes " << code_bytes << " count " << count;
+        for (const NextRead next : {NextRead::kSoon, NextRead::kLate}) {
+          Bytes out(count * width);
+          GatherCodes(codes.data(), code_bytes, index.data(), count, table.data(), width,
+                      out.data(), ahead, next);
+          ASSERT_TRUE(out == expected)
+              << "width " << width << " codes " << code_bytes << " count " << count;
+        }
       }
     }
   }

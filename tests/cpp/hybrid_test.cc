@@ -170,6 +170,18 @@ TEST(HybridDecoder, DecodesBits) {
   }
 }
 
+TEST(HybridDecoder, EmptyRunsMayComeLast) {
+  // Two equal values, then no group of packed ones, then no equal ones.
+  const std::vector<uint8_t> bytes = {2 << 1, 1, (0 << 1) | 1, 0 << 1, 0};
+  HybridDecoder decoder;
+  decoder.Reset(bytes.data(), static_cast<int64_t>(bytes.size()), 1);
+  ASSERT_TRUE(decoder.Skip(2).ok());
+  const auto run = decoder.Peek();
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->length, 0);
+  EXPECT_FALSE(decoder.Skip(1).ok());
+}
+
 TEST(HybridDecoder, RandomBytesGiveValuesOrAnError) {
   std::mt19937 random(4);
   for (int round = 0; round < 5000; ++round) {

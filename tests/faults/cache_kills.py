@@ -9,9 +9,8 @@ left is read, whatever the killed ones held is taken over, and the sum of bytes 
 import argparse
 import os
 import random
-import signal
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from fastload.cache import RAW
 from fastload.cache_entries import entries_of, used_bytes
 from fastload.raw_tier import RawTier
 from fastload.store import StoredFile
+from killing import kill_again_and_again
 
 OBJECTS = 5
 OBJECT_BYTES = 1 << 20
@@ -35,7 +35,7 @@ def content(number, start, stop):
     return CONTENT[number + start : number + stop]
 
 
-def fill(tier, seed, wrong):
+def fill(tier, wrong, seed):
     """Until it is killed."""
     choice = random.Random(seed)
     tier = tier.of_process()
@@ -57,35 +57,11 @@ def fill(tier, seed, wrong):
             return
 
 
-def begin(tier, seed, wrong):
-    child = os.fork()
-    if child == 0:
-        try:
-            fill(tier, seed, wrong)
-        finally:
-            os._exit(1)
-    return child
-
-
-def run(directory, kills, processes, seed=0):
+def run(directory, kills, processes):
     """Returns how many entries were left."""
-    wrong = Path(directory) / "wrong"
-    wrong.mkdir()
     cache = Cache(Path(directory) / "cache", max_bytes=MOST_BYTES)
-    tier = RawTier(cache, "")
-    choice = random.Random(seed)
-    running = [begin(tier, i, wrong) for i in range(processes)]
-    for kill in range(kills):
-        time.sleep(choice.uniform(0.005, 0.05))
-        victim = choice.randrange(processes)
-        os.kill(running[victim], signal.SIGKILL)
-        _, status = os.waitpid(running[victim], 0)
-        assert os.WIFSIGNALED(status), "a process ended by itself"
-        running[victim] = begin(tier, 1000 + kill, wrong)
-    for child in running:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    assert not list(wrong.iterdir()), [path.read_text() for path in wrong.iterdir()]
+    fills = partial(fill, RawTier(cache, ""))
+    kill_again_and_again(fills, Path(directory) / "wrong", kills, processes, (0.005, 0.05))
     return check(cache)
 
 
@@ -94,9 +70,9 @@ def check(cache):
     numbers = {RawTier(cache, "").name_of("gs", file): i for i, file in enumerate(FILES)}
     entries = list(entries_of(raw))
     for entry in entries:
-        assert check_range(str(raw), entry.object, entry.start, entry.stop)
-        body = Path(entry.path).read_bytes()[-(entry.stop - entry.start) :]
-        assert body == content(numbers[entry.object], entry.start, entry.stop)
+        assert check_range(str(raw), entry.object, *entry.range)
+        body = Path(entry.path).read_bytes()[-(entry.range[1] - entry.range[0]) :]
+        assert body == content(numbers[entry.object], *entry.range)
     # What each process was writing, and has not counted, comes on top.
     assert used_bytes(raw) <= MOST_BYTES + 4 * PIECE
     tier = RawTier(cache, "")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ def server(shared_server, monkeypatch, tmp_path_factory):
 
 
 def remote(server, cache, **options):
+    cache = replace(cache if isinstance(cache, Cache) else Cache(cache), decoded=False)
     io = IO(transport="fsspec", hole_bytes=4096, timeout_s=0.5)
     return FastParquetDataset(
         "gs://bucket/train/", columns=COLUMNS, io=io, storage_options=server.options,
@@ -92,9 +94,7 @@ def test_damage_is_found_and_fetched_anew(server, expected, tmp_path):
         assert_same(batches, expected)
         # Segments and whole requests are cut in other ways.
         assert again >= asked / 2
-        assert all(
-            check_range(str(raw), each.object, each.start, each.stop) for each in entries_of(raw)
-        )
+        assert all(check_range(str(raw), each.object, *each.range) for each in entries_of(raw))
         batches, again = read(server, tmp_path)
         assert_same(batches, expected)
         assert again == 0
@@ -183,14 +183,14 @@ def test_what_was_not_used_for_longest_makes_room(tmp_path):
     name = "ab/" + "0" * 32
     sizes = [publish(ranges, i * 10_000, (i + 1) * 10_000) for i in range(6)]
     (tmp_path / name / "notes").write_text("of the user")
-    for number, entry in enumerate(sorted(entries_of(tmp_path), key=lambda each: each.start)):
+    for number, entry in enumerate(sorted(entries_of(tmp_path), key=lambda each: each.range)):
         os.utime(entry.path, ns=(0, number))
     # To ask for it is to use it, by whichever process.
     assert RangeCache(str(tmp_path)).covers(name, 0, 10_000)
     before = used_bytes(tmp_path)
-    left, removed = make_room(tmp_path, before - sum(sizes[:3]))
+    left, removed = make_room([tmp_path], before - sum(sizes[:3]))
     assert (left, removed) == (before - sum(sizes[:3]), 3)
-    kept = sorted(entry.start // 10_000 for entry in entries_of(tmp_path))
+    kept = sorted(entry.range[0] // 10_000 for entry in entries_of(tmp_path))
     assert kept == [0, 4, 5]
     assert remove_all(tmp_path) == 3
     assert (tmp_path / name / "notes").exists()
@@ -221,7 +221,7 @@ def test_a_filler_that_hangs_is_not_waited_for(server, expected, tmp_path):
     entries = list(entries_of(tmp_path / RAW))
     remove_all(tmp_path / RAW)
     ranges = RangeCache(str(tmp_path / RAW))
-    held = [ranges.claim(each.object, each.start, each.stop) for each in entries]
+    held = [ranges.claim(each.object, *each.range) for each in entries]
     assert all(held)
     start = time.monotonic()
     batches, asked = read(server, tmp_path)

@@ -12,7 +12,7 @@ ROWS = 30_000
 # Rows of the first batch are quick; those of the two in work behind it would take 5 seconds.
 HEAD = """
 import time
-from fastload import per_row
+from fastload import per_block, per_row
 def slow(number):
     time.sleep(0 if number < 500 else 0.01)
     return number
@@ -70,6 +70,7 @@ print(os.waitstatus_to_exitcode(status))
         "per_row(slow, 'id', 'n', threads=2)",
         "per_row(slow, 'id', 'n', threads=0)",
         "lambda block: time.sleep(20 * int(block['id'][0] > 0)) or block",
+        "per_block(lambda block: time.sleep(int(block['id'][0] > 0)) or block, threads=1)",
     ],
 )
 def test_ctrl_c_leaves_the_dataset_usable(path, step):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-import fastload.dataset
+import fastload.engines
 from fastload import Batch, FastParquetDataset
 from fastload.registered import RegisteredMemory
 from fastload.transfer import begin_transfer
@@ -47,7 +47,7 @@ class Memory:
 @pytest.fixture
 def memory(monkeypatch):
     memory = Memory()
-    monkeypatch.setattr(fastload.dataset, "memory_of_batches", lambda _: memory)
+    monkeypatch.setattr(fastload.engines, "memory_of_batches", lambda _: memory)
     return memory
 
 
@@ -114,7 +114,7 @@ def test_memory_that_is_refused(path, monkeypatch):
     def refuse(size):
         raise MemoryError(size)
 
-    monkeypatch.setattr(fastload.dataset, "memory_of_batches", lambda _: refuse)
+    monkeypatch.setattr(fastload.engines, "memory_of_batches", lambda _: refuse)
     with FastParquetDataset(path, batch_size=BATCH) as dataset:  # noqa: SIM117
         with pytest.raises(MemoryError, match="bytes for a batch"):
             next(iter(dataset))

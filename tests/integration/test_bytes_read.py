@@ -68,7 +68,7 @@ def planned_groups(path, options, progress=()):
     with FastParquetDataset(path, **options) as dataset:
         rank = options.get("rank", 0), options.get("world_size", 1)
         pieces = plan.read_plan(
-            dataset._row_groups,
+            dataset._rows.row_groups,
             dataset._options,
             0,
             progress,

@@ -169,8 +169,8 @@ def test_filesystems_that_are_given(server, paths, tmp_path):
         assert_same(got, dataset)
     # What lies on this machine is not kept a second time.
     directory, cache = str(paths[0].parent), tmp_path / "near"
-    given = {"filesystem": LocalFileSystem(), "columns": COLUMNS, "cache": cache}
-    for options in (given, {"columns": COLUMNS, "cache": cache}):
+    raw = {"columns": COLUMNS, "cache": Cache(cache, decoded=False)}
+    for options in ({"filesystem": LocalFileSystem(), **raw}, raw):
         with FastParquetDataset(directory, **options) as dataset:
             assert len(list(dataset)) == len(got)
     assert not list(cache.rglob("[0-9]*-[0-9]*"))
@@ -192,13 +192,16 @@ def test_arguments(server, tmp_path):
         lambda: Cache(7),
         lambda: Cache("x", max_bytes=1.5),
         lambda: Cache("x", raw="yes"),
+        lambda: Cache("x", decoded=1),
+        lambda: Cache("x", version=3),
         lambda: remote(server, 7),
     ):
         with pytest.raises(TypeError, match="Expected"):
             wrong()
     with pytest.raises(ValueError, match="max_bytes of Cache"):
         Cache("x", max_bytes="lots")
-    with remote(server, Cache(tmp_path / "off", raw=False), columns=COLUMNS) as dataset:
+    off = Cache(tmp_path / "off", raw=False, decoded=False)
+    with remote(server, off, columns=COLUMNS) as dataset:
         list(dataset)
     assert not (tmp_path / "off").exists()
     with remote(server, tmp_path / "a" / "b", columns=COLUMNS):

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from fastload import CacheError, FastParquetDataset
+from fastload import Cache, CacheError, FastParquetDataset
 from fastload.cache import RAW
 from fastload.cache_entries import entries_of
 from fastload.cli.cache import main
@@ -84,6 +85,27 @@ def test_warm_with_filters_and_jobs(server, tmp_path, capsys, monkeypatch):
     assert data_requests(server) == 0
 
 
+def doubled(block):
+    block["c3"] = block["c3"] * 2
+    return block
+
+
+def test_warm_what_preprocess_makes(server, tmp_path, capsys):
+    where = ("--columns", "c3,s", "--cache-dir", tmp_path)
+    steps = ("--preprocess", f"{__name__}:doubled")
+    code, result = called(capsys, "warm", URL, *where, *steps, "--quiet")
+    assert (code, result["warmed"]["rows"]) == (0, ALL_ROWS)
+    server.reset()
+    options = {"columns": ["c3", "s"], "batch_size": 500}
+    with FastParquetDataset(URL, **options) as plain:
+        expected = torch.cat([batch["c3"] for batch in plain]) * 2
+    server.reset()
+    with FastParquetDataset(URL, **options, preprocess=doubled, cache=tmp_path) as dataset:
+        assert torch.equal(torch.cat([batch["c3"] for batch in dataset]), expected)
+        assert dataset.stats().read.bytes == 0
+    assert data_requests(server) == 0
+
+
 def test_a_killed_warm_goes_on(server, tmp_path):
     server.latency_s = 0.05
     code = "import sys; from fastload.cli.cache import main; sys.exit(main(sys.argv[1:]))"
@@ -94,7 +116,7 @@ def test_a_killed_warm_goes_on(server, tmp_path):
         while len(list(entries_of(tmp_path / RAW))) < 6 and time.monotonic() < deadline:
             time.sleep(0.005)
         warming.send_signal(signal.SIGKILL)
-    there = {(entry.object, entry.start, entry.stop) for entry in entries_of(tmp_path / RAW)}
+    there = {(entry.object, entry.name) for entry in entries_of(tmp_path / RAW)}
     assert len(there) >= 6
     server.latency_s = 0.0
     server.reset()
@@ -102,7 +124,7 @@ def test_a_killed_warm_goes_on(server, tmp_path):
     assert f"{ALL_ROWS} of {ALL_ROWS} rows (100.0 %)" in found.stderr
     assert found.stdout == f"{ALL_ROWS} rows of {FILES} files are in the cache\n"
     asked = [r.range for r in server.requests if r.range is not None]
-    now = {(entry.object, entry.start, entry.stop) for entry in entries_of(tmp_path / RAW)}
+    now = {(entry.object, entry.name) for entry in entries_of(tmp_path / RAW)}
     assert len(asked) <= len(now - there) + 1
     assert there <= now
 
@@ -111,14 +133,14 @@ def test_the_other_commands(server, tmp_path, capsys):
     where = ("--cache-dir", tmp_path)
     assert main(["ls", "--cache-dir", str(tmp_path)]) == 2
     assert "Expected a cache, found none" in capsys.readouterr().err
-    with FastParquetDataset(URL, columns=["c3"], cache=tmp_path) as dataset:
+    with FastParquetDataset(URL, columns=["c3"], cache=Cache(tmp_path, decoded=False)) as dataset:
         dataset.warm_cache(progress=False)
     code, found = called(capsys, "ls", *where)
     assert code == 0
     urls = [file["url"] for file in found["files"]]
     assert sorted(urls) == [f"gs://bucket/train/part-{i}.parquet" for i in range(FILES)]
     # A footer, and the column of each row group.
-    assert {file["ranges"] for file in found["files"]} <= {
+    assert {file["entries"] for file in found["files"]} <= {
         -(-ROWS // GROUP_ROWS) + i for i in (1, 2)
     }
     assert called(capsys, "verify", *where, "--quiet")[1]["damaged"] == []
@@ -128,7 +150,7 @@ def test_the_other_commands(server, tmp_path, capsys):
     Path(entry.path).write_bytes(data)
     code, checked = called(capsys, "verify", *where, "--quiet")
     assert code == 1
-    assert [(d["start"], d["stop"]) for d in checked["damaged"]] == [(entry.start, entry.stop)]
+    assert [(d["start"], d["stop"]) for d in checked["damaged"]] == [entry.range]
     assert called(capsys, "verify", *where, "--quiet")[0] == 0
     code, pruned = called(capsys, "prune", *where, "--max-bytes", found["bytes"] // 2)
     assert code == 0
@@ -143,7 +165,7 @@ def test_the_other_commands(server, tmp_path, capsys):
 def test_what_can_not_be_done(server, tmp_path, capsys, paths):
     where = ["--cache-dir", str(tmp_path)]
     assert main(["warm", "gs://bucket/nothing/", *where]) == 2
-    assert main(["warm", str(paths[0]), *where]) == 2
+    assert main(["warm", str(paths[0]), *where, "--raw-only"]) == 2
     assert "of which nothing is kept" in capsys.readouterr().err
     for wrong in (["--filters", "{"], ["--filters", "7"], ["--jobs", "0"]):
         with pytest.raises(SystemExit):

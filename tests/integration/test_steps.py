@@ -16,9 +16,18 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastload
 from damage import damage, write_groups
-from fastload import Batch, CorruptFileError, DevicePrefetcher, FastParquetDataset, Ragged, per_row
+from fastload import (
+    Batch,
+    Column,
+    CorruptFileError,
+    DevicePrefetcher,
+    FastParquetDataset,
+    Ragged,
+    per_row,
+)
 from fastload.permutation import permutation, stream_key
-from fastload.row_pool import RowJob, RowPool
+from fastload.row_job import RowJob
+from fastload.step_pool import StepPool
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from sample_files import ids_of, write_sample
 
@@ -47,7 +56,7 @@ def twice(block):
     """Adds, replaces and removes."""
     block["twice"] = 2 * block["id"]
     del block["label"]
-    return {"price": block["price"].double().numpy()}
+    return {"price": block["price"].astype(np.float64)}
 
 
 def describe(name, number):
@@ -148,12 +157,57 @@ def test_preprocess_sees_the_columns_and_augment_the_batch(path):
         next(iter(dataset))
     whole = ["id", "__file__", "__row__", "__valid__"]
     uint64 = np.dtype(np.uint64)
-    assert seen == [(["id"], Batch, None), (whole, Batch, uint64), (whole, Batch, uint64)]
+    assert seen == [(["id"], dict, None), (whole, Batch, uint64), (whole, Batch, uint64)]
     with (
         dataset_of(path, lambda block: {"__row__": block["id"]}) as dataset,
         pytest.raises(ValueError, match="to leave `__row__` to the dataset"),
     ):
         next(iter(dataset))
+
+
+def test_a_block_is_arrays_over_the_memory_of_the_batch(path):
+    seen = {}
+
+    def look(block):
+        seen.update(block)
+        block["price"] += 1
+        block["pairs"] = block["pairs"][:, ::-1]
+        block.pop("half", None)
+        return {"int32": block["id"].astype(np.int32), "tensor": torch.from_numpy(block["id"])}
+
+    columns = {name: name for name in ("id", "price", "name")}
+    columns["pairs"] = fastload.Stack(["id", "label"], dtype=torch.int64)
+    columns["half"] = Column("id", dtype=torch.bfloat16)
+    columns["brain"] = Column("label", dtype=torch.bfloat16)
+    with dataset_of(path, columns=columns) as dataset:
+        expected = next(iter(dataset)).clone()
+    for workers in (0, 1):
+        with dataset_of(path, [look, look], columns=columns) as dataset:
+            schema = dataset.schema
+            batch = next(iter(DataLoader(dataset, batch_size=None, num_workers=workers)))
+        names = ["id", "price", "name", "pairs", "brain", "int32", "tensor"]
+        assert list(batch) == list(schema) == names
+        assert torch.equal(batch["price"], expected["price"] + 2)
+        assert torch.equal(batch["pairs"], expected["pairs"])
+        assert torch.equal(batch["brain"], expected["brain"])
+        assert torch.equal(batch["tensor"], expected["id"])
+        assert batch["int32"].dtype == torch.int32
+        assert batch["name"] == expected["name"]
+        if not workers:
+            for name in ("id", "price"):
+                assert isinstance(seen[name], np.ndarray)
+                assert seen[name].ctypes.data == batch[name].data_ptr()
+            kinds = [type(seen[name]) for name in ("name", "brain", "pairs")]
+            assert kinds == [Ragged, torch.Tensor, np.ndarray]
+
+
+def test_an_array_whose_shape_was_set_is_an_output_of_that_shape(path):
+    def reshape(block):
+        block["id"].shape = (-1, 1)
+        return block
+
+    with dataset_of(path, reshape, columns=["id"]) as dataset:
+        assert next(iter(dataset))["id"].shape == (40, 1)
 
 
 def test_places_are_handed_out_only_if_asked_for(path):
@@ -368,7 +422,7 @@ def test_what_the_files_lack_is_told_after_the_batches_before_it(tmp_path):
 
 def threads():
     gc.collect()  # those of datasets that other tests have dropped
-    return [one for one in threading.enumerate() if one.name.startswith("fastload-rows")]
+    return [one for one in threading.enumerate() if one.name.startswith("fastload-steps")]
 
 
 def until(condition):
@@ -438,7 +492,7 @@ def test_closing_in_mid_pass_ends_threads_at_once(path):
 
 def test_rows_of_a_pool_that_was_closed_are_not_waited_for():
     """While its threads are still in their turns, too."""
-    pool, free = RowPool(2), threading.Event()
+    pool, free = StepPool(2), threading.Event()
     step = per_row(lambda _: free.wait(TIMEOUT_S), "x", "y", threads=2)
     jobs = [RowJob(step, [torch.arange(8)], 8, str) for _ in range(2)]
     pool.begin(jobs[0])

@@ -65,7 +65,7 @@ class Fault:
 
 
 class HttpServer:
-    """Answers `respond(request)` on 127.0.0.1, a thread for each connection.
+    """Answers `respond(request)` on an address, a thread for each connection.
 
     latency_s: seconds from a request to the first byte of its answer.
     bytes_per_s: of one connection; None = as quick as it goes.
@@ -76,7 +76,9 @@ class HttpServer:
     handshakes: of TLS that were completed.
     """
 
-    def __init__(self, *, certificate: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self, *, certificate: tuple[str, str] | None = None, host: str = "127.0.0.1"
+    ) -> None:
         self.latency_s = 0.0
         self.bytes_per_s: float | None = None
         self.fault: Callable[[Request], Fault | None] = lambda request: None
@@ -92,10 +94,10 @@ class HttpServer:
         if certificate is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(*certificate)
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._listener = socket.create_server((host, 0), backlog=512)
         self.port = self._listener.getsockname()[1]
         scheme = "http" if certificate is None else "https"
-        self.url = f"{scheme}://127.0.0.1:{self.port}"
+        self.url = f"{scheme}://{host}:{self.port}"
         self._thread = threading.Thread(target=self._accept, name="store", daemon=True)
         self._thread.start()
 

@@ -13,6 +13,7 @@ from fastload import (
     Cache,
     Codes,
     Column,
+    DataWait,
     DevicePrefetcher,
     FastParquetDataset,
     Hash,
@@ -22,9 +23,12 @@ from fastload import (
     Stack,
     kernel,
     mix,
+    per_block,
     per_row,
 )
+from fastload.stats import prometheus_text
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_rows
+from fastload.trace import Trace, record
 
 dataset = FastParquetDataset(
     ["a.parquet", "b.parquet"],
@@ -80,8 +84,8 @@ with mix({"a": dataset}, {"a": 1.0}, seed=3) as opened_mix:
     assert_type(opened_mix.sources, tuple[str, ...])
 
 
-def scaled(block: Batch) -> dict[str, torch.Tensor]:
-    return {"price": block["price"] / 100}
+def scaled(block: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
+    return {"price": block["price"] / np.float32(100)}
 
 
 def jittered(batch: Batch, seeds: NDArray[np.uint64]) -> Batch:
@@ -101,6 +105,7 @@ noise = kernel("price", {"price": np.float32}, random=True, version="1")(lambda 
 FastParquetDataset("a.parquet", preprocess=[revenue, encoded], augment=[noise, jittered])
 FastParquetDataset("a.parquet", preprocess=revenue, augment=noise)
 FastParquetDataset("a.parquet", preprocess=[scaled, encoded], augment=jittered)
+FastParquetDataset("a.parquet", preprocess=[per_block(scaled, threads=4), encoded])
 FastParquetDataset("a.parquet", preprocess=scaled, augment=[jittered, jittered])
 assert_type(dataset.stats().steps_s, float)
 
@@ -113,6 +118,15 @@ for moved in prefetcher:
 for batch in DevicePrefetcher(mixed, torch.device("cuda", 0)):
     assert_type(batch, Batch)
 prefetcher.close()
+
+waits = DataWait(DevicePrefetcher(loader, "cpu"))
+for waited in waits:
+    assert isinstance(waited, Batch)
+assert_type(waits.report().share, float)
+with record(dataset) as trace:
+    assert_type(trace, Trace)
+trace.write("trace.json")
+assert_type(prometheus_text(dataset, {"rank": "0"}), str)
 
 assert_resumes_exactly(lambda: FastParquetDataset("a.parquet"), after=[1, 2], num_workers=2)
 assert_ranks_agree(

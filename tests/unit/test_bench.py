@@ -17,18 +17,21 @@ from fastload.bench import child, environments, sample, usage
 from fastload.bench.check import Fingerprint, fault, fingerprint
 from fastload.bench.child import Job
 from fastload.bench.launch import JobError, launch
-from fastload.bench.peers import LIBRARIES, PEERS, REFERENCE, Peer, Work
-from fastload.bench.report import heading, remarks, table, to_json
+from fastload.bench.record import to_json
+from fastload.bench.report import heading, remarks, table
 from fastload.bench.session import Plan, measure, steps
 from fastload.bench.survey import survey
+from fastload.cli.peers import LIBRARIES, PEERS, REFERENCE, Peer, Work
 from fastload.errors import ColumnNotFoundError
 
 
 def is_here(peer):
-    return bool(list(metadata.distributions(name=peer.package)))
+    packages = (peer.package, peer.beside) if peer.beside else (peer.package,)
+    return all(list(metadata.distributions(name=package)) for package in packages)
 
 
-OTHERS = [peer for peer in PEERS if peer.family != "fastload" and is_here(peer)]
+# Ray starts servers, and warns of itself: the command alone checks its rows.
+OTHERS = [peer for peer in PEERS if peer.family not in ("fastload", "ray") and is_here(peer)]
 LOADERS = [peer for peer in OTHERS if peer.loader and peer.family in LIBRARIES]
 NAMES = ("label", "flag", "price", "id")
 
@@ -121,6 +124,7 @@ def test_survey_keeps_what_all_contenders_can_read(files):
         survey(files, ["id", "word"])
 
 
+@pytest.mark.filterwarnings("ignore:`use_push_based_shuffle` is deprecated")  # by Ray itself
 @pytest.mark.parametrize("peer", OTHERS, ids=lambda peer: peer.module)
 def test_contenders_give_the_rows_that_pyarrow_gives(peer, files, tmp_path):
     # LitData has no tensor for a null.
@@ -137,7 +141,7 @@ def test_contenders_give_the_rows_that_pyarrow_gives(peer, files, tmp_path):
 
 
 def test_batches_stay_when_the_memory_of_others_is_used_again(files):
-    from fastload.bench.peers import pyarrow_windows
+    from fastload.cli.peers import pyarrow_windows
 
     work = work_of(files, shuffle=True)
     contender = pyarrow_windows.Contender(work)

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pyarrow
@@ -15,7 +16,11 @@ from fastload import _native
 
 def import_in(directory: Path) -> subprocess.CompletedProcess[str]:
     """Imports the `_native` of a copy of the package in a process of its own."""
-    code = "import fastload._native as native; print(native.core.__name__)"
+    return run_in(directory, "import fastload._native as native; print(native.core.__name__)")
+
+
+def run_in(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Runs the code in a process of its own, which finds the copy first."""
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=directory,
@@ -32,7 +37,12 @@ def package(tmp_path: Path) -> Path:
     source = Path(fastload.__file__).parent
     copy = tmp_path / "fastload"
     copy.mkdir()
-    for path in [*source.glob("_native.py"), *source.glob("_build_info.py"), *source.glob("*.so")]:
+    for path in [
+        *source.glob("_interpreter.py"),
+        *source.glob("_native.py"),
+        *source.glob("_build_info.py"),
+        *source.glob("*.so"),
+    ]:
         shutil.copy(path, copy)
     (copy / "__init__.py").touch()
     return copy
@@ -48,10 +58,33 @@ def test_copy_of_the_package_loads(package):
     assert result.stdout == "fastload._core\n"
 
 
+def write_versions(package: Path, *versions: str) -> None:
+    """Says that the cores in the copy were built against these pyarrows."""
+    (package / "_build_info.py").write_text(f"PYARROW_VERSIONS = {versions}\n")
+
+
+def test_classes_are_found_by_the_one_name(package):
+    code = (
+        "import sys, fastload._native as native, fastload\n"
+        "import fastload._core as by_name\n"
+        "assert native.core is by_name is fastload._core is sys.modules['fastload._core']\n"
+        "assert by_name.Footer.__module__ == 'fastload._core'"
+    )
+    result = run_in(package.parent, code)
+    assert result.returncode == 0, result.stderr
+
+
+def test_core_of_the_installed_pyarrow_is_picked_among_several(package):
+    write_versions(package, "19.0.1", pyarrow.__version__, "99.0.0")
+    for major in (19, 99):  # would not load
+        (package / f"_core_pyarrow{major}{EXTENSION_SUFFIXES[0]}").write_bytes(b"no library")
+    result = import_in(package.parent)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "fastload._core\n"
+
+
 def test_core_built_for_another_pyarrow_is_refused(package):
-    build_info = package / "_build_info.py"
-    stale = re.sub(r'(PYARROW_VERSION = ")[^"]+', r"\g<1>19.0.1", build_info.read_text())
-    build_info.write_text(stale)
+    write_versions(package, "19.0.1")
     result = import_in(package.parent)
     assert result.returncode == 1
     message = result.stderr.splitlines()[-1]
@@ -75,10 +108,15 @@ def test_core_that_was_never_built_says_so(package):
     [("26.0.1", "26.0.0"), ("26.0.1", "26.0.1.dev3"), ("27.1.0", "27.1.2")],
 )
 def test_patch_releases_share_their_core(built, installed):
-    _native.check_pairing(built, installed)
+    assert _native.fitting(["25.0.1", built, "28.0.0"], installed) == built
 
 
 @pytest.mark.parametrize("installed", ["25.0.1", "27.0.0", "26.1.0", "2.0.1"])
 def test_other_series_are_refused(installed):
     with pytest.raises(ImportError, match=re.escape(f"got pyarrow {installed}")):
-        _native.check_pairing("26.0.1", installed)
+        _native.fitting(["26.0.1"], installed)
+
+
+def test_refusal_names_every_series_there_is():
+    with pytest.raises(ImportError, match=r"^Expected pyarrow 24\.0 or 25\.0 or 26\.0, which "):
+        _native.fitting(["24.0.0", "25.0.1", "26.0.1"], "27.0.0")

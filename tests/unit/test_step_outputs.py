@@ -12,9 +12,10 @@ import torch
 import fastload
 from fastload import Batch, Ragged, per_row
 from fastload.per_row import name_of
-from fastload.row_pool import RowJob, RowPool
+from fastload.row_job import RowJob
 from fastload.row_values import RefusedRowError, RowValues, column_of, rows_of
 from fastload.step_outputs import field_of, merge, tensor_of
+from fastload.step_pool import StepPool
 from fastload.steps import Steps
 
 
@@ -100,7 +101,8 @@ def test_steps_travel_without_their_threads():
 
 def merged(returned, rows=3):
     block = Batch({"x": torch.arange(rows), "y": torch.ones(rows)})
-    merge(block, returned(block) if callable(returned) else returned, rows, "preprocess step `fn`")
+    returned = returned(block) if callable(returned) else returned
+    merge(block, block, returned, rows, "preprocess step `fn`")
     return block
 
 
@@ -272,7 +274,7 @@ def job_of(fn, rows, outputs="y"):
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_jobs_of_a_pool(threads):
-    pool = RowPool(threads)
+    pool = StepPool(threads)
     jobs = [job_of(lambda x: 2 * x, rows) for rows in (1, 7, 1000)]
     for job in jobs:
         pool.begin(job)
@@ -290,7 +292,7 @@ def test_a_job_ends_at_its_first_error():
         seen.append(x)
         raise SystemExit("no")
 
-    pool = RowPool(2)
+    pool = StepPool(2)
     job = job_of(fail, 1000)
     pool.begin(job)
     job.wait()
@@ -302,7 +304,7 @@ def test_a_job_ends_at_its_first_error():
 
 
 def test_values_that_are_no_output_name_row_and_output():
-    pool = RowPool(0)
+    pool = StepPool(0)
     for fn, outputs, match in (
         (lambda x: [x] * (2 - x % 2), {"y": "dense"}, r"got \(1,\) in output `y` of .* - at row 1"),
         (
@@ -319,7 +321,7 @@ def test_values_that_are_no_output_name_row_and_output():
 
 
 def test_closing_a_pool_ends_its_jobs():
-    pool = RowPool(1)
+    pool = StepPool(1)
     begun = threading.Event()
     job = job_of(lambda x: begun.set() or time.sleep(0.02), 2000)
     behind = job_of(lambda x: x, 10)

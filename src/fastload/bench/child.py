@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastload.bench import usage
 from fastload.bench.check import fingerprint
-from fastload.bench.peers import PEERS, REFERENCE, Peer, Work
+from fastload.cli.peers import PEERS, REFERENCE, Peer, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,22 +38,28 @@ _CONVERSION_LIMITS = 4
 class Job:
     """What one process is to do.
 
-    action: "check" fingerprints one epoch, "time" measures, "roof" asks the core for the roof.
-    peer: a Peer's name; for "roof" it means nothing.
+    action: "check" fingerprints one epoch, "time" measures, "roof" asks the core for the roof,
+        "roofline" for that of each stage, "profile" watches fastload at work.
+    peer: a Peer's name; for "roof", "roofline" and "profile" it means nothing.
     epochs: to time; None = as many as begin within a few seconds.
     limit_s: for the epoch of a check; None = none.
+    step_s: seconds of a training step that "profile" simulates.
+    patience_s: the few seconds.
     """
 
-    action: Literal["check", "time", "roof"]
+    action: Literal["check", "time", "roof", "roofline", "profile"]
     peer: str
     work: Work
     epochs: int | None = None
     limit_s: float | None = None
+    step_s: float = 0.0
+    patience_s: float = _PATIENCE_S
 
     @property
     def package(self) -> str:
         """What has to be installed where the job is done."""
-        return "fastload" if self.action == "roof" else peer_of(self.peer).package
+        own = self.action in ("roof", "roofline", "profile")
+        return "fastload" if own else peer_of(self.peer).package
 
     def to_json(self) -> str:
         """For `of_json` in the other process."""
@@ -111,7 +117,7 @@ def measure(job: Job) -> Timing:
             first_batch_s = first_batch_s or time.perf_counter() - begun
         now = time.perf_counter()
         seconds.append(now - started)
-        if job.epochs is None and now - begun > (_PATIENCE_S if seconds[1:] else _SLOW_S):
+        if job.epochs is None and now - begun > (job.patience_s if seconds[1:] else _SLOW_S):
             break
         if not seconds[1:] and job.epochs != 1:
             cpu_before = usage.cpu_s()
@@ -161,6 +167,14 @@ def run(job: Job) -> dict[str, Any]:
 
         threads = job.work.threads or available_cores()
         return {"seconds": roof(list(job.work.files), list(job.work.columns), threads)}
+    if job.action == "roofline":
+        from fastload.bench.roofline import measure as roofline
+
+        return asdict(roofline(job.work))
+    if job.action == "profile":
+        from fastload.bench.profile import profile
+
+        return asdict(profile(job.work, job.step_s, job.epochs))
     if job.action == "check":
         return check(job)
     return asdict(measure(job))

@@ -7,10 +7,10 @@ import sys
 
 
 class Progress:
-    """Counts steps of a known number.
+    """Counts steps.
 
     Args:
-        steps: how many there are at most.
+        steps: how many there are, as far as is known.
     """
 
     def __init__(self, steps: int) -> None:
@@ -21,7 +21,7 @@ class Progress:
     def __call__(self, what: str) -> None:
         """Begins a step."""
         self._done += 1
-        line = f"[{self._done}/{self._steps}] {what}"
+        line = f"[{self._done}/{max(self._done, self._steps)}] {what}"
         if self._on_terminal:
             width = shutil.get_terminal_size().columns - 1
             line = "\r" + line[:width].ljust(width)

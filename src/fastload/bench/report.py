@@ -1,11 +1,10 @@
-"""What was found, for people (a table and a few sentences) and for programs (JSON)."""
+"""What was found, for people: a table and a few sentences."""
 
 from __future__ import annotations
 
-import os
-import platform
-from importlib import metadata
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
+
+from fastload.bench.host import host
 
 if TYPE_CHECKING:
     from fastload.bench.session import Findings, Mode, Result
@@ -41,7 +40,7 @@ def table(findings: Findings) -> str:
 def heading(findings: Findings) -> str:
     """What was read, and where."""
     survey, work = findings.plan.survey, findings.plan.work
-    host = _host()
+    here = host()
     return "\n".join(
         [
             (
@@ -50,7 +49,7 @@ def heading(findings: Findings) -> str:
                 f"{_mb(survey.stored_bytes)} stored, {_mb(survey.decoded_bytes)} decoded"
             ),
             (
-                f"{host['cores']} cores ({host['cpu']}); batches of {work.batch_size:,} rows, "
+                f"{here['cores']} cores ({here['cpu']}); batches of {work.batch_size:,} rows, "
                 f"{work.threads or 'all'} threads, {work.workers} workers"
             ),
         ]
@@ -74,61 +73,21 @@ def remarks(findings: Findings) -> str:
         lines.append(f"Not timed: {name}{where}: {reason}.")
     for column, reason in findings.plan.survey.left_out.items():
         lines.append(f"Not read: column `{column}`, {reason}.")
+    step = "" if findings.profile and findings.profile.step_s else "a training step, "
+    lines.append(f"Not measured: {step}copies to a GPU, {_storage_not_measured(findings)}.")
     lines.append(
-        "Not measured: a training step, copies to a GPU, object stores, and a cold disk (the "
-        "files were in the page cache). Peak memory has what the imports take in brackets; "
-        "pages of memory-mapped files count. +- is half the distance between an epoch's quartiles."
+        "Peak memory has what the imports take in brackets; pages of memory-mapped files count. "
+        "+- is half the distance between an epoch's quartiles."
     )
     if findings.plan.work.workers:
         lines.append("Workers: only the contenders that go through DataLoader have any.")
     return "\n".join(lines)
 
 
-def to_json(findings: Findings) -> dict[str, Any]:
-    """What --json writes."""
-    survey = findings.plan.survey
-    return {
-        "fastload": _fastload_version(),
-        "host": _host(),
-        "dataset": {
-            "files": list(survey.files),
-            "columns": list(survey.columns),
-            "rows": survey.rows,
-            "row_groups": survey.row_groups,
-            "codecs": list(survey.codecs),
-            "stored_bytes": survey.stored_bytes,
-            "decoded_bytes": survey.decoded_bytes,
-            "batch_size": findings.plan.work.batch_size,
-        },
-        "roof": findings.roof_s,
-        "results": [
-            {
-                "name": result.peer.name,
-                "version": result.version,
-                "mode": result.mode,
-                "rows_per_s": survey.rows / result.epoch_s,
-                "bytes_per_s": survey.decoded_bytes / result.epoch_s,
-                "first_batch_s": result.first_batch_s,
-                "peak_rss_bytes": result.peak_rss_bytes,
-                "imports_rss_bytes": result.imports_rss_bytes,
-                "cpu_s": result.cpu_s,
-                "roof_fraction": _roof_fraction(result, findings),
-                "repeats": result.repeats,
-                "spread": result.spread,
-                "conversion_s": result.conversion_s,
-            }
-            for result in findings.results
-        ],
-        "left_out": [
-            {
-                "name": name,
-                "mode": mode or None,
-                "reason": reason,
-                "rows_per_s": findings.cut_off.get((name, cast("Mode", mode))),
-            }
-            for name, mode, reason in findings.left_out
-        ],
-    }
+def _storage_not_measured(findings: Findings) -> str:
+    if findings.plan.survey.remote:
+        return "and the store from elsewhere than this machine"
+    return "object stores, and a cold disk (the files were in the page cache)"
 
 
 def _of(findings: Findings, mode: Mode) -> list[Result]:
@@ -138,7 +97,7 @@ def _of(findings: Findings, mode: Mode) -> list[Result]:
 
 def _cells(result: Result, findings: Findings) -> tuple[str, ...]:
     survey = findings.plan.survey
-    fraction = _roof_fraction(result, findings)
+    fraction = roof_fraction(result, findings)
     return (
         result.peer.name,
         f"{survey.rows / result.epoch_s:,.0f}",
@@ -163,7 +122,7 @@ def _meaning(findings: Findings, mode: Mode) -> list[str]:
             f": {others[0].epoch_s / mine.epoch_s:.1f} times the rate of the best other "
             f"({others[0].peer.name})"
         )
-    cores = int(_host()["cores"])
+    cores = int(host()["cores"])
     threads = min(findings.plan.work.threads or cores, cores)
     busy = mine.cpu_s / mine.epoch_s
     limit = (
@@ -182,7 +141,8 @@ def _conversions(findings: Findings) -> dict[str, float]:
     return {r.peer.name: r.conversion_s for r in findings.results if r.conversion_s}
 
 
-def _roof_fraction(result: Result, findings: Findings) -> float | None:
+def roof_fraction(result: Result, findings: Findings) -> float | None:
+    """Of the roof's rate; None without a roof."""
     return None if findings.roof_s is None else findings.roof_s / result.epoch_s
 
 
@@ -192,27 +152,3 @@ def _source(files: tuple[str, ...]) -> str:
 
 def _mb(size: int) -> str:
     return f"{size / 1e6:,.0f} MB"
-
-
-def _host() -> dict[str, Any]:
-    cpu = platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
-        cpu = names[0] if names else cpu
-    except OSError:
-        pass
-    return {
-        "cores": len(os.sched_getaffinity(0)),
-        "cpu": cpu,
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "torch": metadata.version("torch"),
-    }
-
-
-def _fastload_version() -> str:
-    try:
-        return metadata.version("fastload")
-    except metadata.PackageNotFoundError:
-        return "not installed"

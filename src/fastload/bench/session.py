@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from fastload.bench.check import Fingerprint, fault
 from fastload.bench.child import Job, Timing
 from fastload.bench.launch import JobError, launch
-from fastload.bench.peers import REFERENCE, Peer, Work
+from fastload.cli.peers import REFERENCE, Peer, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fastload.bench.profile import Profile
+    from fastload.bench.roofline import StageRoofs
     from fastload.bench.survey import Survey
+    from fastload.bench.tune import Tuning
 
 # A contender whose epoch takes longer is not timed again: its place is clear.
 _SLOW_S = 10.0
@@ -70,16 +73,22 @@ class Result:
 class Findings:
     """All that was measured, and what was not.
 
+    command: the arguments of the command line.
     roof_s: seconds of the roof, median; None if it could not be measured.
     left_out: (name, mode or "", reason) of contenders that were not timed.
     cut_off: rows a second of those that were too slow; their rows are unchecked.
+    roofline, profile, tuning: what was asked for beside the comparison.
     """
 
     plan: Plan
+    command: tuple[str, ...] = ()
     roof_s: float | None = None
     results: list[Result] = field(default_factory=list)
     left_out: list[tuple[str, str, str]] = field(default_factory=list)
     cut_off: dict[tuple[str, Mode], float] = field(default_factory=dict)
+    roofline: StageRoofs | None = None
+    profile: Profile | None = None
+    tuning: Tuning | None = None
 
 
 def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -> Findings:
@@ -94,18 +103,10 @@ def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -
         JobError: the reference itself cannot read the files.
     """
     findings = Findings(plan)
-    present: list[tuple[Peer, str]] = []
-    for peer in plan.peers:
-        version = peer.version()
-        if version is None:
-            advice = "make peers" if peer.apart else f"pip install {peer.package}"
-            advice = f"{peer.package} is not installed: {advice}"
-            findings.left_out.append((peer.name, "", advice))
-        else:
-            present.append((peer, version))
+    present = _present(plan, findings)
     checked = _checked(plan, [peer for peer, _ in present], findings, progress, run)
     roofs: list[float] = []
-    roof_fault = ""
+    roof_fault = "of local files alone" if plan.survey.remote else ""
     timings: dict[tuple[str, Mode], list[Timing]] = {}
     slow: list[tuple[Mode, Peer]] = []
     for repeat in range(plan.repeats):
@@ -146,6 +147,22 @@ def steps(plan: Plan) -> int:
     """How often `measure` reports progress if nothing is left out."""
     contenders = len(plan.peers) * len(plan.modes)
     return 1 + contenders + plan.repeats * (1 + contenders)
+
+
+def _present(plan: Plan, findings: Findings) -> list[tuple[Peer, str]]:
+    """The contenders that can run here, and their versions; the others are left out."""
+    present: list[tuple[Peer, str]] = []
+    for peer in plan.peers:
+        version = peer.version()
+        if plan.survey.remote and not peer.stores:
+            findings.left_out.append((peer.name, "", "it is compared on local files alone"))
+        elif version is None:
+            advice = "make peers" if peer.apart else f"pip install {peer.requirement}"
+            advice = f"{peer.requirement} is not installed: {advice}"
+            findings.left_out.append((peer.name, "", advice))
+        else:
+            present.append((peer, version))
+    return present
 
 
 def _checked(

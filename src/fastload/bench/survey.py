@@ -4,15 +4,37 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fastload.cli.peers.parquet_file import is_remote, open_parquet
 from fastload.errors import ColumnNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupSize:
+    """Of one row group: the file's index, its rows, and bytes of the columns' chunks."""
+
+    file: int
+    rows: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSize:
+    """Of one column over all files; types and codecs as Parquet and pyarrow call them."""
+
+    name: str
+    type: str
+    codecs: tuple[str, ...]
+    encodings: tuple[str, ...]
+    stored_bytes: int
+    decoded_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +48,7 @@ class Survey:
     decoded_bytes: of the columns as dense tensors.
     stored_bytes: of their column chunks, compressed.
     codecs: of those chunks, sorted.
+    row_group_sizes, column_sizes: in canonical order.
     """
 
     files: tuple[str, ...]
@@ -36,13 +59,20 @@ class Survey:
     decoded_bytes: int
     stored_bytes: int
     codecs: tuple[str, ...]
+    row_group_sizes: tuple[RowGroupSize, ...] = ()
+    column_sizes: tuple[ColumnSize, ...] = ()
+
+    @property
+    def remote(self) -> bool:
+        """Whether the files are a store's."""
+        return any(map(is_remote, self.files))
 
 
 def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey:
     """Reads the footers of `files`, which are taken to agree on their columns.
 
     Args:
-        files: local paths.
+        files: paths, or URLs of a store.
         columns: None = all that the contenders can read: numbers and bools, nulls in floats
             only. Columns of other types are left out, and named.
 
@@ -50,7 +80,7 @@ def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey
         ColumnNotFoundError: a column that is not there.
         ValueError: a column that was asked for is of a type left out, or nothing is left.
     """
-    footers = [pq.ParquetFile(file) for file in files]
+    footers = [open_parquet(file) for file in files]
     schema = footers[0].schema_arrow
     wanted = list(schema.names) if columns is None else list(columns)
     for name in wanted:
@@ -71,13 +101,16 @@ def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey
     kept = tuple(name for name in wanted if name not in left_out)
     if not kept:
         raise ValueError(f"Expected a column of numbers, got none - at {files[0]}")
-    chunks = [
-        footer.metadata.row_group(group).column(j)
-        for footer in footers
-        for group in range(footer.num_row_groups)
-        for j in range(footer.metadata.num_columns)
-        if footer.metadata.schema.column(j).path in kept
-    ]
+    chunks = []
+    groups = []
+    for index, footer in enumerate(footers):
+        for number in range(footer.num_row_groups):
+            group = footer.metadata.row_group(number)
+            own = [group.column(j) for j in range(group.num_columns)]
+            own = [chunk for chunk in own if chunk.path_in_schema in kept]
+            size = sum(chunk.total_compressed_size for chunk in own)
+            groups.append(RowGroupSize(index, group.num_rows, size))
+            chunks += own
     rows = sum(footer.metadata.num_rows for footer in footers)
     widths = [max(schema.field(name).type.bit_width // 8, 1) for name in kept]
     return Survey(
@@ -89,6 +122,27 @@ def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey
         decoded_bytes=rows * sum(widths),
         stored_bytes=sum(chunk.total_compressed_size for chunk in chunks),
         codecs=tuple(sorted({chunk.compression for chunk in chunks})),
+        row_group_sizes=tuple(groups),
+        column_sizes=tuple(
+            _column_size(
+                name,
+                str(schema.field(name).type),
+                [chunk for chunk in chunks if chunk.path_in_schema == name],
+                rows * width,
+            )
+            for name, width in zip(kept, widths, strict=True)
+        ),
+    )
+
+
+def _column_size(name: str, kind: str, chunks: list[Any], decoded_bytes: int) -> ColumnSize:
+    return ColumnSize(
+        name,
+        kind,
+        tuple(sorted({chunk.compression for chunk in chunks})),
+        tuple(sorted({encoding for chunk in chunks for encoding in chunk.encodings})),
+        sum(chunk.total_compressed_size for chunk in chunks),
+        decoded_bytes,
     )
 
 

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from fastload.bench.launch import JobError
-from fastload.bench.peers import FAMILIES
 from fastload.bench.run import Options, run
+from fastload.cli.peers import FAMILIES
 from fastload.errors import FastloadError
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0, or 1 if fastload could not be timed, or 2 for a source or an option that does not do.
     """
-    options = Options(**vars(_parser().parse_args(arguments)))
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = Options(**vars(_parser().parse_args(arguments)), command=tuple(arguments))
     try:
         return run(options)
     except (FastloadError, JobError, ValueError, OSError) as error:
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="fastload-bench", description=__doc__)
     add = parser.add_argument
-    add("source", nargs="?", help="file, directory or glob; without it, a click-log sample")
+    add("source", nargs="?", help="file, directory, glob or URL; without it, a click-log sample")
     add("--columns", type=_names, metavar="C,...", help="columns to read; default: all numbers")
     add("--batch-size", type=_positive, default=16384, metavar="N", help="rows; default 16384")
     add(
@@ -57,12 +58,38 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="a peer is cut off whose epoch takes longer; default 20",
     )
+    add("--cache-dir", metavar="DIR", help="that fastload keeps the bytes of a store in")
+    add(
+        "--roofline",
+        action="store_true",
+        help="measure how fast these files can be read, decompressed and copied at all",
+    )
+    add(
+        "--step-ms",
+        type=_duration,
+        metavar="X",
+        help="simulate training steps of so many milliseconds, and tell the waits for data",
+    )
+    add("--tune", action="store_true", help="search for threads, workers, prefetch, request size")
+    add("--tune-s", type=_positive, default=90, metavar="N", help="that it may take; default 90")
     add("--json", metavar="FILE", help="write the results there, too")
+    add("--html", metavar="FILE", help="write a page with the results, charts and a timeline")
+    add("--trace", metavar="FILE", help="write what fastload's threads did, for ui.perfetto.dev")
     return parser
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
+
+
+def _duration(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e6:
+        raise argparse.ArgumentTypeError(f"Expected milliseconds, from 0 up, got {text}")
+    return value
 
 
 def _count(text: str) -> int:

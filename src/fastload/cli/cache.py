@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0, or 1 if `verify` found damage, 2 for what can't be done, 130 after Ctrl-C.
     """
     options = _parser().parse_args(arguments)
+    # Where whoever calls it has the modules of --preprocess; spawned processes inherit it.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     try:
         result, code = options.run(options)
-    except (FastloadError, ValueError, TypeError, OSError) as error:
+    except (FastloadError, ValueError, TypeError, OSError, ImportError) as error:
         print(f"fastload-cache: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -40,13 +44,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _warm(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     description = Description(
         source=options.source,
-        cache=Cache(options.cache_dir, max_bytes=options.max_bytes),
+        cache=Cache(
+            options.cache_dir,
+            max_bytes=options.max_bytes,
+            decoded=not options.raw_only,
+            version=options.code_version,
+        ),
         columns=options.columns,
         filters=options.filters,
+        preprocess=options.preprocess,
         rank=options.rank,
         world_size=options.world_size,
     )
-    return {"warmed": warm_jobs(description, options.jobs, progress=not options.quiet)}, 0
+    progress = not options.quiet
+    if options.engine == "ray":
+        from fastload.warm_ray import warm_on_ray
+
+        warmed = warm_on_ray(description, options.ray_address, options.jobs, progress=progress)
+    elif options.ray_address is not None:
+        raise ValueError(f"Expected --engine ray with --ray-address, got {options.engine}")
+    else:
+        warmed = warm_jobs(description, options.jobs or 1, progress=progress)
+    return {"warmed": warmed}, 0
 
 
 def _ls(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
@@ -85,9 +104,22 @@ def _parser() -> argparse.ArgumentParser:
     add("source", help="file, directory, glob or URL")
     add("--columns", type=_names, metavar="C,...", help="columns to read; default: all")
     add("--filters", type=_filters, metavar="JSON", help='such as [["day", "<", 30]]')
+    add(
+        "--preprocess",
+        type=_names,
+        default=(),
+        metavar="M:F,...",
+        help="functions or kernels, each as module:name, whose results are kept",
+    )
+    add("--code-version", metavar="V", help="instead of the code of these functions")
+    add("--raw-only", action="store_true", help="keep bytes of remote files alone")
     add("--rank", type=int, metavar="R", help="which share to read; default: all")
     add("--world-size", type=int, metavar="W", help="of how many")
-    add("--jobs", type=_positive, default=1, metavar="N", help="processes; default 1")
+    add("--engine", choices=("local", "ray"), default="local", help="default: local")
+    address = "of Ray, such as 10.0.0.1:6379; default: $RAY_ADDRESS, else on this machine"
+    add("--ray-address", metavar="A", help=address)
+    jobs = "processes, default 1; or tasks of Ray, default four for each CPU"
+    add("--jobs", type=_positive, metavar="N", help=jobs)
     add("--max-bytes", metavar="X", help="on disk, such as 100GB; default: what there is room for")
 
     commands.add_parser("ls", parents=[common], help="what is kept").set_defaults(run=_ls)

@@ -6,10 +6,17 @@
 
 Loaders for validation, tests and predictions, and runs without checkpoints, need none of this:
 `DataLoader(ds, batch_size=None)` gives each rank its own batches.
+
+    wait = DataWait(DataLoader(ds, batch_size=None))
+    trainer = lightning.Trainer(callbacks=[WaitLogger(wait)])
+    trainer.fit(model, wait)
+
+logs how much of the time goes on waiting for data.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +30,11 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
     from fastload.batch import Batch
+    from fastload.data_wait import DataWait
 
-__all__ = ["ResumableLoader"]
+__all__ = ["ResumableLoader", "WaitLogger"]
+
+_log = logging.getLogger("fastload")
 
 
 class ResumableLoader(StatefulLoader, Callback):
@@ -82,3 +92,45 @@ class ResumableLoader(StatefulLoader, Callback):
                 "Lightning goes on in mid-epoch only with the number of ranks that saved it; "
                 "take a checkpoint of an epoch's end"
             )
+
+
+class WaitLogger(Callback):
+    """Logs what a DataWait sees: `NAME/share` and `NAME/waiting_s` every so many batches.
+
+    The share is of the time of the batches since it was logged last, the seconds are of all. They
+    go to the Trainer's loggers (TensorBoard and others); the report of `DataWait` goes to the
+    logger "fastload" as INFO when training ends.
+
+    Args:
+        wait: the DataWait that `Trainer.fit` is given, or that lies inside its loader.
+        every: batches.
+        name: before the metrics' names.
+
+    Raises:
+        ValueError: every is less than 1.
+    """
+
+    def __init__(self, wait: DataWait[Any], every: int = 50, name: str = "data_wait") -> None:
+        if every < 1:
+            raise ValueError(f"Expected every to be at least 1, got {every}")
+        self._wait = wait
+        self._every = every
+        self._name = name
+        self._before = wait.report()
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """As Lightning calls it."""
+        del trainer, outputs, batch
+        if (batch_idx + 1) % self._every:
+            return
+        report = self._wait.report()
+        pl_module.log(f"{self._name}/share", report.share_since(self._before))
+        pl_module.log(f"{self._name}/waiting_s", report.waiting_s)
+        self._before = report
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """As Lightning calls it."""
+        del trainer, pl_module
+        _log.info("%s", self._wait.report())

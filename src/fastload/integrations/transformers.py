@@ -229,4 +229,4 @@ def _epoch_rows(loader: PreparedLoader) -> int:
     """Rows of an epoch, of all ranks."""
     dataset = loader._dataset  # noqa: SLF001
     assert isinstance(dataset, FastParquetDataset)
-    return dataset._options.limited(dataset._row_groups.total_rows)  # noqa: SLF001
+    return dataset._options.limited(dataset._rows.row_groups.total_rows)  # noqa: SLF001

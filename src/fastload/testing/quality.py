@@ -91,7 +91,7 @@ def shuffle_quality(
     """
     if not isinstance(dataset, FastParquetDataset):
         raise TypeError(f"Expected a FastParquetDataset, got {type(dataset).__name__}")
-    row_groups = dataset._row_groups
+    row_groups = dataset._rows.row_groups
     batch_rows = dataset._batch_rows if batch_rows is None else batch_rows
     options = replace(dataset._options, batch_size=1, limit=None, drop_last=False, uneven="keep")
     read_plan = plan.read_plan(row_groups, options, epoch, (), 1, 0, stripe_rows=_STEP_ROWS)

@@ -9,8 +9,8 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
-from fastload import FastParquetDataset, Ragged
-from fastload.integrations.lightning import ResumableLoader
+from fastload import DataWait, FastParquetDataset, Ragged
+from fastload.integrations.lightning import ResumableLoader, WaitLogger
 from forking import run_ranks
 
 EPOCHS = 3
@@ -113,6 +113,17 @@ def validated(path, directory):
     return {"rows": model.seen, "validated": model.validated[: len(model.validated) // 2]}
 
 
+def waited(path, directory):
+    """What a WaitLogger logs of one epoch."""
+    wait = DataWait(DataLoader(dataset_of(path), batch_size=None))
+    logger = WaitLogger(wait, every=2)
+    trainer = trainer_of(directory, [logger], max_epochs=1, enable_checkpointing=False)
+    trainer.fit(Model(), wait)
+    logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    report = wait.report()
+    return {"steps": report.steps, "waiting_s": report.waiting_s, "logged": logged}
+
+
 def main(rank, directory):
     path = sys.argv[1]
     fit = partial(fitted, path, directory)
@@ -133,6 +144,7 @@ def main(rank, directory):
     report["not told"] = not_told(path, directory)
     report["other ranks"] = on_other_ranks(path)
     report["plain"] = validated(path, directory)
+    report["waited"] = waited(path, directory)
     return report
 
 

@@ -73,3 +73,12 @@ def test_plain_loaders_without_checkpoints(ranks):
         assert rows_of(seen[0] + seen[1]) == list(range(ROWS))
     validated = [report["plain"]["validated"] for report in ranks]
     assert rows_of(validated[0] + validated[1]) == list(range(ROWS))
+
+
+def test_waits_are_logged(ranks):
+    for report in ranks:
+        waited = report["waited"]
+        assert waited["steps"] == BATCHES
+        assert set(waited["logged"]) == {"data_wait/share", "data_wait/waiting_s"}
+        assert 0 < waited["logged"]["data_wait/share"] < 1
+        assert 0 < waited["logged"]["data_wait/waiting_s"] <= waited["waiting_s"]

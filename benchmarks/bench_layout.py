@@ -1,0 +1,97 @@
+"""One question: what does a layout cost to read, beyond its bytes?
+
+    python benchmarks/bench_layout.py [--repeats N] [--rows N]
+
+The same rows of a click log (40 columns, no nulls) are written in row groups of several sizes and
+with several codecs, and read in order on one thread. Printed are CPU seconds of a pass and what
+follows from them, which is what `fastload.layout.costs` has:
+
+- of a column chunk: what passes over small row groups take beyond one over large ones, by chunk;
+- of a decoded byte: a pass without compression;
+- of a decompressed byte, by codec: what its pass takes beyond one without compression.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from fastload import FastParquetDataset
+from fastload.bench import sample
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LARGE = 1 << 17
+_SMALL = (500, 2_000, 8_000)
+_CODECS = ("snappy", "lz4", "zstd", "gzip", "brotli")
+_BATCH_ROWS = 16_384
+
+
+def cpu_s(path: Path, repeats: int) -> float:
+    """CPU seconds of a pass over that file: the least of some, after one that is not counted."""
+    times = []
+    with FastParquetDataset(str(path), batch_size=_BATCH_ROWS, threads=1) as dataset:
+        for _ in range(repeats + 1):
+            began = time.process_time()
+            for _ in dataset:
+                pass
+            times.append(time.process_time() - began)
+    return min(times[1:])
+
+
+def written(directory: Path, table: pa.Table, rows: int, codec: str) -> tuple[Path, Any]:
+    """That table as a file, and its metadata."""
+    path = directory / f"{rows}-{codec}.parquet"
+    pq.write_table(table, path, row_group_size=rows, compression=codec)
+    return path, pq.read_metadata(path)
+
+
+def page_bytes(metadata: Any) -> int:
+    """Of all pages, decompressed."""
+    return sum(
+        metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)
+    )
+
+
+def main() -> None:
+    """Runs the benchmark and prints its tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=1 << 18)
+    arguments = parser.parse_args()
+    table = sample.row_group(0, arguments.rows)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        path, metadata = written(directory, table, _LARGE, "none")
+        plain_s = cpu_s(path, arguments.repeats)
+        chunks = metadata.num_row_groups * table.num_columns
+        print(
+            f"row groups of {_LARGE}, none: {plain_s:.4f} s, {plain_s / table.nbytes * 1e9:.3f} "
+            "ns a decoded byte"
+        )
+        for rows in _SMALL:
+            path, metadata = written(directory, table, rows, "none")
+            got_s = cpu_s(path, arguments.repeats)
+            more = metadata.num_row_groups * table.num_columns - chunks
+            print(
+                f"row groups of {rows}, none: {got_s:.4f} s, "
+                f"{(got_s - plain_s) / more * 1e6:.2f} us a column chunk"
+            )
+        for codec in _CODECS:
+            path, metadata = written(directory, table, _LARGE, codec)
+            got_s = cpu_s(path, arguments.repeats)
+            print(
+                f"row groups of {_LARGE}, {codec}: {got_s:.4f} s, "
+                f"{(got_s - plain_s) / page_bytes(metadata) * 1e9:.3f} ns a decompressed byte, "
+                f"{path.stat().st_size / 1e6:.1f} MB"
+            )
+
+
+if __name__ == "__main__":
+    main()

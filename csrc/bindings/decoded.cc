@@ -1,0 +1,131 @@
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "arrow/c/bridge.h"
+#include "bindings/bindings.h"
+#include "bindings/errors.h"
+#include "bindings/without_gil.h"
+#include "fastload/decoded_block.h"
+#include "fastload/decoded_queue.h"
+#include "fastload/decoded_writer.h"
+#include "pybind11/stl.h"
+
+namespace fastload {
+
+namespace py = pybind11;
+
+namespace {
+
+// What a capsule of the Arrow PyCapsule interface holds.
+template <typename T>
+T* Held(const py::handle& capsule, const char* name) {
+  auto* const held = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), name));
+  if (held == nullptr) throw py::error_already_set();
+  return held;
+}
+
+std::unique_ptr<DecodedWriter> MakeWriter(int fd, const std::string& name,
+                                          const py::object& schema) {
+  const py::object capsule = schema.attr("__arrow_c_schema__")();
+  auto imported = arrow::ImportSchema(Held<ArrowSchema>(capsule, "arrow_schema"));
+  return ValueOrRaise(DecodedWriter::Make(fd, name, ValueOrRaise(std::move(imported))));
+}
+
+void Add(DecodedWriter& writer, const py::object& batch) {
+  const py::tuple capsules = batch.attr("__arrow_c_array__")();
+  auto imported =
+      arrow::ImportRecordBatch(Held<ArrowArray>(capsules[1], "arrow_array"),
+                               Held<ArrowSchema>(capsules[0], "arrow_schema"));
+  const auto rows = ValueOrRaise(std::move(imported));
+  const Status status = [&] {
+    const WithoutGil without_gil;
+    return writer.Add(*rows);
+  }();
+  RaiseIfError(status);
+}
+
+int64_t Finish(DecodedWriter& writer) {
+  Result<int64_t> bytes = [&] {
+    const WithoutGil without_gil;
+    return writer.Finish();
+  }();
+  return ValueOrRaise(std::move(bytes));
+}
+
+std::optional<bool> CheckBlock(const std::string& path, const std::string& name) {
+  const WithoutGil without_gil;
+  uint64_t checked = 0;
+  switch (DecodedBlock::Open(path, name, &checked).state) {
+    case BlockState::kGood:
+      return true;
+    case BlockState::kDamaged:
+      return false;
+    case BlockState::kMissing:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void RegisterDecoded(py::module_& m) {
+  py::class_<DecodedWriter>(m, "DecodedWriter", "Writes a block of decoded rows.")
+      .def(py::init(&MakeWriter), py::arg("fd"), py::arg("name"), py::arg("schema"),
+           "fd: an empty file, borrowed.\n"
+           "name: of the entry, which the checksum is of, too.\n"
+           "schema: of all record batches, with `__arrow_c_schema__`.")
+      .def("add", &Add, py::arg("batch"),
+           "Writes a record batch, which has `__arrow_c_array__`, and no nulls. Raises\n"
+           "StorageError where the system refuses.")
+      .def("finish", &Finish, "Ends the file; returns its bytes. Once.");
+  m.def(
+      "check_block", &CheckBlock, py::arg("path"), py::arg("name"),
+      "Whether a block is as it was written; one that is not is removed. None if it is\n"
+      "not there, or can't be opened.");
+  py::class_<DecodedQueue, std::shared_ptr<DecodedQueue>>(
+      m, "DecodedQueue", "The blocks that passes of a dataset ask for.")
+      .def(py::init<>())
+      .def_property_readonly("closed", &DecodedQueue::closed,
+                             "Whether nobody waits for it any more.")
+      .def(
+          "take",
+          [](DecodedQueue& queue, double timeout_s) {
+            const std::chrono::duration<double> timeout(timeout_s);
+            return queue.Take(
+                std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+          },
+          py::call_guard<WithoutGil>(), py::arg("timeout_s"),
+          "The next file and row group of which a block is asked for; None after a "
+          "while.")
+      .def(
+          "open",
+          [](DecodedQueue& queue, int32_t file, int32_t row_group,
+             const std::string& path, const std::string& name,
+             int64_t rows) -> std::optional<bool> {
+            const auto state = queue.Open({file, row_group}, path, name, rows);
+            if (state == BlockState::kMissing) return std::nullopt;
+            return state == BlockState::kGood;
+          },
+          py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
+          py::arg("path"), py::arg("name"), py::arg("rows"),
+          "Hands over the block of a row group, of so many rows. False if it is "
+          "damaged,\n"
+          "None if it is not there: then it is still asked for.")
+      .def(
+          "fail",
+          [](DecodedQueue& queue, int32_t file, int32_t row_group, bool corrupt,
+             const std::string& message) {
+            const auto kind = corrupt ? ErrorKind::kCorruptFile : ErrorKind::kStorage;
+            queue.Fail({file, row_group}, kind, message);
+          },
+          py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
+          py::kw_only(), py::arg("corrupt"), py::arg("message"),
+          "There is none: with CorruptFileError, or StorageError, of that message.")
+      .def("close", &DecodedQueue::Close, py::call_guard<WithoutGil>(),
+           "Fails all that is asked for and all that will be. Idempotent.");
+}
+
+}  // namespace fastload

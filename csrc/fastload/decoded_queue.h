@@ -1,0 +1,64 @@
+// What scans need of the cache of blocks, and who looks for it and makes it.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fastload/decoded_block.h"
+#include "fastload/status.h"
+
+namespace fastload {
+
+// Thread-safe.
+class DecodedQueue {
+ public:
+  using Block = std::shared_ptr<const DecodedBlock>;
+  using Arrived = std::function<void(const Result<Block>&)>;
+  using Key = std::pair<int32_t, int32_t>;  // file and row group
+
+  // Calls `arrived` once, at once or on another thread, with the block of a row group.
+  void Ask(Key key, Arrived arrived);
+
+  // The next row group of which a block is asked for; nullopt after a while, or when it
+  // was closed.
+  std::optional<Key> Take(std::chrono::milliseconds timeout);
+  // Opens the block of a row group that was taken, for those who wait for it. Unless it
+  // is kGood they still do. `name` as DecodedBlock::Open has it, `rows` are those that
+  // it has to have.
+  BlockState Open(Key key, const std::string& path, const std::string& name,
+                  int64_t rows);
+  // There is none. ErrorKind::kCorruptFile counts as damage of the row group.
+  void Fail(Key key, ErrorKind kind, const std::string& message);
+
+  // Fails all that is asked for and all that will be. Idempotent.
+  void Close();
+  bool closed();
+
+ private:
+  // Mapped blocks beside those in use, which each have a descriptor: far below the usual
+  // limit of 1,024.
+  static constexpr size_t kMostKept = 128;
+
+  void Answer(Key key, const Result<Block>& result);
+
+  std::mutex mutex_;
+  std::condition_variable asked_;
+  bool closed_ = false;
+  std::deque<Key> queue_;
+  std::map<Key, std::vector<Arrived>> waiting_;
+  std::map<Key, uint64_t> checked_;        // checksums that were found right
+  std::list<std::pair<Key, Block>> kept_;  // the newest first
+};
+
+}  // namespace fastload

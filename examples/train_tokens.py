@@ -1,0 +1,171 @@
+"""Trains a transformer to fill in masked tokens, on lists of varying lengths.
+
+    python examples/train_tokens.py tokens/*.parquet --layout nested
+
+Expects a column `tokens` of lists of integers. `--layout pad` cuts and fills each list to one
+length; `--layout nested` takes them as they are, and attention works on no padding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+from torch.utils.data import DataLoader
+
+from fastload import Column, DataWait, FastParquetDataset, Pad, Ragged
+
+HIDDEN_SHARE = 0.15
+Model = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
+
+
+class Attention(nn.Module):
+    """Attention within each sequence, over padded rows or over a nested tensor."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.inward = nn.Linear(width, 3 * width)
+        self.outward = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """x: (B, L, width), L ragged if nested. mask: (B, L), True = a token; None if nested."""
+        parts = self.inward(x).chunk(3, dim=-1)
+        # Nested attention asks for heads that lie without gaps.
+        split = (part.contiguous().unflatten(-1, (self.heads, -1)) for part in parts)
+        q, k, v = (part.transpose(1, 2) for part in split)
+        seen = None if mask is None else mask[:, None, None, :]
+        attended = scaled_dot_product_attention(q, k, v, attn_mask=seen)
+        return self.outward(attended.transpose(1, 2).flatten(-2))
+
+
+class Block(nn.Module):
+    """Attention, then two layers for each token."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.attention = Attention(width, heads)
+        self.layers = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """As `Attention`."""
+        x = x + self.attention(self.norms[0](x), mask)
+        return x + self.layers(self.norms[1](x))
+
+
+class Filler(nn.Module):
+    """Logits of each token from all of its sequence."""
+
+    def __init__(self, vocabulary: int, longest: int, width: int = 64, blocks: int = 2) -> None:
+        super().__init__()
+        self.hidden = vocabulary  # the token that stands where one is to be filled in
+        self.embedding = nn.Embedding(vocabulary + 1, width)
+        self.position = nn.Embedding(longest, width)
+        self.blocks = nn.ModuleList([Block(width, heads=4) for _ in range(blocks)])
+        self.outward = nn.Linear(width, vocabulary)
+
+    def forward(
+        self, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Of tokens and positions, both (B, L) or both nested."""
+        x = self.embedding(tokens) + self.position(positions)
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.outward(x)
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("source", nargs="+", help="files, directories, globs or URLs")
+    parser.add_argument("--layout", choices=["pad", "nested"], default="nested")
+    parser.add_argument("--length", type=int, default=512, help="tokens of a padded row")
+    parser.add_argument("--vocabulary", type=int, default=50_000)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Trains."""
+    options = arguments()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(0)
+    tokens = Column("tokens", dtype=torch.int64)
+    padded = options.layout == "pad"
+    dataset = FastParquetDataset(
+        options.source,
+        columns={"tokens": Pad(tokens, options.length) if padded else tokens},
+        batch_size=options.batch_size,
+        shuffle=True,
+    )
+    loader = DataWait(DataLoader(dataset, batch_size=None))
+    model = Filler(options.vocabulary, options.length).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    forward = torch.compile(model, dynamic=True) if options.compile else model
+
+    began, step, loss = time.perf_counter(), 0, None
+    while step < options.steps:
+        for batch in loader:
+            # From pinned memory, which batches are in where there is a CUDA device.
+            batch = batch.to(device, non_blocking=True)
+            with torch.autocast(device.type, dtype=torch.bfloat16):
+                if padded:
+                    loss = padded_loss(
+                        forward, model.hidden, batch["tokens"], batch["tokens__length"]
+                    )
+                else:
+                    loss = nested_loss(forward, model.hidden, batch["tokens"], options.length)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            step += 1
+            if step == options.steps:
+                break
+    print(f"step {step}: loss {loss.item():.4f}")
+    print(f"{step / (time.perf_counter() - began):.1f} steps/s")
+    print(loader.report())
+
+
+def padded_loss(
+    model: Model, hidden: int, tokens: torch.Tensor, lengths: torch.Tensor
+) -> torch.Tensor:
+    """Of tokens (B, L) and lengths (B,)."""
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+    mask = positions < lengths[:, None]
+    asked = (torch.rand(tokens.shape, device=tokens.device) < HIDDEN_SHARE) & mask
+    # A row without tokens attends to its padding, which is not asked for.
+    seen = mask | (lengths == 0)[:, None]
+    logits = model(tokens.masked_fill(asked, hidden), positions, seen)
+    return masked_mean(logits, tokens, asked)
+
+
+def nested_loss(model: Model, hidden: int, tokens: Ragged, longest: int) -> torch.Tensor:
+    """Of a Ragged of tokens; those behind `longest` share the last position."""
+    values, offsets = tokens.values, tokens.offsets
+    lengths = torch.diff(offsets)
+    begins = torch.repeat_interleave(offsets[:-1], lengths)
+    positions = (torch.arange(len(values), device=values.device) - begins).clamp(max=longest - 1)
+    asked = torch.rand(values.shape, device=values.device) < HIDDEN_SHARE
+    visible = torch.nested.nested_tensor_from_jagged(values.masked_fill(asked, hidden), offsets)
+    # Of the same offsets, which is how torch knows that the two are alike.
+    places = torch.nested.nested_tensor_from_jagged(positions, visible.offsets())
+    return masked_mean(model(visible, places, None).values(), values, asked)
+
+
+def masked_mean(logits: torch.Tensor, tokens: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
+    """The mean loss of the tokens asked for."""
+    losses = cross_entropy(logits.flatten(0, -2).float(), tokens.flatten(), reduction="none")
+    return (losses * asked.flatten()).sum() / asked.sum().clamp(min=1)
+
+
+if __name__ == "__main__":
+    main()

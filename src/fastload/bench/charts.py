@@ -1,0 +1,194 @@
+"""Charts as HTML: figures with an inline SVG or bars, and the same numbers as a table below.
+
+An SVG is stretched to the page's width, so it holds no text; labels stand beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_WIDTH, _HEIGHT = 1000, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar: its length, half the spread as a share of it, and the text at its end."""
+
+    name: str
+    value: float
+    spread: float
+    text: str
+    ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line: (x, y) by x; `colour` is a variable of the style sheet."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stretch of a lane, in seconds."""
+
+    kind: str
+    start_s: float
+    end_s: float
+
+
+def bars(items: Sequence[Bar]) -> str:
+    """A list of bars with whiskers; it reads as a list of names and values."""
+    most = max((bar.value * (1 + bar.spread) for bar in items), default=0.0) or 1.0
+    rows = []
+    for bar in items:
+        low, high = bar.value * (1 - bar.spread) / most, bar.value * (1 + bar.spread) / most
+        whisker = ""
+        if bar.spread:
+            whisker = (
+                f'<span class="whisker" style="left:{100 * low:.2f}%;'
+                f'width:{100 * (high - low):.2f}%"></span>'
+            )
+        rows.append(
+            f'<li{" class=ours" if bar.ours else ""}><span class="name">{escape(bar.name)}</span>'
+            f'<span class="track" aria-hidden="true"><span class="bar" '
+            f'style="width:{100 * bar.value / most:.2f}%"></span>{whisker}</span>'
+            f'<span class="value">{escape(bar.text)}</span></li>'
+        )
+    return f'<ul class="bars">{"".join(rows)}</ul>'
+
+
+def table(
+    caption: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    ours: str | None = None,
+    *,
+    prose: bool = False,
+) -> str:
+    """A table whose first column names the row.
+
+    Args:
+        caption: what it shows.
+        head: the names of its columns.
+        rows: their cells.
+        ours: the name that stands out.
+        prose: its cells are words rather than numbers.
+    """
+    cells = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    lines = []
+    for row in rows:
+        mark = ' class="ours"' if row[0] == ours else ""
+        values = "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
+        lines.append(f'<tr{mark}><th scope="row">{escape(row[0])}</th>{values}</tr>')
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f"<table{' class=prose' if prose else ''}><caption>{escape(caption)}</caption>"
+        f"<thead><tr>{cells}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def folded(summary: str, content: str) -> str:
+    """Content that is shown on demand."""
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>"
+
+
+def legend(items: Sequence[tuple[str, str]]) -> str:
+    """(text, colour) of what a chart shows."""
+    entries = (
+        f'<li><span style="background:var(--{colour})"></span>{escape(text)}</li>'
+        for text, colour in items
+    )
+    return f'<ul class="legend">{"".join(entries)}</ul>'
+
+
+def lines(
+    title: str, items: Sequence[Line], axes: tuple[str, str], most: tuple[float, float], below: str
+) -> str:
+    """Lines over one axis.
+
+    Args:
+        title: says what the chart shows, to those who don't see it, too.
+        items: the lines.
+        axes: the labels at the ends of y and x.
+        most: x and y at these ends.
+        below: HTML, such as the table.
+    """
+    # A line along the edge would be cut in half.
+    x_most, y_most = most[0] or 1.0, 1.03 * most[1] or 1.0
+    drawn = []
+    for line in items:
+        points = " ".join(
+            f"{_WIDTH * x / x_most:.1f},{_HEIGHT - _HEIGHT * y / y_most:.2f}"
+            for x, y in line.points
+        )
+        drawn.append(
+            f'<polyline points="{points}" fill="none" stroke="var(--{line.colour})" '
+            'stroke-width="2" vector-effect="non-scaling-stroke"/>'
+        )
+    key = legend([(line.name, line.colour) for line in items])
+    return _plot(title, "".join(drawn), axes, key + below)
+
+
+def columns(
+    title: str,
+    values: Sequence[float],
+    marks: Sequence[bool],
+    axes: tuple[str, str],
+    colours: tuple[str, str],
+    below: str,
+) -> str:
+    """Upright bars side by side; those marked in the second colour. Else as `lines`."""
+    most = max(values, default=0.0) or 1.0
+    width = _WIDTH / max(1, len(values))
+    drawn = []
+    for index, (value, mark) in enumerate(zip(values, marks, strict=True)):
+        height = max(0.4, _HEIGHT * value / most)
+        drawn.append(
+            f'<rect x="{index * width:.2f}" y="{_HEIGHT - height:.2f}" '
+            f'width="{max(width * 0.9, 0.5):.2f}" height="{height:.2f}" '
+            f'fill="var(--{colours[mark]})"/>'
+        )
+    return _plot(title, "".join(drawn), axes, below)
+
+
+def lanes(
+    title: str, threads: Sequence[tuple[str, Sequence[Block]]], end_s: float, below: str
+) -> str:
+    """A lane for each thread, in which its blocks lie from 0 to `end_s`."""
+    rows = []
+    for name, blocks in threads:
+        drawn = "".join(
+            f'<rect x="{_WIDTH * block.start_s / end_s:.2f}" y="0" '
+            f'width="{max(_WIDTH * (block.end_s - block.start_s) / end_s, 0.4):.2f}" '
+            f'height="{_HEIGHT}" fill="var(--{block.kind})"/>'
+            for block in blocks
+        )
+        rows.append(f"<span>{escape(name)}</span>{_svg(f'{title}: {name}', drawn)}")
+    return (
+        f"<figure><figcaption>{escape(title)}</figcaption><div class='lanes'>{''.join(rows)}"
+        f"<div class='x'><span>0 s</span><span>{end_s:.2f} s</span></div></div>{below}</figure>"
+    )
+
+
+def _plot(title: str, drawn: str, axes: tuple[str, str], below: str) -> str:
+    y, x = axes
+    return (
+        f'<figure><figcaption>{escape(title)}</figcaption><div class="plot">'
+        f'<div class="y"><span>{escape(y)}</span><span>0</span></div>{_svg(title, drawn)}'
+        f'<div class="x"><span>0</span><span>{escape(x)}</span></div></div>{below}</figure>'
+    )
+
+
+def _svg(title: str, drawn: str) -> str:
+    return (
+        f'<svg role="img" aria-label="{escape(title)}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'preserveAspectRatio="none">{drawn}</svg>'
+    )

@@ -1,0 +1,34 @@
+"""Where it was measured, and with what."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from typing import Any
+
+
+def host() -> dict[str, Any]:
+    """Cores, processor, system, and versions."""
+    cpu = platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
+        cpu = names[0] if names else cpu
+    except OSError:
+        pass
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "cpu": cpu,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+    }
+
+
+def fastload_version() -> str:
+    """Of what is installed."""
+    try:
+        return metadata.version("fastload")
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,189 @@
+"""Outputs of a block as Arrow has them, and how the core reads them back.
+
+A tensor (B,) is a column of its dtype, (B, ...) one of lists of a fixed size, a `Ragged` one of
+large lists, strings or binary. What Arrow has no bytes for is an extension type where there is one
+(bool: arrow.bool8), else integers of that size (bfloat16: uint16). Each field says in its metadata
+what the output was.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import torch
+
+from fastload.column_plan import ColumnPlan
+from fastload.columns import DTYPES
+from fastload.fields import Field
+from fastload.ragged import Ragged, own_rows
+from fastload.schema import OutputPlan, Projection
+from fastload.step_outputs import field_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["UnfitOutputError", "arrow_schema", "fields_of", "projection_of", "record_batch"]
+
+_FIELD = b"fastload.field"
+_STORED = {
+    torch.bool: (pa.int8(), torch.int8),
+    torch.float16: (pa.float16(), torch.float16),
+    torch.bfloat16: (pa.uint16(), torch.uint16),
+    torch.float32: (pa.float32(), torch.float32),
+    torch.float64: (pa.float64(), torch.float64),
+    **{
+        getattr(torch, name): (getattr(pa, name)(), getattr(torch, name))
+        for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+    },
+}
+
+
+class UnfitOutputError(TypeError):
+    """An output is none that blocks are kept of."""
+
+
+def arrow_schema(fields: Mapping[str, Field]) -> pa.Schema:
+    """The schema of blocks with these outputs.
+
+    Raises:
+        UnfitOutputError: Arrow, or the core, has no such column.
+    """
+    return pa.schema([_arrow_field(name, field) for name, field in fields.items()])
+
+
+def fields_of(schema: pa.Schema) -> dict[str, Field]:
+    """The outputs of blocks of a schema that `arrow_schema` made."""
+    fields = {}
+    for entry in schema:
+        said = json.loads(entry.metadata[_FIELD])
+        dtype = getattr(torch, said.pop("dtype"))
+        fields[entry.name] = Field(dtype, tuple(said.pop("shape")), **said)
+    return fields
+
+
+def record_batch(
+    schema: pa.Schema, fields: Mapping[str, Field], block: Mapping[str, Any]
+) -> pa.RecordBatch:
+    """The rows of a block, whose memory it shares.
+
+    Raises:
+        UnfitOutputError: an output is not what the schema says.
+    """
+    if set(block) != set(fields):
+        raise UnfitOutputError(
+            f"Expected the outputs {', '.join(map(repr, fields))}, as in the first rows, got "
+            f"{', '.join(map(repr, block))}"
+        )
+    arrays = [
+        _array(entry.type, _checked(name, fields[name], block[name]))
+        for name, entry in zip(fields, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def projection_of(fields: Mapping[str, Field], files: int, ragged_bytes: int) -> Projection:
+    """How the core reads blocks of these outputs.
+
+    files: of the dataset.
+    ragged_bytes: about so many has a row of all ragged outputs.
+    """
+    columns, outputs = [], []
+    for number, (name, field) in enumerate(fields.items()):
+        columns.append(
+            ColumnPlan(
+                name,
+                (number,) * files,
+                DTYPES[field.dtype],
+                bytes=field.kind is not None,
+                fill=None,
+                depth=field.depth,
+                list_size=math.prod(field.shape) if field.shape else 0,
+            )
+        )
+        kind: Any = "ragged" if field.ragged else "list" if field.shape else "column"
+        outputs.append(OutputPlan(name, kind, (number,), field))
+    fixed = sum(field.item_bytes for field in fields.values() if not field.ragged)
+    staged = ragged_bytes if any(field.ragged for field in fields.values()) else 0
+    return Projection(tuple(columns), tuple(outputs), max(1, fixed + staged), staged)
+
+
+def _arrow_field(name: str, field: Field) -> pa.Field:
+    stored = _STORED.get(field.dtype)
+    if stored is None or 0 in field.shape:
+        raise UnfitOutputError(
+            f"Expected outputs of a dtype that Arrow has, and of no length of 0, got {field.dtype} "
+            f"(B{''.join(f', {n}' for n in field.shape)}) in output `{name}`"
+        )
+    metadata = {_FIELD: _said(field)}
+    kind: pa.DataType = stored[0]
+    if field.kind is not None:
+        kind = pa.large_string() if field.kind == "str" else pa.large_binary()
+    elif field.shape:
+        kind = pa.list_(pa.field("item", kind, nullable=False), math.prod(field.shape))
+        if len(field.shape) > 1 and not field.depth:
+            metadata[b"ARROW:extension:name"] = b"arrow.fixed_shape_tensor"
+            shape = json.dumps({"shape": list(field.shape)})
+            metadata[b"ARROW:extension:metadata"] = shape.encode()
+    elif field.dtype == torch.bool and not field.depth:
+        metadata[b"ARROW:extension:name"] = b"arrow.bool8"
+        metadata[b"ARROW:extension:metadata"] = b""
+    for _ in range(field.depth):
+        kind = pa.large_list(pa.field("item", kind, nullable=False))
+    return pa.field(name, kind, nullable=False, metadata=metadata)
+
+
+def _said(field: Field) -> bytes:
+    said = {"dtype": str(field.dtype).removeprefix("torch."), "shape": list(field.shape)}
+    more = {"ragged": field.ragged, "unit": field.unit, "kind": field.kind, "depth": field.depth}
+    return json.dumps({**said, **more}).encode()
+
+
+def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Tensor | Ragged:
+    """The value, as its field says."""
+    found = field_of(value)
+    if isinstance(value, torch.Tensor) and _is_chance(field, found):
+        # Lists that are of one length in these rows.
+        offsets = torch.arange(len(value) + 1) * value.shape[1]
+        value = Ragged(value.flatten(0, 1), offsets)
+        found = field_of(value)
+    if replace(found, unit=field.unit) != field:
+        raise UnfitOutputError(
+            f"Expected output `{name}` to be what it is in the first rows, {field}, got {found}"
+        )
+    inner = value
+    while isinstance(inner, Ragged):
+        inner = inner.values
+    if inner.device.type != "cpu":
+        raise UnfitOutputError(f"Expected output `{name}` in memory, got it on {inner.device}")
+    return value
+
+
+def _is_chance(field: Field, found: Field) -> bool:
+    dense = replace(field, ragged=False, depth=0, unit=None)
+    return (
+        field.depth == 1
+        and found.shape[1:] == field.shape
+        and (replace(found, shape=field.shape) == dense)
+    )
+
+
+def _array(kind: pa.DataType, value: torch.Tensor | Ragged) -> pa.Array:
+    if isinstance(value, Ragged):
+        own = own_rows(value, copies=False)
+        offsets = pa.py_buffer(own.offsets.contiguous().numpy())
+        if pa.types.is_large_list(kind):
+            items = [_array(kind.value_type, own.values)]
+            return pa.Array.from_buffers(kind, len(own), [None, offsets], 0, children=items)
+        assert isinstance(own.values, torch.Tensor)
+        text = pa.py_buffer(own.values.contiguous().numpy())
+        return pa.Array.from_buffers(kind, len(own), [None, offsets, text], 0)
+    flat = value.detach().contiguous()
+    if pa.types.is_fixed_size_list(kind):
+        items = [_array(kind.value_type, flat.reshape(-1))]
+        return pa.Array.from_buffers(kind, len(flat), [None], 0, children=items)
+    numbers = flat.view(_STORED[flat.dtype][1]).numpy()
+    return pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(numbers)], 0)

@@ -1,0 +1,367 @@
+"""The decoded tier of one dataset: what its blocks hold, and the engine that reads them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fastload._native import core
+from fastload.budget import Budget, divide_budget
+from fastload.cache import tell_once
+from fastload.decoded_blocks import UnfitOutputError, arrow_schema, fields_of, projection_of
+from fastload.decoded_filler import FILLERS, BlockFiller, BlockMaker, serve_blocks
+from fastload.decoded_key import BlockNames, code_of
+from fastload.decoded_tier import DecodedTier
+from fastload.engine import Engine
+from fastload.kernel_plan import extra_outputs, plan_kernels
+from fastload.step_schema import fields_after, first_rows
+from fastload.steps import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fastload.cache import Cache
+    from fastload.fields import Field
+    from fastload.kernel_plan import CoreKernel, KernelPlan
+    from fastload.plan import RowGroups
+    from fastload.row_selection import FileRows
+    from fastload.schema import OutputPlan, Projection
+    from fastload.source import Source
+    from fastload.storage import IO
+    from fastload.transfer import PinnedMemory
+    from fastload.transport import Home
+
+__all__ = ["BlockEngine", "DecodedCache"]
+
+# Of memory_budget, for making blocks; reading them needs no memory for fetches.
+_FILL_SHARE = 4
+_MOST_FILL_BYTES = 512 << 20
+# A record batch: large enough that its own cost vanishes.
+_BATCH_BYTES = 16 << 20
+_MOST_BATCH_ROWS = 1 << 18
+_ALIGNED_ROWS = 64
+# Row groups whose blocks are looked for to learn what is in them.
+_MOST_LOOKS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlan:
+    """What blocks hold, and what is made of them.
+
+    fields: of the outputs after `preprocess`.
+    projection: how they are read.
+    outputs: of a batch, those behind them and of kernels too.
+    kernels: of `augment`.
+    steps: likewise, all of it.
+    """
+
+    fields: dict[str, Field]
+    projection: Projection
+    outputs: tuple[OutputPlan, ...]
+    kernels: tuple[CoreKernel, ...]
+    steps: Steps
+
+
+class BlockArguments(NamedTuple):
+    """What a process has for blocks.
+
+    threads: of the core.
+    memory_budget: of this process.
+    io: how files are read.
+    rows: by file, its rows that stay; () = all.
+    row_groups: all, with the rows that stay.
+    skip: leave out row groups that are corrupt.
+    """
+
+    threads: int
+    memory_budget: int
+    io: IO
+    rows: Sequence[FileRows]
+    row_groups: RowGroups
+    skip: bool
+
+    @property
+    def fill_bytes(self) -> int:
+        """Of the budget, for making blocks."""
+        return min(self.memory_budget // _FILL_SHARE, _MOST_FILL_BYTES)
+
+
+class BlockEngine(Engine):
+    """An engine whose rows come from blocks.
+
+    Attributes:
+        filler: brings them.
+        steps: what is left of the dataset's for their batches: `augment`.
+        of_files: makes the engine of the process that reads the files instead.
+        refuse: is told why blocks can't be made.
+    """
+
+    of_files: Callable[[], Engine]
+    refuse: Callable[[BaseException], None]
+
+    def __init__(
+        self,
+        source: Source,
+        plan: BlockPlan,
+        process: BlockArguments,
+        budget: Budget,
+        allocate: PinnedMemory | None,
+        home: Home | None,
+        filler: BlockFiller,
+    ) -> None:
+        queue = core.DecodedQueue()
+        super().__init__(
+            source,
+            plan.projection,
+            plan.outputs,
+            process.threads,
+            budget,
+            process.io,
+            process.rows,
+            allocate,
+            home,
+            plan.kernels,
+            blocks=queue,
+        )
+        self.filler = filler
+        self.steps = plan.steps
+        end = serve_blocks(filler, queue, self)
+        self.close = partial(_close, end, self.close)
+
+    def counts(self) -> dict[str, int]:
+        """As of any engine, with what making blocks took."""
+        counts = super().counts()
+        for name, count in self.filler.maker.engine.counts().items():
+            if name.startswith(("read_", "decode")) or name in ("kernel_calls", "kernel_ns"):
+                counts[name] += count
+        return counts
+
+
+def _close(*ends: Callable[[], object]) -> None:
+    for end in ends:
+        end()
+
+
+class DecodedCache:
+    """The decoded tier of a dataset.
+
+    Args:
+        cache: the dataset's.
+        source: the files.
+        projection: of the dataset.
+        steps: likewise.
+        padded: batches say which rows are real.
+        provenance: batches say where rows come from.
+
+    Raises:
+        CacheError: the directory is not for this user alone.
+        TypeError: the code of a step can't be told.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        source: Source,
+        projection: Projection,
+        steps: Steps,
+        *,
+        padded: bool,
+        provenance: bool,
+    ) -> None:
+        self._code = code_of(steps.preprocess, cache.version)
+        self._cache = cache
+        self._tier = DecodedTier(cache)
+        self._source = source
+        self._projection = projection
+        self._steps = Steps(None, [step.run for step in steps.augment], provenance=provenance)
+        self._made_by = Steps([step.run for step in steps.preprocess], None, provenance=False)
+        places = provenance or self._steps.need_places
+        self._extra = extra_outputs(provenance=places, padded=padded)
+        places = self._made_by.need_places
+        self._making = plan_kernels(
+            self._made_by, projection.outputs, extra_outputs(provenance=places, padded=False)
+        )
+        self._plan: BlockPlan | None = None
+        self._refused = False
+
+    @classmethod
+    def of(
+        cls,
+        cache: Cache | None,
+        source: Source,
+        projection: Projection,
+        steps: Steps,
+        *,
+        padded: bool,
+        provenance: bool,
+    ) -> DecodedCache | None:
+        """That of a dataset's `cache`; None if that has none."""
+        if cache is None or not cache.decoded:
+            return None
+        return cls(cache, source, projection, steps, padded=padded, provenance=provenance)
+
+    @property
+    def steps_s(self) -> float:
+        """Seconds that the consumer of blocks has waited for steps."""
+        return self._steps.seconds
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may be of use, as far as is known in this process."""
+        return not self._refused and self._tier.of_process().writes
+
+    def engine(
+        self,
+        process: BlockArguments,
+        divide: Callable[[int, Projection, int, int], Budget],
+        allocate: PinnedMemory | None,
+        home: Home | None,
+    ) -> BlockEngine | None:
+        """What reads blocks in this process; None where they are of no use, with a warning.
+
+        Args:
+            process: what it has.
+            divide: from a budget, a projection, bytes of a row beside that, and threads to how it
+                is divided.
+            allocate: as `Engine` takes it.
+            home: likewise.
+        """
+        filler = self.filler(process)
+        if filler is None:
+            return None
+        plan = self._plan
+        assert plan is not None
+        extra = plan.outputs[len(plan.projection.outputs) :]
+        extra_bytes = sum(output.field.item_bytes for output in extra)
+        left = process.memory_budget - process.fill_bytes
+        try:
+            budget = divide(left, plan.projection, extra_bytes, process.threads)
+        except ValueError as error:
+            filler.maker.close()
+            self._refuse(str(error))
+            return None
+        made = BlockEngine(self._source, plan, process, budget, allocate, home, filler)
+        made.refuse = self.refuse
+        return made
+
+    def filler(self, process: BlockArguments) -> BlockFiller | None:
+        """What brings blocks in this process; None where they are of no use, with a warning."""
+        tier = self._tier.of_process()
+        place = self._source.storage.store_place
+        names = BlockNames(self._source, place, self._projection, process.rows, self._code)
+        keeps = all(map(names.object, range(len(self._source.files))))
+        if not self.usable or not keeps or not process.row_groups.total_rows:
+            return None
+        try:
+            plan = self._plan = self._plan or self._planned(names, process)
+            maker = self._maker(plan, process)
+        except (UnfitOutputError, ValueError) as error:
+            self._refuse(str(error))
+            return None
+        return BlockFiller(tier, names, maker, self._source.files, process.io.timeout_s)
+
+    def _maker(self, plan: BlockPlan, process: BlockArguments) -> BlockMaker:
+        projection = self._projection
+        computed = self._making.outputs[len(projection.outputs) :]
+        row_bytes = projection.row_bytes + sum(o.field.item_bytes for o in computed)
+        largest = max(row_bytes, plan.projection.row_bytes)
+        most = min(_BATCH_BYTES, process.fill_bytes // (4 * FILLERS)) // largest
+        # Columns of such a number of rows need no padding in a file.
+        most_rows = -(-int(self._source.row_group_rows.max()) // _ALIGNED_ROWS) * _ALIGNED_ROWS
+        most = min(most, _MOST_BATCH_ROWS)
+        batch_rows = min(most // _ALIGNED_ROWS * _ALIGNED_ROWS or max(1, most), most_rows)
+        budget = divide_budget(
+            process.fill_bytes // FILLERS,
+            batch_size=batch_rows,
+            row_bytes=row_bytes,
+            staged_row_bytes=projection.staged_row_bytes,
+            total_rows=int(self._source.row_group_rows.max()),
+            shuffle_window=None,
+            columns=len(projection.columns),
+            threads=process.threads,
+            prefetch=1,
+        )
+        engine = Engine(
+            self._source,
+            projection,
+            self._making.outputs,
+            process.threads,
+            budget,
+            process.io,
+            process.rows,
+            kernels=self._making.kernels,
+        )
+        return BlockMaker(engine, batch_rows, self._made_by, plan.fields, self._source.files)
+
+    def _planned(self, names: BlockNames, process: BlockArguments) -> BlockPlan:
+        """Raises UnfitOutputError where there can be no blocks."""
+        outputs = [o for o in self._making.outputs if not o.hidden]
+        if not self._made_by:
+            fields = {output.name: output.field for output in outputs}
+            ragged_bytes = self._projection.staged_row_bytes
+        else:
+            known = self._known(names, process.row_groups)
+            fields, ragged_bytes = known or self._sampled(process)
+        arrow_schema(fields)
+        projection = projection_of(fields, len(self._source.files), ragged_bytes)
+        planned: KernelPlan = plan_kernels(self._steps, projection.outputs, self._extra)
+        return BlockPlan(fields, projection, planned.outputs, planned.kernels, self._steps)
+
+    def _known(
+        self, names: BlockNames, row_groups: RowGroups
+    ) -> tuple[dict[str, Field], int] | None:
+        """The outputs of a block that is there, and bytes of a row of its ragged ones."""
+        tier = self._tier.of_process()
+        for group in np.flatnonzero(row_groups.rows)[:_MOST_LOOKS]:
+            file, index = int(row_groups.file[group]), int(row_groups.index[group])
+            name = f"{names.object(file)}/{names.entry(file, index)}"
+            schema = tier.schema(name) if tier.there(name) else None
+            block_bytes = tier.file_bytes(name)
+            if schema is not None and block_bytes is not None:
+                fields = fields_of(schema)
+                fixed = sum(f.item_bytes for f in fields.values() if not f.ragged)
+                return fields, max(0, block_bytes // int(row_groups.rows[group]) - fixed)
+        return None
+
+    def _sampled(self, process: BlockArguments) -> tuple[dict[str, Field], int]:
+        """Likewise, of what the steps make of the first rows."""
+        projection, making = self._projection, self._making
+        budget = Budget(
+            stripe_rows=16,
+            open_windows=1,
+            window_bytes=1 << 20,
+            staged_bytes=1 << 20,
+            fetch_bytes=64 << 20,
+            segment_bytes=1 << 20,
+            lend_bytes=1 << 40,
+        )
+        where = (0, budget, process.io, process.rows)
+        engine = Engine(self._source, projection, making.outputs, *where, kernels=making.kernels)
+        try:
+            batch = first_rows(engine, process.row_groups, skip=process.skip)
+            before = {o.name: o.field for o in making.outputs if not o.hidden}
+            fields, after = fields_after(self._made_by, batch, before, 0, self._source.files)
+        finally:
+            engine.close()
+        ragged = sum(int(after[name].nbytes) for name, field in fields.items() if field.ragged)
+        return fields, ragged // max(1, after.rows)
+
+    def refuse(self, cause: BaseException) -> None:
+        """Uses no more blocks in this process, unless one may be had later; says why."""
+        if isinstance(cause, UnfitOutputError):
+            self._refuse(str(cause))
+        else:
+            tell_once(self._cache, f"Can't keep more in the cache: {cause}; rows are decoded")
+
+    def _refuse(self, cause: str) -> None:
+        """Uses no blocks in this process; says so once."""
+        self._refused = True
+        warnings.warn(
+            f"Can't use the decoded tier of the cache: {cause}; rows are decoded each time. "
+            "Cache(directory, decoded=False) says that this is meant",
+            stacklevel=5,
+        )

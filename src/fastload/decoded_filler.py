@@ -1,0 +1,303 @@
+"""Looks for the blocks that passes ask for, and makes those that are not there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fastload.decoded_blocks import arrow_schema, record_batch
+from fastload.decoded_tier import NoRoomError
+from fastload.errors import CorruptFileError
+from fastload.options import Options
+from fastload.plan import read_plan
+from fastload.sequence import RowGroups
+from fastload.step_run import Order, run_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from fastload._core import DecodedQueue, Scan
+    from fastload.batch import Batch
+    from fastload.decoded_key import BlockNames
+    from fastload.decoded_tier import BlockClaim, DecodedTier
+    from fastload.engine import Engine
+    from fastload.fields import Field
+    from fastload.source import SourceFile
+    from fastload.steps import Steps
+
+__all__ = ["BlockFiller", "BlockMaker", "serve_blocks"]
+
+# One reads and computes while the other one writes.
+FILLERS = 2
+# Until an entry that another process fills is looked for again.
+_FIRST_POLL_S = 0.002
+_MOST_POLL_S = 0.05
+_IDLE_S = 1.0
+# A function of the user's that runs when a dataset is closed, or its process ends, is waited for
+# so long.
+_END_S = 5.0
+# An entry that can't be read as soon as it was written, so often, will never be.
+_MOST_DAMAGED = 3
+
+
+class BlockMaker:
+    """Makes the blocks of a dataset in this process.
+
+    Args:
+        engine: reads row groups in order, with the kernels that come first.
+        batch_rows: rows of a record batch.
+        steps: preprocess, of which Python does what is left.
+        fields: of the outputs.
+        files: of the dataset, to name.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        batch_rows: int,
+        steps: Steps,
+        fields: Mapping[str, Field],
+        files: Sequence[SourceFile],
+    ) -> None:
+        self.engine = engine
+        self.schema: pa.Schema = arrow_schema(fields)
+        self._batch_rows = batch_rows
+        self._steps = steps
+        self._fields = fields
+        self._files = files
+        # Functions of users are not called by two threads at a time.
+        self._lock = threading.Lock()
+
+    def batches(
+        self, file: int, row_group: int, rows: int
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """The rows of a row group that stay, so many, as record batches.
+
+        Raises what reading them and the steps do.
+        """
+        options = Options(batch_size=self._batch_rows, uneven="keep")
+        one = RowGroups(*(np.array([number], np.int64) for number in (rows, file, row_group)))
+        stripe_rows = self.engine.budget.stripe_rows
+        plan = read_plan(one, options, 0, (), 1, 0, stripe_rows=stripe_rows)
+        with contextlib.closing(self.engine.start(plan, self._batch_rows)) as scan:
+            while (block := self._next(scan)) is not None:
+                yield record_batch(self.schema, self._fields, block)
+
+    def close(self) -> None:
+        """Ends its threads. Idempotent."""
+        self.engine.close()
+        self._steps.close()
+
+    def _next(self, scan: Scan) -> Batch | None:
+        lent = scan.next()
+        if lent is None:
+            return None
+        batch = self.engine.batch_of(lent, None)[0]
+        if not self._steps:
+            return batch
+        with self._lock:
+            running = run_steps(batch, self._steps, Order(0, 0), self._files, self._steps.pool)
+            while True:
+                try:
+                    next(running).wait()
+                except StopIteration as end:
+                    made: Batch = end.value
+                    return made
+
+
+class _Wanted(NamedTuple):
+    """A block that is asked for.
+
+    name: of its entry.
+    rows: of it.
+    opens: takes it from the cache: None if it is not there, False if it is damaged.
+    """
+
+    file: int
+    row_group: int
+    name: str
+    rows: int
+    opens: Callable[[], bool | None]
+
+
+class BlockFiller:
+    """Gets blocks, from the cache or made.
+
+    Args:
+        tier: of the cache.
+        names: of its entries.
+        maker: of what is not there.
+        patience_s: without progress of another process that makes a block, until that counts as
+            hanging.
+
+    Attributes:
+        failures: by the message that the core was given, what was raised.
+    """
+
+    def __init__(
+        self,
+        tier: DecodedTier,
+        names: BlockNames,
+        maker: BlockMaker,
+        files: Sequence[SourceFile],
+        patience_s: float,
+    ) -> None:
+        self.failures: dict[str, BaseException] = {}
+        self.tier = tier
+        self.maker = maker
+        self._names = names
+        self._files = files
+        self._patience_s = patience_s
+
+    def serve(self, queue: DecodedQueue) -> None:
+        """Brings what is asked for, until the queue is closed."""
+        waiting: list[_Attempt] = []  # for other processes
+        poll_s = _FIRST_POLL_S
+        while not queue.closed:
+            key = queue.take(poll_s if waiting else _IDLE_S)
+            if key is not None:
+                waiting.append(self._attempt(queue, *key))
+                poll_s = _FIRST_POLL_S
+            left = []
+            for attempt in waiting:
+                try:
+                    if not attempt.go_on():
+                        left.append(attempt)
+                except CorruptFileError as error:
+                    queue.fail(*attempt.key, corrupt=True, message=str(error))
+                except BaseException as error:  # noqa: BLE001 - told to whoever asks for the batch
+                    self._fail(queue, attempt.key, error)
+            waiting = left
+            poll_s = min(_MOST_POLL_S, 2 * poll_s)
+
+    def bring(self, file: int, row_group: int, closed: Callable[[], bool]) -> None:
+        """Has a block in the cache, unless it is closed meanwhile; raises what making it does."""
+        name = self._name(file, row_group)
+        opens = lambda: self.tier.there(name) or None  # noqa: E731
+        attempt = _Attempt(self, file, row_group, name, opens)
+        poll_s = _FIRST_POLL_S
+        while not attempt.go_on() and not closed():
+            time.sleep(poll_s)
+            poll_s = min(_MOST_POLL_S, 2 * poll_s)
+
+    def make(self, claim: BlockClaim, file: int, row_group: int, name: str) -> None:
+        """Fills an entry."""
+        rows = self._names.rows(file, row_group)
+        batches = self.maker.batches(file, row_group, rows)
+        with contextlib.closing(batches):
+            self.tier.fill(claim, name, self.maker.schema, batches)
+        self.tier.describe(name, self._files[file])
+
+    @property
+    def patience_s(self) -> float:
+        """As it was made with."""
+        return self._patience_s
+
+    def _name(self, file: int, row_group: int) -> str:
+        return f"{self._names.object(file)}/{self._names.entry(file, row_group)}"
+
+    def _attempt(self, queue: DecodedQueue, file: int, row_group: int) -> _Attempt:
+        name, rows = self._name(file, row_group), self._names.rows(file, row_group)
+
+        def opens() -> bool | None:
+            if not self.tier.there(name):
+                return None
+            return queue.open(file, row_group, self.tier.path(name), name, rows)
+
+        return _Attempt(self, file, row_group, name, opens)
+
+    def _fail(self, queue: DecodedQueue, key: tuple[int, int], error: BaseException) -> None:
+        file, row_group = key
+        what = f"{type(error).__name__}: {error}"
+        place = f"{self._files[file].path}, row group {row_group}"
+        message = f"Expected a block of decoded rows, got {what} - at {place}"
+        self.failures[message] = error
+        queue.fail(file, row_group, corrupt=False, message=message)
+
+
+class _Attempt:
+    """To get one block."""
+
+    def __init__(
+        self,
+        filler: BlockFiller,
+        file: int,
+        row_group: int,
+        name: str,
+        opens: Callable[[], bool | None],
+    ) -> None:
+        self.key = (file, row_group)
+        self._filler = filler
+        self._name = name
+        self._opens = opens
+        self._damaged = 0
+        self._seen = -1  # bytes that another process has written
+        self._until = 0.0
+
+    def go_on(self) -> bool:
+        """Whether it is had; False while another process makes it. Raises what making it does."""
+        filler = self._filler
+        while True:
+            opened = self._opens()
+            if opened:
+                return True
+            if opened is False:
+                filler.tier.remove(self._name)
+                self._damaged += 1
+                if self._damaged > _MOST_DAMAGED:
+                    raise NoRoomError(f"what was written is read otherwise, of {self._name}")
+            claim = filler.tier.claim(self._name)
+            if claim is not None:
+                filler.make(claim, *self.key, self._name)
+            elif not filler.tier.there(self._name):
+                self._check_patience()
+                return False
+
+    def _check_patience(self) -> None:
+        """Raises NoRoomError if whoever makes the block makes no progress."""
+        written = self._filler.tier.part_bytes(self._name)
+        now = time.monotonic()
+        if written != self._seen:
+            self._seen, self._until = written, now + self._filler.patience_s
+        elif now > self._until:
+            raise NoRoomError("another process holds a row group without filling it")
+
+
+def serve_blocks(filler: BlockFiller, queue: DecodedQueue, owner: object) -> Callable[[], object]:
+    """Starts threads that bring what a queue asks for.
+
+    owner: with it, or with the interpreter, they end.
+
+    Returns:
+        What ends them. Idempotent.
+    """
+    # Daemons: their end is waited for, but not for ever.
+    threads = [
+        threading.Thread(target=filler.serve, args=(queue,), name="fastload-blocks", daemon=True)
+        for _ in range(FILLERS)
+    ]
+    end = weakref.finalize(owner, _end, filler, queue, threads, os.getpid())
+    for thread in threads:
+        thread.start()
+    return end
+
+
+def _end(
+    filler: BlockFiller, queue: DecodedQueue, threads: Sequence[threading.Thread], pid: int
+) -> None:
+    if pid != os.getpid():
+        return
+    queue.close()
+    filler.maker.close()  # what is not complete is given up
+    until = time.monotonic() + _END_S
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, until - time.monotonic()))

@@ -1,0 +1,163 @@
+"""What blocks of decoded rows are called: by all that decides what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import fastload
+from fastload.code_identity import code_digest
+from fastload.kernels import Kernel
+from fastload.per_row import PerRow
+from fastload.raw_tier import identity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastload.row_selection import FileRows
+    from fastload.schema import Projection
+    from fastload.source import Source
+    from fastload.steps import Step
+
+__all__ = ["BlockNames", "code_of"]
+
+
+def code_of(steps: Sequence[Step], version: str | None) -> str:
+    """What names the code of `preprocess`.
+
+    version: instead of the code of functions.
+
+    Raises:
+        TypeError: it refers to something that can't be told, and there is no version.
+    """
+    return _digest([_code_of_step(step, version) for step in steps])
+
+
+class BlockNames:
+    """The names of the blocks of a dataset.
+
+    Args:
+        source: the files.
+        place: what tells one store from another where paths don't; None = of files that are not
+            to be kept.
+        projection: what is decoded.
+        rows: by file, its rows that stay; () = all.
+        code: of `preprocess`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        place: str | None,
+        projection: Projection,
+        rows: Sequence[FileRows],
+        code: str,
+    ) -> None:
+        self._files = source.files
+        self._counts = [
+            source.row_group_rows[source.row_group_file == n] for n in range(len(source.files))
+        ]
+        self._place = place
+        self._projection = projection
+        self._rows = rows
+        self._code = code
+        self._objects: dict[int, str] = {}
+        self._recipes: dict[int, str] = {}
+
+    def object(self, file: int) -> str:
+        """What a file, in its version, is called; "" = its blocks are not kept."""
+        if file not in self._objects:
+            self._objects[file] = self._object(file)
+        return self._objects[file]
+
+    def entry(self, file: int, row_group: int) -> str:
+        """What the block of a row group is called, in the directory of its file."""
+        if file not in self._recipes:
+            self._recipes[file] = self._recipe(file)
+        digest = _digest([self._recipes[file], self._bits(file, row_group)])
+        return f"{row_group}-{digest}.arrow"
+
+    def rows(self, file: int, row_group: int) -> int:
+        """Of a row group, those that stay."""
+        counts = self._rows[file].counts if self._rows else self._counts[file]
+        return int(counts[row_group])
+
+    def _object(self, number: int) -> str:
+        file = self._files[number]
+        if file.stored is None:
+            path = os.path.realpath(file.path)
+            identity: Any = ("", path, file.size, file.mtime_ns)
+        else:
+            identity = identity_of(self._place, file.kind, file.stored)
+        if identity is None:
+            return ""
+        # What was written within the resolution of a file system's clock differs there.
+        name = _digest([repr(identity), file.digest.hex()])
+        return f"{name[:2]}/{name}"
+
+    def _recipe(self, file: int) -> str:
+        columns = [
+            (
+                column.leaves[file],
+                column.constant(file),
+                column.multipliers[file] if column.multipliers else 1,
+            )
+            for column in self._projection.columns
+        ]
+        return _digest([self._decoding, repr(columns)])
+
+    def _bits(self, file: int, row_group: int) -> str:
+        """Which rows of a row group stay; "" = all."""
+        if not self._rows:
+            return ""
+        rows = self._rows[file]
+        start = int(rows.offsets[row_group])
+        if start < 0:
+            return ""
+        stored = int(self._counts[file][row_group])
+        if rows.counts[row_group] == stored:
+            return ""
+        bits = rows.bits[start : start + -(-stored // 8)]
+        return hashlib.blake2b(bits.tobytes(), digest_size=16).hexdigest()
+
+    @cached_property
+    def _decoding(self) -> str:
+        """What is the same for all files."""
+        columns = [
+            replace(
+                column,
+                leaves=(),
+                multipliers=(),
+                constants=(),
+                vocabulary=(_digest([repr(column.vocabulary)]).encode(),),
+            )
+            for column in self._projection.columns
+        ]
+        parts = [fastload.__version__, repr(columns), repr(self._projection.outputs)]
+        return _digest([*parts, self._code])
+
+
+def _code_of_step(step: Step, version: str | None) -> str:
+    if isinstance(step.run, Kernel):
+        return step.run.code_digest()
+    fn = step.run.fn if isinstance(step.run, PerRow) else step.run
+    around = (step.run.inputs, step.run.outputs, step.run.layouts) if fn is not step.run else ()
+    try:
+        return _digest([code_digest(fn, version), repr(around)])
+    except TypeError as error:
+        raise TypeError(
+            f"{error}; the decoded tier of the cache can't tell when {step.label} changes: pass "
+            "Cache(directory, version=...), to be changed with it, or decoded=False"
+        ) from None
+
+
+def _digest(parts: Sequence[str]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return digest.hexdigest()

@@ -1,0 +1,206 @@
+"""The engine of each process that reads a dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch.utils.data import get_worker_info
+
+from fastload.budget import Budget, available_cores, divide_budget
+from fastload.decoded_cache import BlockArguments, BlockEngine
+from fastload.device import memory_of_batches
+from fastload.engine import Engine
+from fastload.passes import copies_warning
+from fastload.transport import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastload._core import RecordedSpan
+    from fastload.decoded_cache import DecodedCache
+    from fastload.decoded_filler import BlockFiller
+    from fastload.epoch_rows import EpochRows
+    from fastload.kernel_plan import CoreKernel
+    from fastload.options import Options
+    from fastload.schema import OutputPlan, Projection
+    from fastload.source import Source
+    from fastload.storage import IO
+    from fastload.transfer import PinnedMemory
+
+__all__ = ["Engines"]
+
+
+@dataclass(kw_only=True)
+class Engines:
+    """What the engines that read a dataset have in common, and the one of this process.
+
+    source: the files.
+    projection: the columns to decode.
+    outputs: of a batch, the projection's first.
+    kernels: that the core calls on each batch.
+    rows: of an epoch.
+    options: that decide the order.
+    batch_rows: rows of the core's batches.
+    yields_rows: the dataset hands out rows, not these batches.
+    fixed_stripes: as `divide_budget` takes it.
+    io, threads, memory_budget, prefetch, pin_memory: as `FastParquetDataset` takes them.
+    dataset: names the dataset, in worker processes the same.
+    blocks: the decoded tier of its cache; None = there is none.
+    current: of this process, or of the one that it was forked from; None = not made yet.
+    span_capacity: of the recorder of `current`; 0 = it is off.
+    """
+
+    source: Source
+    projection: Projection
+    outputs: Sequence[OutputPlan]
+    kernels: Sequence[CoreKernel]
+    rows: EpochRows
+    options: Options
+    batch_rows: int
+    yields_rows: bool
+    fixed_stripes: bool
+    io: IO
+    threads: int | None
+    memory_budget: int
+    prefetch: int
+    pin_memory: bool | Literal["auto"]
+    dataset: str
+    blocks: DecodedCache | None
+    current: Engine | None = None
+    span_capacity: int = 0
+
+    def of_process(self, workers: int, *, finds: bool = False) -> Engine:
+        """The engine of this process, one of `workers`; made when it is first asked for.
+
+        finds: it is for a pass that finds its rows on the way, which blocks can't be made of.
+        """
+        of_blocks = self.blocks is not None and self.blocks.usable and not finds
+        if self.current is not None and self.current.mine:
+            if of_blocks == isinstance(self.current, BlockEngine):
+                return self.current
+            self.current.close()
+        made = self._of_blocks(workers) if of_blocks else None
+        self.current = made or self.another(workers, *self._batch_memory())
+        if self.span_capacity and (self.yields_rows or get_worker_info() is None):
+            self.current.pipeline.start_spans(self.span_capacity)
+        return self.current
+
+    def of_files(self, workers: int) -> Engine:
+        """The engine of this process, from now on one that reads the files."""
+        if self.current is not None and self.current.mine:
+            self.current.close()
+        self.current = self.another(workers, *self._batch_memory())
+        return self.current
+
+    @property
+    def steps_s(self) -> float:
+        """Seconds that the consumer of blocks has waited for steps."""
+        return 0.0 if self.blocks is None else self.blocks.steps_s
+
+    def filler(self, workers: int = 1) -> BlockFiller | None:
+        """What brings blocks to one of `workers` processes; None where they are of no use."""
+        return None if self.blocks is None else self.blocks.filler(self._process(workers))
+
+    def another(
+        self,
+        workers: int = 1,
+        allocate: PinnedMemory | None = None,
+        home: Home | None = None,
+        *,
+        inline: bool = False,
+    ) -> Engine:
+        """One more engine, for one of `workers` processes.
+
+        allocate, home: as `Engine` takes them.
+        inline: without threads.
+        """
+        threads, budget = self.budget(workers)
+        return Engine(
+            self.source,
+            self.projection,
+            self.outputs,
+            0 if inline else threads,
+            budget,
+            self.io,
+            self.rows.files,
+            allocate,
+            home,
+            self.kernels,
+        )
+
+    def _of_blocks(self, workers: int) -> BlockEngine | None:
+        assert self.blocks is not None
+        made = self.blocks.engine(self._process(workers), self._divided, *self._batch_memory())
+        if made is not None:
+            made.of_files = partial(self.of_files, workers)
+        return made
+
+    def _process(self, workers: int) -> BlockArguments:
+        return BlockArguments(
+            self._threads(workers),
+            self.memory_budget // workers,
+            self.io,
+            self.rows.files,
+            self.rows.row_groups,
+            skip=self.fixed_stripes,
+        )
+
+    def _batch_memory(self) -> tuple[PinnedMemory | None, Home | None]:
+        """What makes the memory of batches, and where they go."""
+        if self.yields_rows:
+            return None, None  # rows are for DataLoader to collate, in memory of its own
+        if get_worker_info() is not None:
+            return None, Home(self.dataset, copies_warning(self.memory_budget))
+        return memory_of_batches(self.pin_memory), None
+
+    def _threads(self, workers: int) -> int:
+        return max(1, available_cores() // workers) if self.threads is None else self.threads
+
+    def budget(self, workers: int) -> tuple[int, Budget]:
+        """Threads and memory of one of `workers` processes.
+
+        Raises:
+            ValueError: the windows, or a few batches, exceed the memory budget.
+        """
+        threads = self._threads(workers)
+        extra = self.outputs[len(self.projection.outputs) :]
+        extra_bytes = sum(output.field.item_bytes for output in extra)
+        memory = self.memory_budget // workers
+        return threads, self._divided(memory, self.projection, extra_bytes, threads)
+
+    def _divided(
+        self, memory_budget: int, projection: Projection, extra_bytes: int, threads: int
+    ) -> Budget:
+        """How a budget is divided; `extra_bytes` has a row beside the projection."""
+        return divide_budget(
+            memory_budget,
+            batch_size=self.batch_rows,
+            row_bytes=projection.row_bytes + extra_bytes,
+            staged_row_bytes=projection.staged_row_bytes,
+            # What is not counted has no influence on windows.
+            total_rows=self.options.total_places or self.rows.row_groups.total_rows,
+            shuffle_window=self.options.shuffle_window if self.options.shuffle else None,
+            columns=len(projection.columns),
+            threads=threads,
+            prefetch=self.prefetch,
+            fixed_stripes=self.fixed_stripes,
+        )
+
+    def start_spans(self, capacity: int) -> None:
+        """Records spans from now on; an engine that is made later does, too."""
+        self.span_capacity = capacity
+        if self.current is not None and self.current.mine:
+            self.current.pipeline.start_spans(capacity)
+
+    def stop_spans(self) -> tuple[list[RecordedSpan], list[str], int]:
+        """What the core recorded: as `Pipeline.stop_spans` has it."""
+        self.span_capacity = 0
+        if self.current is None or not self.current.mine:
+            return [], [], 0
+        return self.current.pipeline.stop_spans()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Threads, memory and what is recorded belong to this process.
+        return {**self.__dict__, "current": None, "span_capacity": 0}

@@ -1,0 +1,215 @@
+"""What the passes over a dataset take their batches from."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fastload import plan
+from fastload.decoded_cache import BlockEngine
+from fastload.decoded_feed import BlockFeed
+from fastload.finding_feed import FindingFeed
+from fastload.passes import ScanFeed, copies_warning
+from fastload.plan_steps import PlanSteps
+from fastload.skipping import SkippingFeed, share_of_leg
+from fastload.step_run import Order
+from fastload.stepped_feed import SteppedFeed
+from fastload.substitution import Substitution
+
+if TYPE_CHECKING:
+    from fastload._core import Scan
+    from fastload.engine import Engine
+    from fastload.epoch_rows import EpochRows
+    from fastload.mix_plan import SourceShare
+    from fastload.passes import Mark, OpenFeed, Part
+    from fastload.rank_split import Share
+    from fastload.skip_report import SkipReport
+    from fastload.source import Source
+    from fastload.state import Position
+    from fastload.steps import Steps
+
+__all__ = ["Feeds"]
+
+
+@dataclass(kw_only=True)
+class Feeds:
+    """Opens what a pass takes its batches from.
+
+    rows: of an epoch.
+    options: that decide the order.
+    steps: what the batches go through.
+    source: the files.
+    report: is told of row groups that can't be read and are left out; None = they are errors.
+    batch_rows: rows of the core's batches.
+    yields_rows: the dataset hands out rows, not these batches.
+    prefetch, memory_budget: as `FastParquetDataset` takes them.
+    copied_batches: that were handed out as copies so far.
+    """
+
+    rows: EpochRows
+    options: plan.Options
+    steps: Steps
+    source: Source
+    report: SkipReport | None
+    batch_rows: int
+    yields_rows: bool
+    prefetch: int
+    memory_budget: int
+    copied_batches: int = 0
+
+    def open(
+        self, engine: Engine, start: Position, part: Part, rank: int, before: Scan | None = None
+    ) -> OpenFeed:
+        """The batches of a pass.
+
+        engine: does the work.
+        start: where the pass begins.
+        part: which worker of how many, of how many ranks.
+        rank: which of those.
+        before: as `Engine.start` takes it.
+        """
+        feed = self._open(engine, start, part, rank, before)
+        if not isinstance(engine, BlockEngine):
+            return feed
+
+        def rest(handed_out: int, _mark: Mark) -> OpenFeed:
+            left = replace(start, taken=start.taken + handed_out)
+            return self._open(engine.of_files(), left, part, rank, None)
+
+        return BlockFeed(
+            feed, engine.filler.failures, engine.refuse, rest, counts_rows=self.yields_rows
+        )
+
+    def _open(
+        self, engine: Engine, start: Position, part: Part, rank: int, before: Scan | None
+    ) -> OpenFeed:
+        """Likewise, as long as the engine has the rows."""
+        if self.report is not None:
+            feed: OpenFeed = self._skipping(
+                engine, *self._share_of_leg(engine, start, part, rank), before
+            )
+        else:
+            read_plan = plan.read_plan(
+                self.rows.row_groups,
+                replace(self.options, seed=start.seed),
+                start.epoch,
+                start.progress,
+                part.world,
+                rank,
+                part.workers,
+                part.worker,
+                stripe_rows=engine.budget.stripe_rows,
+                ramp=True,
+                skip_batches=start.taken,
+            )
+            feed = self._scanning(engine, read_plan, before)
+        return self._stepped(feed, Order(start.seed, start.epoch))
+
+    def open_finding(self, engine: Engine, start: Position, part: Part, rank: int) -> OpenFeed:
+        """The batches of a pass from an epoch's start, of rows that are found on the way."""
+        assert self.rows.found is not None
+        steps = PlanSteps(
+            self.rows.row_groups_so_far,
+            replace(self.options, seed=start.seed),
+            start.epoch,
+            part.world,
+            rank,
+            engine.budget.stripe_rows,
+        )
+
+        def substitute(rows: int) -> ScanFeed:
+            substitution, _ = self._share_of_leg(engine, start, part, rank)
+            return self._skipping(engine, substitution, rows, None, frames=2)
+
+        feed = FindingFeed(
+            engine,
+            self._count_copy,
+            self.rows.found,
+            steps,
+            batch_rows=self.batch_rows,
+            drop_last=self.options.drop_last and not self.yields_rows,
+            on_found=partial(self.rows.report_unreadable, stacklevel=9),
+            substitute=substitute if self.report is not None else None,
+        )
+        return self._stepped(feed, Order(start.seed, start.epoch))
+
+    def open_share(
+        self, engine: Engine, epoch: int, own: SourceShare, before: Scan | None
+    ) -> OpenFeed:
+        """What a mix takes of the dataset."""
+        feed = self._open_share(engine, epoch, own, before)
+        if not isinstance(engine, BlockEngine):
+            return feed
+
+        def rest(handed_out: int, mark: Mark) -> OpenFeed:
+            again = self._open_share(engine.of_files(), epoch, own, None)
+            for _ in range(handed_out):
+                again.next(mark)
+            return again
+
+        return BlockFeed(feed, engine.filler.failures, engine.refuse, rest, counts_rows=False)
+
+    def _open_share(
+        self, engine: Engine, epoch: int, own: SourceShare, before: Scan | None
+    ) -> OpenFeed:
+        """Likewise, as long as the engine has the rows."""
+        options, stripe_rows = replace(self.options, seed=own.seed), engine.budget.stripe_rows
+
+        def plan_of(share: Share) -> plan.ReadPlan:
+            row_groups = self.rows.row_groups
+            return plan.share_plan(row_groups, options, epoch, share, stripe_rows=stripe_rows)
+
+        if self.report is None:
+            feed: OpenFeed = self._scanning(engine, plan_of(own.share), before)
+        else:
+            shares = own.shares_of_leg
+            substitution = Substitution(lambda part: plan_of(shares[part]), worker=1, workers=3)
+            first_row = own.delivered * options.batch_size
+            feed = self._skipping(engine, substitution, first_row, before)
+        return self._stepped(feed, Order(own.seed, epoch))
+
+    def _share_of_leg(
+        self, engine: Engine, start: Position, part: Part, rank: int
+    ) -> tuple[Substitution, int]:
+        row_groups, stripe_rows = self.rows.row_groups, engine.budget.stripe_rows
+        return share_of_leg(row_groups, self.options, start, part, rank, stripe_rows)
+
+    def _scanning(self, engine: Engine, read_plan: plan.ReadPlan, before: Scan | None) -> ScanFeed:
+        return ScanFeed(engine, engine.start(read_plan, self.batch_rows, before), self._count_copy)
+
+    def _skipping(
+        self,
+        engine: Engine,
+        share: Substitution,
+        first_row: int,
+        before: Scan | None,
+        *,
+        frames: int = 0,
+    ) -> ScanFeed:
+        assert self.report is not None
+        return SkippingFeed(
+            engine,
+            self._count_copy,
+            share,
+            first_row,
+            self.batch_rows,
+            [file.path for file in self.source.files],
+            self.report,
+            before,
+            frames=frames,
+        )
+
+    def _stepped(self, feed: OpenFeed, order: Order) -> OpenFeed:
+        steps = feed.engine.steps if isinstance(feed.engine, BlockEngine) else self.steps
+        if not steps:
+            return feed
+        unit = "rows" if self.yields_rows else "batches"
+        return SteppedFeed(feed, steps, order, self.source.files, self.prefetch, unit)
+
+    def _count_copy(self) -> None:
+        self.copied_batches += 1
+        if self.copied_batches == 1:
+            # At whoever asked for the batch.
+            warnings.warn(copies_warning(self.memory_budget), stacklevel=5)

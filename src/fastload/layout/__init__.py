@@ -1,0 +1,1 @@
+"""What the footers of a dataset say of its layout, and what to change: `fastload-inspect`."""

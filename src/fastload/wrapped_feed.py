@@ -1,0 +1,52 @@
+"""What feeds that take their batches from another feed have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastload._core import Scan
+    from fastload.engine import Engine
+    from fastload.passes import OpenFeed
+
+__all__ = ["WrappedFeed"]
+
+
+class WrappedFeed:
+    """Stands for another feed in all but its batches.
+
+    Args:
+        feed: where the batches come from.
+    """
+
+    def __init__(self, feed: OpenFeed) -> None:
+        self._feed = feed
+
+    @property
+    def engine(self) -> Engine:
+        """Of the feed."""
+        return self._feed.engine
+
+    @property
+    def on_opened(self) -> Callable[[Scan | None], None] | None:
+        """Of the feed."""
+        return self._feed.on_opened
+
+    @on_opened.setter
+    def on_opened(self, told: Callable[[Scan | None], None] | None) -> None:
+        self._feed.on_opened = told
+
+    @property
+    def ready(self) -> bool:
+        """Of the feed."""
+        return self._feed.ready
+
+    def begin(self) -> None:
+        """Begins what was prepared."""
+        self._feed.begin()
+
+    def close(self) -> None:
+        """Abandons what is left. Idempotent."""
+        self._feed.close()

@@ -1,0 +1,87 @@
+"""The files that the pages of the documentation read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_ROWS = 2_000  # of a file
+_GROUP_ROWS = 500
+_COUNTRIES = ["DE", "FR", "US", "BR", "JP"]
+
+
+def write_page_files(directory: Path) -> None:
+    """Directories train, valid, web, books (two files of each), events, tokens, embeddings."""
+    for number, name in enumerate(("train", "valid", "web", "books")):
+        for part in range(2):
+            _write(directory / name / f"part-{part:03}.parquet", _clicks(2 * number + part))
+    for year in (2022, 2023, 2024):
+        path = directory / "events" / f"year={year}" / "part-0.parquet"
+        _write(path, _clicks(year))
+    _write(directory / "tokens" / "part-000.parquet", _tokens())
+    _write(directory / "embeddings" / "part-000.parquet", _embeddings())
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=_GROUP_ROWS)
+
+
+def _clicks(seed: int) -> pa.Table:
+    """A row for each time something was shown to somebody."""
+    random = np.random.default_rng(seed)
+    numbers = random.random((_ROWS, 3)).astype(np.float32)
+    users = [f"u{n}" for n in random.integers(0, 200, _ROWS)]
+    tags = [[f"t{n}" for n in random.integers(0, 50, length)] for length in _lengths(random, 5)]
+    user = {
+        "id": users,
+        "name": [f"name of {user}" for user in users],
+        "country": [("de", "fr", "us")[n % 3] for n in range(_ROWS)],
+    }
+    return pa.table(
+        {
+            "label": (random.random(_ROWS) < 0.3).astype(np.float32),
+            "click": (random.random(_ROWS) < 0.3).astype(np.int8),
+            "price": pa.array(random.random(_ROWS) * 100, mask=random.random(_ROWS) < 0.1),
+            "quantity": random.integers(1, 9, _ROWS).astype(np.int32),
+            "age": random.integers(1, 99, _ROWS).astype(np.int32),
+            "clicks": random.integers(0, 9, _ROWS),
+            "views": random.integers(0, 99, _ROWS),
+            "day": np.sort(random.integers(0, 30, _ROWS)).astype(np.int32),
+            "item": random.integers(0, 1 << 40, _ROWS),
+            **{f"f{place + 1}": numbers[:, place] for place in range(3)},
+            "features": pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), 3),
+            "country": [_COUNTRIES[n % 5] for n in range(_ROWS)],
+            "user": pa.StructArray.from_arrays(
+                [pa.array(values) for values in user.values()], names=list(user)
+            ),
+            "tokens": [random.integers(1, 999, n).tolist() for n in _lengths(random, 40)],
+            "tags": tags,
+            "history": [random.integers(1, 999, n).tolist() for n in _lengths(random, 12)],
+        }
+    )
+
+
+def _lengths(random: np.random.Generator, most: int) -> list[int]:
+    return random.integers(0, most + 1, _ROWS).tolist()
+
+
+def _tokens() -> pa.Table:
+    random = np.random.default_rng(1)
+    ids = [random.integers(1, 999, n + 1).astype(np.int32) for n in _lengths(random, 60)]
+    return pa.table({"input_ids": pa.array(ids, pa.list_(pa.int32())), "source": ["web"] * _ROWS})
+
+
+def _embeddings() -> pa.Table:
+    random = np.random.default_rng(2)
+    values = pa.array(random.random(_ROWS * 64, dtype=np.float32))
+    return pa.table(
+        {
+            "id": np.arange(_ROWS),
+            "embedding": pa.FixedSizeListArray.from_arrays(values, 64),
+            "title": [f"title {n}" for n in range(_ROWS)],
+        }
+    )

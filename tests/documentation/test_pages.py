@@ -1,0 +1,88 @@
+"""Every Python block of the README and of the documentation runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from page_blocks import blocks_of
+from page_files import write_page_files
+from stores import GcsServer
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_BLOCKS = [page for page in PAGES if blocks_of(page.read_text())]
+# What blocks may need that isn't here; anything else has to run.
+LACKING = {"CUDA", "torchrun", "S3", "litdata", "petastorm", "Hugging Face datasets", "a trainer"}
+
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # by torchdata
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("pages")
+    write_page_files(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def server(files):
+    with GcsServer() as server:
+        for path in files.rglob("*.parquet"):
+            server.put("bucket", str(path.relative_to(files)), path.read_bytes())
+        yield server
+
+
+@pytest.fixture
+def place(files, server, tmp_path, monkeypatch):
+    """A directory with the files that pages read, and gs://bucket with the same."""
+    for entry in files.iterdir():
+        (tmp_path / entry.name).symlink_to(entry)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "kept"))
+
+
+@pytest.fixture(scope="module")
+def source_text():
+    """All that may say something to a user."""
+    places = [
+        ROOT / "setup.py",
+        *(ROOT / "src").rglob("*.py"),
+        *(ROOT / "csrc").rglob("*.cc"),
+    ]
+    text = "".join(path.read_text() for path in places)
+    # A sentence goes on in the next line.
+    return re.sub(r'"\n\s*f?"', "", text)
+
+
+def test_pages_have_blocks():
+    assert len(WITH_BLOCKS) > 15
+    needs = {block.needs for page in PAGES for block in blocks_of(page.read_text())}
+    assert needs - {None} <= LACKING
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: os.fspath(page.relative_to(ROOT)))
+def test_blocks_run(page):
+    namespace = {"__name__": "__page__"}
+    for block in blocks_of(page.read_text()):
+        code = compile(block.code, str(page), "exec")
+        if block.needs is None:
+            exec(code, namespace)
+
+
+def test_messages_are_those_of_the_code(source_text):
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    messages = re.findall(r"^### `(.*)`$", page, re.MULTILINE)
+    assert len(messages) > 20
+    for message in messages:
+        for part in message.split("…"):
+            assert part.strip(" `()") in source_text, message

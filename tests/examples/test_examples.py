@@ -1,0 +1,101 @@
+"""The examples run on the CPU, at a small size, and say how fast they are."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from fastload.bench import sample
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROWS = 2_048  # of a row group of the click log, of which there are two
+TIMEOUT_S = 120
+
+
+def run(script, *arguments, torchrun=0):
+    """What an example prints that ends well; with torchrun as so many processes."""
+    launcher = []
+    if torchrun:
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={torchrun}"]
+    process = subprocess.Popen(
+        [sys.executable, *launcher, str(EXAMPLES / script), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        start_new_session=True,
+    )
+    try:
+        out, error = process.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    assert process.returncode == 0, error
+    assert re.search(r"^\d+\.\d steps/s$", out, re.MULTILINE), out
+    assert "% of the time went on waiting for data" in out
+    return out
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory):
+    path = tmp_path_factory.mktemp("clicks") / "sample.parquet"
+    sample.make(path, row_groups=2, rows=ROWS)
+    return path
+
+
+def test_ctr_goes_on_as_one_process_and_is_evaluated_by_two(clicks, tmp_path):
+    checkpoint = tmp_path / "ctr.pt"
+    common = (clicks, "--checkpoint", checkpoint, "--batch-size", 128, "--buckets", 1000)
+    out = run("train_ctr.py", *common, "--accumulate", 2, "--steps", 4, torchrun=2)
+    assert "step 4: mean loss" in out
+    saved = torch.load(checkpoint)
+    assert (saved["step"], saved["epoch"]) == (4, 0)
+    # Two processes have taken 8 batches each of 32; the 16 that are left are 16 steps of one.
+    out = run("train_ctr.py", *common)
+    assert "step 20: mean loss" in out
+    assert torch.load(checkpoint)["epoch"] == 1
+    out = run("eval.py", clicks, "--checkpoint", checkpoint, "--batch-size", 1000, torchrun=2)
+    assert f"{2 * ROWS} rows: loss " in out
+
+
+@pytest.mark.parametrize("layout", ["pad", "nested"])
+def test_tokens(tmp_path, layout):
+    random = np.random.default_rng(0)
+    lengths = [0, 1, 40, *random.integers(1, 40, 125)]
+    lists = [random.integers(1, 100, length) for length in lengths]
+    pq.write_table(
+        pa.table({"tokens": pa.array(lists, pa.list_(pa.int32()))}), tmp_path / "t.parquet"
+    )
+    arguments = ("--layout", layout, "--length", 32, "--vocabulary", 100, "--batch-size", 16)
+    out = run("train_tokens.py", tmp_path / "t.parquet", *arguments, "--steps", 10)
+    loss = float(re.search(r"step 10: loss (.*)", out)[1])
+    assert 0 < loss < 10
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_images(tmp_path, workers):
+    random = np.random.default_rng(0)
+    jpegs = []
+    for _ in range(64):
+        written = io.BytesIO()
+        pixels = random.integers(0, 255, (48, 64, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(written, "JPEG")
+        jpegs.append(written.getvalue())
+    table = pa.table({"jpeg": jpegs, "label": np.arange(64) % 4})
+    pq.write_table(table, tmp_path / "images.parquet", row_group_size=16)
+    arguments = ("--size", 32, "--classes", 4, "--batch-size", 16, "--steps", 6)
+    out = run("train_images.py", tmp_path / "images.parquet", *arguments, "--workers", workers)
+    assert "step 6: loss " in out

@@ -1,0 +1,47 @@
+"""Processes that are killed and begun again, over and over."""
+
+import os
+import random
+import signal
+import time
+
+
+def begin(fill, wrong, *arguments):
+    """A forked process that fills a cache until it is killed; tells in `wrong` of what it met."""
+    child = os.fork()
+    if child == 0:
+        try:
+            fill(wrong, *arguments)
+        except BaseException as error:
+            (wrong / f"{os.getpid()}").write_text(repr(error))
+            raise
+        finally:
+            os._exit(1)
+    return child
+
+
+def kill_again_and_again(fill, wrong, kills, processes, pauses, seed=0):
+    """Kills one of so many processes after a pause, so many times, and all of them at last.
+
+    fill: called as fill(wrong, seed), in each process; writes files to `wrong` of what is wrong.
+    pauses: the shortest and the longest, in seconds.
+    """
+    wrong.mkdir()
+    choice = random.Random(seed)
+    running = [begin(fill, wrong, i) for i in range(processes)]
+    for kill in range(kills):
+        time.sleep(choice.uniform(*pauses))
+        victim = choice.randrange(processes)
+        os.kill(running[victim], signal.SIGKILL)
+        _, status = os.waitpid(running[victim], 0)
+        assert os.WIFSIGNALED(status), f"a process ended by itself: {told(wrong)}"
+        running[victim] = begin(fill, wrong, 1000 + kill)
+    for child in running:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert not told(wrong), told(wrong)
+
+
+def told(wrong):
+    """What processes wrote there."""
+    return [each.read_text() for each in wrong.iterdir()]

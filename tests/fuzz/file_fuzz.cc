@@ -1,0 +1,296 @@
+// Files to values: each column that Arrow reads has the same values here, in any order
+// and any selection of rows, and what one refuses the other does.
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../cpp/passes.h"
+#include "arrow/api.h"
+#include "arrow/io/memory.h"
+#include "checked.h"
+#include "fastload/hash.h"
+#include "fastload/page_index.h"
+#include "file_mutation.h"
+#include "leaf_columns.h"
+#include "memory_file.h"
+#include "parquet/arrow/reader.h"
+#include "row_text.h"
+
+namespace fastload::testing {
+namespace {
+
+// What is larger is refused by a memory_budget before it is read; see -malloc_limit_mb.
+constexpr int64_t kMostRows = 1 << 14;
+constexpr int64_t kMostChunkBytes = 1 << 21;
+constexpr int64_t kBudgetBytes = 16 << 20;
+constexpr size_t kMostLeaves = 32;
+constexpr size_t kMostRowGroups = 32;
+
+// Whether Arrow refuses what has no influence on the values: the size that the header of
+// a dictionary page in Snappy says, beside the one in Snappy's own bytes, and levels
+// behind the last row.
+bool IsOfNoInfluence(const std::string& why) {
+  return why.find("didn't decompress to expected size") != std::string::npos ||
+         why.find("levels do not match num_values in page header") != std::string::npos;
+}
+
+// What Arrow reads of a column.
+struct Oracle {
+  bool refused = false;
+  bool known = true;  // false: it neither read nor refused
+  std::string why;    // of the refusal
+  std::vector<std::string> rows;
+};
+
+Oracle ReadByArrow(const std::shared_ptr<arrow::Buffer>& bytes, const Footer& footer,
+                   int leaf, const ColumnSpec& spec) {
+  Oracle oracle;
+  arrow::CappedMemoryPool pool(arrow::default_memory_pool(), kBudgetBytes);
+  try {
+    auto reader =
+        parquet::arrow::OpenFile(std::make_shared<arrow::io::BufferReader>(bytes), &pool);
+    if (!reader.ok()) {
+      oracle.refused = true;
+      oracle.why = reader.status().ToString();
+      return oracle;
+    }
+    for (int g = 0; g < (*reader)->num_row_groups(); ++g) {
+      auto table = (*reader)->ReadRowGroup(g, {leaf});
+      if (!table.ok()) {
+        oracle.refused = true;
+        oracle.why = table.status().ToString();
+        // A type that it does not make of such a column is no word about its bytes.
+        oracle.known = !table.status().IsNotImplemented() &&
+                       !IsOfNoInfluence(oracle.why) && !table.status().IsOutOfMemory() &&
+                       !table.status().IsCapacityError();
+        return oracle;
+      }
+      if ((*table)->num_rows() != footer.row_group_rows()[static_cast<size_t>(g)]) {
+        oracle.known = false;  // it makes do with fewer than there should be
+        return oracle;
+      }
+      for (const auto& chunk : (*table)->column(0)->chunks()) {
+        if (!chunk->ValidateFull().ok()) {
+          // Text that is not UTF-8 among them: its bytes are handed out as they are.
+          oracle.known = chunk->Validate().ok() && spec.bytes;
+          oracle.refused = !oracle.known;
+          oracle.why = chunk->ValidateFull().ToString();
+          if (oracle.refused) return oracle;
+        }
+        const ArrowRows rows(spec, *chunk);
+        if (!rows.fits()) oracle.known = false;
+        oracle.rows.insert(oracle.rows.end(), rows.texts().begin(), rows.texts().end());
+      }
+    }
+  } catch (const std::exception& error) {
+    oracle.refused = true;
+    oracle.why = error.what();
+  }
+  return oracle;
+}
+
+class Read {
+ public:
+  Read(FileSpec file, ColumnSpec column, std::vector<FileSelection> selections)
+      : spec_(std::move(column)),
+        outputs_(OutputsOf(spec_)),
+        layout_({spec_}, outputs_),
+        pipeline_({std::move(file)}, {spec_}, outputs_,
+                  {.threads = 0,
+                   .io_threads = 0,
+                   .batch_memory_bytes = kBudgetBytes,
+                   .staging_memory_bytes = kBudgetBytes,
+                   .fetch_memory_bytes = kBudgetBytes},
+                  std::move(selections)) {}
+
+  // Each row of the plan until its end or an error.
+  Status Rows(const ReadPlan& plan, std::vector<std::string>* rows) {
+    ARROW_ASSIGN_OR_RAISE(auto scan, pipeline_.Start(plan, {.fetch_bytes = kBudgetBytes,
+                                                            .segment_bytes = 1 << 12}));
+    bool done = false;
+    while (!done) {
+      ARROW_ASSIGN_OR_RAISE(auto batch, scan->Next(std::chrono::milliseconds(50), &done));
+      if (!batch) continue;
+      const BatchRows texts(spec_, layout_, *batch);
+      for (int64_t row = 0; row < batch->areas.rows; ++row) {
+        rows->push_back(texts.Text(row));
+      }
+    }
+    return Status::OK();
+  }
+
+ private:
+  const ColumnSpec spec_;
+  const std::vector<OutputSpec> outputs_;
+  const Layout layout_;
+  Pipeline pipeline_;
+};
+
+// Whether the error says that the bytes are wrong, rather than that they are not read so.
+bool IsRefusal(const Status& status) {
+  // Arrow makes a list of its own of elements that belong to none.
+  if (status.message().find("of a list that has begun") != std::string::npos)
+    return false;
+  const auto kind = KindOf(status);
+  return kind != ErrorKind::kUnsupported && kind != ErrorKind::kValue &&
+         !status.IsNotImplemented() && !status.IsOutOfMemory();
+}
+
+void Compare(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
+             std::mt19937* random) {
+  const std::vector<FileSpec> files = {file};
+  const int64_t total = file.footer->num_rows();
+  const auto at_most = [&](int64_t n) {
+    return 1 + static_cast<int64_t>((*random)() % n);
+  };
+  const ReadPlan plan = CutPlan(AllPieces(files), at_most(total), at_most(total),
+                                /*shuffled=*/(*random)() % 2 == 0);
+  std::vector<std::string> rows;
+  const Status status = Read(file, spec, {}).Rows(plan, &rows);
+  const std::string place = "column " + spec.name + ": ";
+  if (oracle.known && oracle.refused) {
+    Expect(!status.ok(), place + "values of bytes that Arrow refuses: " + oracle.why);
+  }
+  if (oracle.known && !oracle.refused) {
+    Expect(status.ok() || !IsRefusal(status),
+           place + "refused, but read by Arrow: " + status.ToString());
+  }
+  if (!status.ok() || !oracle.known || oracle.refused) return;
+  Expect(static_cast<int64_t>(oracle.rows.size()) == total, place + "rows of Arrow's");
+  const std::vector<RowId> order = PlannedRows(plan, files);
+  Expect(rows.size() == order.size(), place + "the number of rows");
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto& expected = oracle.rows[static_cast<size_t>(order[i].row)];
+    Expect(rows[i] == expected, place + "row " + std::to_string(order[i].row) + " is " +
+                                    rows[i] + ", Arrow's " + expected);
+  }
+}
+
+// A part of the rows of each row group; those that stay are known by their bits.
+void CompareSelected(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
+                     bool indexed, std::mt19937* random) {
+  std::vector<int64_t> stay;  // rows of the file
+  std::vector<uint8_t> bits;
+  FileSelection selection;
+  PlanBuilder builder(/*shuffled=*/false);
+  std::vector<Piece> pieces;
+  std::vector<int64_t> delivered;
+  int64_t first = 0;
+  const auto density = 1 + (*random)() % 64;
+  for (int32_t g = 0; g < file.row_groups(); ++g) {
+    selection.offsets.push_back(static_cast<int64_t>(bits.size()));
+    bits.resize(bits.size() + static_cast<size_t>(RoundUp(file.RowsOf(g), 64) / 8));
+    int64_t kept = 0;
+    for (int64_t row = 0; row < file.RowsOf(g); ++row) {
+      if ((*random)() % density != 0) continue;
+      bits[static_cast<size_t>(selection.offsets.back() + row / 8)] |=
+          static_cast<uint8_t>(1 << (row % 8));
+      stay.push_back(first + row);
+      ++kept;
+    }
+    if (kept > 0) {
+      const auto start = static_cast<int64_t>((*random)() % static_cast<uint64_t>(kept));
+      pieces.push_back({0, g, start, kept});
+      for (int64_t k = start; k < kept; ++k) {
+        delivered.push_back(stay[stay.size() - static_cast<size_t>(kept - k)]);
+      }
+    }
+    first += file.RowsOf(g);
+  }
+  if (pieces.empty()) return;
+  selection.bits = bits.data();
+  selection.bytes = static_cast<int64_t>(bits.size());
+  std::vector<std::string> rows;
+  const Status status =
+      Read(file, spec, {selection})
+          .Rows(builder.Window(pieces).Build(1 + delivered.size() / 2), &rows);
+  // An index that says other pages than there are leads to other rows.
+  if (!status.ok() || indexed || !oracle.known || oracle.refused) return;
+  Expect(rows.size() == delivered.size(), "the number of selected rows");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto& expected = oracle.rows[static_cast<size_t>(delivered[i])];
+    Expect(rows[i] == expected, "column " + spec.name + ": selected row " +
+                                    std::to_string(delivered[i]) + " is " + rows[i] +
+                                    ", Arrow's " + expected);
+  }
+}
+
+// Whether the column has a page index, which is read along.
+bool ReadIndexes(const FileSpec& file, int32_t leaf) {
+  auto opened = LocalFile::Open(file);
+  Expect(opened.ok(), "the file can be opened");
+  bool indexed = false;
+  for (int32_t g = 0; g < file.row_groups(); ++g) {
+    const auto ranges = IndexRanges(file, g, leaf, /*bounds=*/true);
+    indexed = indexed || !ranges.ok() || !ranges->empty();
+    (void)ReadPageExtents(file, **opened, g, leaf);
+    (void)ReadPageBounds(file, **opened, g, leaf);
+  }
+  return indexed;
+}
+
+bool IsSmall(const Footer& footer) {
+  if (footer.num_rows() == 0 || footer.num_rows() > kMostRows) return false;
+  if (footer.leaves().size() > kMostLeaves) return false;
+  return footer.row_group_rows().size() <= kMostRowGroups;
+}
+
+bool IsSmall(const LeafChunks& chunks, const ColumnSpec& spec) {
+  for (size_t g = 0; g < chunks.num_values.size(); ++g) {
+    if (chunks.uncompressed_bytes[g] > kMostChunkBytes) return false;
+    if (chunks.num_values[g] > kMostRows * 4) return false;
+  }
+  return ItemBytes(spec) <= 1 << 8;
+}
+
+MemoryFile& File() {
+  static MemoryFile file;
+  return file;
+}
+
+void Run(const uint8_t* data, size_t size) {
+  File().Write(data, size);
+  const auto bytes = std::make_shared<arrow::Buffer>(data, static_cast<int64_t>(size));
+  const auto text = std::string_view(reinterpret_cast<const char*>(data), size);
+  const std::string path = File().path();
+  const auto tail = Footer::TailBytes(text, static_cast<int64_t>(size), path);
+  if (!tail.ok()) return;
+  const auto footer = Footer::Make(text.substr(size - static_cast<size_t>(*tail)),
+                                   static_cast<int64_t>(size), path);
+  if (!footer.ok() || !IsSmall(**footer)) return;
+  const FileSpec file{.path = path,
+                      .bytes = static_cast<int64_t>(size),
+                      .mtime_ns = File().modified_ns(),
+                      .footer = *footer};
+  std::mt19937 random(static_cast<uint32_t>(Hash64(data, size, 0)));
+  for (int32_t leaf = 0; leaf < static_cast<int32_t>((*footer)->leaves().size());
+       ++leaf) {
+    const auto spec = ColumnOf(**footer, leaf);
+    if (!spec) continue;
+    const auto chunks = (*footer)->ReadLeafChunks(leaf);
+    if (!chunks.ok() || !IsSmall(*chunks, *spec)) continue;
+    const bool indexed = ReadIndexes(file, leaf);
+    const Oracle oracle = ReadByArrow(bytes, **footer, leaf, *spec);
+    Compare(file, *spec, oracle, &random);
+    CompareSelected(file, *spec, oracle, indexed, &random);
+  }
+}
+
+}  // namespace
+}  // namespace fastload::testing
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fastload::testing::Run(data, size);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
+                                          unsigned seed) {
+  return fastload::testing::MutateFile(data, size, max_size, seed);
+}

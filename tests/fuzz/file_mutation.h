@@ -1,0 +1,119 @@
+// Mutation of Parquet files that keeps them files: the bytes of pages where they are, or
+// the footer with its length.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "arrow/io/memory.h"
+#include "fastload/file.h"
+#include "parquet/exception.h"
+#include "parquet/file_reader.h"
+#include "parquet/metadata.h"
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+namespace fastload::testing {
+
+inline constexpr size_t kMagicBytes = 4;
+inline constexpr size_t kTrailerBytes = 8;
+
+// Where the footer begins; 0 if the bytes are no file.
+inline size_t FooterStart(const uint8_t* data, size_t size) {
+  if (size < kMagicBytes + kTrailerBytes) return 0;
+  uint32_t bytes = 0;
+  std::memcpy(&bytes, data + size - kTrailerBytes, sizeof(bytes));
+  if (bytes > size - kMagicBytes - kTrailerBytes) return 0;
+  return size - kTrailerBytes - bytes;
+}
+
+// Where bytes of the format begin: those of dictionary and data pages, and of indexes.
+inline std::vector<size_t> Starts(const uint8_t* data, size_t size) {
+  std::vector<size_t> starts;
+  try {
+    const auto metadata =
+        parquet::ParquetFileReader::Open(
+            std::make_shared<arrow::io::BufferReader>(
+                std::make_shared<arrow::Buffer>(data, static_cast<int64_t>(size))))
+            ->metadata();
+    const auto add = [&](int64_t offset) {
+      if (offset > 0 && offset < static_cast<int64_t>(size)) {
+        starts.push_back(static_cast<size_t>(offset));
+      }
+    };
+    for (int g = 0; g < metadata->num_row_groups(); ++g) {
+      const auto group = metadata->RowGroup(g);
+      for (int c = 0; c < group->num_columns(); ++c) {
+        const auto chunk = group->ColumnChunk(c);
+        add(chunk->data_page_offset());
+        if (chunk->has_dictionary_page()) add(chunk->dictionary_page_offset());
+        if (const auto place = chunk->GetOffsetIndexLocation()) add(place->offset);
+        if (const auto place = chunk->GetColumnIndexLocation()) add(place->offset);
+      }
+    }
+  } catch (const std::exception&) {
+    // A footer that libparquet refuses tells of none.
+  }
+  return starts;
+}
+
+inline void MutateBody(uint8_t* data, size_t size, size_t end, std::mt19937* random) {
+  constexpr size_t kNear = 256;  // headers, levels and the first values
+  constexpr std::array<uint8_t, 8> kBytes = {0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF};
+  const auto below = [&](size_t n) { return n == 0 ? 0 : (*random)() % n; };
+  const std::vector<size_t> starts = Starts(data, size);
+  size_t at = kMagicBytes + below(end - kMagicBytes);
+  if (!starts.empty() && below(4) > 0) {
+    at = starts[below(starts.size())] + below(size_t{1} << below(9)) % kNear;
+  }
+  if (at < kMagicBytes || at >= end) return;
+  const size_t length = std::min<size_t>(1 + below(size_t{1} << below(6)), end - at);
+  switch (below(4)) {
+    case 0:
+      data[at] ^= static_cast<uint8_t>(1 << below(8));
+      return;
+    case 1:
+      data[at] = kBytes[below(kBytes.size())];
+      return;
+    case 2: {
+      const size_t from = kMagicBytes + below(end - kMagicBytes - length + 1);
+      std::memmove(data + at, data + from, length);
+      return;
+    }
+    default:
+      LLVMFuzzerMutate(data + at, length, length);
+  }
+}
+
+// As LLVMFuzzerCustomMutator.
+inline size_t MutateFile(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  std::mt19937 random(seed);
+  const size_t footer = FooterStart(data, size);
+  const auto turn = random() % 16;
+  if (footer <= kMagicBytes || turn == 0) return LLVMFuzzerMutate(data, size, max_size);
+  if (turn < 12) {
+    for (auto times = 1 + random() % 3; times > 0; --times) {
+      MutateBody(data, size, footer, &random);
+    }
+    return size;
+  }
+  std::vector<uint8_t> bytes(data + footer, data + size - kTrailerBytes);
+  const size_t most = max_size - footer - kTrailerBytes;
+  bytes.resize(std::max<size_t>(most, bytes.size()));
+  const size_t length =
+      LLVMFuzzerMutate(bytes.data(), size - kTrailerBytes - footer, most);
+  std::memcpy(data + footer, bytes.data(), length);
+  const auto stored = static_cast<uint32_t>(length);
+  std::memcpy(data + footer + length, &stored, sizeof(stored));
+  std::memcpy(data + footer + length + sizeof(stored), "PAR1", kMagicBytes);
+  return footer + length + kTrailerBytes;
+}
+
+}  // namespace fastload::testing

@@ -1,0 +1,110 @@
+// Footers, as a file has them, as they are packed, and of summary files: what is told of
+// one stays the same when it is packed, and bytes that are none are refused.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "checked.h"
+#include "fastload/footer.h"
+#include "fastload/kept_bytes.h"
+#include "fastload/summary_file.h"
+#include "file_mutation.h"
+
+namespace fastload::testing {
+namespace {
+
+bool Equal(const LeafChunks& a, const LeafChunks& b) {
+  return a.compressed_bytes == b.compressed_bytes &&
+         a.uncompressed_bytes == b.uncompressed_bytes && a.num_values == b.num_values &&
+         a.value_bytes == b.value_bytes && a.null_count == b.null_count;
+}
+
+bool Equal(const LeafTotals& a, const LeafTotals& b) {
+  return a.values == b.values && a.value_bytes == b.value_bytes &&
+         a.null_row_group == b.null_row_group;
+}
+
+void CheckPacked(const Footer& footer, const Footer& packed) {
+  Expect(footer.SameSchema(packed), "the schema of a packed footer");
+  Expect(footer.num_rows() == packed.num_rows(), "the rows of a packed footer");
+  const auto totals = packed.PackedTotals();
+  Expect(totals.ok(), "the totals of a packed footer");
+  const auto leaves = static_cast<int32_t>(footer.leaves().size());
+  Expect(totals->size() == footer.leaves().size(), "totals of each leaf");
+  for (int32_t leaf = 0; leaf < leaves; ++leaf) {
+    const auto own = footer.ReadLeafChunks(leaf);
+    const auto other = packed.ReadLeafChunks(leaf);
+    Expect(own.ok() == other.ok(), "what a packed footer refuses");
+    if (!own.ok()) continue;
+    Expect(Equal(*own, *other), "the chunks of a packed footer");
+    const LeafTotals& told = (*totals)[static_cast<size_t>(leaf)];
+    if (told.known()) Expect(Equal(TotalsOf(*own), told), "the totals of a leaf");
+  }
+  const auto again = packed.Serialize();
+  Expect(again.ok() == footer.Serialize().ok(), "a packed footer as a tail");
+}
+
+void Unpack(std::string bytes, const Footer& footer) {
+  // Whatever it holds: no more than an error.
+  const auto packed = Footer::OfPacked(KeptBytes(std::move(bytes)), footer.file_bytes(),
+                                       "file", footer.row_group_rows(), footer.schema());
+  if (!packed.ok()) return;
+  (void)(*packed)->PackedTotals();
+  (void)(*packed)->Metadata();
+  for (size_t leaf = 0; leaf < footer.leaves().size(); ++leaf) {
+    (void)(*packed)->ReadLeafChunks(static_cast<int32_t>(leaf));
+  }
+}
+
+void Run(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto bytes = static_cast<int64_t>(size);
+  const auto tail_bytes = Footer::TailBytes(text, bytes, "file");
+  if (!tail_bytes.ok()) return;
+  Expect(*tail_bytes >= 0 && *tail_bytes <= bytes, "the bytes of the tail");
+  const std::string_view tail = text.substr(size - static_cast<size_t>(*tail_bytes));
+  const auto parts = SplitSummary(tail);
+  FooterSchemas schemas;
+  const auto footer = Footer::Make(tail, bytes, "file", &schemas);
+  if (parts.ok()) {
+    for (const SummaryPart& part : *parts) {
+      (void)Footer::Make(part.tail, int64_t{1} << 40, part.path, &schemas);
+    }
+  }
+  if (!footer.ok()) return;
+  for (size_t leaf = 0; leaf < (*footer)->leaves().size(); ++leaf) {
+    const auto chunks = (*footer)->ReadLeafChunks(static_cast<int32_t>(leaf));
+    if (chunks.ok()) (void)TotalsOf(*chunks);
+  }
+  const auto packed = (*footer)->Pack(tail);
+  if (!packed.ok()) return;
+  const auto unpacked =
+      Footer::OfPacked(KeptBytes(*packed), bytes, "file", (*footer)->row_group_rows(),
+                       (*footer)->schema());
+  Expect(unpacked.ok(), "a packed footer");
+  CheckPacked(**footer, **unpacked);
+  // The same with the file's first bytes written over it, wherever they say.
+  std::string damaged = *packed;
+  for (size_t i = 0; i + 4 < size && i < 64; i += 4) {
+    damaged[(data[i] | data[i + 1] << 8) % damaged.size()] =
+        static_cast<char>(data[i + 2]);
+    if (data[i + 3] == 0) Unpack(damaged, **footer);
+  }
+  Unpack(damaged, **footer);
+}
+
+}  // namespace
+}  // namespace fastload::testing
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fastload::testing::Run(data, size);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
+                                          unsigned seed) {
+  return fastload::testing::MutateFile(data, size, max_size, seed);
+}

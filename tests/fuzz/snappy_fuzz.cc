@@ -1,0 +1,62 @@
+// Snappy: the same bytes as Arrow's codec, or both refuse; and nothing is written beyond
+// the slack. The first byte says whether the rest is compressed first.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "arrow/util/compression.h"
+#include "checked.h"
+#include "fastload/snappy.h"
+
+namespace fastload::testing {
+namespace {
+
+constexpr int64_t kMostBytes = 1 << 20;
+
+arrow::util::Codec& Codec() {
+  static const std::unique_ptr<arrow::util::Codec> codec =
+      *arrow::util::Codec::Create(arrow::Compression::SNAPPY);
+  return *codec;
+}
+
+void Compare(const std::vector<uint8_t>& compressed) {
+  const auto size = SnappySize(compressed);
+  if (!size || *size > kMostBytes) return;
+  // Exactly what is promised, so that ASan sees what lies behind it.
+  std::vector<uint8_t> own(static_cast<size_t>(*size + kSnappySlack));
+  own.shrink_to_fit();
+  const bool read = SnappyDecompress(compressed, own.data(), *size);
+  std::vector<uint8_t> expected(static_cast<size_t>(*size) + 1);
+  const auto length = Codec().Decompress(static_cast<int64_t>(compressed.size()),
+                                         compressed.data(), *size, expected.data());
+  // For no bytes Arrow takes a literal whose length overflows.
+  Expect(read == length.ok() || (!read && *size == 0),
+         read ? "bytes that Arrow refuses" : "refused alone");
+  if (!read) return;
+  Expect(*length == *size, "the size");
+  Expect(std::equal(own.begin(), own.begin() + *size, expected.begin()), "bytes");
+}
+
+}  // namespace
+}  // namespace fastload::testing
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace fastload::testing;
+  if (size == 0) return 0;
+  if (data[0] % 2 == 0) {
+    Compare({data + 1, data + size});
+    return 0;
+  }
+  const auto bytes = static_cast<int64_t>(size - 1);
+  std::vector<uint8_t> compressed(
+      static_cast<size_t>(Codec().MaxCompressedLen(bytes, data + 1)));
+  const auto length = Codec().Compress(
+      bytes, data + 1, static_cast<int64_t>(compressed.size()), compressed.data());
+  Expect(length.ok(), "bytes that can be compressed");
+  compressed.resize(static_cast<size_t>(*length));
+  compressed.shrink_to_fit();
+  Compare(compressed);
+  return 0;
+}

@@ -1,0 +1,164 @@
+"""fastload-cache warm --engine ray: tasks of a real cluster fill a directory for all."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+
+from damage import damage, write_groups
+from fastload import CacheError, FastParquetDataset
+from fastload.cache import RAW, Cache
+from fastload.cache_entries import entries_of
+from fastload.cli.cache import main
+from fastload.warm_jobs import Description
+from fastload.warm_ray import _warm_share
+from stored_dataset import FILES, ROWS, served, write_files
+
+URL = "gs://bucket/train/*.parquet"
+ALL_ROWS = sum(ROWS + number for number in range(FILES))
+DEADLINE_S = 60
+
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray"
+)
+
+# Ends with its input, and the cluster with it.
+CLUSTER = """
+import sys, ray
+print(ray.init("local", num_cpus=2, object_store_memory=80_000_000, include_dashboard=False,
+               _temp_dir=sys.argv[1], logging_level="ERROR")["address"], flush=True)
+sys.stdin.read()
+"""
+COMMAND = "import sys; from fastload.cli.cache import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    paths = write_files(tmp_path_factory.mktemp("stored"))
+    with served(paths) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        patch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path_factory.mktemp("footers")))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # Of this cluster alone; else Ray keeps one in the home directory.
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", uuid.uuid4().hex)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster(server, tmp_path_factory):
+    """Its address, and the process whose descendants its workers are."""
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="ray", dir="/tmp", ignore_cleanup_errors=True
+        ) as directory,
+        subprocess.Popen(
+            [sys.executable, "-c", CLUSTER, directory],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as process,
+    ):
+        yield process.stdout.readline().strip(), psutil.Process(process.pid)
+        process.stdin.close()
+        process.wait(DEADLINE_S)
+
+
+def warmer(address, directory, *more, source=URL):
+    arguments = ["warm", source, "--cache-dir", str(directory), "--engine", "ray", *more]
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *arguments, "--ray-address", address],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def data_requests(server):
+    return sum(request.range is not None for request in server.requests)
+
+
+def busy_workers(process):
+    titles = [(each, " ".join(each.cmdline())) for each in process.children(recursive=True)]
+    return [each for each, title in titles if title.startswith("ray::_warm_share")]
+
+
+@needs_ray
+def test_a_worker_is_killed_and_all_is_there(server, cluster, tmp_path):
+    address, process = cluster
+    server.latency_s, killed = 0.1, []
+    with warmer(address, tmp_path, "--jobs", "3", "--json") as warming:
+        deadline = time.monotonic() + DEADLINE_S
+        while not killed and warming.poll() is None and time.monotonic() < deadline:
+            # In the middle of what it has to read.
+            if len(list(entries_of(tmp_path / RAW))) >= FILES + 4:
+                for each in busy_workers(process)[:1]:
+                    each.kill()
+                    killed.append(each.pid)
+            time.sleep(0.01)
+        out, err = warming.communicate(timeout=DEADLINE_S)
+    assert warming.returncode == 0, err
+    assert len(killed) == 1
+    assert json.loads(out) == {"warmed": {"rows": ALL_ROWS, "files": FILES}}
+    assert "(raylet)" in err  # says that a worker was killed, and its task is done again
+    assert f"{ALL_ROWS} of {ALL_ROWS} rows (100.0 %)" in err
+    assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
+    server.latency_s = 0.0
+    server.reset()
+    with FastParquetDataset(URL, cache=tmp_path, shuffle=True) as dataset:
+        assert sum(batch.rows for batch in dataset) == ALL_ROWS
+    assert data_requests(server) == 0
+
+
+@needs_ray
+def test_an_address_without_a_cluster_is_told(server, tmp_path):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        with warmer(address, tmp_path) as warming:
+            out, err = warming.communicate(timeout=DEADLINE_S)
+    assert (warming.returncode, out) == (2, "")
+    assert f"fastload-cache: Expected a Ray cluster at {address}, got" in err
+
+
+@needs_ray
+def test_what_a_task_raises_is_told(server, cluster, tmp_path):
+    path = write_groups(tmp_path / "a.parquet", [30, 50, 45])
+    damage(path, 1, "text")
+    server.put("bucket", "bad/a.parquet", Path(path).read_bytes())
+    source = "gs://bucket/bad/a.parquet"
+    with warmer(cluster[0], tmp_path / "cache", "--quiet", source=source) as warming:
+        out, err = warming.communicate(timeout=DEADLINE_S)
+    assert (warming.returncode, out) == (2, "")
+    assert err.startswith("fastload-cache: ")
+    assert "Traceback" not in err
+    assert "gs://bucket/bad/a.parquet, row group 1, column `text`" in err
+
+
+def test_what_can_not_be_done(server, tmp_path, capsys, monkeypatch):
+    def told(*arguments):
+        assert main(["warm", *arguments, "--cache-dir", str(tmp_path)]) == 2
+        return capsys.readouterr().err
+
+    assert "gs://bucket/nothing" in told("gs://bucket/nothing/", "--engine", "ray")
+    assert "Expected --engine ray with --ray-address, got local" in told(URL, "--ray-address", "x")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "got none: pip install 'fastload[ray]'" in told(URL, "--engine", "ray")
+
+
+def test_a_node_with_a_directory_of_its_own_is_told(tmp_path):
+    description = Description(URL, Cache(tmp_path), rank=0, world_size=1)
+    with pytest.raises(CacheError, match=f"a directory that all nodes .* at {tmp_path}"):
+        _warm_share(description, 0, None, tmp_path / ".warming-elsewhere")

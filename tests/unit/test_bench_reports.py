@@ -1,0 +1,341 @@
+import json
+import re
+import shutil
+import subprocess
+from functools import partial
+from html.parser import HTMLParser
+
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastload.bench import roofline, tune
+from fastload.bench.page import page
+from fastload.bench.profile import Profile, profile
+from fastload.bench.profile import report as profile_report
+from fastload.bench.record import schema, to_json
+from fastload.bench.roofline import StageRoofs
+from fastload.bench.session import Findings, Plan, Result
+from fastload.bench.survey import survey
+from fastload.cli.peers import PEERS, Work
+
+NAMES = ("label", "price", "id")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("reports")
+    paths = []
+    for number in range(2):
+        random = np.random.default_rng(number)
+        rows = 3000
+        columns = {
+            "label": pa.array(random.integers(0, 2, rows, np.int8)),
+            "price": pa.array(random.random(rows, np.float32)),
+            "id": pa.array(random.integers(0, 1 << 40, rows)),
+        }
+        paths.append(str(directory / f"part-{number} <b>&.parquet"))
+        pq.write_table(pa.table(columns), paths[-1], row_group_size=1000)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def work(files):
+    return Work(tuple(files), NAMES, batch_size=500, shuffle=True, threads=1, window_rows=2000)
+
+
+@pytest.fixture(scope="module")
+def seen(work):
+    # As it comes from the other process.
+    fields = json.loads(json.dumps(vars_of(profile(work, 0.002, 2))))
+    return Profile(**fields)
+
+
+def vars_of(record):
+    return {name: getattr(record, name) for name in record.__slots__}
+
+
+@pytest.fixture(scope="module")
+def roofs(work):
+    patience, roofline._PASSES_S = roofline._PASSES_S, 0.05
+    try:
+        return StageRoofs(**json.loads(json.dumps(vars_of(roofline.measure(work)))))
+    finally:
+        roofline._PASSES_S = patience
+
+
+class Machine:
+    """Answers with epochs that are as long as the threads and the prefetch make them."""
+
+    def __init__(self, best):
+        self.best = best
+        self.settings = []
+
+    def __call__(self, job):
+        work = job.work
+        self.settings.append((work.threads, work.workers, work.prefetch))
+        seconds = 0.5 if work.threads == self.best else 1.0
+        return {
+            "epoch_s": [9.0, seconds, seconds * 1.02, seconds * 0.98],
+            "first_batch_s": 0.1,
+            "cpu_s": 1.0,
+            "imports_rss_bytes": 1,
+            "peak_rss_bytes": 2,
+            "bottleneck": "decode",
+        }
+
+
+@pytest.fixture(scope="module")
+def tuning(work):
+    return tune.tune(work, 6000, 60, lambda what: None, run=Machine(best=2))
+
+
+@pytest.fixture(scope="module")
+def findings(files, work, seen, roofs, tuning):
+    plan = Plan(survey(files), PEERS, ("in_order", "shuffled"), work)
+    results = [
+        Result(peer, "1.2", mode, 0.1 * k, 0.05, 0.2, 10**8, 9 * 10**8, "decode", 3, 0.05 * k)
+        for mode in plan.modes
+        for k, peer in enumerate(PEERS[:3], 1)
+    ]
+    left_out = [("LitData", "", "litdata is not installed: pip install litdata")]
+    left_out.append(("Daft", "shuffled", "cut off after 20 s"))
+    return Findings(
+        plan,
+        ("--html", "a <file>"),
+        0.05,
+        results,
+        left_out,
+        {("Daft", "shuffled"): 4.2},
+        roofs,
+        seen,
+        tuning,
+    )
+
+
+def test_the_json_is_as_its_schema_says(findings, files, work):
+    record = json.loads(json.dumps(to_json(findings)))
+    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.validate(record, schema(), jsonschema.Draft202012Validator)
+    plain = Findings(Plan(survey(files), PEERS, ("in_order",), work))
+    jsonschema.validate(to_json(plain), schema(), jsonschema.Draft202012Validator)
+    layout = record["dataset"]["layout"]
+    assert [(one["file"], one["rows"]) for one in layout["row_groups"]] == [
+        (number, 1000) for number in (0, 0, 0, 1, 1, 1)
+    ]
+    stored = record["dataset"]["stored_bytes"]
+    assert sum(one["stored_bytes"] for one in layout["row_groups"]) == stored
+    assert sum(one["stored_bytes"] for one in layout["columns"]) == stored
+    assert sum(one["decoded_bytes"] for one in layout["columns"]) == 6000 * 13
+    assert record["left_out"][1]["rows_per_s"] == 4.2
+
+
+def test_a_profile_sees_the_loop(seen):
+    assert (seen.epochs, seen.number_of_steps) == (2, 24)
+    assert [step["index"] for step in seen.steps] == [*range(12)] * 2
+    assert seen.working_s >= 24 * 0.002
+    assert 0 < seen.share < 1
+    assert seen.memory[-1]["resident"] > 0
+    stages = {span.stage for span in seen.trace().spans}
+    assert {"prepare", "fill", "wait", "train"} <= stages
+    assert sum(span.stage == "train" for span in seen.trace().spans) == 24
+    text = profile_report(seen)
+    assert "In a loop with steps of 2 ms, shuffled:" in text
+    assert "(epoch start)" in text
+
+
+def test_the_roofs_are_of_the_same_files(roofs):
+    assert roofs.read_s > 0
+    assert roofs.memcpy_s > 0
+    assert roofs.roof_s == roofs.read_s + roofs.decompress_s + roofs.memcpy_s
+    assert "1" in roofs.by_threads
+    assert set(roofs.codecs) == {"none", "snappy", "lz4", "zstd"}
+    assert roofs.stored_codecs == ["snappy"]
+    lines = roofline.table(roofs).splitlines()
+    assert lines[0].split() == ["roof", "fastload", "of", "roof"]
+    assert lines[-1].split()[0] == "epoch"
+
+
+def roofs_of(**changes):
+    fields = {
+        "threads": 2,
+        "read_s": 0.1,
+        "decompress_s": 0.3,
+        "memcpy_s": 0.31,
+        "h2d_s": None,
+        "epoch_s": 1.0,
+        "spread": 0.02,
+        "fastload_read_s": 0.1,
+        "fastload_decode_s": 1.8,
+        "waiting": 0.9,
+        "bottleneck": "decode",
+        "by_threads": {"1": [1.9, 0.02], "2": [1.0, 0.02], "4": [0.6, 0.02]},
+        "codecs": {"none": 0.1, "snappy": 0.2, "zstd": 0.32},
+        "stored_codecs": ["zstd"],
+    }
+    return StageRoofs(**{**fields, **changes})
+
+
+def test_the_verdict_says_what_was_measured():
+    assert roofline.verdict(roofs_of()) == (
+        "Decode-bound: 71 % of the roof; more threads help up to 4: 1.7 x; "
+        "zstd costs 1.6 x over snappy in reading and decompressing."
+    )
+    noisy = roofs_of(by_threads={"1": [1.9, 0.1], "2": [1.0, 0.1], "4": [0.9, 0.1]})
+    assert "more than 2 threads gain nothing up to 4, within the noise" in roofline.verdict(noisy)
+    text = roofline.verdict(roofs_of(stored_codecs=["snappy"], bottleneck="consumer", h2d_s=2.0))
+    assert text.startswith("Bound by the consumer: ")
+    assert "costs" not in text
+    assert text.endswith("copies to the device take longer than all this.")
+
+
+def test_a_search_finds_what_is_faster_by_more_than_the_noise(work):
+    machine = Machine(best=2)
+    found = tune.tune(work, 6000, 60, lambda what: None, run=machine)
+    assert found.best == tune.Setting(threads=2)
+    assert machine.settings[:3] == [(1, 0, None)] * 3
+    # What is better is tried again before it is believed.
+    assert machine.settings.count((2, 0, None)) == 3
+    text = tune.remarks(found, "a b.parquet", NAMES, 500)
+    assert "2.00 times as fast" in text
+    call = text.splitlines()[-2:]
+    assert call[0].startswith("dataset = FastParquetDataset('a b.parquet', columns=['label',")
+    assert call[0].endswith("shuffle=True, threads=2)")
+    assert call[1] == "loader = DataLoader(dataset, batch_size=None)"
+    assert "<- best" in tune.table(found)
+
+
+def test_a_search_keeps_the_defaults_and_its_time(work):
+    found = tune.tune(work, 6000, 60, lambda what: None, run=Machine(best=99))
+    assert found.best == found.trials[0].setting
+    assert "nothing tried was faster" in tune.remarks(found, "a", NAMES, 500)
+    short = tune.tune(work, 6000, 0, lambda what: None, run=Machine(best=2))
+    assert len(short.trials) == 1
+    assert short.left_out > 3
+    assert f"left {short.left_out} untried" in tune.remarks(short, "a", NAMES, 500)
+
+
+class Outline(HTMLParser):
+    """What a page is made of."""
+
+    VOID = frozenset({"meta", "link", "rect", "polyline"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.headings = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and re.fullmatch("h[1-6]", self.open[-1]):
+            self.headings.append((self.open[-1], data))
+
+    def of(self, name):
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+@pytest.fixture(scope="module")
+def html(findings, seen):
+    return page(to_json(findings), seen)
+
+
+def test_the_page_is_whole_and_readable_by_machines(html):
+    outline = Outline()
+    outline.feed(html)
+    assert outline.open == []
+    assert [level for level, _ in outline.headings].count("h1") == 1
+    assert [text for level, text in outline.headings if level == "h2"] == [
+        "Summary",
+        "In order: rows a second",
+        "Shuffled: rows a second",
+        "Not measured",
+        "Distance from the roof",
+        "Waits for data",
+        "Timeline",
+        "Memory over time",
+        "Tuning",
+        "The files",
+        "How it was measured",
+    ]
+    assert len(outline.of("svg")) >= 4
+    assert all(svg["role"] == "img" and svg["aria-label"] for svg in outline.of("svg"))
+    assert len(outline.of("table")) == len(outline.of("caption"))
+    assert all("scope" in cell for cell in outline.of("th"))
+    assert outline.of("html") == [{"lang": "en"}]
+    assert "viewport" in [meta.get("name") for meta in outline.of("meta")]
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_the_page_asks_nobody_for_anything(html):
+    outline = Outline()
+    outline.feed(html)
+    assert outline.of("script") == []
+    assert "http:" not in html
+    assert "https:" not in html
+    assert "url(" not in html
+    links = [attributes.get("href") for _, attributes in outline.tags if "href" in attributes]
+    assert links == ["data:,"]
+    # What files are called is text.
+    assert "part-0 &lt;b&gt;&amp;.parquet" in html
+    assert "<b>" not in html
+
+
+def test_a_page_without_the_rest(files, work):
+    plain = Findings(Plan(survey(files), PEERS, ("in_order",), work))
+    outline = Outline()
+    outline.feed(page(to_json(plain), None))
+    assert [text for level, text in outline.headings if level == "h2"] == [
+        "The files",
+        "How it was measured",
+    ]
+
+
+def test_a_browser_renders_the_page(html, tmp_path):
+    browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("there is no browser")
+    path, picture = tmp_path / "report.html", tmp_path / "report.png"
+    path.write_text(html, encoding="utf-8")
+    # What the page or its console has to say is on the error stream, as CONSOLE.
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+    command += [f"--user-data-dir={tmp_path}", f"--screenshot={picture}", "--window-size=800,3000"]
+    command.append(path.as_uri())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "CONSOLE" not in done.stderr
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert picture.stat().st_size > 20_000
+
+
+def test_the_command_writes_its_reports(files, tmp_path, capsys, monkeypatch):
+    from fastload.cli.bench import main
+
+    monkeypatch.setattr("fastload.bench.run.Plan", partial(Plan, repeats=1))
+    paths = {name: tmp_path / f"report.{name}" for name in ("json", "html", "trace")}
+    outputs = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    arguments = [*files[:1], "--peers", "none", "--epochs", "2", "--no-shuffle", "--threads", "1"]
+    assert main([*arguments, "--step-ms", "0.5", *outputs]) == 0
+    out = capsys.readouterr().out
+    assert "In a loop with steps of 0.5 ms, in order:" in out
+    record = json.loads(paths["json"].read_text())
+    jsonschema.validate(record, schema(), jsonschema.Draft202012Validator)
+    assert record["command"][1:] == [*arguments, "--step-ms", "0.5", *outputs]
+    assert record["profile"]["step_s"] == 0.0005
+    assert "<h2>Timeline</h2>" in paths["html"].read_text()
+    stages = {event.get("cat") for event in json.loads(paths["trace"].read_text())["traceEvents"]}
+    assert {"fill", "wait", "train"} <= stages
+    assert main(["--peers", "none", "--json", str(tmp_path / "no" / "where.json")]) == 2
+    assert "Expected a directory to write to" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--step-ms", "-1"])

@@ -1,0 +1,58 @@
+"""What the build refuses, before it compiles anything."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastload
+
+ROOT = Path(__file__).parents[2]
+
+
+def setup(*arguments: str, prelude: str = "", **environment: str) -> subprocess.CompletedProcess:
+    code = f"import runpy, sys\n{prelude}\nsys.argv = {['setup.py', *arguments]}\n"
+    return subprocess.run(
+        [sys.executable, "-c", code + "runpy.run_path('setup.py', run_name='__main__')"],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_other_systems_are_refused_by_name(platform):
+    result = setup("--version", prelude=f"sys.platform = {platform!r}")
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"Expected Linux, got {platform}: ")
+    assert "WSL 2" in result.stderr
+
+
+def test_major_version_that_is_none_is_refused(tmp_path):
+    build = ["build_ext", "--build-lib", str(tmp_path), "--build-temp", str(tmp_path)]
+    result = setup(*build, FASTLOAD_PYARROWS="26.0")
+    assert result.returncode == 1
+    assert "Expected major versions in FASTLOAD_PYARROWS, such as '25 26', got '26.0'" in (
+        result.stderr
+    )
+
+
+def test_wheels_hold_a_core_for_each_pyarrow_asked_for():
+    code = (
+        "import setuptools\n"
+        "setuptools.setup = lambda **given: print(*(core.name for core in given['ext_modules']))"
+    )
+    result = setup(prelude=code, FASTLOAD_PYARROWS="24 25", FASTLOAD_PURE="")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["fastload._core_pyarrow24", "fastload._core_pyarrow25"]
+
+
+def test_version_is_written_in_one_place():
+    result = setup("--version", FASTLOAD_PURE="1")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split()[-1] == fastload.__version__

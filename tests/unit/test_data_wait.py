@@ -1,0 +1,160 @@
+import gc
+import pickle
+import time
+import weakref
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from fastload import DataWait, FastParquetDataset
+from fastload.data_wait import WaitReport
+from sample_files import write_sample
+
+
+class Slow:
+    """Some items, some of which it takes its time for."""
+
+    batch_size = 7
+
+    def __init__(self, waits):
+        self.waits = waits
+
+    def __len__(self):
+        return len(self.waits)
+
+    def __iter__(self):
+        for index, seconds in enumerate(self.waits):
+            time.sleep(seconds)
+            yield index
+
+
+def test_the_share_and_the_pauses_are_those_of_the_loop():
+    steps = []
+    loader = DataWait(Slow([0.03, 0, 0.06, 0]), on_step=steps.append)
+    assert len(loader) == 4
+    for index in loader:
+        assert index in range(4)
+        time.sleep(0.01)
+    report = loader.report()
+    assert (report.steps, report.epochs) == (4, 1)
+    assert 0.09 <= report.waiting_s < 0.5
+    assert 0.04 <= report.working_s < 0.5
+    assert report.share == report.waiting_s / (report.waiting_s + report.working_s)
+    longest, second, *rest = report.pauses
+    assert (longest.index, longest.where) == (2, "")
+    assert (second.index, second.where) == (0, "epoch start")
+    assert {pause.where for pause in rest} == {"", "epoch end"}
+    assert [step.index for step in steps] == [0, 1, 2, 3]
+    assert all(step.work_s >= 0.01 for step in steps)
+    text = str(report)
+    assert "% of the time went on waiting for data" in text
+    assert "before batch 2 of pass 0" in text
+
+
+def test_passes_add_up_and_reset_forgets():
+    loader = DataWait(Slow([0, 0]))
+    for _ in range(3):
+        list(loader)
+    assert (loader.report().steps, loader.report().epochs) == (6, 3)
+    loader.reset()
+    assert loader.report() == WaitReport(0, 0, 0.0, 0.0, ())
+    assert str(loader.report()) == "no steps yet"
+
+
+def test_only_the_longest_pauses_are_kept():
+    loader = DataWait(range(1000))
+    list(loader)
+    assert len(loader.report().pauses) == 10
+    seconds = [pause.seconds for pause in loader.report().pauses]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def test_a_loop_that_is_left_ends_its_step():
+    steps = []
+    loader = DataWait(Slow([0, 0, 0]), on_step=steps.append)
+    for index in loader:
+        if index == 1:
+            break
+    del index
+    gc.collect()
+    assert [(step.epoch, step.index) for step in steps] == [(0, 0), (0, 1)]
+
+
+def test_everything_else_is_the_loaders():
+    loader = DataWait(Slow([]))
+    assert loader.batch_size == 7
+    assert loader.loader.waits == []
+    with pytest.raises(AttributeError):
+        _ = loader.nothing
+    copied = pickle.loads(pickle.dumps(DataWait([1, 2])))
+    assert list(copied) == [1, 2]
+    with pytest.raises(TypeError, match="iterable, got int"):
+        DataWait(3)
+
+
+def test_what_a_loader_raises_is_raised():
+    def broken():
+        yield 1
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        list(DataWait(broken()))
+
+
+def test_it_keeps_no_batch():
+    class Item:
+        pass
+
+    loader = iter(DataWait(Item() for _ in range(2)))
+    item = next(loader)
+    dead = weakref.ref(item)
+    del item
+    assert dead() is None
+    next(loader)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("wait") / "sample.parquet", 1000)
+
+
+def test_window_changes_are_known_of_our_own(path):
+    steps = []
+    with FastParquetDataset(path, batch_size=100, shuffle=True, shuffle_window=250) as dataset:
+        loader = DataWait(DataLoader(dataset, batch_size=None), on_step=steps.append)
+        for _ in loader:
+            pass
+        assert loader.dataset is dataset
+    changes = [step.index for step in steps if step.where == "window change"]
+    assert steps[0].where == "epoch start"
+    assert changes == [2, 5, 7]  # rows 200 to 299 are the first to reach into the second window
+
+
+def test_waits_are_ranges_of_the_profiler(path):
+    with FastParquetDataset(path, batch_size=500) as dataset, torch.profiler.profile() as profile:
+        for _ in DataWait(dataset):
+            pass
+    (waits,) = [event for event in profile.key_averages() if event.key == "data wait"]
+    assert waits.count == 4  # iter(), two batches, the end
+
+
+def test_scalars_for_tensorboard(tmp_path):
+    from fastload.integrations.tensorboard import WaitWriter
+
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    with tensorboard.SummaryWriter(str(tmp_path)) as writer:
+        loader = DataWait(Slow([0.0, 0.02, 0.0, 0.0, 0.0]), WaitWriter(writer, every=2))
+        for _ in loader:
+            pass
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["data_wait/share", "data_wait/longest_s"]
+    shares = events.Scalars("data_wait/share")
+    assert [scalar.step for scalar in shares] == [2, 4]
+    assert shares[0].value > 0.9
+    assert events.Scalars("data_wait/longest_s")[0].value >= 0.019
+    with pytest.raises(ValueError, match="at least 1"):
+        WaitWriter(writer, every=0)

@@ -1,0 +1,95 @@
+import json
+import re
+import threading
+
+import pytest
+
+from fastload import FastParquetDataset
+from fastload.stats import prometheus_text
+from fastload.trace import Trace, record
+from sample_files import write_sample
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_sample(tmp_path_factory.mktemp("trace") / "sample.parquet", 1000)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_trace_has_the_stages_of_a_pass(path, threads):
+    options = {"batch_size": 100, "shuffle": True, "shuffle_window": 250, "threads": threads}
+    with FastParquetDataset(path, **options) as dataset:
+        with record(dataset) as trace:
+            batches = sum(1 for _ in dataset)
+        after = list(trace.spans)
+        for _ in dataset:
+            pass
+        assert trace.spans == after
+    stages = {span.stage for span in trace.spans}
+    assert {"prepare", "fill", "merge", "wait"} <= stages
+    assert trace.dropped == 0
+    assert {span.index for span in trace.spans if span.stage == "wait"} >= set(range(batches))
+    columns = {span.column for span in trace.spans if span.stage == "fill"}
+    assert columns == {"id", "label", "price", "name"}
+    assert all(span.column == "" for span in trace.spans if span.stage == "wait")
+    consumer = {span.thread for span in trace.spans if span.stage == "wait"}
+    assert consumer == {threading.get_native_id()}
+    assert set(trace.threads) == {span.thread for span in trace.spans}
+    if threads:
+        assert "fastload-cpu" in trace.threads.values()
+
+
+def test_a_trace_opens_in_perfetto(path, tmp_path):
+    with (
+        FastParquetDataset(path, batch_size=100, threads=1) as dataset,
+        record(dataset, capacity=10) as trace,
+    ):
+        for _ in dataset:
+            pass
+    assert len(trace.spans) == 10
+    assert trace.dropped > 0
+    trace.write(tmp_path / "trace.json")
+    loaded = json.loads((tmp_path / "trace.json").read_text())
+    assert loaded["otherData"] == {"dropped_spans": trace.dropped}
+    events = loaded["traceEvents"]
+    names = [event for event in events if event["ph"] == "M"]
+    assert {event["args"]["name"] for event in names} <= {"consumer", "fastload-cpu"}
+    complete = [event for event in events if event["ph"] == "X"]
+    assert len(complete) == 10
+    assert min(event["ts"] for event in complete) == 0
+    for event in complete:
+        assert event["dur"] >= 0
+        assert {"name", "cat", "pid", "tid", "args"} <= set(event)
+
+
+def test_nothing_is_recorded_without_a_pass(path):
+    with FastParquetDataset(path) as dataset, record(dataset) as trace:
+        pass
+    assert trace == Trace()
+    with pytest.raises(ValueError, match="at least 1"), record(dataset, 0):
+        pass
+
+
+def test_prometheus_reads_the_counters(path):
+    with FastParquetDataset(path, batch_size=100) as dataset:
+        for _ in dataset:
+            pass
+        text = prometheus_text(dataset, {"run": 'a "b"\\\n'})
+        stats = dataset.stats()
+    lines = text.splitlines()
+    assert text.endswith("\n")
+    sample = re.compile(r'fastload_[a-z_]+\{([a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+\} [0-9.e+-]+')
+    kinds = {}
+    for line in lines:
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            kinds[name] = kind
+        elif not line.startswith("# HELP "):
+            assert sample.fullmatch(line), line
+            name = line.partition("{")[0]
+            assert kinds[name] == ("counter" if name.endswith("_total") else "gauge")
+    assert 'fastload_rows_total{run="a \\"b\\"\\\\\\n"} 1000' in lines
+    assert f'fastload_batches_total{{run="a \\"b\\"\\\\\\n"}} {stats.batches}' in lines
+    assert "fastload_rows_total 1000\n" in prometheus_text(dataset)
+    with pytest.raises(ValueError, match="name of a label"):
+        prometheus_text(dataset, {"stage": "x"})
