@@ -1,12 +1,10 @@
 """preprocess= and augment=: what batches hold after them, in every way of reading."""
 
-import gc
 import json
 import threading
 import time
 from functools import partial
 from itertools import islice
-from pickle import PicklingError
 
 import numpy as np
 import pytest
@@ -25,11 +23,10 @@ from fastload import (
     Ragged,
     per_row,
 )
-from fastload.permutation import permutation, stream_key
-from fastload.row_job import RowJob
-from fastload.step_pool import StepPool
+from fastload.permutation import stream_key
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from sample_files import ids_of, write_sample
+from stepped_dataset import DESCRIBE, ROWS, STEPS, check, dataset_of, draw, threads_of_steps
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -38,52 +35,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
 ]
 
-ROWS = 500
-TIMEOUT_S = 60
-
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     return write_sample(tmp_path_factory.mktemp("steps") / "a.parquet", ROWS, 70)
-
-
-def dataset_of(path, preprocess=None, augment=None, **options):
-    options = {"batch_size": 40, "threads": 1, "memory_budget": "64MB", **options}
-    return FastParquetDataset(path, preprocess=preprocess, augment=augment, **options)
-
-
-def twice(block):
-    """Adds, replaces and removes."""
-    block["twice"] = 2 * block["id"]
-    del block["label"]
-    return {"price": block["price"].astype(np.float64)}
-
-
-def describe(name, number):
-    return name.upper(), [number] * (number % 3)
-
-
-DESCRIBE = per_row(describe, ["name", "id"], {"NAME": None, "list": "ragged"}, threads=2)
-STEPS = [twice, DESCRIBE]
-
-
-def draw(batch, seeds):
-    batch["noise"] = (seeds >> np.uint64(11)) * 2.0**-53
-    return {"seed": seeds}
-
-
-def check(batch, seed=0, epoch=0):
-    """What STEPS and draw make of rows of the sample, which is one file."""
-    ids = batch["id"].tolist()
-    names = [f"row {k}" for k in ids]
-    assert batch["twice"].tolist() == [2 * k for k in ids]
-    assert batch["price"].dtype == torch.float64
-    assert batch["name"].tolist() == names
-    assert batch["NAME"].tolist() == [name.upper() for name in names]
-    assert batch["list"].tolist() == [[k] * (k % 3) for k in ids]
-    seeds = [stream_key(seed, epoch, 3, 0, 0, k) for k in ids]
-    assert batch["seed"].numpy().tolist() == seeds
-    assert batch["noise"].tolist() == [(s >> 11) * 2.0**-53 for s in seeds]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -126,7 +81,7 @@ def test_the_schema_calls_steps_when_asked_for_and_in_this_thread(path):
         assert calls == []
         assert len(dataset.schema) == 6
         assert calls == [(16, threading.get_ident())]
-        assert not threads()
+        assert not threads_of_steps()
     with dataset_of(path, count, limit=0) as dataset:
         assert list(dataset) == []
     with dataset_of(path, count, filters=[("id", "<", 0)]) as dataset:
@@ -344,205 +299,6 @@ def test_mixes(path, tmp_path, workers):
     assert max(len(of) for of in seeds["b"].values()) > 2
     assert all(len(of) == len(set(of)) for of in seeds["b"].values())
     assert_resumes_exactly(mix_of, after=[6], num_workers=workers)
-
-
-def fail_at(numbers, error=OSError):
-    def fn(number):
-        if number in numbers:
-            raise error(f"no {number}")
-        return number
-
-    return fn
-
-
-def test_an_error_of_a_step_comes_in_its_turn_and_names_the_batch(path):
-    def fail(block):
-        if 205 in block["id"]:
-            raise KeyError("no such thing")
-        return block
-
-    for threads in (0, 2):
-        with dataset_of(path, [per_row(len, "name", "n", threads=threads), fail]) as dataset:
-            iterator = iter(dataset)
-            assert ids_of(islice(iterator, 5)) == list(range(200))
-            state = dataset.state_dict()
-            for _ in range(2):
-                with pytest.raises(KeyError, match="no such thing") as caught:
-                    next(iterator)
-                notes = getattr(caught.value, "__notes__", None)
-                assert notes in (None, [f"in preprocess step `{fail.__qualname__}`",
-                                        "after 5 batches of epoch 0"])  # fmt: skip
-            assert dataset.state_dict() == state
-            dataset.load_state_dict(state)
-            with pytest.raises(KeyError):
-                next(iter(dataset))
-            dataset.set_epoch(0)
-            assert ids_of(islice(dataset, 5)) == list(range(200))
-
-
-def test_stop_iteration_of_a_step_does_not_end_the_epoch(path):
-    def stop(block):
-        raise StopIteration
-
-    with dataset_of(path, stop) as dataset, pytest.raises(RuntimeError, match="StopIteration"):
-        list(dataset)
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_an_error_of_a_row_names_it(path, workers):
-    step = per_row(fail_at([133]), "id", "n", threads=2)
-    with dataset_of(path, step) as dataset:
-        batches = iter(DataLoader(dataset, batch_size=None, num_workers=workers))
-        assert ids_of(islice(batches, 3)) == list(range(120))
-        with pytest.raises(RuntimeError, match="to take the row, got OSError: no 133") as caught:
-            next(batches)
-    assert f"- at {path}, row 133" in str(caught.value)
-    assert "per_row step `fail_at.<locals>.fn`" in str(caught.value)
-    if not workers:
-        assert isinstance(caught.value.__cause__, OSError)
-
-
-def test_what_the_files_lack_is_told_after_the_batches_before_it(tmp_path):
-    path = write_groups(tmp_path / "a.parquet", [80, 80, 80])
-    upper = per_row(str.upper, "text", "TEXT", threads=2)
-    # Windows are row groups here; the second one comes last.
-    seed = next(k for k in range(50) if permutation(3, stream_key(k, 0, 0))[-1] == 1)
-    options = {"shuffle": True, "shuffle_window": 80, "seed": seed}
-    with dataset_of(path, **options) as dataset:
-        *whole, _, last = dataset
-        assert 80 <= last["id"][0] < 160
-    damage(path, 1, "text")
-    with dataset_of(path, upper, **options) as dataset:
-        iterator = iter(dataset)
-        assert ids_of(islice(iterator, 4)) == ids_of(whole)
-        for _ in range(2):
-            with pytest.raises(CorruptFileError, match="row group 1"):
-                next(iterator)
-
-
-def threads():
-    gc.collect()  # those of datasets that other tests have dropped
-    return [one for one in threading.enumerate() if one.name.startswith("fastload-steps")]
-
-
-def until(condition):
-    end = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
-@pytest.mark.parametrize("prefetch", [0, 1, 4])
-def test_rows_of_the_next_batches_are_in_work_but_no_more(path, prefetch):
-    called = []
-
-    def look(number):
-        called.append(number)
-        return number
-
-    with dataset_of(path, per_row(look, "id", "n", threads=2), prefetch=prefetch) as dataset:
-        iterator = iter(dataset)
-        next(iterator)
-        until(dataset._engine.pipeline.counts)
-        # All batches of the one stripe lie ready by now.
-        next(iterator)
-        most = 40 * (2 + min(prefetch, 2))
-        until(lambda: len(called) >= most)
-        time.sleep(0.05)
-        assert sorted(called) == list(range(most))
-        assert 1 <= len(threads()) <= 2
-        assert dataset.stats().steps_s > 0
-    until(lambda: not threads())
-
-
-def test_look_ahead_leaves_memory_for_those_who_keep_batches(path):
-    with dataset_of(path, per_row(len, "name", "n", threads=2), memory_budget="2MB") as dataset:
-        batches = list(dataset)
-        assert dataset.stats().copied_batches == 0
-    assert ids_of(batches) == list(range(ROWS))
-
-
-def test_closing_in_mid_pass_ends_threads_at_once(path):
-    def slow(number):
-        time.sleep(0.02)
-        return number
-
-    dataset = dataset_of(path, per_row(slow, "id", "n", threads=2), batch_size=400)
-
-    def consume(dataset):
-        with pytest.raises((RuntimeError, StopIteration)):
-            next(iter(dataset))
-
-    running = threading.Thread(target=consume, args=[dataset])
-    running.start()
-    until(threads)
-    start = time.monotonic()
-    dataset.close()
-    running.join(TIMEOUT_S)
-    assert time.monotonic() - start < 2  # all rows would take four seconds
-    assert not threads()
-    dataset.close()
-    dataset = dataset_of(path, DESCRIBE)
-    next(iter(dataset))
-    assert threads()
-    del dataset
-    gc.collect()
-    until(lambda: not threads())
-
-
-def test_rows_of_a_pool_that_was_closed_are_not_waited_for():
-    """While its threads are still in their turns, too."""
-    pool, free = StepPool(2), threading.Event()
-    step = per_row(lambda _: free.wait(TIMEOUT_S), "x", "y", threads=2)
-    jobs = [RowJob(step, [torch.arange(8)], 8, str) for _ in range(2)]
-    pool.begin(jobs[0])
-    closing = threading.Thread(target=pool.close)
-    closing.start()
-    until(lambda: jobs[0].done)
-    pool.begin(jobs[1])
-    assert jobs[1].done
-    free.set()
-    closing.join(TIMEOUT_S)
-    for job in jobs:
-        with pytest.raises(RuntimeError, match="closed"):
-            job.outputs()
-
-
-def test_threads_of_each_process_are_its_own(path):
-    """Forked while the threads of this process work."""
-    with dataset_of(path, STEPS, draw) as dataset:
-        running = iter(dataset)
-        first = next(running)
-        for _ in range(3):
-            loader = DataLoader(
-                dataset, batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=60
-            )
-            dataset.set_epoch(0)
-            batches = list(loader)
-            assert sorted(ids_of(batches)) == list(range(ROWS))
-            check(batches[0])
-        check(first)
-        dataset.set_epoch(0)
-        assert ids_of(dataset) == list(range(ROWS))
-
-
-def test_spawned_workers(path):
-    with dataset_of(path, STEPS, draw) as dataset:
-        loader = DataLoader(
-            dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn", timeout=120
-        )
-        for batch in loader:
-            check(batch)
-
-
-@pytest.mark.filterwarnings("ignore:Got pickle error")
-def test_torch_says_that_a_lambda_can_not_be_spawned(path):
-    with dataset_of(path, lambda block: block) as dataset:
-        loader = DataLoader(
-            dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn"
-        )
-        with pytest.raises((AttributeError, TypeError, PicklingError), match="pickle"):
-            next(iter(loader))
 
 
 def test_steps_are_no_part_of_the_state(path):
