@@ -8,9 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from fastload import (
-    per_row,
-)
+from fastload import per_row
 from fastload.row_job import RowJob
 from fastload.step_pool import StepPool
 from sample_files import ids_of, write_sample
