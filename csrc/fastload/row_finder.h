@@ -16,19 +16,12 @@
 #include "fastload/memory.h"
 #include "fastload/recycling_pool.h"
 #include "fastload/row_filter.h"
+#include "fastload/row_group_search.h"
 #include "fastload/status.h"
 
 namespace fastload {
 
-// The rows of a row group that pass.
-struct FoundRows {
-  int64_t count = 0;
-  // A bit a row, the lowest of a word first; empty: all pass, or none.
-  std::vector<uint64_t> bits;
-};
-
-// Looks first at what footers and page indexes tell, and decodes only pages of which that
-// leaves open which rows pass. Thread-safe.
+// Searches row groups of some files for one filter. Thread-safe.
 class RowFinder {
  public:
   // Columns are of fixed-width values of a dtype with keys, flat, and take nulls.
@@ -45,8 +38,6 @@ class RowFinder {
   Executor* threads() const { return threads_.get(); }
 
  private:
-  friend class RowGroupSearch;
-
   RowFinder(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
             std::vector<ColumnSpec> columns, RowFilter filter, int32_t threads);
 
@@ -54,7 +45,7 @@ class RowFinder {
   const std::vector<ColumnSpec> columns_;
   const RowFilter filter_;
   BlockPool fetches_;
-  RecyclingPool pool_;  // of decompressed pages and dictionaries
+  RecyclingPool pool_;
   Counters counters_;
   std::unique_ptr<Executor> threads_;
 };
