@@ -1,7 +1,7 @@
+import io
 import json
+import os
 import re
-import shutil
-import subprocess
 from functools import partial
 from html.parser import HTMLParser
 
@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
+import browser
 from fastload.bench import roofline, tune
 from fastload.bench.page import page
 from fastload.bench.profile import Profile, profile
@@ -301,21 +303,77 @@ def test_a_page_without_the_rest(files, work):
     ]
 
 
-def test_a_browser_renders_the_page(html, tmp_path):
-    browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
-    if browser is None:
-        pytest.skip("there is no browser")
-    path, picture = tmp_path / "report.html", tmp_path / "report.png"
+def contrast(one, other):
+    """Of two colours such as #ffffff, as WCAG 2 reckons it: 1 to 21."""
+
+    def luminance(colour):
+        levels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in levels]
+        return np.dot(linear, (0.2126, 0.7152, 0.0722))
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_letters_and_charts_stand_out(html):
+    schemes = re.findall(r":root {(.*?)}", html, re.DOTALL)
+    assert len(schemes) == 2
+    for scheme in schemes:
+        colours = dict(re.findall(r"--(\w+): (#\w{6});", scheme))
+        grounds = [colours.pop("paper"), colours.pop("panel")]
+        del colours["line"]  # between rows, which are apart without it
+        assert len(colours) > 10
+        for name, colour in colours.items():
+            least = 4.5 if name in ("ink", "soft", "ours") else 3
+            assert min(contrast(colour, ground) for ground in grounds) >= least, name
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    """A tab of a browser, which CI has to have."""
+    installed = browser.installed()
+    if installed is None:
+        advice = f"no browser: apt-get install {browser.NAMES[0]}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{advice} (CI runs every test)")
+        pytest.skip(advice)
+    with browser.opened(installed, tmp_path_factory.mktemp("browser")) as tab:
+        yield tab
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1100])
+def test_a_browser_renders_the_page(html, tab, tmp_path, width, dark):
+    path = tmp_path / "report.html"
     path.write_text(html, encoding="utf-8")
-    # What the page or its console has to say is on the error stream, as CONSOLE.
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
-    command += [f"--user-data-dir={tmp_path}", f"--screenshot={picture}", "--window-size=800,3000"]
-    command.append(path.as_uri())
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "CONSOLE" not in done.stderr
-    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert picture.stat().st_size > 20_000
+    tab.messages.clear()
+    tab.requests.clear()
+    tab.show(path.as_uri(), width=width, dark=dark)
+    assert tab.messages == []
+    assert set(tab.requests) <= {path.as_uri(), "data:,"}
+    # What is wider than the window scrolls by itself.
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(20, 24, 29)" if dark else "rgb(255, 255, 255)")
+    picture = Image.open(io.BytesIO(tab.picture(width)))
+    assert picture.width == width
+    assert picture.height == tab.evaluate("document.documentElement.scrollHeight")
+    # Paper, panels, letters and each colour of the charts.
+    assert len(picture.convert("RGB").getcolors(1 << 24)) > 100
+
+
+@pytest.mark.timeout(120)
+def test_a_screen_reader_is_told_all(html, tab, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(html, encoding="utf-8")
+    tab.show(path.as_uri(), width=1100)
+    tab.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    nodes = tab.nodes()
+    named = ("RootWebArea", "heading", "image", "table", "region", "columnheader", "rowheader")
+    roles = {role for role, _ in nodes}
+    assert {"main", "heading", "image", "table", "region", "rowheader", "list"} <= roles
+    assert [role for role, name in nodes if role in named and not name.strip()] == []
 
 
 def test_the_command_writes_its_reports(files, tmp_path, capsys, monkeypatch):

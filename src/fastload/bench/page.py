@@ -128,7 +128,8 @@ def _comparison(record: _Record, mode: str) -> str:
         )
         for r in results
     ]
-    head = ("", "version", "rows/s", "+-", "MB/s", "first batch", "peak memory", "cores", "of roof")
+    head = ("loader", "version", "rows/s", "+-", "MB/s", "first batch", "peak memory", "cores")
+    head += ("of roof",)
     numbers = charts.table(
         f"{_MODES[mode]}: medians of epochs after the first", head, rows, "fastload"
     )
@@ -161,15 +162,7 @@ def _roofline(record: _Record) -> str:
         ("decompress, decode and write", decode_s, roofs["fastload_decode_s"] / wall),
         ("epoch", roofs["roof_s"], roofs["epoch_s"]),
     ]
-    rows = [
-        (
-            name,
-            f"{1e3 * roof:.1f} ms",
-            f"{1e3 * own:.1f} ms",
-            f"{roof / own:.2f}" if own > 1e-4 else "-",
-        )
-        for name, roof, own in stages
-    ]
+    rows = [(name, _ms(roof), _ms(own), _share(roof, own)) for name, roof, own in stages]
     if roofs["h2d_s"] is not None:
         rows.append(("copy to the device", _ms(roofs["h2d_s"]), "-", "-"))
     threads = [
@@ -251,7 +244,7 @@ def _memory(record: _Record) -> str:
         for name, colour in _MEMORY_LINES
     ]
     peaks = [(words[name], _mb(max(s[name] for s in samples))) for name, _ in _MEMORY_LINES]
-    numbers = charts.table("Peaks", ("", "most"), peaks)
+    numbers = charts.table("Peaks", ("bytes of", "most"), peaks)
     return section(
         "Memory over time",
         charts.lines(
@@ -281,7 +274,7 @@ def _tuning(record: _Record) -> str:
         charts.table(
             f"{_MODES[tuning['mode']]}; the same setting differed by {100 * tuning['noise']:.0f} % "
             "from process to process",
-            ("threads", "workers", "prefetch", "request bytes", "rows/s", "+-", ""),
+            ("threads", "workers", "prefetch", "request bytes", "rows/s", "+-", "note"),
             rows,
         ),
     )
@@ -344,7 +337,7 @@ def _method(record: _Record) -> str:
         "is checked against what pyarrow reads before it is timed. They take turns, each in a "
         "process of its own; figures are medians of the epochs after the first. Local files were "
         "in the page cache.</p>",
-        charts.table("Versions", ("", "version"), rows, prose=True),
+        charts.table("Versions", ("of", "version"), rows, prose=True),
     )
 
 
