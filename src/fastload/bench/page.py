@@ -133,7 +133,7 @@ def _comparison(record: _Record, mode: str) -> str:
     numbers = charts.table(
         f"{_MODES[mode]}: medians of epochs after the first", head, rows, "fastload"
     )
-    note = "<p>Longer is faster; whiskers are half the distance between an epoch's quartiles.</p>"
+    note = "<p>Longer is faster; whiskers are as long as the quartiles of epochs are apart.</p>"
     return section(f"{_MODES[mode]}: rows a second", drawn, note, charts.folded("Numbers", numbers))
 
 
