@@ -2,6 +2,7 @@ import io
 import json
 import os
 import re
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 
@@ -200,23 +201,39 @@ def test_a_search_finds_what_is_faster_by_more_than_the_noise(work):
     assert machine.settings[:3] == [(1, 0, None)] * 3
     # What is better is tried again before it is believed.
     assert machine.settings.count((2, 0, None)) == 3
-    text = tune.remarks(found, "a b.parquet", NAMES, 500)
+    text = tune.remarks(found, work.files[0], NAMES, work)
     assert "2.00 times as fast" in text
-    call = text.splitlines()[-2:]
-    assert call[0].startswith("dataset = FastParquetDataset('a b.parquet', columns=['label',")
-    assert call[0].endswith("shuffle=True, threads=2)")
-    assert call[1] == "loader = DataLoader(dataset, batch_size=None)"
+    program = text[text.index("from torch") :]
+    dataset, loader = program.splitlines()[-2:]
+    assert dataset.startswith(f"dataset = FastParquetDataset({work.files[0]!r}, columns=['label',")
+    assert dataset.endswith("shuffle=True, threads=2)")
+    assert loader == "loader = DataLoader(dataset, batch_size=None)"
     assert "<- best" in tune.table(found)
+    pasted = {}
+    exec(program, pasted)
+    assert sum(len(batch["id"]) for batch in pasted["loader"]) == 3000
+
+
+def test_the_program_has_all_of_a_setting(work, tmp_path):
+    best = tune.Setting(threads=1, workers=1, prefetch=8, request_bytes=2_000_000)
+    tuning = tune.Tuning([], best, 0.0, 6000, shuffled=False, seconds=1.0, left_out=0)
+    cached = replace(work, cache_dir=str(tmp_path / "cache"))
+    program = tune.constructor(tuning, work.files[0], ("id",), cached)
+    assert "prefetch=8" in program
+    assert 'io=IO(request_bytes="2MB")' in program
+    pasted = {}
+    exec(program, pasted)
+    assert sum(len(batch["id"]) for batch in pasted["loader"]) == 3000
 
 
 def test_a_search_keeps_the_defaults_and_its_time(work):
     found = tune.tune(work, 6000, 60, lambda what: None, run=Machine(best=99))
     assert found.best == found.trials[0].setting
-    assert "nothing tried was faster" in tune.remarks(found, "a", NAMES, 500)
+    assert "nothing tried was faster" in tune.remarks(found, "a", NAMES, work)
     short = tune.tune(work, 6000, 0, lambda what: None, run=Machine(best=2))
     assert len(short.trials) == 1
     assert short.left_out > 3
-    assert f"left {short.left_out} untried" in tune.remarks(short, "a", NAMES, 500)
+    assert f"left {short.left_out} untried" in tune.remarks(short, "a", NAMES, work)
 
 
 class Outline(HTMLParser):
