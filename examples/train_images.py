@@ -99,6 +99,8 @@ def main() -> None:
         preprocess=[per_row(decode, inputs="jpeg", outputs="image"), without_bytes],
         augment=flipped,
     )
+    if not len(dataset):
+        raise SystemExit(f"Expected a batch of {options.batch_size} rows, got fewer in all")
     batches = DataLoader(
         dataset,
         batch_size=None,
