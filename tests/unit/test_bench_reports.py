@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import browser
-from fastload.bench import roofline, tune
+from fastload.bench import charts, roofline, tune
 from fastload.bench.page import page
 from fastload.bench.profile import Profile, profile
 from fastload.bench.profile import report as profile_report
@@ -308,6 +308,12 @@ def test_the_page_asks_nobody_for_anything(html):
     # What files are called is text.
     assert "part-0 &lt;b&gt;&amp;.parquet" in html
     assert "<b>" not in html
+
+
+def test_whiskers_end_where_their_bars_begin():
+    drawn = charts.bars([charts.Bar("noisy", 5.0, 1.5, "5"), charts.Bar("calm", 10.0, 0.1, "10")])
+    places = re.findall(r"left:(.*?)%;width:(.*?)%", drawn)
+    assert places == [("0.00", "100.00"), ("72.00", "16.00")]
 
 
 def test_a_page_without_the_rest(files, work):

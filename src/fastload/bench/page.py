@@ -310,7 +310,7 @@ def _layout(record: _Record) -> str:
             f"Rows of {each}; files in turns of colour",
             values,
             starts,
-            (f"{max(values, default=0):,}", f"{len(groups):,} row groups"),
+            (f"{max(values, default=0):,}", _row_groups(len(groups))),
             ("ours", "theirs"),
             charts.folded("Files", f"<ul>{files}</ul>"),
         ),
@@ -359,6 +359,10 @@ def _source(record: _Record) -> str:
 
 def _million(rate: float) -> str:
     return f"{rate / 1e6:.1f} M" if rate >= 1e5 else f"{rate:,.0f}"
+
+
+def _row_groups(count: int) -> str:
+    return f"{count:,} row group{'' if count == 1 else 's'}"
 
 
 def _mb(size: float) -> str:
