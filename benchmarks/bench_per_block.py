@@ -12,9 +12,7 @@ step takes. Every way's batches are checked before any timing.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from step_passes import medians, show
 
 from fastload import FastParquetDataset, per_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -65,7 +64,7 @@ def by_numpy(block: dict[str, Any]) -> Mapping[str, Doubles]:
     return found
 
 
-WAYS: Mapping[str, Any] = {
+STEPS: Mapping[str, Any] = {
     "no steps": None,
     "numba": by_numba,
     "numba, threads=1": per_block(by_numba, threads=1),
@@ -74,11 +73,14 @@ WAYS: Mapping[str, Any] = {
     "numpy, threads=1": per_block(by_numpy, threads=1),
     "numpy, threads=2": per_block(by_numpy, threads=2),
 }
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    name: {"batch_size": _BATCH_ROWS, "preprocess": step} for name, step in STEPS.items()
+}
 
 
 def check(path: Path) -> None:
     """Raises an AssertionError unless every way delivers the same."""
-    for step in list(WAYS.values())[2:]:
+    for step in list(STEPS.values())[2:]:
         with (
             FastParquetDataset(path, batch_size=_BATCH_ROWS, preprocess=by_numba) as one,
             FastParquetDataset(path, batch_size=_BATCH_ROWS, preprocess=step) as other,
@@ -86,32 +88,6 @@ def check(path: Path) -> None:
             for expected, batch in zip(one, other, strict=True):
                 for name in batch:
                     torch.testing.assert_close(batch[name], expected[name], rtol=1e-12, atol=0)
-
-
-def pass_s(dataset: FastParquetDataset, away_s: float) -> float:
-    """Seconds of one pass, whose consumer sleeps for so long after each batch."""
-    start = time.perf_counter()
-    for _batch in dataset:
-        time.sleep(away_s)
-    return time.perf_counter() - start
-
-
-def medians(path: Path, away_s: float, repeats: int) -> dict[str, float]:
-    """Seconds of a pass in each way."""
-    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
-    for _ in range(repeats):
-        for name, step in WAYS.items():
-            with FastParquetDataset(path, batch_size=_BATCH_ROWS, preprocess=step) as dataset:
-                pass_s(dataset, 0)
-                seconds[name].append(pass_s(dataset, away_s))
-    return {name: statistics.median(values) for name, values in seconds.items()}
-
-
-def show(title: str, values: Mapping[str, float], form: Callable[[float], str]) -> None:
-    """One table."""
-    print(title)
-    for name, value in values.items():
-        print(f"  {name:20} {form(value)}")
 
 
 def main() -> None:
@@ -126,11 +102,11 @@ def main() -> None:
         columns = {name: rng.random(arguments.rows) for name in ("x", "y")}
         pq.write_table(pa.table(columns), path, row_group_size=arguments.rows // 4)
         check(path)
-        at_once = medians(path, 0, arguments.repeats)
+        at_once = medians(path, WAYS, 0, arguments.repeats)
         show("seconds of a pass", at_once, "{:.3f}".format)
         away_s = (at_once["numba"] - at_once["no steps"]) / (arguments.rows / _BATCH_ROWS)
         title = f"seconds of a pass whose consumer sleeps for {1e3 * away_s:.1f} ms a batch"
-        show(title, medians(path, away_s, arguments.repeats), "{:.3f}".format)
+        show(title, medians(path, WAYS, away_s, arguments.repeats), "{:.3f}".format)
 
 
 if __name__ == "__main__":

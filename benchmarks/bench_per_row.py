@@ -13,9 +13,7 @@ nothing. Every way's batches are checked before any timing.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,12 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from step_passes import medians, pass_s, show
 
 from fastload import FastParquetDataset, per_row
 from fastload.row_values import column_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 _BATCH_ROWS = 256
 _ROW_BYTES = 100_000
@@ -48,11 +47,12 @@ def decompress_block(block: dict[str, Any]) -> Mapping[str, Any]:
 
 def by_threads(threads: int, prefetch: int = 4) -> dict[str, Any]:
     """Arguments of a dataset."""
-    return {"preprocess": per_row(decompress, "data", "data", threads), "prefetch": prefetch}
+    step = per_row(decompress, "data", "data", threads)
+    return {"batch_size": _BATCH_ROWS, "preprocess": step, "prefetch": prefetch}
 
 
 WAYS: Mapping[str, Mapping[str, Any]] = {
-    "a callable": {"preprocess": decompress_block},
+    "a callable": {"batch_size": _BATCH_ROWS, "preprocess": decompress_block},
     "per_row, threads=0": by_threads(0),
     "per_row, threads=1": by_threads(1),
     "per_row, threads=2": by_threads(2),
@@ -72,29 +72,10 @@ def write_rows(path: Path, rows: int) -> list[int]:
 def check(path: Path, sums: list[int]) -> None:
     """Raises unless every way delivers every row."""
     for name, options in WAYS.items():
-        with FastParquetDataset(path, batch_size=_BATCH_ROWS, **options) as dataset:
+        with FastParquetDataset(path, **options) as dataset:
             got = [row for batch in dataset for row in batch["data"].sum(1).tolist()]
         if got != sums:
             raise AssertionError(f"Expected the rows that were written, got others - at {name}")
-
-
-def pass_s(dataset: FastParquetDataset, away_s: float = 0) -> float:
-    """Seconds of one pass, whose consumer is away for so long after each batch."""
-    start = time.perf_counter()
-    for _batch in dataset:
-        time.sleep(away_s)
-    return time.perf_counter() - start
-
-
-def medians(path: Path, away_s: float, repeats: int) -> dict[str, float]:
-    """Seconds of a pass in each way."""
-    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
-    for _ in range(repeats):
-        for name, options in WAYS.items():
-            with FastParquetDataset(path, batch_size=_BATCH_ROWS, **options) as dataset:
-                pass_s(dataset)
-                seconds[name].append(pass_s(dataset, away_s))
-    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def nothing(number: int) -> int:
@@ -134,13 +115,6 @@ def overhead_us(directory: Path, repeats: int) -> dict[str, float]:
     return {name: steps_s(options) / count * 1e6 for name, (count, options) in ways.items()}
 
 
-def show(title: str, values: Mapping[str, float], form: Callable[[float], str]) -> None:
-    """One table."""
-    print(title)
-    for name, value in values.items():
-        print(f"  {name:34} {form(value)}")
-
-
 def main() -> None:
     """Reads the arguments, measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -151,11 +125,11 @@ def main() -> None:
         path = Path(directory) / "rows.parquet"
         sums = write_rows(path, arguments.rows)
         check(path, sums)
-        at_once = medians(path, 0, arguments.repeats)
+        at_once = medians(path, WAYS, 0, arguments.repeats)
         show("seconds of a pass", at_once, "{:.3f}".format)
         away_s = at_once["per_row, threads=1"] / (arguments.rows / _BATCH_ROWS) * 2 / 3
         title = f"seconds of a pass whose consumer is away for {1e3 * away_s:.1f} ms a batch"
-        show(title, medians(path, away_s, arguments.repeats), "{:.3f}".format)
+        show(title, medians(path, WAYS, away_s, arguments.repeats), "{:.3f}".format)
         nothing_us = overhead_us(Path(directory), arguments.repeats)
         show("microseconds of steps that do nothing", nothing_us, "{:.2f}".format)
 

@@ -55,7 +55,7 @@ def main() -> None:
     seconds = time.perf_counter() - began
     if not rank:
         print(f"{int(rows)} rows: loss {loss / rows:.4f}, accuracy {hits / rows:.4f}")
-        print(f"{steps / seconds:.1f} steps/s")
+        print(f"{steps / seconds:.2f} steps/s")
         print(loader.report())
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

@@ -176,7 +176,7 @@ def main() -> None:
         torch.cuda.synchronize()
     seconds = time.perf_counter() - began
     if not rank:
-        print(f"{(run.step - first) / seconds:.1f} steps/s")
+        print(f"{(run.step - first) / seconds:.2f} steps/s")
         print(loader.report())
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

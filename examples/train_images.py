@@ -99,6 +99,8 @@ def main() -> None:
         preprocess=[per_row(decode, inputs="jpeg", outputs="image"), without_bytes],
         augment=flipped,
     )
+    if not len(dataset):
+        raise SystemExit(f"Expected a batch of {options.batch_size} rows, got fewer in all")
     batches = DataLoader(
         dataset,
         batch_size=None,
@@ -124,7 +126,7 @@ def main() -> None:
             if step == options.steps:
                 break
     print(f"step {step}: loss {loss.item():.4f}")
-    print(f"{step / (time.perf_counter() - began):.1f} steps/s")
+    print(f"{step / (time.perf_counter() - began):.2f} steps/s")
     print(loader.report())
 
 

@@ -131,7 +131,7 @@ def main() -> None:
             if step == options.steps:
                 break
     print(f"step {step}: loss {loss.item():.4f}")
-    print(f"{step / (time.perf_counter() - began):.1f} steps/s")
+    print(f"{step / (time.perf_counter() - began):.2f} steps/s")
     print(loader.report())
 
 

@@ -44,7 +44,7 @@ def run(script, *arguments, torchrun=0):
         process.communicate()
         raise
     assert process.returncode == 0, error
-    assert re.search(r"^\d+\.\d steps/s$", out, re.MULTILINE), out
+    assert re.search(r"^\d+\.\d\d steps/s$", out, re.MULTILINE), out
     assert "% of the time went on waiting for data" in out
     return out
 

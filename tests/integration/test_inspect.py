@@ -165,6 +165,9 @@ def test_a_store_is_asked_for_footers_alone(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
         report = report_of(capsys, "gs://bucket/train/")
         assert sum(request.range is not None for request in server.requests) == FILES
+        # Listings and footers: no file is fetched, whatever a request may be called.
+        sent = sum(request.sent for request in server.requests)
+        assert sent < sum(path.stat().st_size for path in paths) / 10
     assert report["rows"] == sum(ROWS + number for number in range(FILES))
     assert "requests" in " ".join(advice["cost"] for advice in report["advice"])
     local = report_of(capsys, directory)

@@ -3,7 +3,6 @@ import os
 import sys
 import time
 from dataclasses import replace
-from importlib import metadata
 
 import duckdb  # noqa: F401  contenders tested here need it
 import numpy as np
@@ -24,16 +23,21 @@ from fastload.bench.survey import survey
 from fastload.cli.peers import LIBRARIES, PEERS, REFERENCE, Peer, Work
 from fastload.errors import ColumnNotFoundError
 
-
-def is_here(peer):
-    packages = (peer.package, peer.beside) if peer.beside else (peer.package,)
-    return all(list(metadata.distributions(name=package)) for package in packages)
-
-
-# Ray starts servers, and warns of itself: the command alone checks its rows.
-OTHERS = [peer for peer in PEERS if peer.family not in ("fastload", "ray") and is_here(peer)]
+# Ray starts servers, and warns of itself; those apart run in an environment of their own.
+APART = [peer for peer in PEERS if peer.apart or peer.family == "ray"]
+OTHERS = [peer for peer in PEERS if peer.family != "fastload" and peer not in APART]
 LOADERS = [peer for peer in OTHERS if peer.loader and peer.family in LIBRARIES]
 NAMES = ("label", "flag", "price", "id")
+
+
+def columns_of(peer):
+    """Of those that it has a tensor for: LitData has none for a null."""
+    return ("label", "flag", "id") if peer.family == "litdata" else NAMES
+
+
+def skip_if_absent(peer):
+    if peer.version() is None:
+        pytest.skip(f"{peer.requirement} is not installed: make peers")
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +131,8 @@ def test_survey_keeps_what_all_contenders_can_read(files):
 @pytest.mark.filterwarnings("ignore:`use_push_based_shuffle` is deprecated")  # by Ray itself
 @pytest.mark.parametrize("peer", OTHERS, ids=lambda peer: peer.module)
 def test_contenders_give_the_rows_that_pyarrow_gives(peer, files, tmp_path):
-    # LitData has no tensor for a null.
-    columns = ("label", "flag", "id") if peer.family == "litdata" else NAMES
-    work = work_of(files, columns=columns, scratch=str(tmp_path))
+    skip_if_absent(peer)
+    work = work_of(files, columns=columns_of(peer), scratch=str(tmp_path))
     expected = read(REFERENCE, work)
     assert expected.rows == 4200
     assert not fault(read(peer, work), expected, shuffled=False, ordered=True)
@@ -138,6 +141,17 @@ def test_contenders_give_the_rows_that_pyarrow_gives(peer, files, tmp_path):
     for got in (first, second):
         assert not fault(got, expected, shuffled=True, ordered=False)
     assert first.sequence != second.sequence
+
+
+@pytest.mark.parametrize("peer", APART, ids=lambda peer: peer.module)
+def test_contenders_of_processes_of_their_own_give_these_rows(peer, files, tmp_path):
+    skip_if_absent(peer)
+    work = work_of(files, columns=columns_of(peer), threads=1, scratch=str(tmp_path))
+    expected = read(REFERENCE, work)
+    for shuffle in (False, True):
+        job = Job("check", peer.name, replace(work, shuffle=shuffle), limit_s=100)
+        got = Fingerprint(**launch(job))
+        assert not fault(got, expected, shuffled=shuffle, ordered=not shuffle)
 
 
 def test_batches_stay_when_the_memory_of_others_is_used_again(files):

@@ -1,7 +1,8 @@
+import io
 import json
+import os
 import re
-import shutil
-import subprocess
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 
@@ -10,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
-from fastload.bench import roofline, tune
+import browser
+from fastload.bench import charts, roofline, tune
 from fastload.bench.page import page
 from fastload.bench.profile import Profile, profile
 from fastload.bench.profile import report as profile_report
@@ -198,23 +201,39 @@ def test_a_search_finds_what_is_faster_by_more_than_the_noise(work):
     assert machine.settings[:3] == [(1, 0, None)] * 3
     # What is better is tried again before it is believed.
     assert machine.settings.count((2, 0, None)) == 3
-    text = tune.remarks(found, "a b.parquet", NAMES, 500)
+    text = tune.remarks(found, work.files[0], NAMES, work)
     assert "2.00 times as fast" in text
-    call = text.splitlines()[-2:]
-    assert call[0].startswith("dataset = FastParquetDataset('a b.parquet', columns=['label',")
-    assert call[0].endswith("shuffle=True, threads=2)")
-    assert call[1] == "loader = DataLoader(dataset, batch_size=None)"
+    program = text[text.index("from torch") :]
+    dataset, loader = program.splitlines()[-2:]
+    assert dataset.startswith(f"dataset = FastParquetDataset({work.files[0]!r}, columns=['label',")
+    assert dataset.endswith("shuffle=True, threads=2)")
+    assert loader == "loader = DataLoader(dataset, batch_size=None)"
     assert "<- best" in tune.table(found)
+    pasted = {}
+    exec(program, pasted)
+    assert sum(len(batch["id"]) for batch in pasted["loader"]) == 3000
+
+
+def test_the_program_has_all_of_a_setting(work, tmp_path):
+    best = tune.Setting(threads=1, workers=1, prefetch=8, request_bytes=2_000_000)
+    tuning = tune.Tuning([], best, 0.0, 6000, shuffled=False, seconds=1.0, left_out=0)
+    cached = replace(work, cache_dir=str(tmp_path / "cache"))
+    program = tune.constructor(tuning, work.files[0], ("id",), cached)
+    assert "prefetch=8" in program
+    assert 'io=IO(request_bytes="2MB")' in program
+    pasted = {}
+    exec(program, pasted)
+    assert sum(len(batch["id"]) for batch in pasted["loader"]) == 3000
 
 
 def test_a_search_keeps_the_defaults_and_its_time(work):
     found = tune.tune(work, 6000, 60, lambda what: None, run=Machine(best=99))
     assert found.best == found.trials[0].setting
-    assert "nothing tried was faster" in tune.remarks(found, "a", NAMES, 500)
+    assert "nothing tried was faster" in tune.remarks(found, "a", NAMES, work)
     short = tune.tune(work, 6000, 0, lambda what: None, run=Machine(best=2))
     assert len(short.trials) == 1
     assert short.left_out > 3
-    assert f"left {short.left_out} untried" in tune.remarks(short, "a", NAMES, 500)
+    assert f"left {short.left_out} untried" in tune.remarks(short, "a", NAMES, work)
 
 
 class Outline(HTMLParser):
@@ -291,6 +310,12 @@ def test_the_page_asks_nobody_for_anything(html):
     assert "<b>" not in html
 
 
+def test_whiskers_end_where_their_bars_begin():
+    drawn = charts.bars([charts.Bar("noisy", 5.0, 1.5, "5"), charts.Bar("calm", 10.0, 0.1, "10")])
+    places = re.findall(r"left:(.*?)%;width:(.*?)%", drawn)
+    assert places == [("0.00", "100.00"), ("72.00", "16.00")]
+
+
 def test_a_page_without_the_rest(files, work):
     plain = Findings(Plan(survey(files), PEERS, ("in_order",), work))
     outline = Outline()
@@ -301,21 +326,77 @@ def test_a_page_without_the_rest(files, work):
     ]
 
 
-def test_a_browser_renders_the_page(html, tmp_path):
-    browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
-    if browser is None:
-        pytest.skip("there is no browser")
-    path, picture = tmp_path / "report.html", tmp_path / "report.png"
+def contrast(one, other):
+    """Of two colours such as #ffffff, as WCAG 2 reckons it: 1 to 21."""
+
+    def luminance(colour):
+        levels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in levels]
+        return np.dot(linear, (0.2126, 0.7152, 0.0722))
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_letters_and_charts_stand_out(html):
+    schemes = re.findall(r":root {(.*?)}", html, re.DOTALL)
+    assert len(schemes) == 2
+    for scheme in schemes:
+        colours = dict(re.findall(r"--(\w+): (#\w{6});", scheme))
+        grounds = [colours.pop("paper"), colours.pop("panel")]
+        del colours["line"]  # between rows, which are apart without it
+        assert len(colours) > 10
+        for name, colour in colours.items():
+            least = 4.5 if name in ("ink", "soft", "ours") else 3
+            assert min(contrast(colour, ground) for ground in grounds) >= least, name
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    """A tab of a browser, which CI has to have."""
+    installed = browser.installed()
+    if installed is None:
+        advice = f"no browser: apt-get install {browser.NAMES[0]}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{advice} (CI runs every test)")
+        pytest.skip(advice)
+    with browser.opened(installed, tmp_path_factory.mktemp("browser")) as tab:
+        yield tab
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1100])
+def test_a_browser_renders_the_page(html, tab, tmp_path, width, dark):
+    path = tmp_path / "report.html"
     path.write_text(html, encoding="utf-8")
-    # What the page or its console has to say is on the error stream, as CONSOLE.
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
-    command += [f"--user-data-dir={tmp_path}", f"--screenshot={picture}", "--window-size=800,3000"]
-    command.append(path.as_uri())
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "CONSOLE" not in done.stderr
-    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert picture.stat().st_size > 20_000
+    tab.messages.clear()
+    tab.requests.clear()
+    tab.show(path.as_uri(), width=width, dark=dark)
+    assert tab.messages == []
+    assert set(tab.requests) <= {path.as_uri(), "data:,"}
+    # What is wider than the window scrolls by itself.
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(20, 24, 29)" if dark else "rgb(255, 255, 255)")
+    picture = Image.open(io.BytesIO(tab.picture(width)))
+    assert picture.width == width
+    assert picture.height == tab.evaluate("document.documentElement.scrollHeight")
+    # Paper, panels, letters and each colour of the charts.
+    assert len(picture.convert("RGB").getcolors(1 << 24)) > 100
+
+
+@pytest.mark.timeout(120)
+def test_a_screen_reader_is_told_all(html, tab, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(html, encoding="utf-8")
+    tab.show(path.as_uri(), width=1100)
+    tab.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    nodes = tab.nodes()
+    named = ("RootWebArea", "heading", "image", "table", "region", "columnheader", "rowheader")
+    roles = {role for role, _ in nodes}
+    assert {"main", "heading", "image", "table", "region", "rowheader", "list"} <= roles
+    assert [role for role, name in nodes if role in named and not name.strip()] == []
 
 
 def test_the_command_writes_its_reports(files, tmp_path, capsys, monkeypatch):

@@ -49,7 +49,8 @@ def bars(items: Sequence[Bar]) -> str:
     most = max((bar.value * (1 + bar.spread) for bar in items), default=0.0) or 1.0
     rows = []
     for bar in items:
-        low, high = bar.value * (1 - bar.spread) / most, bar.value * (1 + bar.spread) / most
+        low = bar.value * max(0.0, 1 - bar.spread) / most
+        high = bar.value * (1 + bar.spread) / most
         whisker = ""
         if bar.spread:
             whisker = (

@@ -128,11 +128,12 @@ def _comparison(record: _Record, mode: str) -> str:
         )
         for r in results
     ]
-    head = ("", "version", "rows/s", "+-", "MB/s", "first batch", "peak memory", "cores", "of roof")
+    head = ("loader", "version", "rows/s", "+-", "MB/s", "first batch", "peak memory", "cores")
+    head += ("of roof",)
     numbers = charts.table(
         f"{_MODES[mode]}: medians of epochs after the first", head, rows, "fastload"
     )
-    note = "<p>Longer is faster; whiskers are half the distance between an epoch's quartiles.</p>"
+    note = "<p>Longer is faster; whiskers are as long as the quartiles of epochs are apart.</p>"
     return section(f"{_MODES[mode]}: rows a second", drawn, note, charts.folded("Numbers", numbers))
 
 
@@ -161,15 +162,7 @@ def _roofline(record: _Record) -> str:
         ("decompress, decode and write", decode_s, roofs["fastload_decode_s"] / wall),
         ("epoch", roofs["roof_s"], roofs["epoch_s"]),
     ]
-    rows = [
-        (
-            name,
-            f"{1e3 * roof:.1f} ms",
-            f"{1e3 * own:.1f} ms",
-            f"{roof / own:.2f}" if own > 1e-4 else "-",
-        )
-        for name, roof, own in stages
-    ]
+    rows = [(name, _ms(roof), _ms(own), _share(roof, own)) for name, roof, own in stages]
     if roofs["h2d_s"] is not None:
         rows.append(("copy to the device", _ms(roofs["h2d_s"]), "-", "-"))
     threads = [
@@ -251,7 +244,7 @@ def _memory(record: _Record) -> str:
         for name, colour in _MEMORY_LINES
     ]
     peaks = [(words[name], _mb(max(s[name] for s in samples))) for name, _ in _MEMORY_LINES]
-    numbers = charts.table("Peaks", ("", "most"), peaks)
+    numbers = charts.table("Peaks", ("bytes of", "most"), peaks)
     return section(
         "Memory over time",
         charts.lines(
@@ -281,7 +274,7 @@ def _tuning(record: _Record) -> str:
         charts.table(
             f"{_MODES[tuning['mode']]}; the same setting differed by {100 * tuning['noise']:.0f} % "
             "from process to process",
-            ("threads", "workers", "prefetch", "request bytes", "rows/s", "+-", ""),
+            ("threads", "workers", "prefetch", "request bytes", "rows/s", "+-", "note"),
             rows,
         ),
     )
@@ -317,7 +310,7 @@ def _layout(record: _Record) -> str:
             f"Rows of {each}; files in turns of colour",
             values,
             starts,
-            (f"{max(values, default=0):,}", f"{len(groups):,} row groups"),
+            (f"{max(values, default=0):,}", _row_groups(len(groups))),
             ("ours", "theirs"),
             charts.folded("Files", f"<ul>{files}</ul>"),
         ),
@@ -344,7 +337,7 @@ def _method(record: _Record) -> str:
         "is checked against what pyarrow reads before it is timed. They take turns, each in a "
         "process of its own; figures are medians of the epochs after the first. Local files were "
         "in the page cache.</p>",
-        charts.table("Versions", ("", "version"), rows, prose=True),
+        charts.table("Versions", ("of", "version"), rows, prose=True),
     )
 
 
@@ -366,6 +359,10 @@ def _source(record: _Record) -> str:
 
 def _million(rate: float) -> str:
     return f"{rate / 1e6:.1f} M" if rate >= 1e5 else f"{rate:,.0f}"
+
+
+def _row_groups(count: int) -> str:
+    return f"{count:,} row group{'' if count == 1 else 's'}"
 
 
 def _mb(size: float) -> str:

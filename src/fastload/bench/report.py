@@ -44,8 +44,9 @@ def heading(findings: Findings) -> str:
     return "\n".join(
         [
             (
-                f"{_source(survey.files)}: {survey.rows:,} rows, {len(survey.columns)} columns, "
-                f"{survey.row_groups} row groups, {', '.join(survey.codecs).lower()}; "
+                f"{_source(survey.files)}: {_counted(survey.rows, 'row')}, "
+                f"{_counted(len(survey.columns), 'column')}, "
+                f"{_counted(survey.row_groups, 'row group')}, {', '.join(survey.codecs).lower()}; "
                 f"{_mb(survey.stored_bytes)} stored, {_mb(survey.decoded_bytes)} decoded"
             ),
             (
@@ -77,7 +78,7 @@ def remarks(findings: Findings) -> str:
     lines.append(f"Not measured: {step}copies to a GPU, {_storage_not_measured(findings)}.")
     lines.append(
         "Peak memory has what the imports take in brackets; pages of memory-mapped files count. "
-        "+- is half the distance between an epoch's quartiles."
+        "+- is half the distance between the quartiles of epochs."
     )
     if findings.plan.work.workers:
         lines.append("Workers: only the contenders that go through DataLoader have any.")
@@ -148,6 +149,10 @@ def roof_fraction(result: Result, findings: Findings) -> float | None:
 
 def _source(files: tuple[str, ...]) -> str:
     return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _mb(size: int) -> str:

@@ -175,7 +175,8 @@ def _of_threads(roofs: StageRoofs) -> str:
     noise = 2 * (own_spread + times[best][1])
     if best > roofs.threads and own_s / times[best][0] > 1 + noise:
         return f"more threads help up to {best}: {own_s / times[best][0]:.1f} x"
-    return f"more than {roofs.threads} threads gain nothing up to {most}, within the noise"
+    own = "one thread gains" if roofs.threads == 1 else f"{roofs.threads} threads gain"
+    return f"more than {own} nothing up to {most}, within the noise"
 
 
 def _of_codecs(roofs: StageRoofs) -> list[str]:

@@ -163,7 +163,7 @@ def _show(findings: Findings, options: Options) -> None:
         read = findings.plan.survey
         columns = read.columns if options.columns or read.left_out else ()
         parts += ["", tuning_table(findings.tuning), ""]
-        parts.append(tuning_remarks(findings.tuning, source, columns, options.batch_size))
+        parts.append(tuning_remarks(findings.tuning, source, columns, findings.plan.work))
     for part in parts:
         print(part)
 

@@ -154,8 +154,8 @@ def table(tuning: Tuning) -> str:
     return "\n".join(lines)
 
 
-def remarks(tuning: Tuning, source: str, columns: tuple[str, ...], batch_size: int) -> str:
-    """What the table says, and what to paste."""
+def remarks(tuning: Tuning, source: str, columns: tuple[str, ...], work: Work) -> str:
+    """What the table says, and what to paste: `constructor`."""
     best, default = tuning.best, tuning.trials[0]
     text = f"The same setting differed by {100 * tuning.noise:.0f} % from process to process"
     if best == default.setting:
@@ -165,18 +165,25 @@ def remarks(tuning: Tuning, source: str, columns: tuple[str, ...], batch_size: i
         text += f"; the setting below was {default.epoch_s / found.epoch_s:.2f} times as fast."
     if tuning.left_out:
         text += f" The time limit left {tuning.left_out} untried."
-    return f"{text}\n\n{constructor(tuning, source, columns, batch_size)}"
+    return f"{text}\n\n{constructor(tuning, source, columns, work)}"
 
 
-def constructor(tuning: Tuning, source: str, columns: tuple[str, ...], batch_size: int) -> str:
-    """The call with the best setting; without columns, it reads all."""
+def constructor(tuning: Tuning, source: str, columns: tuple[str, ...], work: Work) -> str:
+    """A program that makes the dataset and its loader with the best setting.
+
+    source: as it was given.
+    columns: to be read; none = all.
+    work: that was tuned.
+    """
     best = tuning.best
     options = [f"{source!r}"]
     if columns:
         options.append(f"columns={list(columns)!r}")
-    options.append(f"batch_size={batch_size}")
+    options.append(f"batch_size={work.batch_size}")
     if tuning.shuffled:
         options.append("shuffle=True")
+    if work.cache_dir:
+        options.append(f"cache={work.cache_dir!r}")
     if best.threads is not None:
         options.append(f"threads={best.threads}")
     if best.prefetch is not None:
@@ -186,7 +193,12 @@ def constructor(tuning: Tuning, source: str, columns: tuple[str, ...], batch_siz
     loader = "batch_size=None"
     if best.workers:
         loader += f", num_workers={best.workers}, persistent_workers=True"
+    names = "FastParquetDataset" if best.request_bytes is None else "IO, FastParquetDataset"
     lines = (
+        "from torch.utils.data import DataLoader",
+        "",
+        f"from fastload import {names}",
+        "",
         f"dataset = FastParquetDataset({', '.join(options)})",
         f"loader = DataLoader(dataset, {loader})",
     )
