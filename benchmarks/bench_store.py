@@ -17,16 +17,19 @@ Then each goal is printed beside what was found, by both transports:
 
 - requests and bytes of a dataset's first pass, footers apart, as the server counted them, over
   those of the coalesced plan and of the column chunks
+- rounds of requests that wait for each other until the first batch is there, the dataset's making
+  included: where nothing is kept of the files, and at the next start
 - the trainer's thread: the speed of pure Python in steps of some 25 ms, after the batches that the
-  loader brings in that time, while one thread of the core loads, over its speed beside processes
-  that use as much CPU as fastload's other threads and the server did, without this one's GIL; and
-  the share of the steps in which it neither ran nor waited for a CPU, as one does for the GIL. On a
-  machine that others keep busy only the latter tells
+  loader brings in that time, while one thread of the core loads, over its speed while another
+  process loads the same at the same pace, without this one's GIL; the CPUs that loading and the
+  server used meanwhile; and the share of the steps in which the thread neither ran nor waited for
+  a CPU, as one does for the GIL
 
 Over a network: `--latency-ms 0 --host ADDRESS --within "ip netns exec NAME"` runs the server in
 that network namespace, for instance at the other end of a simulated link whose latency counts.
 
-What TLS adds is not measured.
+What a new connection adds to a request, and TLS to that, is printed apart: the server that
+answers speaks HTTP in the clear.
 """
 
 from __future__ import annotations
@@ -34,18 +37,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import os
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
+import connection_cost
 import numpy as np
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import store_readers as readers
 import trainer_thread
-from click_log_store import COLUMNS, Plan, Seen, Store, plan, serve, write_click_log
+from click_log_store import BATCH_SIZE, COLUMNS, Plan, Seen, Store, plan, serve, write_click_log
 from core_results import Figure
 
 if TYPE_CHECKING:
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
 TRANSPORTS = ("native", "fsspec")
 _SLOW_S = 2.0
 _THREAD_REPEATS = 9
+_PACED = Path(__file__).with_name("paced_loading.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +107,8 @@ def measure(store: Store, name: str, run: readers.Reader, table: Table, repeats:
         run()
     seconds = (time.perf_counter() - start) / repeats
     seen = store.seen()
-    return Pass(
-        seconds, Seen(seen.requests // repeats, seen.bytes // repeats, seen.opened // repeats)
-    )
+    of_pass = (total // repeats for total in (seen.requests, seen.bytes, seen.opened))
+    return Pass(seconds, Seen(*of_pass, rounds=seen.rounds))
 
 
 def checked(name: str, got: dict[str, int] | None, table: Table) -> None:
@@ -158,7 +165,7 @@ def _line(name: str, found: Pass, table: Table, share: float) -> None:
 
 def count(store: Store, transport: str, table: Table, connections: int) -> list[Figure]:
     """Requests and bytes of a first pass, from which nothing is read ahead."""
-    with readers.fastload(store, transport, connections) as dataset:
+    with _nothing_kept(), readers.fastload(store, transport, connections) as dataset:
         store.seen(forget=True)
         checked(transport, readers.sums(dataset), table)
         seen = store.seen()
@@ -171,17 +178,46 @@ def count(store: Store, transport: str, table: Table, connections: int) -> list[
     ]
 
 
+def rounds(store: Store, transport: str, connections: int) -> list[Figure]:
+    """Rounds of requests until a dataset is made and has given its first batch.
+
+    It has no other one, or what is read ahead of the next ones would count.
+    """
+    figures = []
+    with _nothing_kept():
+        for row, goal in (("rounds, cold", 3), ("rounds, again", 1)):
+            store.seen(forget=True)
+            start = time.perf_counter()
+            with readers.fastload(store, transport, connections, limit=BATCH_SIZE) as dataset:
+                next(iter(dataset))
+                details = {"seconds": time.perf_counter() - start}
+                found = store.seen().rounds
+            figures.append(Figure("first batch", row, transport, found, goal, True, details))
+    return figures
+
+
+@contextlib.contextmanager
+def _nothing_kept() -> Iterator[None]:
+    """Footers, and what was read first, that other runs have kept are not found."""
+    with (
+        tempfile.TemporaryDirectory() as home,
+        mock.patch.dict(os.environ, FASTLOAD_CACHE_DIR=home),
+    ):
+        yield
+
+
 def thread(store: Store, transport: str, connections: int) -> Figure:
     """The share of its speed that the trainer's thread keeps."""
     with readers.fastload(store, transport, connections, threads=1) as dataset:
-        kept = trainer_thread.compare(lambda: dataset, store.pid, _THREAD_REPEATS)
+        paced = [sys.executable, str(_PACED), store.url, transport, str(connections)]
+        kept = trainer_thread.compare(lambda: dataset, paced, store.pid, _THREAD_REPEATS)
     details = {
         "loops_per_s": kept.loading.loops_per_s,
-        "beside_burners_per_s": kept.burning.loops_per_s,
+        "beside_another_process_per_s": kept.elsewhere.loops_per_s,
         "waits_for_gil": kept.loading.gil_share,
-        "waits_beside_burners": kept.burning.gil_share,
+        "waits_beside_another_process": kept.elsewhere.gil_share,
         "cpus_of_others": kept.loading.cpus,
-        "cpus_of_burners": kept.burning.cpus,
+        "cpus_beside_another_process": kept.elsewhere.cpus,
     }
     return Figure("thread", "trainer's thread", transport, kept.share, 0.9, False, details)
 
@@ -236,7 +272,12 @@ def main() -> None:
             for transport in TRANSPORTS:
                 for figure in count(store, transport, table, arguments.connections):
                     _print_goal(figure)
+                if arguments.latency_ms:  # else requests of one round don't overlap
+                    for figure in rounds(store, transport, arguments.connections):
+                        _print_goal(figure)
                 _print_goal(thread(store, transport, arguments.connections))
+        tcp_s, tls_s = connection_cost.measure(host, within)
+        print(f"a new connection adds {tcp_s * 1e3:.1f} ms, its TLS {tls_s * 1e3:.1f} ms more")
 
 
 if __name__ == "__main__":

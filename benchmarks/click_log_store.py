@@ -29,20 +29,22 @@ _SERVER = """
 import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from stores import GcsServer, Response
+from stores import GcsServer, Response, rounds
 
 class Server(GcsServer):
     def respond(self, request):
         if request.path == "/_log":
             read = self.media_requests()
             answer = {"requests": len(read), "bytes": sum(r.sent for r in read),
-                      "opened": self.connections - 1}
+                      "opened": self.connections - 1,
+                      "rounds": rounds(r for r in self.requests if r is not request)}
             if "reset" in request.query:
                 self.reset()
             return Response(200, json.dumps(answer).encode())
         return super().respond(request)
 
-server = Server(host=sys.argv[4])
+certificate = (sys.argv[5], sys.argv[5]) if len(sys.argv) > 5 else None
+server = Server(host=sys.argv[4], certificate=certificate)
 server.latency_s = float(sys.argv[3])
 for path in sorted(Path(sys.argv[2]).iterdir()):
     server.put("bucket", f"train/{path.name}", path.read_bytes())
@@ -57,11 +59,13 @@ class Seen:
 
     requests, bytes: of objects, listings and metadata apart.
     opened: connections.
+    rounds: of requests that waited for each other, if each was answered after a latency.
     """
 
     requests: int
     bytes: int
     opened: int
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +91,20 @@ class Store:
 
 @contextlib.contextmanager
 def serve(
-    directory: str, latency_s: float, host: str = "127.0.0.1", within: Sequence[str] = ()
+    directory: str,
+    latency_s: float,
+    host: str = "127.0.0.1",
+    within: Sequence[str] = (),
+    certificate: Path | None = None,
 ) -> Iterator[Store]:
     """A store of the files of a directory that waits so long before each answer.
 
     host: its address.
     within: a command, such as `ip netns exec NAME`, that runs it where it has that address.
+    certificate: of TLS, and its key, in one file; None = it speaks HTTP in the clear.
     """
     program = [sys.executable, "-c", _SERVER, str(_TESTS), directory, str(latency_s), host]
-    command = [*within, *program]
+    command = [*within, *program, *([] if certificate is None else [str(certificate)])]
     with subprocess.Popen(  # noqa: S603 - our own
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:

@@ -69,13 +69,18 @@ def sums(batches: Iterable[Mapping[str, torch.Tensor]]) -> dict[str, int]:
 
 
 def fastload(
-    store: Store, transport: str, connections: int, threads: int | None = None
+    store: Store,
+    transport: str,
+    connections: int,
+    threads: int | None = None,
+    limit: int | None = None,
 ) -> FastParquetDataset:
     """The dataset."""
     return FastParquetDataset(
         _SOURCE,
         columns=COLUMNS,
         batch_size=BATCH_SIZE,
+        limit=limit,
         threads=threads,
         storage_options=store.options,
         io=IO(transport=transport, concurrency=connections),  # type: ignore[arg-type]

@@ -7,27 +7,14 @@ import itertools
 import math
 import statistics
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-# Uses this share of a CPU, outside this process's GIL, whatever else runs: it measures itself.
-_BURNER = """
-import sys, time, zlib
-share, data = float(sys.argv[1]), bytes(range(256)) * 64
-print("ready", flush=True)
-start, used = time.perf_counter(), time.process_time()
-while True:
-    if time.process_time() - used < share * (time.perf_counter() - start):
-        zlib.crc32(data)
-    else:
-        time.sleep(0.0005)
-"""
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 _LOOPS = 2_000
 _PASSES = 2  # of one repeat
@@ -51,23 +38,28 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Medians: the speed beside loading, the one beside as much CPU without the GIL, the ratio."""
+    """Medians: the speed beside loading, the one beside loading elsewhere, the ratio."""
 
     loading: Speed
-    burning: Speed
+    elsewhere: Speed
     share: float
 
 
-def compare(batches: Callable[[], Iterable[object]], server: int, repeats: int) -> Kept:
-    """Lets passes and a load outside the GIL take turns beside the same steps.
+def compare(
+    batches: Callable[[], Iterable[object]], elsewhere: Sequence[str], server: int, repeats: int
+) -> Kept:
+    """Lets the same steps run beside loading in this process, and beside it in another one.
 
     After the batches that the loader brings in a step's time by itself, the trainer's thread works
     in Python for that time, so that loading goes on all the while; only these steps are timed.
     They are longer than the interval in which Python threads take turns, or the others' wish for
-    the GIL would not be seen in them.
+    the GIL would not be seen in them. The other process takes as many batches and sleeps for as
+    long: the same work, with the same use of memory and caches, without this process's GIL.
 
     Args:
         batches: what gives a pass.
+        elsewhere: a command that loads so in its own process; the number of batches and the
+            seconds follow. It says in a line when it has begun, and goes on until it is killed.
         server: the process that answers; its CPU counts as that of loading.
         repeats: of both.
     """
@@ -84,12 +76,14 @@ def compare(batches: Callable[[], Iterable[object]], server: int, repeats: int) 
         passes = (batches() for _ in range(_PASSES))
         loading = _speed(itertools.chain.from_iterable(passes), every, rounds, [server])
         time.sleep(_REST_S)
-        with _burners(loading.cpus) as burners:
-            pairs.append((loading, _speed(range(_PASSES * count), every, rounds, burners)))
+        step_s = rounds * _LOOPS / loading.loops_per_s
+        with _running([*elsewhere, str(every), str(step_s)]) as pid:
+            steps = range(_PASSES * count)
+            pairs.append((loading, _speed(steps, every, rounds, [server, pid])))
     return Kept(
         _median([loading for loading, _ in pairs]),
-        _median([burning for _, burning in pairs]),
-        statistics.median(loading.loops_per_s / burning.loops_per_s for loading, burning in pairs),
+        _median([other for _, other in pairs]),
+        statistics.median(loading.loops_per_s / other.loops_per_s for loading, other in pairs),
     )
 
 
@@ -141,21 +135,15 @@ def _clock(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def _burners(cpus: float) -> Iterator[list[int]]:
-    """Processes that use so many CPUs; never more than one each."""
-    count = max(1, int(cpus) + 1)
-    command = [sys.executable, "-c", _BURNER, str(cpus / count)]
-    with contextlib.ExitStack() as stack:
-        running = []
-        for _ in range(count):
-            burner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own
-            stack.enter_context(burner)
-            stack.callback(burner.kill)
-            running.append(burner)
-        for burner in running:
-            assert burner.stdout is not None
-            burner.stdout.readline()
-        yield [burner.pid for burner in running]
+def _running(command: Sequence[str]) -> Iterator[int]:
+    """A process that has said it is ready."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield process.pid
+        finally:
+            process.kill()
 
 
 def _median(speeds: list[Speed]) -> Speed:

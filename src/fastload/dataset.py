@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,7 @@ from fastload.engines import Engines
 from fastload.epoch_rows import EpochRows
 from fastload.feeds import Feeds
 from fastload.fields import Schema
+from fastload.first_reads import FirstReads
 from fastload.kernel_plan import extra_outputs, plan_kernels
 from fastload.passes import Pass, Prepared
 from fastload.predicate import Predicate, parse_filters, parse_split
@@ -220,7 +222,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         filters = parse_filters(filters)
         checked_split = parse_split(split)
         kept = cache_of(cache)
-        storage = RemoteStorage(filesystem, storage_options, io, kept)
+        order = (source, columns, batch_size, filters, split, limit, shuffle, shuffle_window, seed)
+        first = FirstReads((*order, self._rank, os.environ.get("RANK")), memory_budget)
+        storage = RemoteStorage(filesystem, storage_options, io, kept, first)
         self._source = Source.open(source, storage)
         self._predicate = Predicate()
         if filters is not None or checked_split is not None:

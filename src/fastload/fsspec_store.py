@@ -90,6 +90,7 @@ async def _open(
         made = cls(*args, **{**options, **own})
         if _is_gcs(cls):
             await _prepare_gcs(made, io)
+            return _GcsStore(made)
         if _is_of(cls, "s3fs.core"):
             made.retries = 1
             return _S3Store(made)
@@ -142,9 +143,10 @@ async def _prepare_gcs(filesystem: Any, io: IO) -> None:
 class _AsyncStore(Store):
     """An asynchronous filesystem, made in the running event loop."""
 
+    pins = False
+
     def __init__(self, filesystem: Any) -> None:
         self._fs = filesystem
-        self.pins = _is_gcs(type(filesystem))
 
     @override
     async def ls(self, directory: str) -> Sequence[StoredFile]:
@@ -160,8 +162,7 @@ class _AsyncStore(Store):
 
     @override
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
-        path = f"{file.path}#{file.version}" if self.pins else file.path
-        data: Buffer = await self._fs._cat_file(path, start=start, end=stop)
+        data: Buffer = await self._fs._cat_file(file.path, start=start, end=stop)
         return data
 
     @override
@@ -171,12 +172,29 @@ class _AsyncStore(Store):
             await session.close()
 
 
+class _GcsStore(_AsyncStore):
+    """gcsfs, which looks for a directory of the name of each file that it is asked about."""
+
+    pins = True
+
+    @override
+    async def info(self, path: str) -> StoredFile | None:
+        try:
+            return _file(await self._fs._get_object(path))
+        except FileNotFoundError:
+            return await super().info(path)
+
+    @override
+    async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
+        path = f"{file.path}#{file.version}"
+        data: Buffer = await self._fs._cat_file(path, start=start, end=stop)
+        return data
+
+
 class _S3Store(_AsyncStore):
     """s3fs, whose own way to read a range pins no version of a bucket without versions."""
 
-    def __init__(self, filesystem: Any) -> None:
-        super().__init__(filesystem)
-        self.pins = True
+    pins = True
 
     @override
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:

@@ -48,30 +48,33 @@ class FoundFile:
 
 def find_files(
     source: PathLike | Sequence[PathLike],
-    find_remote: Callable[[PathLike], list[FoundFile] | None] = lambda _: None,
+    find_remote: Callable[[Sequence[PathLike]], list[list[FoundFile] | None]] = lambda entries: (
+        [None] * len(entries)
+    ),
 ) -> list[FoundFile]:
     """The files that a source stands for, in canonical order; at least one.
 
-    No file is opened. `find_remote` finds those of an entry that is not local; None for one
-    that is. Raises `SourceNotFoundError` or `StorageError` naming the path;
+    No file is opened. `find_remote` finds those of all entries that are not local, at once; None
+    for one that is. Raises `SourceNotFoundError` or `StorageError` naming the path;
     `TypeError` or `ValueError` for what is no local path.
     """
-    if isinstance(source, (str, os.PathLike)):
-        return find_remote(source) or _find(source)
-    if not isinstance(source, (list, tuple)):
+    entries = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(entries, (list, tuple)):
         raise TypeError(
             "Expected source to be a path or a list of paths, "
             f"got {type(source).__name__}: {source!r}"
         )
-    if not source:
+    if not entries:
         raise SourceNotFoundError("Expected at least one file, got an empty list of paths")
-    found: list[FoundFile] = []
-    for entry in source:
+    for entry in entries:
         if not isinstance(entry, (str, os.PathLike)):
             raise TypeError(
                 f"Expected each entry of source to be a path, got {type(entry).__name__}: {entry!r}"
             )
-        found += find_remote(entry) or _find(entry)
+    remote = find_remote(entries)
+    found: list[FoundFile] = []
+    for entry, files in zip(entries, remote, strict=True):
+        found += _find(entry) if files is None else files
     return found
 
 

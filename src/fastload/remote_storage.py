@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from multiprocessing.util import Finalize
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import get_worker_info
 
@@ -24,19 +25,18 @@ from fastload.remote_paths import FILESYSTEM, find_remote, shown
 from fastload.store_client import StoreClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from typing_extensions import Buffer
 
     from fastload.cache import Cache
+    from fastload.first_reads import FirstReads, Range
     from fastload.paths import FoundFile, PathLike
     from fastload.source import SourceFile
     from fastload.storage import IO
     from fastload.store import Store
 
 __all__ = ["RemoteStorage"]
-
-T = TypeVar("T")
 
 # Of a process from before a fork: what ends them would wait for threads that are not there.
 _abandoned: list[object] = []
@@ -50,6 +50,7 @@ class RemoteStorage:
         options: of URLs' filesystems, in fsspec's words.
         io: how files are read.
         cache: where what was read is kept; None = nowhere.
+        first: what this dataset read first before, and does now; None = that is of no use.
 
     Pickled, it takes its clients not along: each process has its own.
 
@@ -64,6 +65,7 @@ class RemoteStorage:
         options: Mapping[str, Any] | None,
         io: IO,
         cache: Cache | None = None,
+        first: FirstReads | None = None,
     ) -> None:
         if options is not None and not isinstance(options, dict):
             raise TypeError(f"Expected storage_options as a dict, got {type(options).__name__}")
@@ -84,29 +86,52 @@ class RemoteStorage:
         self._raw: RawTier | None = None
         if cache is not None and cache.raw:
             self._raw = RawTier(cache, place_of(filesystem, self._options))
+        self._first = first if self._raw is None else None
         self._clients: dict[bool, StoreClient] = {}
         self._pid = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_clients": {}, "_pid": None}
+        return {**self.__dict__, "_clients": {}, "_first": None, "_pid": None}
 
-    def find(self, entry: PathLike) -> list[FoundFile] | None:
-        """The files of an entry of a source; None if it is local.
+    def find(self, entries: Sequence[PathLike]) -> list[list[FoundFile] | None]:
+        """The files of each entry of a source, all of them at once; None of one that is local.
 
         Raises `SourceNotFoundError` or `StorageError` naming the URL; ValueError for one that
         nobody knows.
         """
-        url = url_of(entry)
-        if url is None and self._filesystem is None:
-            return None
-        if url is None:
-            kind, path = FILESYSTEM, os.fspath(entry)
-        else:
-            kind, path = url
-            _check_scheme(kind, path)
-            path = f"{kind}://{path}" if kind in ("http", "https") else path
+        places = [self._place_of(entry) for entry in entries]
+        if all(place is None for place in places):
+            return [None] * len(places)
+        remote = [place for place in places if place is not None]
         client = self.client(data=False)
-        return _at(shown(kind, path), lambda: client.call(find_remote(client, kind, path)))
+        found = iter(client.call(self._find_all(client, remote, self._first_ranges(remote))))
+        return [None if place is None else next(found) for place in places]
+
+    async def _find_all(
+        self, client: StoreClient, places: Sequence[tuple[str, str]], first: Sequence[Range]
+    ) -> list[list[FoundFile]]:
+        """The files of places, while the first ranges are read."""
+        if self._first is None:
+            return await client.map(partial(_find, client), places)
+        async with self._first.reading(client, first):
+            return await client.map(partial(_find, client), places)
+
+    def _first_ranges(self, places: Sequence[tuple[str, str]]) -> Sequence[Range]:
+        """What can be read while files are looked for in places."""
+        stores = {self.place(kind) for kind, _ in places}
+        if self._first is None or None in stores:
+            return ()
+        # One request is left for the listing.
+        return self._first.take_kept(repr(sorted(map(str, stores))))[: self._io.concurrency - 1]
+
+    def _place_of(self, entry: PathLike) -> tuple[str, str] | None:
+        """The kind and the path of an entry of a source; None if it is local."""
+        url = url_of(entry)
+        if url is None:
+            return None if self._filesystem is None else (FILESYSTEM, os.fspath(entry))
+        kind, path = url
+        _check_scheme(kind, path)
+        return kind, f"{kind}://{path}" if kind in ("http", "https") else path
 
     @property
     def store_place(self) -> str | None:
@@ -140,15 +165,15 @@ class RemoteStorage:
         served: Any = [(file.kind, file.stored) for file in files]
         client = self.client(data=data)
         queue = core.RemoteQueue() if self._raw is None else self._raw.queue(served)
-        client.serve(queue, served)
+        client.serve(queue, served, self._first if data else None)
         return queue
 
     def read(self, file: SourceFile, start: int, stop: int) -> Buffer:
         """The bytes [start, stop) of a file of a store."""
         assert file.stored is not None
         client = self.client(data=False)
-        reading = client.read(file.kind, file.stored, start, stop)
-        return _at(file.path, lambda: client.call(reading))
+        with _at(file.path):
+            return client.call(client.read(file.kind, file.stored, start, stop))
 
     def keeps(self, files: Sequence[SourceFile]) -> bool:
         """Whether what is read of any of the files is kept on disk."""
@@ -175,6 +200,7 @@ class RemoteStorage:
         if self._pid != os.getpid():
             _abandoned.extend(self._clients.values())
             self._clients = {}
+            self._first = None
             self._pid = os.getpid()
         native = data and self._filesystem is None and self._io.transport != "fsspec"
         if native and self._io.transport == "auto" and was_forked():
@@ -283,10 +309,16 @@ def _check_scheme(scheme: str, path: str) -> None:
         )
 
 
-def _at(place: str, work: Callable[[], T]) -> T:
-    """What `work` returns; names the place in errors that have none."""
+async def _find(client: StoreClient, place: tuple[str, str]) -> list[FoundFile]:
+    with _at(shown(*place)):
+        return await find_remote(client, *place)
+
+
+@contextlib.contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Names the place in errors that have none."""
     try:
-        return work()
+        yield
     except FastloadError as error:
         if " - at " in str(error):
             raise

@@ -9,9 +9,10 @@ import threading
 import time
 from concurrent import futures
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from fastload.errors import FastloadError, SourceChangedError, StorageError
+from fastload.first_reads import Range
 from fastload.native_options import UnsupportedOptionsError
 from fastload.raw_reads import RawReads
 from fastload.store import NOT_FOUND
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from fastload._core import RemoteQueue
+    from fastload.first_reads import FirstReads
     from fastload.raw_tier import RawTier
     from fastload.storage import IO
     from fastload.store import Store, StoredFile
@@ -37,6 +39,7 @@ __all__ = ["StoreClient", "backoff_s"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+_Files: TypeAlias = "Sequence[tuple[str, StoredFile]]"
 
 _FIRST_BACKOFF_S = 0.1
 _MOST_BACKOFF_S = 20.0
@@ -73,7 +76,7 @@ class StoreClient:
         self._raw = None if raw is None else RawReads(raw, io.timeout_s)
         self._loop = asyncio.new_event_loop()
         self._stores: dict[str, asyncio.Task[Store]] = {}
-        self._queues: dict[RemoteQueue, Sequence[tuple[str, StoredFile]]] = {}
+        self._queues: dict[RemoteQueue, tuple[_Files, FirstReads | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._checked: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._limit = float(io.concurrency)
@@ -300,11 +303,14 @@ class StoreClient:
 
     # What the core asks for ---------------------------------------------------------------
 
-    def serve(self, queue: RemoteQueue, files: Sequence[tuple[str, StoredFile]]) -> None:
-        """Brings what a queue asks for of files, each of its kind, until it is closed."""
+    def serve(self, queue: RemoteQueue, files: _Files, first: FirstReads | None = None) -> None:
+        """Brings what a queue asks for of files, each of its kind, until it is closed.
+
+        first: is asked before the store.
+        """
 
         def begin() -> None:
-            self._queues[queue] = files
+            self._queues[queue] = files, first
             # What was looked at for footers may have been replaced since.
             self._checked.clear()
             self._loop.add_reader(queue.wake_fd, self._serve, queue)
@@ -317,13 +323,17 @@ class StoreClient:
             self._serve(queue)
 
     def _serve(self, queue: RemoteQueue) -> None:
-        files = self._queues.get(queue)
-        if files is None:
+        if queue not in self._queues:
             return
+        files, first = self._queues[queue]
         busy = max(self._active, len(self._tasks))
         for number, file, start, length in queue.take(max(0, int(self._limit) - busy)):
-            work = self._bring(queue, number, *files[file], start, start + length)
-            task = self._loop.create_task(work)
+            wanted = Range(*files[file], start, start + length)
+            data = None if first is None else first.asked(wanted)
+            if data is not None:
+                queue.finish(number, data)
+                continue
+            task = self._loop.create_task(self._bring(queue, number, wanted))
             self._tasks.add(task)
             task.add_done_callback(self._brought)
         if queue.closed:
@@ -335,13 +345,13 @@ class StoreClient:
 
     def _forget(self, queue: RemoteQueue) -> None:
         self._loop.remove_reader(queue.wake_fd)
-        self._queues.pop(queue, None)
+        _, first = self._queues.pop(queue, (None, None))
+        if first is not None:
+            first.keep()
 
-    async def _bring(
-        self, queue: RemoteQueue, number: int, kind: str, file: StoredFile, start: int, stop: int
-    ) -> None:
+    async def _bring(self, queue: RemoteQueue, number: int, wanted: Range) -> None:
         try:
-            data = await self.read(kind, file, start, stop)
+            data = await self.read(*wanted)
         except asyncio.CancelledError:
             queue.fail(number, changed=False, message="The dataset was closed")
             raise

@@ -7,52 +7,17 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
-from stored_dataset import FILES, assert_same, write_files
-from stores import GcsServer, least
+from stored_dataset import FILES, assert_same, served, write_files
+from stores import least, most_in_flight, rounds
 
 COLUMNS = ["c3", "c14", "s"]
 LATENCY_S = 0.15
-
-
-class TimedServer(GcsServer):
-    """Knows which requests waited for which.
-
-    times: when each request came, and when its answer was ready.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.times: list[tuple[float, float]] = []
-
-    def respond(self, request):
-        now = time.monotonic()
-        response = super().respond(request)
-        self.times.append((now - self.latency_s, now))
-        return response
-
-    def reset(self) -> None:
-        super().reset()
-        self.times = []
-
-    def rounds(self) -> int:
-        """The longest chain of requests each of which came after the answer to one before."""
-        depth: list[tuple[float, int]] = []  # of each: its end, and its place in a chain
-        for came, answered in sorted(self.times):
-            before = (place for end, place in depth if end <= came)
-            depth.append((answered, 1 + max(before, default=0)))
-        return max((place for _, place in depth), default=0)
-
-    def most_in_flight(self) -> int:
-        """Requests that waited for their answers at the same time."""
-        starts = [came for came, _ in self.times]
-        return max(sum(a <= now < b for a, b in self.times) for now in starts)
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +27,7 @@ def paths(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shared_server(paths):
-    with TimedServer() as server:
-        for path in paths:
-            server.put("bucket", f"train/{path.name}", path.read_bytes())
+    with served(paths) as server:
         yield server
 
 
@@ -94,7 +57,7 @@ def test_a_second_start_lists_and_no_more(server, paths):
     for source in ("gs://bucket/train/", "gs://bucket/train/*.parquet"):
         server.reset()
         with remote(server, source, columns=COLUMNS) as dataset:
-            assert len(server.requests) == 1
+            assert len([r for r in server.requests if r.range is None]) == 1
             assert_same(dataset, expected)
             assert not footers(server, paths)
 
@@ -127,18 +90,6 @@ def test_footers_that_are_packed_read_the_same(server, paths, monkeypatch):
                 expected.set_epoch(0)
 
 
-def test_rounds_to_the_first_batch(server):
-    server.latency_s = LATENCY_S
-    rounds = {}
-    for start in ("cold", "warm"):
-        server.reset()
-        with remote(server, columns=COLUMNS, limit=1000) as dataset:
-            next(iter(dataset))
-            rounds[start] = server.rounds()
-    # A listing, footers, data; footers are kept.
-    assert rounds == {"cold": 3, "warm": 2}
-
-
 def wide_rows(directory):
     """Column chunks of many pages."""
     path = directory / "part.parquet"
@@ -163,12 +114,12 @@ def test_page_indexes_are_asked_for_together(server, tmp_path):
     server.latency_s = LATENCY_S
     with remote(server, "gs://bucket/pages/", batch_size=50_000, **options) as dataset:
         batches = [next(iter(dataset))]
-        rounds = server.rounds()
+        found = rounds(server.requests)
     with FastParquetDataset(str(path), batch_size=50_000, **options) as expected:
         assert_same(batches, expected)
     # A listing, footers; of the filters' columns the page indexes, then the pages; of all
     # columns the offset indexes, then the pages.
-    assert rounds <= 6
+    assert found <= 6
 
 
 WORKERS = """
@@ -214,7 +165,7 @@ def test_workers_ask_for_data_alone(server, paths, tmp_path, context):
         assert len(listed) == 1
         assert len(footers(server, paths)) == FILES
         # Workers divide the concurrency of the process.
-        assert server.most_in_flight() <= 4
+        assert most_in_flight(server.requests) <= 4
         return server.most_open
 
     # That which made the dataset has four, too.
@@ -295,7 +246,7 @@ def test_a_summary_file_stands_for_footers(server, summarized, glob):
         assert list(dataset.schema) == ["x", "k"]
     server.reset()
     with remote(server, url_of(directory)) as dataset:
-        assert len(server.requests) == 1
+        assert len([r for r in server.requests if r.range is None]) == 1
         assert values(dataset) == expected
 
 

@@ -4,9 +4,18 @@ from collections.abc import Callable
 
 from stores.azure import AzureServer
 from stores.gcs import GcsServer
-from stores.server import Fault, Request, Response
+from stores.server import Fault, Request, Response, most_in_flight, rounds
 
-__all__ = ["AzureServer", "Fault", "GcsServer", "Request", "Response", "least"]
+__all__ = [
+    "AzureServer",
+    "Fault",
+    "GcsServer",
+    "Request",
+    "Response",
+    "least",
+    "most_in_flight",
+    "rounds",
+]
 
 
 def least(count: Callable[[], int], enough: int) -> int:

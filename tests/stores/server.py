@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import math
 import socket
 import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Literal
@@ -26,6 +27,7 @@ class Request:
     connection: number of the connection it came over, from 0.
     sent: bytes of the answer's body, up to the piece at which a connection broke.
     target: as it was written: the path and the query.
+    came, answered: when it did, and when its answer was ready, in seconds of one clock.
     """
 
     method: str
@@ -36,6 +38,8 @@ class Request:
     target: str
     status: int = 0
     sent: int = 0
+    came: float = 0.0
+    answered: float = math.inf
 
     @property
     def range(self) -> str | None:
@@ -167,12 +171,14 @@ class HttpServer:
 
     def _answer(self, connection: socket.socket, request: Request) -> bool:
         """Whether the connection stays open."""
+        request.came = time.monotonic()
         with self._lock:
             self.requests.append(request)
         if self.latency_s:
             time.sleep(self.latency_s)
         fault = self.fault(request)
         response = self.respond(request)
+        request.answered = time.monotonic()
         if fault is not None and isinstance(fault.kind, int):
             response, fault = Response(fault.kind, b"the store says no", fault.headers), None
         request.status = response.status
@@ -202,6 +208,20 @@ class HttpServer:
                 time.sleep(len(piece) / self.bytes_per_s)
             request.sent += len(piece)  # before: who has it all may look at once
             connection.sendall(piece)
+
+
+def rounds(requests: Iterable[Request]) -> int:
+    """The longest chain of requests each of which came after the answer to the one before."""
+    depth: list[tuple[float, int]] = []  # of each: its answer, and its place in a chain
+    for request in sorted(requests, key=lambda each: each.came):
+        before = (place for answered, place in depth if answered <= request.came)
+        depth.append((request.answered, 1 + max(before, default=0)))
+    return max((place for _, place in depth), default=0)
+
+
+def most_in_flight(requests: Collection[Request]) -> int:
+    """Requests that waited for their answers at the same time."""
+    return max(sum(r.came <= now.came < r.answered for r in requests) for now in requests)
 
 
 def _flipped(body: memoryview) -> memoryview:

@@ -61,7 +61,7 @@ def storage(request, tmp_path):
 def test_as_local(storage, tmp_path, pattern):
     path = os.path.join(tmp_path, pattern)
     local = [(file.path, file.folders) for file in find_files(path)]
-    found = [(file.path, file.folders) for file in storage.find(path)]
+    found = [(file.path, file.folders) for file in find_files(path, storage.find)]
     assert found == local
 
 
@@ -76,13 +76,13 @@ def test_as_local(storage, tmp_path, pattern):
 def test_none(storage, tmp_path, pattern, message):
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceNotFoundError, match=message):
-        storage.find(os.path.join(tmp_path, pattern))
+        find_files(os.path.join(tmp_path, pattern), storage.find)
 
 
 def test_a_package_that_is_missing_is_named():
     storage = RemoteStorage(None, None, IO())
     with pytest.raises(StorageError, match=r"ossfs.* - at oss://bucket/x"):
-        storage.find("oss://bucket/x")
+        find_files("oss://bucket/x", storage.find)
 
 
 @pytest.mark.parametrize(
