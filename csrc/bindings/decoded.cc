@@ -47,12 +47,12 @@ void Add(DecodedWriter& writer, const py::object& batch) {
   RaiseIfError(status);
 }
 
-int64_t Finish(DecodedWriter& writer) {
-  Result<int64_t> bytes = [&] {
+uint64_t Finish(DecodedWriter& writer) {
+  Result<uint64_t> checksum = [&] {
     const WithoutGil without_gil;
     return writer.Finish();
   }();
-  return ValueOrRaise(std::move(bytes));
+  return ValueOrRaise(std::move(checksum));
 }
 
 std::optional<bool> CheckBlock(const std::string& path, const std::string& name) {
@@ -80,14 +80,15 @@ void RegisterDecoded(py::module_& m) {
       .def("add", &Add, py::arg("batch"),
            "Writes a record batch, which has `__arrow_c_array__`, and no nulls. Raises\n"
            "StorageError where the system refuses.")
-      .def("finish", &Finish, "Ends the file; returns its bytes. Once.");
+      .def("finish", &Finish, "Ends the file; returns its checksum. Once.");
   m.def(
       "check_block", &CheckBlock, py::arg("path"), py::arg("name"),
       "Whether a block is as it was written; one that is not is removed. None if it is\n"
       "not there, or can't be opened.");
   py::class_<DecodedQueue, std::shared_ptr<DecodedQueue>>(
       m, "DecodedQueue", "The blocks that passes of a dataset ask for.")
-      .def(py::init<>())
+      .def(py::init<int32_t>(), py::arg("makers"),
+           "makers: threads that take what is asked for.")
       .def_property_readonly("closed", &DecodedQueue::closed,
                              "Whether nobody waits for it any more.")
       .def(
@@ -103,17 +104,21 @@ void RegisterDecoded(py::module_& m) {
       .def(
           "open",
           [](DecodedQueue& queue, int32_t file, int32_t row_group,
-             const std::string& path, const std::string& name,
-             int64_t rows) -> std::optional<bool> {
-            const auto state = queue.Open({file, row_group}, path, name, rows);
+             const std::string& path, const std::string& name, int64_t rows,
+             uint64_t written) -> std::optional<bool> {
+            const auto state = queue.Open({file, row_group}, path, name, rows, written);
             if (state == BlockState::kMissing) return std::nullopt;
             return state == BlockState::kGood;
           },
           py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
-          py::arg("path"), py::arg("name"), py::arg("rows"),
+          py::arg("path"), py::arg("name"), py::arg("rows"), py::kw_only(),
+          py::arg("written") = 0,
           "Hands over the block of a row group, of so many rows. False if it is "
           "damaged,\n"
-          "None if it is not there: then it is still asked for.")
+          "None if it is not there: then it is still asked for.\n"
+          "written: the checksum of one that this process has just written, which is "
+          "not\n"
+          "read for it; 0 = it has not.")
       .def(
           "fail",
           [](DecodedQueue& queue, int32_t file, int32_t row_group, bool corrupt,

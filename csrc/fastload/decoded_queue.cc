@@ -37,9 +37,9 @@ std::optional<DecodedQueue::Key> DecodedQueue::Take(std::chrono::milliseconds ti
 }
 
 BlockState DecodedQueue::Open(Key key, const std::string& path, const std::string& name,
-                              int64_t rows) {
-  uint64_t checked = 0;
-  {
+                              int64_t rows, uint64_t written) {
+  uint64_t checked = written;
+  if (checked == 0) {
     std::lock_guard lock(mutex_);
     const auto known = checked_.find(key);
     if (known != checked_.end()) checked = known->second;

@@ -23,6 +23,10 @@ namespace fastload {
 // Thread-safe.
 class DecodedQueue {
  public:
+  // `makers` threads take what is asked for.
+  explicit DecodedQueue(int32_t makers) : makers_(makers) {}
+  int32_t makers() const { return makers_; }
+
   using Block = std::shared_ptr<const DecodedBlock>;
   using Arrived = std::function<void(const Result<Block>&)>;
   using Key = std::pair<int32_t, int32_t>;  // file and row group
@@ -35,9 +39,10 @@ class DecodedQueue {
   std::optional<Key> Take(std::chrono::milliseconds timeout);
   // Opens the block of a row group that was taken, for those who wait for it. Unless it
   // is kGood they still do. `name` as DecodedBlock::Open has it, `rows` are those that
-  // it has to have.
-  BlockState Open(Key key, const std::string& path, const std::string& name,
-                  int64_t rows);
+  // it has to have, `written` is the checksum that this process has just written; 0: it
+  // has not.
+  BlockState Open(Key key, const std::string& path, const std::string& name, int64_t rows,
+                  uint64_t written = 0);
   // There is none. ErrorKind::kCorruptFile counts as damage of the row group.
   void Fail(Key key, ErrorKind kind, const std::string& message);
 
@@ -52,6 +57,7 @@ class DecodedQueue {
 
   void Answer(Key key, const Result<Block>& result);
 
+  const int32_t makers_;
   std::mutex mutex_;
   std::condition_variable asked_;
   bool closed_ = false;

@@ -85,8 +85,8 @@ class HashedFile final : public arrow::io::OutputStream {
     return Status::OK();
   }
 
-  // Writes what was gathered, and the checksum into its place.
-  Status Seal() {
+  // Writes what was gathered, and the checksum into its place; returns it.
+  Result<uint64_t> Seal() {
     ARROW_RETURN_NOT_OK(WriteGathered());
     // At the end: the bytes of the footer, and a magic.
     constexpr int64_t kTailBytes = 10;
@@ -100,14 +100,14 @@ class HashedFile final : public arrow::io::OutputStream {
     if (mark == std::string::npos)
       return Status::Invalid("Expected a place for a checksum");
     std::array<char, 17> digits{};
+    const uint64_t checksum = XXH64_digest(&state_);
     std::snprintf(digits.data(), digits.size(), "%016llx",
-                  static_cast<unsigned long long>(XXH64_digest(&state_)));
+                  static_cast<unsigned long long>(checksum));
     const auto at = from + static_cast<int64_t>(mark + kChecksumMark.size());
-    return WriteAt(reinterpret_cast<const uint8_t*>(digits.data()), kNoChecksum.size(),
-                   at);
+    ARROW_RETURN_NOT_OK(
+        WriteAt(reinterpret_cast<const uint8_t*>(digits.data()), kNoChecksum.size(), at));
+    return checksum;
   }
-
-  int64_t position() const { return position_; }
 
  private:
   // The format's magic and padding, and a mark, come before the bytes of the schema's
@@ -209,10 +209,9 @@ Status DecodedWriter::Add(const arrow::RecordBatch& batch) {
       *arrow::RecordBatch::Make(batch.schema(), batch.num_rows(), std::move(columns)));
 }
 
-Result<int64_t> DecodedWriter::Finish() {
+Result<uint64_t> DecodedWriter::Finish() {
   ARROW_RETURN_NOT_OK(writer_->Close());
-  ARROW_RETURN_NOT_OK(file_->Seal());
-  return file_->position();
+  return file_->Seal();
 }
 
 }  // namespace fastload

@@ -23,8 +23,8 @@ class DecodedWriter {
   ~DecodedWriter();
 
   Status Add(const arrow::RecordBatch& batch);
-  // Once. Returns the bytes of the file.
-  Result<int64_t> Finish();
+  // Once. Returns the checksum, as DecodedBlock::Open knows it.
+  Result<uint64_t> Finish();
 
  private:
   explicit DecodedWriter(std::shared_ptr<HashedFile> file) : file_(std::move(file)) {}

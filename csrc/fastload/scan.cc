@@ -132,10 +132,9 @@ bool Scan::LooksAheadLocked() const {
   constexpr size_t kMostWindows = 256;
   if (dataset_->blocks != nullptr) {
     // Enough that whoever makes them is never without work; they are made in any case.
-    constexpr int64_t kMostAwaited = 4;
-    constexpr int64_t kMostAhead = 8;
-    return allowed_windows_ > 0 && awaited_blocks_ < kMostAwaited &&
-           static_cast<int64_t>(open_.size()) < allowed_windows_ + kMostAhead;
+    const int64_t makers = dataset_->blocks->makers();
+    return allowed_windows_ > 0 && awaited_blocks_ < 2 * makers &&
+           static_cast<int64_t>(open_.size()) < allowed_windows_ + 4 * makers;
   }
   return dataset_->files.remote() != nullptr && requests_.empty() &&
          fetched_bytes_ < allowed_bytes_ && open_.size() < kMostWindows;

@@ -13,7 +13,7 @@ from fastload._native import core
 from fastload.budget import Budget, divide_budget
 from fastload.cache import tell_once
 from fastload.decoded_blocks import UnfitOutputError, arrow_schema, fields_of, projection_of
-from fastload.decoded_filler import FILLERS, BlockFiller, BlockMaker, serve_blocks
+from fastload.decoded_filler import BlockFiller, BlockMaker, filler_threads, serve_blocks
 from fastload.decoded_key import BlockNames, code_of
 from fastload.decoded_tier import DecodedTier
 from fastload.engine import Engine
@@ -113,7 +113,7 @@ class BlockEngine(Engine):
         home: Home | None,
         filler: BlockFiller,
     ) -> None:
-        queue = core.DecodedQueue()
+        queue = core.DecodedQueue(filler.threads)
         super().__init__(
             source,
             plan.projection,
@@ -258,24 +258,27 @@ class DecodedCache:
             return None
         try:
             plan = self._plan = self._plan or self._planned(names, process)
-            maker = self._maker(plan, process)
+            remote = any(file.stored is not None for file in self._source.files)
+            threads = filler_threads(process.fill_bytes, remote=remote)
+            maker = self._maker(plan, process, threads)
         except (UnfitOutputError, ValueError) as error:
             self._refuse(str(error))
             return None
-        return BlockFiller(tier, names, maker, self._source.files, process.io.timeout_s)
+        return BlockFiller(tier, names, maker, self._source.files, threads, process.io.timeout_s)
 
-    def _maker(self, plan: BlockPlan, process: BlockArguments) -> BlockMaker:
+    def _maker(self, plan: BlockPlan, process: BlockArguments, threads: int) -> BlockMaker:
+        """What makes blocks, on so many threads at a time."""
         projection = self._projection
         computed = self._making.outputs[len(projection.outputs) :]
         row_bytes = projection.row_bytes + sum(o.field.item_bytes for o in computed)
         largest = max(row_bytes, plan.projection.row_bytes)
-        most = min(_BATCH_BYTES, process.fill_bytes // (4 * FILLERS)) // largest
+        most = min(_BATCH_BYTES, process.fill_bytes // (4 * threads)) // largest
         # Columns of such a number of rows need no padding in a file.
         most_rows = -(-int(self._source.row_group_rows.max()) // _ALIGNED_ROWS) * _ALIGNED_ROWS
         most = min(most, _MOST_BATCH_ROWS)
         batch_rows = min(most // _ALIGNED_ROWS * _ALIGNED_ROWS or max(1, most), most_rows)
         budget = divide_budget(
-            process.fill_bytes // FILLERS,
+            process.fill_bytes // threads,
             batch_size=batch_rows,
             row_bytes=row_bytes,
             staged_row_bytes=projection.staged_row_bytes,

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,10 +33,14 @@ if TYPE_CHECKING:
     from fastload.source import SourceFile
     from fastload.steps import Steps
 
-__all__ = ["BlockFiller", "BlockMaker", "serve_blocks"]
+__all__ = ["BlockFiller", "BlockMaker", "filler_threads", "serve_blocks"]
 
-# One reads and computes while the other one writes.
-FILLERS = 2
+# Of local files one reads and computes while the other one writes.
+_FILLERS = 2
+# Of a store's each has the requests of one row group on their way.
+_REMOTE_FILLERS = 16
+# Each holds a few record batches, which should not be small ones.
+_LEAST_FILLER_BYTES = 8 << 20
 # Until an entry that another process fills is looked for again.
 _FIRST_POLL_S = 0.002
 _MOST_POLL_S = 0.05
@@ -46,6 +50,12 @@ _IDLE_S = 1.0
 _END_S = 5.0
 # An entry that can't be read as soon as it was written, so often, will never be.
 _MOST_DAMAGED = 3
+
+
+def filler_threads(memory_bytes: int, *, remote: bool) -> int:
+    """Threads that make blocks at a time, of so much memory in all, of local files or others."""
+    most = _REMOTE_FILLERS if remote else _FILLERS
+    return max(_FILLERS, min(most, memory_bytes // _LEAST_FILLER_BYTES))
 
 
 class BlockMaker:
@@ -113,21 +123,6 @@ class BlockMaker:
                     return made
 
 
-class _Wanted(NamedTuple):
-    """A block that is asked for.
-
-    name: of its entry.
-    rows: of it.
-    opens: takes it from the cache: None if it is not there, False if it is damaged.
-    """
-
-    file: int
-    row_group: int
-    name: str
-    rows: int
-    opens: Callable[[], bool | None]
-
-
 class BlockFiller:
     """Gets blocks, from the cache or made.
 
@@ -135,11 +130,13 @@ class BlockFiller:
         tier: of the cache.
         names: of its entries.
         maker: of what is not there.
+        threads: that make blocks at a time.
         patience_s: without progress of another process that makes a block, until that counts as
             hanging.
 
     Attributes:
         failures: by the message that the core was given, what was raised.
+        threads: as it was made with.
     """
 
     def __init__(
@@ -148,9 +145,11 @@ class BlockFiller:
         names: BlockNames,
         maker: BlockMaker,
         files: Sequence[SourceFile],
+        threads: int,
         patience_s: float,
     ) -> None:
         self.failures: dict[str, BaseException] = {}
+        self.threads = threads
         self.tier = tier
         self.maker = maker
         self._names = names
@@ -181,20 +180,21 @@ class BlockFiller:
     def bring(self, file: int, row_group: int, closed: Callable[[], bool]) -> None:
         """Has a block in the cache, unless it is closed meanwhile; raises what making it does."""
         name = self._name(file, row_group)
-        opens = lambda: self.tier.there(name) or None  # noqa: E731
+        opens = lambda _written: self.tier.there(name) or None  # noqa: E731
         attempt = _Attempt(self, file, row_group, name, opens)
         poll_s = _FIRST_POLL_S
         while not attempt.go_on() and not closed():
             time.sleep(poll_s)
             poll_s = min(_MOST_POLL_S, 2 * poll_s)
 
-    def make(self, claim: BlockClaim, file: int, row_group: int, name: str) -> None:
-        """Fills an entry."""
+    def make(self, claim: BlockClaim, file: int, row_group: int, name: str) -> int:
+        """Fills an entry; returns its checksum."""
         rows = self._names.rows(file, row_group)
         batches = self.maker.batches(file, row_group, rows)
         with contextlib.closing(batches):
-            self.tier.fill(claim, name, self.maker.schema, batches)
+            checksum = self.tier.fill(claim, name, self.maker.schema, batches)
         self.tier.describe(name, self._files[file])
+        return checksum
 
     @property
     def patience_s(self) -> float:
@@ -207,10 +207,11 @@ class BlockFiller:
     def _attempt(self, queue: DecodedQueue, file: int, row_group: int) -> _Attempt:
         name, rows = self._name(file, row_group), self._names.rows(file, row_group)
 
-        def opens() -> bool | None:
+        def opens(written: int) -> bool | None:
             if not self.tier.there(name):
                 return None
-            return queue.open(file, row_group, self.tier.path(name), name, rows)
+            path = self.tier.path(name)
+            return queue.open(file, row_group, path, name, rows, written=written)
 
         return _Attempt(self, file, row_group, name, opens)
 
@@ -224,7 +225,11 @@ class BlockFiller:
 
 
 class _Attempt:
-    """To get one block."""
+    """To get one block.
+
+    opens: takes it from the cache, given its checksum if it was just written here, else 0: None
+        if it is not there, False if it is damaged.
+    """
 
     def __init__(
         self,
@@ -232,7 +237,7 @@ class _Attempt:
         file: int,
         row_group: int,
         name: str,
-        opens: Callable[[], bool | None],
+        opens: Callable[[int], bool | None],
     ) -> None:
         self.key = (file, row_group)
         self._filler = filler
@@ -245,8 +250,9 @@ class _Attempt:
     def go_on(self) -> bool:
         """Whether it is had; False while another process makes it. Raises what making it does."""
         filler = self._filler
+        written = 0
         while True:
-            opened = self._opens()
+            opened = self._opens(written)
             if opened:
                 return True
             if opened is False:
@@ -256,7 +262,7 @@ class _Attempt:
                     raise NoRoomError(f"what was written is read otherwise, of {self._name}")
             claim = filler.tier.claim(self._name)
             if claim is not None:
-                filler.make(claim, *self.key, self._name)
+                written = filler.make(claim, *self.key, self._name)
             elif not filler.tier.there(self._name):
                 self._check_patience()
                 return False
@@ -282,7 +288,7 @@ def serve_blocks(filler: BlockFiller, queue: DecodedQueue, owner: object) -> Cal
     # Daemons: their end is waited for, but not for ever.
     threads = [
         threading.Thread(target=filler.serve, args=(queue,), name="fastload-blocks", daemon=True)
-        for _ in range(FILLERS)
+        for _ in range(filler.threads)
     ]
     end = weakref.finalize(owner, _end, filler, queue, threads, os.getpid())
     for thread in threads:

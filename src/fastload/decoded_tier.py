@@ -7,7 +7,7 @@ import fcntl
 import os
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fastload.source import SourceFile
 
 __all__ = ["BlockClaim", "DecodedTier", "NoRoomError"]
+
+_T = TypeVar("_T")
 
 # An entry counts as used now when it is opened, unless it does so since less than this.
 _USED_S = 10.0
@@ -104,8 +106,11 @@ class DecodedTier(CacheTier):
 
     def fill(
         self, claim: BlockClaim, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-    ) -> None:
+    ) -> int:
         """Writes an entry, which appears at once or not at all, and gives the claim up.
+
+        Returns:
+            Its checksum.
 
         Raises what `batches` do, too.
 
@@ -121,11 +126,12 @@ class DecodedTier(CacheTier):
                 for batch in batches:
                     self._take_room(batch.nbytes)
                     self._write(partial(writer.add, batch))
-                self._write(writer.finish)
+                checksum = self._write(writer.finish)
                 self._write(claim.publish)
             except NoRoomError as error:
                 self.give_up(str(error))
                 raise
+        return checksum
 
     def describe(self, name: str, file: SourceFile) -> None:
         """Says what file an entry is of, for people to read."""
@@ -145,9 +151,9 @@ class DecodedTier(CacheTier):
         except OSError as error:
             raise NoRoomError(f"{error.strerror} - at {self.directory}") from error
 
-    def _write(self, work: Callable[[], object]) -> None:
+    def _write(self, work: Callable[[], _T]) -> _T:
         try:
-            work()
+            return work()
         except (FastloadError, OSError) as error:
             raise NoRoomError(f"{error} - at {self.directory}") from error
 

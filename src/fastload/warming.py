@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastload import plan
-from fastload.decoded_filler import FILLERS
 from fastload.decoded_tier import NoRoomError
 from fastload.errors import CacheError, CorruptFileError
 from fastload.progress_bar import showing
@@ -91,7 +90,7 @@ def warm_blocks(
         return rows_of[file, row_group]
 
     total, rows = read_plan.rows, 0
-    with showing(progress) as told, ThreadPoolExecutor(FILLERS) as pool:
+    with showing(progress) as told, ThreadPoolExecutor(filler.threads) as pool:
         told(rows, total)
         try:
             for done in as_completed([pool.submit(bring, *place) for place in rows_of]):

@@ -18,12 +18,12 @@ import pytest
 
 from damage import damage, write_groups
 from fastload import CacheError, FastParquetDataset
-from fastload.cache import RAW, Cache
-from fastload.cache_entries import entries_of
+from fastload.cache import DECODED, RAW, Cache
+from fastload.cache_entries import entries_of, remove_all
 from fastload.cli.cache import main
 from fastload.warm_jobs import Description
 from fastload.warm_ray import _warm_share
-from stored_dataset import FILES, ROWS, served, write_files
+from stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"
 ALL_ROWS = sum(ROWS + number for number in range(FILES))
@@ -39,6 +39,12 @@ import sys, ray
 print(ray.init("local", num_cpus=2, object_store_memory=80_000_000, include_dashboard=False,
                _temp_dir=sys.argv[1], logging_level="ERROR")["address"], flush=True)
 sys.stdin.read()
+"""
+STEPS = """
+SCALE = 3
+
+def scaled(block):
+    return {"y": block["c0"] // 2**40 * SCALE}
 """
 COMMAND = "import sys; from fastload.cli.cache import main; sys.exit(main(sys.argv[1:]))"
 
@@ -76,14 +82,33 @@ def cluster(server, tmp_path_factory):
         process.wait(DEADLINE_S)
 
 
-def warmer(address, directory, *more, source=URL):
+def warmer(address, directory, *more, source=URL, cwd=None):
     arguments = ["warm", source, "--cache-dir", str(directory), "--engine", "ray", *more]
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, *arguments, "--ray-address", address],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=cwd,
     )
+
+
+def killed_meanwhile(warming, process, tier, least):
+    """What the command prints; a worker is killed as soon as a tier has so many entries."""
+    killed = []
+    deadline = time.monotonic() + DEADLINE_S
+    while not killed and warming.poll() is None and time.monotonic() < deadline:
+        # In the middle of what it has to read.
+        if len(list(entries_of(tier))) >= least:
+            for each in busy_workers(process)[:1]:
+                each.kill()
+                killed.append(each.pid)
+        time.sleep(0.01)
+    out, err = warming.communicate(timeout=DEADLINE_S)
+    assert warming.returncode == 0, err
+    assert len(killed) == 1
+    assert "(raylet)" in err  # says that a worker was killed, and its task is done again
+    return out, err
 
 
 def data_requests(server):
@@ -98,21 +123,10 @@ def busy_workers(process):
 @needs_ray
 def test_a_worker_is_killed_and_all_is_there(server, cluster, tmp_path):
     address, process = cluster
-    server.latency_s, killed = 0.1, []
+    server.latency_s = 0.1
     with warmer(address, tmp_path, "--jobs", "3", "--json") as warming:
-        deadline = time.monotonic() + DEADLINE_S
-        while not killed and warming.poll() is None and time.monotonic() < deadline:
-            # In the middle of what it has to read.
-            if len(list(entries_of(tmp_path / RAW))) >= FILES + 4:
-                for each in busy_workers(process)[:1]:
-                    each.kill()
-                    killed.append(each.pid)
-            time.sleep(0.01)
-        out, err = warming.communicate(timeout=DEADLINE_S)
-    assert warming.returncode == 0, err
-    assert len(killed) == 1
+        out, err = killed_meanwhile(warming, process, tmp_path / RAW, FILES + 4)
     assert json.loads(out) == {"warmed": {"rows": ALL_ROWS, "files": FILES}}
-    assert "(raylet)" in err  # says that a worker was killed, and its task is done again
     assert f"{ALL_ROWS} of {ALL_ROWS} rows (100.0 %)" in err
     assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
     server.latency_s = 0.0
@@ -120,6 +134,35 @@ def test_a_worker_is_killed_and_all_is_there(server, cluster, tmp_path):
     with FastParquetDataset(URL, cache=tmp_path, shuffle=True) as dataset:
         assert sum(batch.rows for batch in dataset) == ALL_ROWS
     assert data_requests(server) == 0
+
+
+@needs_ray
+def test_blocks_of_what_preprocess_makes(server, cluster, tmp_path, monkeypatch):
+    address, process = cluster
+    code, cache = tmp_path / "code", tmp_path / "cache"
+    code.mkdir()
+    (code / "steps_on_ray.py").write_text(STEPS)
+    steps = ("--preprocess", "steps_on_ray:scaled", "--columns", "c0,s")
+    server.latency_s = 0.1
+    with warmer(address, cache, "--jobs", "3", "--json", *steps, cwd=code) as warming:
+        out, _ = killed_meanwhile(warming, process, cache / DECODED, 2)
+    server.latency_s = 0.0
+    assert json.loads(out) == {"warmed": {"rows": ALL_ROWS, "files": FILES}}
+    blocks = {entry.path: os.stat(entry.path).st_ino for entry in entries_of(cache / DECODED)}
+    assert len(blocks) == sum(-(-(ROWS + number) // GROUP_ROWS) for number in range(FILES))
+    remove_all(cache / RAW)
+    server.reset()
+    monkeypatch.syspath_prepend(code)
+    from steps_on_ray import scaled
+
+    with FastParquetDataset(URL, columns=["c0", "s"], preprocess=scaled, cache=cache) as dataset:
+        rows = 0
+        for batch in dataset:
+            assert (batch["y"] == batch["c0"] // 2**40 * 3).all()
+            rows += batch.rows
+    assert rows == ALL_ROWS
+    assert data_requests(server) == 0
+    assert blocks == {e.path: os.stat(e.path).st_ino for e in entries_of(cache / DECODED)}
 
 
 @needs_ray
