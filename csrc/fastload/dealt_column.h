@@ -1,4 +1,4 @@
-// The rows of a column, or of a unit, in the slots of a window.
+// The rows of a column in the slots of a window.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,11 @@ struct DealtColumn {
   int64_t item = 0;                 // bytes of a row
   const uint8_t* values = nullptr;  // by slot; unless `codes` has them all
   const uint8_t* valid = nullptr;   // by slot; null if not asked for
-  std::optional<CodeTable> codes;
+  const uint8_t* codes = nullptr;   // by slot; if there is a table
+  std::optional<CodeTable> table;
 
-  // Copies `rows` output rows of the run, from the one numbered `from` on, to out,
-  // out + stride, ...
-  void Gather(const SlotRun& run, int64_t from, int64_t rows, uint8_t* out,
-              int64_t stride, NextRead next) const;
+  // Copies the output rows of the run to out, out + stride, ...
+  void Gather(const SlotRun& run, uint8_t* out, int64_t stride) const;
   void GatherValid(const SlotRun& run, uint8_t* out, int64_t stride) const;
 };
 

@@ -9,8 +9,9 @@
 namespace fastload {
 namespace {
 
-struct Line {
-  uint8_t bytes[kCacheLine];
+template <int64_t kBytes>
+struct Bytes {
+  uint8_t bytes[kBytes];
 };
 
 template <typename T>
@@ -58,30 +59,54 @@ void GatherPackedCodes(const Code* codes, const uint16_t* index, int64_t count,
       [=](int64_t i) { __builtin_prefetch(later + i); });
 }
 
+template <typename Code, typename T>
+void GatherStridedCodes(const uint8_t* codes, int64_t pitch, const uint16_t* index,
+                        int64_t count, const T* table, uint8_t* out, int64_t stride) {
+  for (int64_t i = 0; i < count; ++i) {
+    Code code;
+    std::memcpy(&code, codes + index[i] * pitch, sizeof(code));
+    std::memcpy(out + i * stride, table + code, sizeof(T));
+  }
+}
+
+// Calls fn with an unsigned integer of `code_bytes` bytes and a larger one of `width`.
+template <typename Fn>
+void WithCode(int64_t code_bytes, int64_t width, const Fn& fn) {
+  switch (width * 8 + code_bytes) {
+    case 2 * 8 + 1:
+      return fn(uint8_t{}, uint16_t{});
+    case 4 * 8 + 1:
+      return fn(uint8_t{}, uint32_t{});
+    case 4 * 8 + 2:
+      return fn(uint16_t{}, uint32_t{});
+    case 8 * 8 + 1:
+      return fn(uint8_t{}, uint64_t{});
+    case 8 * 8 + 2:
+      return fn(uint16_t{}, uint64_t{});
+    default:
+      return fn(uint32_t{}, uint64_t{});
+  }
+}
+
 }  // namespace
 
 void GatherCodes(const uint8_t* codes, int64_t code_bytes, const uint16_t* index,
                  int64_t count, const uint8_t* table, int64_t width, uint8_t* out,
                  const uint8_t* ahead, NextRead next) {
-  const auto gather = [&]<typename Code, typename T>(Code, T) {
+  WithCode(code_bytes, width, [&]<typename Code, typename T>(Code, T) {
     GatherPackedCodes(reinterpret_cast<const Code*>(codes), index, count,
                       reinterpret_cast<const T*>(table), reinterpret_cast<T*>(out),
                       reinterpret_cast<const Code*>(ahead), next);
-  };
-  switch (width * 8 + code_bytes) {
-    case 2 * 8 + 1:
-      return gather(uint8_t{}, uint16_t{});
-    case 4 * 8 + 1:
-      return gather(uint8_t{}, uint32_t{});
-    case 4 * 8 + 2:
-      return gather(uint16_t{}, uint32_t{});
-    case 8 * 8 + 1:
-      return gather(uint8_t{}, uint64_t{});
-    case 8 * 8 + 2:
-      return gather(uint16_t{}, uint64_t{});
-    default:
-      return gather(uint32_t{}, uint64_t{});
-  }
+  });
+}
+
+void GatherRecordCodes(const uint8_t* codes, int64_t pitch, int64_t code_bytes,
+                       const uint16_t* index, int64_t count, const uint8_t* table,
+                       int64_t width, uint8_t* out, int64_t stride) {
+  WithCode(code_bytes, width, [&]<typename Code, typename T>(Code, T) {
+    GatherStridedCodes<Code>(codes, pitch, index, count,
+                             reinterpret_cast<const T*>(table), out, stride);
+  });
 }
 
 void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t count,
@@ -95,6 +120,12 @@ void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t 
       return ScatterPacked<uint32_t>(rows, slots, count, to);
     case 8:
       return ScatterPacked<uint64_t>(rows, slots, count, to);
+    case 16:
+      return ScatterPacked<Bytes<16>>(rows, slots, count, to);
+    case 32:
+      return ScatterPacked<Bytes<32>>(rows, slots, count, to);
+    case kCacheLine:
+      return ScatterPacked<Bytes<kCacheLine>>(rows, slots, count, to);
     default:
       for (int64_t i = 0; i < count; ++i) {
         std::memcpy(to + slots[i] * width, rows + i * width, static_cast<size_t>(width));
@@ -127,8 +158,8 @@ void Gather(const uint8_t* bucket, int64_t width, const uint16_t* index, int64_t
       return GatherStrided<uint32_t>(bucket, index, count, out, stride);
     case 8:
       return GatherStrided<uint64_t>(bucket, index, count, out, stride);
-    case kCacheLine:  // a full slice of a stack
-      return GatherStrided<Line>(bucket, index, count, out, stride);
+    case kCacheLine:
+      return GatherStrided<Bytes<kCacheLine>>(bucket, index, count, out, stride);
     default:
       for (int64_t i = 0; i < count; ++i) {
         std::memcpy(out + i * stride, bucket + index[i] * width,

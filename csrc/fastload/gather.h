@@ -20,6 +20,11 @@ void GatherCodes(const uint8_t* codes, int64_t code_bytes, const uint16_t* index
                  int64_t count, const uint8_t* table, int64_t width, uint8_t* out,
                  const uint8_t* ahead, NextRead next);
 
+// The same of codes that lie `pitch` bytes apart, for elements `stride` bytes apart.
+void GatherRecordCodes(const uint8_t* codes, int64_t pitch, int64_t code_bytes,
+                       const uint16_t* index, int64_t count, const uint8_t* table,
+                       int64_t width, uint8_t* out, int64_t stride);
+
 // Copies `count` rows of `width` bytes from a bucket of packed rows: row index[i] to
 // out + i * stride. `ahead`, unless null, is what is gathered from next: as many of its
 // rows are brought into the cache meanwhile.

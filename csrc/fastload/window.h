@@ -49,6 +49,7 @@ struct Cursor {
 
 struct Window;
 struct DealtColumn;
+class DealtRows;
 
 // Pieces of a window that one task decodes: column chunks are decoded side by side.
 struct Share {
@@ -206,22 +207,29 @@ class WindowTask {
   Status FillFixedInOrder();
   // Through slots, in window_slots.cc.
   Status FillFixed();
-  Status FillDealt();
+  Status FillDealtColumn();
   Status FillProvenance();
   Status FillRealRows();
   // Where a column is dealt to: all of it is scratch.
   struct DealMemory {
-    int64_t item;
     uint8_t* block;
     uint8_t* values;
     uint8_t* valid;  // null if not asked for
     uint8_t* codes;
     uint8_t* table;
   };
-  Result<DealtColumn> Deal(size_t column, const DealMemory& memory);
+  Result<DealtColumn> Deal(const DealMemory& memory);
+  // Dictionaries that a column of the window has, at most.
+  int64_t Chunks() const;
   void CollateColumn(const DealtColumn& column);
-  // Columns of a stack that begin `offset` bytes into the unit's part of a row.
-  void CollateSlice(std::span<const DealtColumn> slice, int64_t offset, const Tile& tile);
+  // Stacks, in window_stacks.cc.
+  Status FillDealtStack();
+  // Deals out neighbouring columns of the unit, from number `first` on, whose cursors are
+  // at their first rows.
+  Status DealSlice(size_t first, std::span<Cursor> cursors, DealtRows* rows);
+  // Copies them from their slots: they begin `offset` bytes into the unit's part of a
+  // row.
+  Status CollateSlice(const DealtRows& rows, int64_t offset);
   // Columns of bytes, in window_bytes.cc.
   Status StageBytes();
   void CountBytes();

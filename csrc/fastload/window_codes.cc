@@ -22,13 +22,13 @@ int64_t CodeTable::CodeBytes(int64_t entries, int64_t chunks, int64_t item) {
   return 0;
 }
 
-int64_t CodeTable::MostTableBytes(int64_t item) {
-  return item == 1 ? 0 : MostEntries(MostCodeBytes(item)) * item;
+int64_t CodeTable::TableBytes(int64_t code_bytes, int64_t item) {
+  return code_bytes == 0 ? 0 : MostEntries(code_bytes) * item;
 }
 
-CodeTable::CodeTable(uint8_t* codes, uint8_t* table, int64_t code_bytes, int64_t item,
+CodeTable::CodeTable(uint8_t* table, int64_t code_bytes, int64_t item,
                      const std::optional<std::string>& fill)
-    : codes_(codes), table_(table), code_bytes_(code_bytes), item_(item) {
+    : table_(table), code_bytes_(code_bytes), item_(item) {
   if (fill) std::memcpy(table, fill->data(), static_cast<size_t>(item));
 }
 
@@ -41,10 +41,10 @@ std::optional<uint32_t> CodeTable::Add(std::span<const uint8_t> dictionary) {
   return first;
 }
 
-const uint8_t* CodeTable::Element(int64_t slot) const {
-  uint32_t code = 0;  // little-endian: the low bytes are the code
-  std::memcpy(&code, codes_ + slot * code_bytes_, static_cast<size_t>(code_bytes_));
-  return table_ + code * item_;
+const uint8_t* CodeTable::Element(const uint8_t* code) const {
+  uint32_t entry = 0;  // little-endian: the low bytes are the code
+  std::memcpy(&entry, code, static_cast<size_t>(code_bytes_));
+  return table_ + entry * item_;
 }
 
 }  // namespace fastload

@@ -19,27 +19,25 @@ class CodeTable {
   // of about `entries` entries each; 0 where codes are no gain.
   static int64_t CodeBytes(int64_t entries, int64_t chunks, int64_t item);
 
-  // What no columns of elements of `item` bytes exceed: bytes of a code, and of a table.
+  // What no codes of elements of `item` bytes exceed.
   static int64_t MostCodeBytes(int64_t item) { return item / 2; }
-  static int64_t MostTableBytes(int64_t item);
+  // Bytes of a table of elements of `item` bytes that codes of `code_bytes` reach.
+  static int64_t TableBytes(int64_t code_bytes, int64_t item);
 
-  // For codes of `code_bytes` (1, 2 or 4) by slot, and elements of `item` bytes; `fill`
-  // is what nulls become. The memory is borrowed.
-  CodeTable(uint8_t* codes, uint8_t* table, int64_t code_bytes, int64_t item,
+  // For codes of `code_bytes` (1, 2 or 4), and elements of `item` bytes; `fill` is what
+  // nulls become. The memory is borrowed.
+  CodeTable(uint8_t* table, int64_t code_bytes, int64_t item,
             const std::optional<std::string>& fill);
 
   // Adds a dictionary; the code of its first entry, or nullopt when codes run out.
   std::optional<uint32_t> Add(std::span<const uint8_t> dictionary);
 
-  uint8_t* codes() { return codes_; }
-  const uint8_t* codes() const { return codes_; }
   int64_t code_bytes() const { return code_bytes_; }
   const uint8_t* table() const { return table_; }
-  // The element in a slot whose code is there.
-  const uint8_t* Element(int64_t slot) const;
+  // The element of the code that is stored there.
+  const uint8_t* Element(const uint8_t* code) const;
 
  private:
-  uint8_t* codes_;  // by slot
   uint8_t* table_;
   int64_t code_bytes_;
   int64_t item_;

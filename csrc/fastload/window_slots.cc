@@ -13,119 +13,95 @@
 
 namespace fastload {
 
-namespace {
-
-// Columns of a stack that are dealt out at a time: a cache line of a row. What they have
-// in a bucket stays in a cache then.
-constexpr int64_t kSliceBytes = kCacheLine;
-
-}  // namespace
+int64_t WindowTask::Chunks() const {
+  return std::max<int64_t>(
+      1, std::count(window_->fresh.begin(), window_->fresh.end(), true));
+}
 
 // In blocks: as dictionary codes if they all are.
-Result<DealtColumn> WindowTask::Deal(size_t column, const DealMemory& memory) {
-  const auto& spec = dataset_->columns[static_cast<size_t>(unit_.columns[column])];
-  const int64_t item = memory.item;
+Result<DealtColumn> WindowTask::Deal(const DealMemory& memory) {
+  const auto& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  const int64_t item = unit_.width;
   const uint32_t* slots = window_->shuffle.slots.data();
   uint8_t* const block = memory.block;
   uint8_t* const values = memory.values;
+  uint8_t* const dealt_codes = memory.codes;
   uint8_t* const valid = memory.valid;
   // A block holds values or codes, which are smaller, then validity.
   uint8_t* block_valid = valid != nullptr ? block + kBlockRows * item : nullptr;
-  const auto chunks = std::max<int64_t>(
-      1, std::count(window_->fresh.begin(), window_->fresh.end(), true));
   std::optional<CodeTable> table;
   bool coded = true;  // every row so far
-  ARROW_RETURN_NOT_OK(
-      ForEachRow(column, [&](Cursor& cursor, int64_t first, int64_t rows) {
-        const int64_t end = first + rows;
-        int64_t base = -1;  // code of the dictionary's first entry; -1: rows are values
-        if (coded) {
-          ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
-          const auto entries = static_cast<int64_t>(dictionary.size()) / item;
-          if (entries > 0 && !table) {
-            const int64_t code_bytes = CodeTable::CodeBytes(entries, chunks, item);
-            if (code_bytes > 0) {
-              table = CodeTable(memory.codes, memory.table, code_bytes, item, spec.fill);
-            }
-          }
-          if (entries > 0 && table) {
-            const auto added = table->Add(dictionary);
-            if (added) base = *added;
-          }
+  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+    const int64_t end = first + rows;
+    int64_t base = -1;  // code of the dictionary's first entry; -1: rows are values
+    if (coded) {
+      ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
+      const auto entries = static_cast<int64_t>(dictionary.size()) / item;
+      if (entries > 0 && !table) {
+        const int64_t code_bytes = CodeTable::CodeBytes(entries, Chunks(), item);
+        if (code_bytes > 0) {
+          table = CodeTable(memory.table, code_bytes, item, spec.fill);
         }
-        while (base >= 0 && first < end) {
-          const int64_t n = std::min(kBlockRows, end - first);
-          const FixedReader::Codes codes{table->code_bytes(), static_cast<uint32_t>(base),
-                                         CodeTable::kNull};
-          ARROW_ASSIGN_OR_RAISE(const int64_t read,
-                                cursor.fixed->ReadCodes(n, codes, block, block_valid));
-          Scatter(block, codes.bytes, slots + first, read, table->codes());
-          if (valid != nullptr) Scatter(block_valid, 1, slots + first, read, valid);
-          first += read;
-          if (read < n) base = -1;
-        }
-        if (coded && first < end) {
-          // The rest are values: so is, from now on, what was dealt out as codes.
-          coded = false;
-          for (int64_t row = 0; row < first; ++row) {
-            std::memcpy(values + slots[row] * item, table->Element(slots[row]),
-                        static_cast<size_t>(item));
-          }
-        }
-        for (; first < end; first += kBlockRows) {
-          const int64_t n = std::min(kBlockRows, end - first);
-          ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, item, block_valid));
-          Scatter(block, item, slots + first, n, values);
-          if (valid != nullptr) Scatter(block_valid, 1, slots + first, n, valid);
-        }
-        return Status::OK();
-      }));
+      }
+      if (entries > 0 && table) {
+        const auto added = table->Add(dictionary);
+        if (added) base = *added;
+      }
+    }
+    while (base >= 0 && first < end) {
+      const int64_t n = std::min(kBlockRows, end - first);
+      const FixedReader::Codes codes{table->code_bytes(), static_cast<uint32_t>(base),
+                                     CodeTable::kNull};
+      ARROW_ASSIGN_OR_RAISE(const int64_t read,
+                            cursor.fixed->ReadCodes(n, codes, block, block_valid));
+      Scatter(block, codes.bytes, slots + first, read, dealt_codes);
+      if (valid != nullptr) Scatter(block_valid, 1, slots + first, read, valid);
+      first += read;
+      if (read < n) base = -1;
+    }
+    if (coded && first < end) {
+      // The rest are values: so is, from now on, what was dealt out as codes.
+      coded = false;
+      for (int64_t row = 0; row < first; ++row) {
+        const uint8_t* code = dealt_codes + slots[row] * table->code_bytes();
+        std::memcpy(values + slots[row] * item, table->Element(code),
+                    static_cast<size_t>(item));
+      }
+    }
+    for (; first < end; first += kBlockRows) {
+      const int64_t n = std::min(kBlockRows, end - first);
+      ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, item, block_valid));
+      Scatter(block, item, slots + first, n, values);
+      if (valid != nullptr) Scatter(block_valid, 1, slots + first, n, valid);
+    }
+    return Status::OK();
+  }));
   if (!coded) table.reset();
-  return DealtColumn{item, values, valid, table};
+  return DealtColumn{item, values, valid, dealt_codes, table};
 }
 
-Status WindowTask::FillDealt() {
-  const auto columns = static_cast<int64_t>(unit_.columns.size());
-  const int64_t item = unit_.width / columns;
-  const int64_t most = std::clamp<int64_t>(kSliceBytes / item, 1, columns);
-  const auto slice_columns = static_cast<size_t>(most);
+Status WindowTask::FillDealtColumn() {
+  const int64_t item = unit_.width;
   const bool with_valid = !unit_.valid_slots.empty();
   const int64_t slots = window_->slots();
   const int64_t value_bytes = RoundUp(slots * item, kAlignment);
-  const int64_t code_bytes = RoundUp(slots * CodeTable::MostCodeBytes(item), kAlignment);
-  const int64_t table_bytes = CodeTable::MostTableBytes(item);
+  const int64_t code_bytes = CodeTable::MostCodeBytes(item);
   uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * (item + 1));
-  uint8_t* values =
-      scratch_->Get(Scratch::kRows, most * value_bytes + (with_valid ? slots : 0));
-  uint8_t* codes = scratch_->Get(Scratch::kCodes, most * code_bytes);
-  uint8_t* tables = scratch_->Get(Scratch::kTable, most * table_bytes);
-  uint8_t* tile = scratch_->Get(Scratch::kTile, Tile::Bytes(item, slice_columns));
-  if (block == nullptr || values == nullptr || codes == nullptr || tables == nullptr ||
-      tile == nullptr) {
+  uint8_t* values = scratch_->Get(Scratch::kRows, value_bytes + (with_valid ? slots : 0));
+  uint8_t* codes = scratch_->Get(Scratch::kCodes, slots * code_bytes);
+  uint8_t* table =
+      scratch_->Get(Scratch::kTable, CodeTable::TableBytes(code_bytes, item));
+  if (block == nullptr || values == nullptr || codes == nullptr || table == nullptr) {
     return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
                                " rows, got none");
   }
-  std::vector<DealtColumn> slice;
-  for (int64_t first = 0; first < columns; first += most) {
-    slice.clear();
-    for (int64_t c = first; c < std::min(first + most, columns); ++c) {
-      const int64_t at = c - first;
-      ARROW_ASSIGN_OR_RAISE(DealtColumn column,
-                            Deal(static_cast<size_t>(c),
-                                 {.item = item,
-                                  .block = block,
-                                  .values = values + at * value_bytes,
-                                  .valid = with_valid ? values + value_bytes : nullptr,
-                                  .codes = codes + at * code_bytes,
-                                  .table = tables + at * table_bytes}));
-      slice.push_back(column);
-    }
-    if (columns == 1) {
-      CollateColumn(slice[0]);
-    } else {
-      CollateSlice(slice, first * item, Tile(tile, item, slice.size()));
-    }
-  }
+  ARROW_ASSIGN_OR_RAISE(const DealtColumn column,
+                        Deal({.block = block,
+                              .values = values,
+                              .valid = with_valid ? values + value_bytes : nullptr,
+                              .codes = codes,
+                              .table = table}));
+  CollateColumn(column);
   return Status::OK();
 }
 
@@ -135,8 +111,7 @@ void WindowTask::CollateColumn(const DealtColumn& column) {
     for (const Layout::Slot& slot : unit_.slots) {
       uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
       ForEachRun(*window_, part, [&](const SlotRun& run) {
-        column.Gather(run, 0, run.rows, out + run.first * slot.stride, slot.stride,
-                      NextRead::kLate);
+        column.Gather(run, out + run.first * slot.stride, slot.stride);
       });
     }
     for (const Layout::Slot& slot : unit_.valid_slots) {
@@ -148,27 +123,11 @@ void WindowTask::CollateColumn(const DealtColumn& column) {
   }
 }
 
-void WindowTask::CollateSlice(std::span<const DealtColumn> slice, int64_t offset,
-                              const Tile& tile) {
-  const Layout::Slot& slot = unit_.slots[0];
-  const int64_t item = slice[0].item;
-  for (const Part& part : window_->parts) {
-    uint8_t* out = Layout::Address(part.block->data(), part.areas, slot) + offset;
-    ForEachRun(*window_, part, [&](const SlotRun& run) {
-      for (int64_t from = 0; from < run.rows; from += Tile::kRows) {
-        const int64_t rows = std::min(Tile::kRows, run.rows - from);
-        for (size_t c = 0; c < slice.size(); ++c) {
-          slice[c].Gather(run, from, rows, tile.Column(c), item, NextRead::kSoon);
-        }
-        tile.Stream(0, rows, out + (run.first + from) * slot.stride, slot.stride);
-      }
-    });
-  }
-}
-
 // Rows of one bucket, or that no shuffle moves, take their slots as they come.
 Status WindowTask::FillFixed() {
-  if (window_->dealt()) return FillDealt();
+  if (window_->dealt()) {
+    return unit_.columns.size() == 1 ? FillDealtColumn() : FillDealtStack();
+  }
   const int64_t width = unit_.width;
   const bool with_valid = !unit_.valid_slots.empty();
   // By slot: the window's rows, then their validity.

@@ -127,6 +127,48 @@ TEST(GatherCodes, EqualsAPlainLoop) {
   }
 }
 
+TEST(GatherRecordCodes, EqualsAPlainLoop) {
+  std::mt19937 random(4);
+  constexpr int64_t kPitch = 32;
+  constexpr int64_t kAt = 5;
+  constexpr int64_t kStride = 24;
+  for (const int64_t width : {2, 4, 8}) {
+    for (int64_t code_bytes = 1; code_bytes < width; code_bytes *= 2) {
+      for (const int64_t count : kCounts) {
+        const uint32_t entries = 1 + random() % (code_bytes == 1 ? 256 : 1 << 16);
+        Bytes table(entries * width);
+        table.Randomise(&random);
+        const uint32_t slots = 1 + random() % 3000;
+        Bytes records(slots * kPitch);
+        records.Randomise(&random);
+        Bytes out(count * kStride);
+        Bytes expected(count * kStride);
+        std::vector<uint16_t> index(static_cast<size_t>(count));
+        for (int64_t i = 0; i < count; ++i) {
+          const auto slot = static_cast<uint16_t>(random() % slots);
+          const uint32_t code = random() % entries;
+          index[static_cast<size_t>(i)] = slot;
+          // A slot that is taken twice has its last code.
+          std::memcpy(records.data() + slot * kPitch + kAt, &code,
+                      static_cast<size_t>(code_bytes));
+        }
+        for (int64_t i = 0; i < count; ++i) {
+          uint32_t code = 0;
+          std::memcpy(&code,
+                      records.data() + index[static_cast<size_t>(i)] * kPitch + kAt,
+                      static_cast<size_t>(code_bytes));
+          std::memcpy(expected.data() + i * kStride, table.data() + code * width,
+                      static_cast<size_t>(width));
+        }
+        GatherRecordCodes(records.data() + kAt, kPitch, code_bytes, index.data(), count,
+                          table.data(), width, out.data(), kStride);
+        ASSERT_TRUE(out == expected)
+            << "width " << width << " codes " << code_bytes << " count " << count;
+      }
+    }
+  }
+}
+
 TEST(Scatter, EqualsAPlainLoop) {
   std::mt19937 random(2);
   for (const int64_t width : kWidths) {

@@ -221,3 +221,63 @@ def test_nulls_of_shuffled_dictionary_columns(tmp_path, type_):
         expected = [values[row] for row in batch["__row__"].tolist()]
         assert batch["x__valid"].tolist() == [value is not None for value in expected]
         assert batch["x"].tolist() == [-1 if value is None else value for value in expected]
+
+
+@pytest.mark.parametrize("window", [None, 45_000])
+@pytest.mark.parametrize("type_", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32()])
+def test_stacks_of_shuffled_dictionary_columns(tmp_path, type_, window):
+    """Codes of all widths, values, and columns that cease to be codes, side by side."""
+    rows, row_group, limit = 90_000, 60_000, 400_000
+    number = np.arange(rows)
+    kinds = {
+        "few": number % 7,
+        "some": number % 3000,
+        "many": number % 45_000,
+        "dictionary_overflows": number,
+        "codes_run_out": np.where(number < row_group, number % 7, number),
+        "without": number,
+    }
+    most = 100 if type_ == pa.int8() else 30_000 if type_ == pa.int16() else rows
+    table = pa.table(
+        {f"{kind}_{i}": (kinds[kind] * (i + 1) % most).astype(type_.to_pandas_dtype())
+         for i in range(6) for kind in kinds}
+    )  # fmt: skip
+    path = tmp_path / "codes.parquet"
+    pq.write_table(
+        table,
+        path,
+        row_group_size=row_group,
+        use_dictionary=[name for name in table.column_names if not name.startswith("without")],
+        dictionary_pagesize_limit=limit,
+        data_page_size=30_000,
+    )
+    want = np.stack([column.to_numpy() for column in table.columns], axis=1)
+    dataset = FastParquetDataset(
+        path,
+        columns={"all": Stack(table.column_names)},
+        batch_size=7000,
+        shuffle=True,
+        shuffle_window=window,
+        provenance=True,
+    )
+    for _ in range(2):
+        for batch in dataset:
+            assert (batch["all"].numpy() == want[batch["__row__"].numpy()]).all()
+
+
+def test_nulls_of_shuffled_dictionary_columns_in_a_stack(tmp_path):
+    rows = 70_000
+    values = {
+        name: [None if i % 7 == rest else i * 31 % 100 for i in range(rows)]
+        for rest, name in enumerate("abc")
+    }
+    path = tmp_path / "codes.parquet"
+    pq.write_table(pa.table(values), path, use_dictionary=["a", "b"])
+    columns = {"all": Stack(list("abc"), fill=-1)}
+    dataset = FastParquetDataset(
+        path, columns=columns, batch_size=1000, shuffle=True, provenance=True
+    )
+    for batch in dataset:
+        for column, of_column in enumerate(values.values()):
+            expected = [of_column[row] for row in batch["__row__"].tolist()]
+            assert batch["all"][:, column].tolist() == [-1 if v is None else v for v in expected]
