@@ -303,8 +303,8 @@ def test_a_wrong_contender_is_not_timed(plan):
     left = {"pyarrow + DataLoader", "polars + DataLoader"}
     assert timed == {peer.name for peer in PEERS} - left
     text = remarks(findings)
-    assert "pyarrow + DataLoader, shuffled: refused, its rows are wrong: Expected" in text
-    assert "polars + DataLoader, in order: ValueError: no." in text
+    assert "pyarrow + DataLoader 1.2, shuffled: refused, its rows are wrong: Expected" in text
+    assert "polars + DataLoader 1.2, in order: ValueError: no." in text
     assert "absent: fastload-no-such-package is not installed: pip install" in text
 
 
@@ -312,7 +312,9 @@ def test_a_slow_contender_is_cut_off(plan):
     laboratory = Laboratory(slow=["LitData"])
     findings = measure(plan, lambda what: None, laboratory)
     assert "LitData" not in {peer for action, peer, _ in laboratory.jobs if action == "time"}
-    assert "LitData, shuffled: cut off after 60 s, when it had given 420 of" in remarks(findings)
+    assert "LitData 1.2, shuffled: cut off after 60 s, when it had given 420 of" in remarks(
+        findings
+    )
     cut_off = [entry for entry in to_json(findings)["left_out"] if entry["name"] == "LitData"]
     assert [entry["rows_per_s"] for entry in cut_off] == [7, 7]
 

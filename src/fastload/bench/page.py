@@ -139,7 +139,7 @@ def _comparison(record: _Record, mode: str) -> str:
 
 def _left_out(record: _Record) -> str:
     lines = [
-        f"<li>{escape(one['name'])}"
+        f"<li>{escape(' '.join(filter(None, (one['name'], one['version']))))}"
         + (f", {_MODES[one['mode']].lower()}" if one["mode"] else "")
         + f": {escape(one['reason'])}.</li>"
         for one in record["left_out"]

@@ -38,6 +38,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "left_out": [
             {
                 "name": name,
+                "version": findings.versions.get(name),
                 "mode": mode or None,
                 "reason": reason,
                 "rows_per_s": findings.cut_off.get((name, cast("Mode", mode))),

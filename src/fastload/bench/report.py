@@ -70,8 +70,9 @@ def remarks(findings: Findings) -> str:
     for name, seconds in _conversions(findings).items():
         lines.append(f"{name}: converting the files took {seconds:.1f} s, before all this.")
     for name, left_mode, reason in findings.left_out:
+        version = f" {findings.versions[name]}" if name in findings.versions else ""
         where = f", {_TITLES[left_mode]}" if left_mode else ""
-        lines.append(f"Not timed: {name}{where}: {reason}.")
+        lines.append(f"Not timed: {name}{version}{where}: {reason}.")
     for column, reason in findings.plan.survey.left_out.items():
         lines.append(f"Not read: column `{column}`, {reason}.")
     step = "" if findings.profile and findings.profile.step_s else "a training step, "

@@ -75,6 +75,7 @@ class Findings:
 
     command: the arguments of the command line.
     roof_s: seconds of the roof, median; None if it could not be measured.
+    versions: of the contenders that are installed, by name.
     left_out: (name, mode or "", reason) of contenders that were not timed.
     cut_off: rows a second of those that were too slow; their rows are unchecked.
     roofline, profile, tuning: what was asked for beside the comparison.
@@ -89,6 +90,7 @@ class Findings:
     roofline: StageRoofs | None = None
     profile: Profile | None = None
     tuning: Tuning | None = None
+    versions: dict[str, str] = field(default_factory=dict)
 
 
 def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -> Findings:
@@ -104,6 +106,7 @@ def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -
     """
     findings = Findings(plan)
     present = _present(plan, findings)
+    findings.versions = {peer.name: version for peer, version in present}
     checked = _checked(plan, [peer for peer, _ in present], findings, progress, run)
     roofs: list[float] = []
     roof_fault = "of local files alone" if plan.survey.remote else ""
@@ -134,9 +137,8 @@ def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -
         findings.roof_s = statistics.median(roofs)
     else:
         findings.left_out.append(("the roof", "", roof_fault or "no repeats"))
-    versions = {peer.name: version for peer, version in present}
     findings.results = [
-        _median(peer, versions[peer.name], mode, timings[peer.name, mode])
+        _median(peer, findings.versions[peer.name], mode, timings[peer.name, mode])
         for mode, peer in (*checked, *slow)
         if (peer.name, mode) in timings
     ]
