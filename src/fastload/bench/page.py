@@ -128,8 +128,8 @@ def _comparison(record: _Record, mode: str) -> str:
         )
         for r in results
     ]
-    head = ("loader", "version", "rows/s", "+-", "MB/s", "first batch", "peak memory", "cores")
-    head += ("of roof",)
+    sizes = ("first batch", "peak memory", "cores", "of roof")
+    head = ("loader", "version", "rows/s", "+-", "MB/s", *sizes)
     numbers = charts.table(
         f"{_MODES[mode]}: medians of epochs after the first", head, rows, "fastload"
     )
@@ -183,7 +183,7 @@ def _roofline(record: _Record) -> str:
             charts.table("An epoch of fastload", ("threads", "median", "+-"), threads)
             + charts.table(
                 "Reading and decompressing the first rows, written with each codec",
-                ("codec", "median"),
+                ("codec", "least"),
                 codecs,
             ),
         ),
