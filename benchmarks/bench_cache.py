@@ -4,16 +4,19 @@
 
 Three of forty columns of a click-log table are read in order, as benchmarks/bench_store.py has it,
 from a server in a process of its own that answers each request after the latency. For each repeat
-datasets are made anew, and read twice: without a cache, with an empty one, with one that another
-dataset has filled, and from local files. A line for each says the seconds of its first and second
-pass (medians). A fill ends when all is on disk. All hand out the same sums, which is checked in
-every pass; the cache lies where temporary files do, in the page cache. Disks were not measured.
+datasets are made anew, and read twice: without a cache, with an empty one of each tier and of
+both, with one that another dataset has filled, and from local files; then the same shuffled. A
+line for each says the seconds of its first and second pass (medians), and what its first pass
+takes of the one without a cache in the same repeat (median, least and most). A fill ends when all
+is on disk. All hand out the same sums, which is checked in every pass; the cache lies where
+temporary files do, in the page cache. Disks were not measured.
 
     python benchmarks/bench_cache.py --decoded PARQUET [--repeats N]
 
 Passes over a local file with all of its columns, in order and shuffled: without a cache, with an
 empty one, and from the blocks of a full one. Beside it what it takes to copy as many bytes with as
-many threads. Each pass sees the same sums of one column, which is checked.
+many threads, and what a pass that fills takes of the first one without a cache in the same repeat.
+Each pass sees the same sums of one column, which is checked.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.dataset as pads
@@ -36,8 +40,11 @@ from fastload.budget import available_cores
 from fastload.cache import RAW
 from fastload.cache_entries import entries_of, used_bytes
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def _dataset(source: str, url: str, cache: Path | Cache | None = None) -> FastParquetDataset:
+
+def _dataset(source: str, url: str, cache: Cache | None = None, **order: Any) -> FastParquetDataset:
     remote = source.startswith("gs://")
     return FastParquetDataset(
         source,
@@ -45,7 +52,8 @@ def _dataset(source: str, url: str, cache: Path | Cache | None = None) -> FastPa
         batch_size=65_536,
         storage_options={"endpoint_url": url, "token": "anon"} if remote else None,
         io=IO(transport="native") if remote else None,
-        cache=cache if cache is None or isinstance(cache, Cache) else Cache(cache, decoded=False),
+        cache=cache,
+        **order,
     )
 
 
@@ -65,27 +73,46 @@ def _passes(dataset: FastParquetDataset, expected: dict[str, int]) -> tuple[floa
     return seconds[0], seconds[1]
 
 
-def _measure(directory: str, url: str, expected: dict[str, int], repeats: int) -> None:
+_TIERS = {
+    "ranges": {"decoded": False},
+    "ranges, max_bytes=": {"decoded": False, "max_bytes": "10GB"},
+    "blocks": {"raw": False},
+    "ranges and blocks": {},
+}
+
+
+def _measure(
+    directory: str, url: str, expected: dict[str, int], repeats: int, **order: Any
+) -> None:
     found = defaultdict(list)
     stored = "gs://bucket/train/*.parquet"
+    _passes(_dataset(stored, url, **order), expected)  # imports, and footers
     for _ in range(repeats):
-        found["no cache"].append(_passes(_dataset(stored, url), expected))
-        with tempfile.TemporaryDirectory() as cache:
-            kept = Path(cache)
-            found["an empty cache"].append(_passes(_dataset(stored, url, kept), expected))
-            found["a full cache"].append(_passes(_dataset(stored, url, kept), expected))
-            entries = len(list(entries_of(kept / RAW)))
-            used = used_bytes(kept / RAW)
-        with tempfile.TemporaryDirectory() as cache:
-            bounded = Cache(cache, max_bytes="10GB", decoded=False)
-            name = "an empty cache, max_bytes="
-            found[name].append(_passes(_dataset(stored, url, bounded), expected))
-        found["local files"].append(_passes(_dataset(directory, url), expected))
-    print(f"{entries} entries of {used / 1e6:.1f} MB on disk")
-    print(f"{'':28}{'first pass':>12}{'second pass':>12}")
+        found["no cache"].append(_passes(_dataset(stored, url, **order), expected))
+        for tier, options in _TIERS.items():
+            with tempfile.TemporaryDirectory() as empty:
+                cache = Cache(empty, **options)
+                for state in ("empty", "full"):
+                    passes = _passes(_dataset(stored, url, cache, **order), expected)
+                    found[f"{state}, of {tier}"].append(passes)
+                if tier == "ranges":
+                    entries = len(list(entries_of(cache.path / RAW)))
+                    used = used_bytes(cache.path / RAW)
+        found["local files"].append(_passes(_dataset(directory, url, **order), expected))
+    print("shuffled" if order else "in order", end=": ")
+    print(f"{entries} entries of ranges, {used / 1e6:.1f} MB on disk")
+    print(f"{'':28}{'first pass':>12}{'second pass':>12}{'first, of no cache':>24}")
     for name, passes in found.items():
-        first, second = (statistics.median(column) for column in zip(*passes, strict=True))
-        print(f"{name:28}{first:12.3f}{second:12.3f}", flush=True)
+        first, second = zip(*passes, strict=True)
+        share = _share([one[0] for one in found["no cache"]], first)
+        medians = f"{statistics.median(first):12.3f}{statistics.median(second):12.3f}"
+        print(f"{name:28}{medians}{share:>24}", flush=True)
+
+
+def _share(plain: Sequence[float], others: Sequence[float]) -> str:
+    """What the others take of the plain ones, by pairs."""
+    shares = [other / one for one, other in zip(plain, others, strict=True)]
+    return f"{statistics.median(shares):.2f} ({min(shares):.2f}-{max(shares):.2f})"
 
 
 def _seconds(dataset: FastParquetDataset, column: str, expected: int) -> float:
@@ -117,6 +144,8 @@ def _measure_decoded(path: str, repeats: int) -> None:
     threads = available_cores()
     for order in ({}, {"shuffle": True}):
         found = defaultdict(list)
+        with FastParquetDataset(path, batch_size=8192, threads=threads, **order) as first_of_all:
+            _seconds(first_of_all, column, expected)
         for _ in range(repeats):
             options = {"batch_size": 8192, "threads": threads, **order}
             with FastParquetDataset(path, **options) as plain:
@@ -135,6 +164,8 @@ def _measure_decoded(path: str, repeats: int) -> None:
         print("shuffled" if order else "in order", f"{total_bytes / 1e6:.0f} MB")
         for name, times in found.items():
             print(f"  {name:22}{statistics.median(times):8.3f} s, least {min(times):.3f}")
+        share = _share(found["files, first pass"], found["an empty cache"])
+        print(f"  a first pass that fills takes {share} of one without a cache")
 
 
 def main() -> None:
@@ -154,7 +185,8 @@ def main() -> None:
         local = pads.dataset(directory).to_table(columns=COLUMNS)
         expected = {c: int(np.sum(local[c].to_numpy(), dtype=np.int64)) for c in COLUMNS}
         with serve(directory, arguments.latency_ms / 1000) as store:
-            _measure(directory, store.url, expected, arguments.repeats)
+            for order in ({}, {"shuffle": True}):
+                _measure(directory, store.url, expected, arguments.repeats, **order)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+import threading
 
 import pytest
 from torch.utils.data import DataLoader
@@ -139,6 +140,25 @@ def test_processes_share_what_they_fetch(server, paths, tmp_path):
     output = run_reader(server, tmp_path).communicate(timeout=60)[0]
     assert json.loads(output) == [expected]
     assert not data_requests(server)
+
+
+def test_blocks_of_a_store_are_made_many_at_a_time(server, paths, tmp_path):
+    together = 8
+    arrived, met, all_there = [], [], threading.Event()
+
+    def wait_for_others(request):
+        if request.range is not None and not all_there.is_set():
+            arrived.append(request)
+            if len(arrived) == together:
+                all_there.set()
+            met.append(all_there.wait(4))
+
+    with local(paths, columns=["c3"]) as dataset:
+        expected = list(dataset)
+    with remote(server, Cache(tmp_path, raw=False), columns=["c3"]) as dataset:
+        server.fault = wait_for_others
+        assert_same(list(dataset), expected)
+    assert met == [True] * together
 
 
 def test_another_version_is_another_file(paths, tmp_path):
