@@ -82,7 +82,7 @@ Status DealtRows::Begin(size_t column, FixedReader* reader) {
 Status DealtRows::Read(size_t column, FixedReader* reader, int64_t first, int64_t rows) {
   Lane& lane = lanes_[column];
   int64_t read = 0;
-  if (lane.base >= 0) {
+  if (lane.table && lane.base >= 0) {
     const FixedReader::Codes codes{lane.table->code_bytes(),
                                    static_cast<uint32_t>(lane.base), CodeTable::kNull};
     ARROW_ASSIGN_OR_RAISE(read, reader->ReadCodes(rows, codes, items_, nullptr));
