@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import os
+import signal
 import statistics
 import subprocess
 import time
@@ -70,14 +72,15 @@ def compare(
     batch_s = (time.perf_counter() - start) / count
     every = min(count, math.ceil(_STEP_S / batch_s))
     rounds = _rounds(every * batch_s)
-    _speed(batches(), every, rounds, [])  # the next pass is read ahead beside steps, too
+    # The next pass is read ahead beside steps, too.
+    step_s = rounds * _LOOPS / _speed(batches(), every, rounds, []).loops_per_s
     pairs = []
-    for _ in range(repeats):
-        passes = (batches() for _ in range(_PASSES))
-        loading = _speed(itertools.chain.from_iterable(passes), every, rounds, [server])
-        time.sleep(_REST_S)
-        step_s = rounds * _LOOPS / loading.loops_per_s
-        with _running([*elsewhere, str(every), str(step_s)]) as pid:
+    with _running([*elsewhere, str(every), str(step_s)]) as pid:
+        for _ in range(repeats):
+            with _stopped(pid):
+                passes = (batches() for _ in range(_PASSES))
+                loading = _speed(itertools.chain.from_iterable(passes), every, rounds, [server])
+            time.sleep(_REST_S)
             steps = range(_PASSES * count)
             pairs.append((loading, _speed(steps, every, rounds, [server, pid])))
     return Kept(
@@ -144,6 +147,15 @@ def _running(command: Sequence[str]) -> Iterator[int]:
             yield process.pid
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def _median(speeds: list[Speed]) -> Speed:

@@ -7,8 +7,10 @@ import io
 import ipaddress
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,6 +62,18 @@ def test_connections_live_as_long_as_the_dataset(small_files, transport):
 
     # In all three passes.
     assert least(most, concurrency) <= concurrency
+
+
+def test_a_connection_that_its_client_has_closed_is_not_open():
+    """Whatever the server's thread is about: else a count would depend on how busy a machine is."""
+    with GcsServer() as server:
+        server.latency_s = 1.0
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(b"GET /bucket/name HTTP/1.1\r\n\r\n")
+            while not server.requests:
+                time.sleep(0.01)
+            assert server.open == 1
+        assert server.open == 0
 
 
 # Each transport with as many connections as its files may have, in a process whose clients look

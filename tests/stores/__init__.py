@@ -21,7 +21,7 @@ __all__ = [
 def least(count: Callable[[], int], enough: int) -> int:
     """The least of three counts of connections, or the first that is no more than enough.
 
-    On a busy machine a client may begin a request before its pool has seen the end of an answer,
+    On a busy machine obstore may begin a request before its pool has seen the end of an answer,
     and opens one more.
     """
     counts = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import math
+import select
 import socket
 import ssl
 import struct
@@ -88,7 +89,6 @@ class HttpServer:
         self.fault: Callable[[Request], Fault | None] = lambda request: None
         self.requests: list[Request] = []
         self.connections = 0
-        self.open = 0
         self.most_open = 0
         self.handshakes = 0
         self._lock = threading.Lock()
@@ -114,7 +114,20 @@ class HttpServer:
             self.requests = []
             self.connections = 0
             self.handshakes = 0
-            self.most_open = self.open
+            self.most_open = self._open()
+
+    @property
+    def open(self) -> int:
+        """Connections that neither side has closed."""
+        with self._lock:
+            return self._open()
+
+    def _open(self) -> int:
+        # The kernel knows of an end before the connection's thread has come to read it.
+        poll = select.poll()
+        for connection in self._sockets:
+            poll.register(connection, select.POLLRDHUP)
+        return len(self._sockets) - len(poll.poll(0))
 
     def close(self) -> None:
         self._closing.set()
@@ -144,16 +157,20 @@ class HttpServer:
             with self._lock:
                 number = self.connections
                 self.connections += 1
-                self.open += 1
-                self.most_open = max(self.most_open, self.open)
                 self._sockets.add(connection)
+                self.most_open = max(self.most_open, self._open())
             threading.Thread(target=self._serve, args=(connection, number), daemon=True).start()
 
     def _serve(self, connection: socket.socket, number: int) -> None:
-        raw = connection
         try:
             if self._context is not None:
-                connection = self._context.wrap_socket(connection, server_side=True)
+                with self._lock:
+                    self._sockets.discard(connection)
+                    connection = self._context.wrap_socket(
+                        connection, server_side=True, do_handshake_on_connect=False
+                    )
+                    self._sockets.add(connection)
+                connection.do_handshake()
                 with self._lock:
                     self.handshakes += 1
             reader = connection.makefile("rb")
@@ -164,8 +181,7 @@ class HttpServer:
             pass
         finally:
             with self._lock:
-                self._sockets.discard(raw)
-                self.open -= 1
+                self._sockets.discard(connection)
             with contextlib.suppress(OSError):
                 connection.close()
 
