@@ -19,7 +19,7 @@ CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h test
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-properties test-semantics faults faults-store faults-disk faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan tsan clean
+.PHONY: help venv build test test-unit test-properties test-semantics faults faults-store faults-disk faults-memory faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,10 +57,13 @@ test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPL
 faults-store: build ## how a pass ends when the network fails it, in full: ARGS='--modes fork'
 	PYTHONPATH=tests $(RUN) tests/faults/store_faults.py $(ARGS)
 
-faults: faults-store faults-disk faults-kills ## all tables of faults
+faults: faults-store faults-disk faults-memory faults-kills ## all tables of faults
 
 faults-disk: build ## how a pass ends when the disk fails it: ARGS='--modes fork'
 	PYTHONPATH=tests $(RUN) tests/faults/disk_faults.py $(ARGS)
+
+faults-memory: build ## how a pass ends when it may take no more memory: ARGS='--modes fork'
+	PYTHONPATH=tests $(RUN) tests/faults/memory_faults.py $(ARGS)
 
 faults-kills: build ## training runs that are killed and go on: KILLS=300
 	PYTHONPATH=tests $(RUN) tests/faults/kill_and_resume.py --kills $(or $(KILLS),300)
@@ -68,7 +71,8 @@ faults-kills: build ## training runs that are killed and go on: KILLS=300
 soak: build ## whether anything grows over many epochs: ARGS='--seconds 600'
 	PYTHONPATH=tests $(RUN) tests/faults/soak.py $(ARGS)
 
-# Asks for clang with libFuzzer.
+# Asks for clang with libFuzzer. The seconds are those of all fuzzers together, which run side
+# by side.
 fuzz: venv ## hostile bytes, as long as said: SECONDS=300
 	@$(MAKE) --no-print-directory -f tests/fuzz/Makefile PYTHON=$(RUN) SECONDS=$(or $(SECONDS),300) \
 	    $(if $(TARGETS),TARGETS='$(TARGETS)')
@@ -175,14 +179,16 @@ build/peers/%/.installed: benchmarks/peers/%.txt
 # The sanitized core has to be found before the one in src/. Arrow's own allocators would
 # hide overruns. Leaks are looked for in the C++ tests alone: Python and torch keep memory
 # until exit.
-asan: build ## ASan and UBSan over the C++ tests and tests/unit
-	@$(TEST_CPP) check SANITIZE=address,undefined
+asan: build asan-cpp ## ASan and UBSan over the C++ tests and tests/unit
 	FASTLOAD_SANITIZE=address,undefined $(COMPILERS) \
 	    $(RUN) setup.py --quiet build --build-lib build/asan
 	PYTHONPATH=$(CURDIR)/build/asan ARROW_DEFAULT_MEMORY_POOL=system PYTHONMALLOC=malloc \
 	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    LD_PRELOAD="$(foreach l,libasan.so libubsan.so libstdc++.so.6,$(shell $(CXX) -print-file-name=$(l)))" \
 	    $(RUN) -m pytest tests/unit
+
+asan-cpp: venv ## ASan, UBSan and LeakSanitizer over the C++ tests: FILTER='*Reader*'
+	@$(TEST_CPP) check SANITIZE=address,undefined $(if $(FILTER),FILTER='$(FILTER)')
 
 tsan: venv ## TSan over the C++ tests: FILTER='Pipeline*'
 	@$(TEST_CPP) check SANITIZE=thread $(if $(FILTER),FILTER='$(FILTER)')

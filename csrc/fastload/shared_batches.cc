@@ -213,8 +213,13 @@ bool BatchSender::met() const {
 int BatchSender::fd() const { return space_->mapping().fd(); }
 
 ReceivedBatch::ReceivedBatch(std::shared_ptr<BatchReceiver> receiver, SharedSlot* slot,
-                             uint8_t* data, std::span<const int64_t> areas)
-    : receiver_(std::move(receiver)), slot_(slot), data_(data), areas_(areas) {}
+                             std::span<uint8_t> bytes, int64_t rows,
+                             std::span<const int64_t> areas)
+    : receiver_(std::move(receiver)),
+      slot_(slot),
+      bytes_(bytes),
+      rows_(rows),
+      areas_(areas) {}
 
 ReceivedBatch::~ReceivedBatch() {
   if (getpid() != owner_) return;
@@ -223,20 +228,18 @@ ReceivedBatch::~ReceivedBatch() {
 
 std::span<uint8_t> ReceivedBatch::segment() const {
   const SharedMapping& mapping = receiver_->mapping();
-  const int64_t number = slot_->start / kSegmentBytes;
-  if ((slot_->start + slot_->bytes - 1) / kSegmentBytes > number) return {};
+  const int64_t first = data() - mapping.data();
+  const int64_t number = first / kSegmentBytes;
+  if ((first + size() - 1) / kSegmentBytes > number) return {};
   const int64_t start = number * kSegmentBytes;
   const int64_t bytes = std::min(kSegmentBytes, mapping.size() - start);
   return {mapping.data() + start, static_cast<size_t>(bytes)};
 }
 
-int64_t ReceivedBatch::size() const { return slot_->bytes; }
-int64_t ReceivedBatch::rows() const { return slot_->rows; }
-
 Result<std::shared_ptr<BatchReceiver>> BatchReceiver::Open(int fd) {
   ARROW_ASSIGN_OR_RAISE(auto mapping, SharedMapping::Open(fd));
   std::shared_ptr<BatchReceiver> receiver(new BatchReceiver(std::move(mapping)));
-  const bool whole = receiver->Holds(0, sizeof(SharedHeader));
+  const bool whole = receiver->Holds(0, sizeof(SharedHeader), 1);
   if (!whole || receiver->header()->magic != SharedHeader::kMagic) {
     return Status::Invalid("Expected the shared memory of batches, got another file");
   }
@@ -254,21 +257,26 @@ Result<std::unique_ptr<ReceivedBatch>> BatchReceiver::Take(int32_t number) {
                                           std::memory_order_acquire)) {
     return Status::Invalid("Expected a batch that is received once, got it again");
   }
-  const auto area_bytes = slot.areas * static_cast<int64_t>(sizeof(int64_t));
-  if (!Holds(slot.start, slot.bytes) || !Holds(slot.areas_start, area_bytes)) {
+  // Read once: the other process may write there still.
+  const int64_t start = slot.start;
+  const int64_t bytes = slot.bytes;
+  const int64_t areas_start = slot.areas_start;
+  const int64_t areas = slot.areas;
+  if (!Holds(start, bytes, 1) || !Holds(areas_start, areas, sizeof(int64_t))) {
     return Status::Invalid("Expected a batch in shared memory, got one outside of it");
   }
   uint8_t* const data = mapping_->data();
-  const auto* areas = reinterpret_cast<const int64_t*>(data + slot.areas_start);
   return std::make_unique<ReceivedBatch>(
-      shared_from_this(), &slot, data + slot.start,
-      std::span(areas, static_cast<size_t>(slot.areas)));
+      shared_from_this(), &slot, std::span(data + start, static_cast<size_t>(bytes)),
+      slot.rows,
+      std::span(reinterpret_cast<const int64_t*>(data + areas_start),
+                static_cast<size_t>(areas)));
 }
 
 std::string_view BatchReceiver::description() const {
   const int64_t start = header()->description_start;
   const int64_t bytes = header()->description_bytes;
-  if (!Holds(start, bytes)) return {};
+  if (!Holds(start, bytes, 1)) return {};
   return {reinterpret_cast<const char*>(mapping_->data() + start),
           static_cast<size_t>(bytes)};
 }
@@ -285,8 +293,10 @@ SharedHeader* BatchReceiver::header() const {
   return std::launder(reinterpret_cast<SharedHeader*>(mapping_->data()));
 }
 
-bool BatchReceiver::Holds(int64_t start, int64_t bytes) const {
-  return start >= 0 && bytes >= 0 && start <= mapping_->size() - bytes;
+bool BatchReceiver::Holds(int64_t start, int64_t items, int64_t item_bytes) const {
+  const int64_t size = mapping_->size();
+  if (start < 0 || start > size || start % item_bytes != 0) return false;
+  return items >= 0 && items <= (size - start) / item_bytes;
 }
 
 }  // namespace fastload

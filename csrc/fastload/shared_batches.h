@@ -83,15 +83,15 @@ class BatchReceiver;
 // A batch of another process; given back when it dies, in the process that took it.
 class ReceivedBatch {
  public:
-  ReceivedBatch(std::shared_ptr<BatchReceiver> receiver, SharedSlot* slot, uint8_t* data,
-                std::span<const int64_t> areas);
+  ReceivedBatch(std::shared_ptr<BatchReceiver> receiver, SharedSlot* slot,
+                std::span<uint8_t> bytes, int64_t rows, std::span<const int64_t> areas);
   ~ReceivedBatch();
   ReceivedBatch(const ReceivedBatch&) = delete;
   ReceivedBatch& operator=(const ReceivedBatch&) = delete;
 
-  uint8_t* data() const { return data_; }
-  int64_t size() const;
-  int64_t rows() const;
+  uint8_t* data() const { return bytes_.data(); }
+  int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
+  int64_t rows() const { return rows_; }
   std::span<const int64_t> areas() const { return areas_; }
   // The bytes of the mapping among which it lies, for whoever locks memory for a device;
   // empty if it is larger than that.
@@ -101,7 +101,8 @@ class ReceivedBatch {
  private:
   const std::shared_ptr<BatchReceiver> receiver_;
   SharedSlot* const slot_;
-  uint8_t* const data_;
+  const std::span<uint8_t> bytes_;
+  const int64_t rows_;
   const std::span<const int64_t> areas_;
   const pid_t owner_ = getpid();
 };
@@ -112,7 +113,7 @@ class BatchReceiver : public std::enable_shared_from_this<BatchReceiver> {
   // `fd` is that of a sender, and stays the caller's.
   static Result<std::shared_ptr<BatchReceiver>> Open(int fd);
 
-  // The batch of a slot, which can be taken once.
+  // The batch of a slot, which can be taken once. An error if it is not in the mapping.
   Result<std::unique_ptr<ReceivedBatch>> Take(int32_t slot);
   std::string_view description() const;
   // What the sender reported last.
@@ -123,8 +124,8 @@ class BatchReceiver : public std::enable_shared_from_this<BatchReceiver> {
   explicit BatchReceiver(std::shared_ptr<SharedMapping> mapping)
       : mapping_(std::move(mapping)) {}
   SharedHeader* header() const;
-  // Whether the bytes lie in the mapping.
-  bool Holds(int64_t start, int64_t bytes) const;
+  // Whether so many items lie in the mapping, aligned to their size.
+  bool Holds(int64_t start, int64_t items, int64_t item_bytes) const;
 
   const std::shared_ptr<SharedMapping> mapping_;
 };

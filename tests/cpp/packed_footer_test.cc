@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <thread>
 #include <utility>
@@ -65,6 +66,14 @@ TEST_F(PackedFooterTest, OtherBytesAreAnError) {
     EXPECT_FALSE(ChunkRange(cut, 0, 0).ok());
     EXPECT_FALSE(cut.footer->PackedTotals().ok());
   }
+}
+
+TEST_F(PackedFooterTest, FewBytesAskForLittleMemory) {
+  std::string claims = *spec_.footer->Pack(tail_);
+  const int64_t four_gib = int64_t{1} << 32;
+  // The second number of its head: of bytes before it was packed.
+  std::memcpy(claims.data() + sizeof(int64_t), &four_gib, sizeof(four_gib));
+  EXPECT_FALSE(Packed(claims).footer->Serialize().ok());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -168,6 +169,41 @@ TEST_F(SharedBatches, SentAndGivenBackByThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(sender_->HeldBytes(), 0);
+}
+
+// The words that tell where the batch lies that was sent last, of so many bytes.
+int64_t* SlotOf(int64_t bytes, const SharedMapping& mapping) {
+  auto* words = reinterpret_cast<int64_t*>(mapping.data());
+  while (words[1] != bytes || words[2] != 10 || words[4] != std::ssize(kAreas)) {
+    ++words;
+  }
+  return words;
+}
+
+TEST_F(SharedBatches, OutsideOfTheMemoryAreRefused) {
+  auto receiver = *BatchReceiver::Open(sender_->fd());
+  const int64_t size = receiver->mapping().size();
+  // Which of start, bytes, rows, areas_start, areas. Of the last one, the bytes that
+  // do not overflow would lie in the mapping.
+  const std::vector<std::pair<int, int64_t>> claims = {
+      {0, -64},
+      {0, size},
+      {0, INT64_MAX},
+      {1, -1},
+      {1, size + 1},
+      {3, -8},
+      {3, size - 8},
+      {3, 9},
+      {4, INT64_MAX},
+      {4, -1},
+      {4, (int64_t{1} << 61) + 1},
+  };
+  int64_t bytes = 5000;
+  for (const auto& [word, claim] : claims) {
+    const int32_t slot = Send("nowhere", ++bytes);
+    SlotOf(bytes, receiver->mapping())[word] = claim;
+    EXPECT_FALSE(receiver->Take(slot).ok()) << word << " " << claim;
+  }
 }
 
 TEST(BatchReceiver, RefusesOtherFiles) {

@@ -136,8 +136,11 @@ def begin(work, log):
         except BaseException:  # noqa: BLE001 - the parent reads it
             with open(log, "a") as file:
                 file.write(traceback.format_exc() + "\n---\n")
-        finally:
+            # At once, while the traceback holds the DataLoader's iterator: torch raises for a
+            # killed worker in a handler of signals, at times where a queue has just been locked,
+            # and the iterator's end would wait for that queue for ever.
             os._exit(1)
+        os._exit(0)
     return child
 
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arrow/io/memory.h"
@@ -35,7 +36,7 @@ inline size_t FooterStart(const uint8_t* data, size_t size) {
 }
 
 // Where bytes of the format begin: those of dictionary and data pages, and of indexes.
-inline std::vector<size_t> Starts(const uint8_t* data, size_t size) {
+inline std::vector<size_t> ReadStarts(const uint8_t* data, size_t size) {
   std::vector<size_t> starts;
   try {
     const auto metadata =
@@ -64,11 +65,26 @@ inline std::vector<size_t> Starts(const uint8_t* data, size_t size) {
   return starts;
 }
 
+// The same; footers are mutated more rarely than what they tell of.
+inline const std::vector<size_t>& Starts(const uint8_t* data, size_t size,
+                                         size_t footer) {
+  static std::string known;
+  static std::vector<size_t> starts;
+  const std::string_view tail(reinterpret_cast<const char*>(data) + footer,
+                              size - footer);
+  if (known != tail) {
+    known = tail;
+    starts = ReadStarts(data, size);
+  }
+  return starts;
+}
+
+// `end`: where the footer begins.
 inline void MutateBody(uint8_t* data, size_t size, size_t end, std::mt19937* random) {
   constexpr size_t kNear = 256;  // headers, levels and the first values
   constexpr std::array<uint8_t, 8> kBytes = {0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF};
   const auto below = [&](size_t n) { return n == 0 ? 0 : (*random)() % n; };
-  const std::vector<size_t> starts = Starts(data, size);
+  const std::vector<size_t>& starts = Starts(data, size, end);
   size_t at = kMagicBytes + below(end - kMagicBytes);
   if (!starts.empty() && below(4) > 0) {
     at = starts[below(starts.size())] + below(size_t{1} << below(9)) % kNear;
