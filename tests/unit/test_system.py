@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -69,7 +70,7 @@ def test_memory_of_this_process_is_known():
 
 @pytest.mark.usefixtures("ps")
 def test_processes_know_their_parents():
-    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         assert child.pid in usage._descendants()
         if shutil.which("ps"):
@@ -77,7 +78,7 @@ def test_processes_know_their_parents():
             assert process.parent == os.getpid()
             assert process.resident_bytes >= 0
     finally:
-        child.communicate()
+        child.communicate(b"\n")
     assert child.pid not in usage._descendants()
 
 
@@ -90,11 +91,11 @@ def test_times_of_ps_are_read(time, seconds):
 
 
 def test_ends_of_processes_are_told_where_the_system_does(linux):
-    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     ended = threading.Event()
     process_watch.call_at_end_of(child.pid, ended.set)
     assert not ended.is_set()
-    child.communicate()
+    child.communicate(b"\n")
     if linux:
         assert ended.wait(60)
     else:
