@@ -19,7 +19,7 @@ CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h test
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-properties test-semantics faults faults-store faults-disk faults-memory faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan clean
+.PHONY: help venv build test test-unit test-properties test-semantics faults faults-store faults-disk faults-memory faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -126,8 +126,9 @@ LOWEST_PYTHON ?= python3.10
 test-lowest: ## core tests with the lowest version of everything: LOWEST_PYTHON=python3.10
 	@test -x $(LOWEST)/venv/bin/python || $(LOWEST_PYTHON) -m venv $(LOWEST)/venv
 	$(LOWEST)/venv/bin/python -m pip install --quiet -c tests/lowest.txt -r tests/lowest.txt
-	$(COMPILERS) $(LOWEST)/venv/bin/python setup.py --quiet build --build-lib $(LOWEST)/lib
-	PYTHONPATH=$(CURDIR)/$(LOWEST)/lib $(LOWEST)/venv/bin/python -m pytest $(TESTS)
+	$(COMPILERS) $(LOWEST)/venv/bin/python -m pip install --quiet --no-deps --no-build-isolation .
+	$(LOWEST)/venv/bin/python -m pip check
+	$(LOWEST)/venv/bin/python -m pytest $(TESTS)
 
 lint: lint-python lint-cpp ## style and types, Python and C++; -j2 for both at a time
 
@@ -138,7 +139,8 @@ lint-python: typecheck
 typecheck: build ## mypy on the sources, pyright on what users write, stubtest on the core
 	$(BIN)/mypy
 	$(BIN)/mypy --python-version 3.10 --no-warn-return-any
-	@if ls tests/typing/*.py >/dev/null 2>&1; then $(BIN)/pyright --pythonpath $(RUN); fi
+	$(BIN)/mypy tests/typing
+	$(BIN)/pyright --pythonpath $(RUN)
 	$(BIN)/stubtest fastload._core --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest_allowlist.txt
 
 lint-cpp: venv
@@ -194,6 +196,11 @@ tsan: venv ## TSan over the C++ tests: FILTER='Pipeline*'
 	@$(TEST_CPP) check SANITIZE=thread $(if $(FILTER),FILTER='$(FILTER)')
 
 sanitize: asan tsan ## ASan, UBSan and LeakSanitizer, then TSan
+
+portable: build ## C++ and Python tests without the calls that only Linux has, as on macOS
+	@$(TEST_CPP) check PORTABLE=1
+	FASTLOAD_PORTABLE=1 $(COMPILERS) $(RUN) setup.py --quiet build --build-lib build/portable
+	FASTLOAD_PORTABLE=1 PYTHONPATH=$(CURDIR)/build/portable $(RUN) -m pytest $(TESTS)
 
 clean: ## remove what was built, but for .venv
 	rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -4,12 +4,14 @@ FASTLOAD_PYARROWS    major versions of pyarrow, such as "24 25 26": a core for e
                      against its wheel, which pip fetches (default: the pyarrow installed)
 FASTLOAD_JOBS        compilers that run at a time (default: as many as there are CPUs)
 FASTLOAD_SANITIZE    for -fsanitize=, such as address,undefined: a build for tests
+FASTLOAD_PORTABLE    1: on Linux, too, do without the calls that it alone has: a build for tests
 FASTLOAD_PURE        1: install the Python files alone (the core was built in place)
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import sysconfig
@@ -17,10 +19,10 @@ from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-if not sys.platform.startswith("linux"):
+if not sys.platform.startswith(("linux", "darwin")):
     sys.exit(
-        f"Expected Linux, got {sys.platform}: fastload's core rests on memfd, eventfd and the "
-        "layout of Linux wheels. On Windows install it in WSL 2, on macOS in a Linux container"
+        f"Expected Linux or macOS, got {sys.platform}: fastload's core rests on memory, files and "
+        "processes as POSIX has them. On Windows install it in WSL 2"
     )
 
 import pyarrow
@@ -31,6 +33,8 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 SANITIZE = os.environ.get("FASTLOAD_SANITIZE", "")
+PORTABLE = os.environ.get("FASTLOAD_PORTABLE") == "1"
+MACOS = sys.platform == "darwin"
 INSTALLED_MAJOR = pyarrow.__version__.partition(".")[0]
 MAJORS = os.environ.get("FASTLOAD_PYARROWS", "").split() or [INSTALLED_MAJOR]
 CORE = "fastload._core_pyarrow"  # and the major version
@@ -48,16 +52,16 @@ class Pyarrow:
     include: str
     libraries: str
 
-    @property
-    def soversion(self) -> str:
-        """Arrow's soname: the major and the minor version, the latter in two digits."""
-        return soversion(self.version)
+    def library(self, name: str) -> Path:
+        """The file of Arrow's library of that name."""
+        return Path(self.libraries, file_name(name, self.version))
 
 
-def soversion(version: str) -> str:
-    """The end of the names of the libraries in this pyarrow."""
+def file_name(library: str, version: str) -> str:
+    """Of a library in this pyarrow: it says the major version, and the minor in two digits."""
     major, minor = version.split(".")[:2]
-    return f"{major}{int(minor):02d}"
+    soversion = f"{major}{int(minor):02d}"
+    return f"lib{library}.{soversion}.dylib" if MACOS else f"lib{library}.so.{soversion}"
 
 
 def installed_pyarrow() -> Pyarrow:
@@ -66,11 +70,11 @@ def installed_pyarrow() -> Pyarrow:
     # conda's keeps its libraries in the environment's own directory.
     directories = [*pyarrow.get_library_dirs(), str(Path(sys.prefix, "lib"))]
     for directory in directories:
-        if Path(directory, f"libparquet.so.{soversion(version)}").exists():
+        if Path(directory, file_name("parquet", version)).exists():
             return Pyarrow(version, pyarrow.get_include(), str(directory))
     sys.exit(
-        f"Expected libparquet.so.{soversion(version)} of pyarrow {version} in one of "
-        f"{', '.join(directories)}, found none: install pyarrow's wheel (Linux, x86-64 or ARM)"
+        f"Expected {file_name('parquet', version)} of pyarrow {version} in one of "
+        f"{', '.join(directories)}, found none: install pyarrow's wheel"
     )
 
 
@@ -152,11 +156,11 @@ class BuildCore(build_ext):
         against = self.pyarrows[ext.name]
         # Objects depend on headers outside the tree, which -MMD leaves out.
         versions = f"pyarrow-{against.version}-pybind11-{pybind11.__version__}"
-        self.build_temp = str(self.objects / (versions + SANITIZE.replace(",", "-")))
+        kind = SANITIZE.replace(",", "-") + ("-portable" if PORTABLE else "")
+        self.build_temp = str(self.objects / (versions + kind))
         ext.extra_compile_args += ["-isystem", against.include, "-isystem", pybind11.get_include()]
-        ext.library_dirs = [against.libraries]
-        ext.libraries = [f":lib{name}.so.{against.soversion}" for name in ("arrow", "parquet")]
-        ext.runtime_library_dirs = ["$ORIGIN/../pyarrow"]
+        ext.extra_objects = [str(against.library(name)) for name in ("arrow", "parquet")]
+        ext.runtime_library_dirs = ["@loader_path/../pyarrow" if MACOS else "$ORIGIN/../pyarrow"]
         if self.inplace:
             ext.runtime_library_dirs.append(against.libraries)
         super().build_extension(ext)
@@ -177,6 +181,12 @@ LINK_ARGS = []
 if SANITIZE:
     COMPILE_ARGS += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"]
     LINK_ARGS += [f"-fsanitize={SANITIZE}"]
+
+if PORTABLE:
+    COMPILE_ARGS += ["-DFASTLOAD_PORTABLE"]
+if MACOS:
+    # pyarrow's wheels are for one processor each, but the Python may be for both.
+    os.environ.setdefault("ARCHFLAGS", f"-arch {platform.machine()}")
 
 cores = [
     Extension(

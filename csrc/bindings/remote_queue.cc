@@ -1,7 +1,5 @@
 #include "bindings/remote_queue.h"
 
-#include <sys/eventfd.h>
-
 #include <memory>
 #include <string>
 #include <tuple>
@@ -66,9 +64,7 @@ void ReturnedBuffers::Release() {
 }
 
 py::list PyRemoteQueue::Take(int64_t most) {
-  eventfd_t count = 0;
-  // Nothing to read is no error.
-  [[maybe_unused]] const int read = eventfd_read(wake_fd(), &count);
+  queue_->ClearWake();
   returned_->Release();
   std::vector<RemoteQueue::Request> requests;
   {

@@ -16,11 +16,15 @@ class WithoutGil {
   // GIL by unwinding its stack, which destructors turn into std::terminate. Instead it
   // waits here for the end of the process, as from 3.14 on.
   ~WithoutGil() {
+#if defined(__GLIBCXX__)
     try {
       PyEval_RestoreThread(thread_);
     } catch (const abi::__forced_unwind&) {
       while (true) pause();
     }
+#else
+    PyEval_RestoreThread(thread_);  // macOS ends a thread without unwinding its stack
+#endif
   }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "arrow/util/value_parsing.h"
+
 namespace fastload {
 
 UnscaledInteger::UnscaledInteger(int64_t value) : negative_(value < 0) {
@@ -73,8 +75,9 @@ double UnscaledInteger::ToDouble(int scale) const {
   *end = 'e';
   const auto written = std::to_chars(end + 1, text.data() + text.size(), -scale);
   double magnitude = 0;
-  const auto parsed = std::from_chars(begin, written.ptr, magnitude);
-  if (parsed.ec == std::errc::result_out_of_range) {
+  // Arrow's, for not every standard library has std::from_chars for these.
+  if (!arrow::internal::StringToFloat(begin, static_cast<size_t>(written.ptr - begin),
+                                      '.', &magnitude)) {
     magnitude = scale > 0 ? 0 : std::numeric_limits<double>::infinity();
   }
   return negative_ ? -magnitude : magnitude;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fastload/huge_pages.h"
+#include "fastload/platform.h"
 
 namespace fastload {
 
@@ -107,11 +108,13 @@ class ThreadPool final : public Executor {
   int Start(const std::string& name, int threads) {
     for (int i = 0; i < threads; ++i) {
       try {
-        threads_.emplace_back([this] { Run(); });
+        threads_.emplace_back([this, name] {
+          NameThread(name);
+          Run();
+        });
       } catch (const std::system_error& refused) {
         return refused.code().value();
       }
-      pthread_setname_np(threads_.back().native_handle(), name.substr(0, 15).c_str());
     }
     return 0;
   }

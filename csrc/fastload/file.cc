@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "fastload/platform.h"
 #include "fastload/remote.h"
 
 namespace fastload {
@@ -84,9 +84,7 @@ Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
         MakeError(ErrorKind::kStorage, "Expected the file's size, got: " + ErrnoText()),
         Place{.file = spec.path});
   }
-  const int64_t mtime_ns =
-      static_cast<int64_t>(now.st_mtim.tv_sec) * 1'000'000'000 + now.st_mtim.tv_nsec;
-  if (now.st_size != spec.bytes || mtime_ns != spec.mtime_ns) {
+  if (now.st_size != spec.bytes || ModifiedNs(now) != spec.mtime_ns) {
     return At(MakeError(ErrorKind::kSourceChanged,
                         "Expected the file as its footer was read (" +
                             std::to_string(spec.bytes) + " bytes), got one of " +
@@ -122,22 +120,13 @@ Status LocalFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
 }
 
 bool LocalFile::IsCached(const ByteRange& range) const {
-#ifdef RWF_NOWAIT
   // The system reads ahead and evicts in larger pieces.
   constexpr int64_t kStep = 1 << 20;
-  const auto at_hand = [this](int64_t offset) {
-    uint8_t byte = 0;
-    const iovec one{.iov_base = &byte, .iov_len = 1};
-    return preadv2(fd_, &one, 1, offset, RWF_NOWAIT) == 1;
-  };
   const int64_t last = range.offset + range.bytes - 1;
   for (int64_t offset = range.offset; offset < last; offset += kStep) {
-    if (!at_hand(offset)) return false;
+    if (!IsByteCached(fd_, offset)) return false;
   }
-  return range.bytes == 0 || at_hand(last);
-#else
-  return false;
-#endif
+  return range.bytes == 0 || IsByteCached(fd_, last);
 }
 
 bool FileTable::OnDisk(int32_t file, const std::vector<ByteRange>& ranges) const {

@@ -1,11 +1,11 @@
 // Memory in huge pages where the system has them.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+
+#include "fastload/platform.h"
 
 namespace fastload {
 
@@ -18,8 +18,7 @@ inline void* AllocateHuge(size_t bytes) {
   const size_t alignment = bytes < kHugePage / 2 ? kCacheLine : kHugePage;
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* data = std::aligned_alloc(alignment, rounded);
-  // Only advice: without it the memory is as good, in small pages.
-  if (data != nullptr && alignment == kHugePage) madvise(data, rounded, MADV_HUGEPAGE);
+  if (data != nullptr && alignment == kHugePage) AdviseHugePages(data, rounded);
   return data;
 }
 

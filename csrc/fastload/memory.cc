@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "fastload/platform.h"
+
 namespace fastload {
 namespace {
 
@@ -38,7 +40,7 @@ class PrivateMemory final : public MemorySource {
     }
     // Columns are written one after the other, each all over the block: huge pages spare
     // most of the address translations.
-    madvise(start + before, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+    AdviseHugePages(start + before, static_cast<size_t>(bytes));
     return start + before;
   }
 

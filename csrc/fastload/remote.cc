@@ -1,24 +1,13 @@
 #include "fastload/remote.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <future>
 #include <limits>
 #include <string>
-#include <system_error>
 #include <utility>
 
 namespace fastload {
 namespace {
-
-int MakeEvent() {
-  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fd < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
-  return fd;
-}
 
 // Asks for a range that somebody is going to wait for.
 std::shared_ptr<RemoteRead> AskFirst(RemoteQueue* queue, int32_t file, ByteRange range) {
@@ -67,17 +56,9 @@ void RemoteRead::Finish(Result<std::shared_ptr<arrow::Buffer>> bytes) {
 
 RemoteQueue::RemoteQueue(std::shared_ptr<RangeCache> cache,
                          std::vector<std::string> objects)
-    : wake_fd_(MakeEvent()), cache_(std::move(cache)), objects_(std::move(objects)) {}
+    : cache_(std::move(cache)), objects_(std::move(objects)) {}
 
-RemoteQueue::~RemoteQueue() {
-  Close();
-  close(wake_fd_);
-}
-
-void RemoteQueue::Wake() const {
-  // It can only fail because it is readable already.
-  [[maybe_unused]] const int written = eventfd_write(wake_fd_, 1);
-}
+RemoteQueue::~RemoteQueue() { Close(); }
 
 bool RemoteQueue::Keeps(int32_t file, const std::vector<ByteRange>& ranges) const {
   if (cache_ == nullptr) return false;

@@ -16,6 +16,7 @@
 
 #include "arrow/buffer.h"
 #include "fastload/file.h"
+#include "fastload/platform.h"
 #include "fastload/range_cache.h"
 #include "fastload/status.h"
 
@@ -83,8 +84,10 @@ class RemoteQueue {
   // -----------------------------------------------------------------------
 
   // Readable after Ask(), Wake() and Close(), until it is read.
-  int wake_fd() const { return wake_fd_; }
-  void Wake() const;
+  int wake_fd() const { return wake_.fd(); }
+  void Wake() const { wake_.Set(); }
+  // Before the first Take(): it is no longer readable for what came till now.
+  void ClearWake() const { wake_.Clear(); }
 
   // The next one to bring, which the client then finishes.
   std::optional<Request> Take();
@@ -107,7 +110,7 @@ class RemoteQueue {
     Cancelled cancelled;
   };
 
-  const int wake_fd_;
+  const WakeEvent wake_;
   const std::shared_ptr<RangeCache> cache_;
   const std::vector<std::string> objects_;  // of all files, if there is a cache
   std::atomic<int64_t> held_bytes_ = 0;

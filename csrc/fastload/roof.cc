@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "arrow/buffer.h"
@@ -39,9 +39,11 @@ template <typename Work>
 double TimeThreads(int32_t threads, const Work& work) {
   const auto start = std::chrono::steady_clock::now();
   {
-    std::vector<std::jthread> pool;
-    pool.reserve(static_cast<size_t>(threads));
-    for (int32_t i = 0; i < threads; ++i) pool.emplace_back([&work, i] { work(i); });
+    std::vector<std::future<void>> running;  // waited for at its end
+    running.reserve(static_cast<size_t>(threads));
+    for (int32_t i = 0; i < threads; ++i) {
+      running.push_back(std::async(std::launch::async, [&work, i] { work(i); }));
+    }
   }
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -1,6 +1,5 @@
 #include "fastload/shared_mapping.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -9,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include "fastload/platform.h"
 
 namespace fastload {
 namespace {
@@ -30,27 +31,25 @@ uint8_t* MapFile(int fd, int64_t bytes) {
 }  // namespace
 
 Result<std::shared_ptr<SharedMapping>> SharedMapping::Make(int64_t bytes) {
-  const int fd = memfd_create("fastload-batches", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return Refused("memfd_create", bytes);
   // A file larger than that is answered by a signal, not by an error.
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     bytes = std::min(bytes, static_cast<int64_t>(limit.rlim_cur));
   }
-  uint8_t* data = nullptr;
-  for (; data == nullptr && bytes >= kLeastBytes; bytes /= 2) {
-    if (ftruncate(fd, bytes) == 0) data = MapFile(fd, bytes);
-    if (data != nullptr) break;
-  }
-  if (data == nullptr) {
+  for (;; bytes /= 2) {
+    const int fd = MakeAnonymousFile();
+    if (fd < 0) return Refused("a new anonymous file", bytes);
+    uint8_t* const data = ftruncate(fd, bytes) == 0 ? MapFile(fd, bytes) : nullptr;
+    if (data != nullptr) {
+      // A file that is cut would kill whoever reads it.
+      KeepSize(fd);
+      LeaveOutOfDumps(data, static_cast<size_t>(bytes));
+      return std::shared_ptr<SharedMapping>(new SharedMapping(data, bytes, fd));
+    }
     const Status status = Refused("mmap", bytes);
     close(fd);
-    return status;
+    if (bytes / 2 < kLeastBytes) return status;
   }
-  // A file that is cut would kill whoever reads it.
-  (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  madvise(data, static_cast<size_t>(bytes), MADV_DONTDUMP);
-  return std::shared_ptr<SharedMapping>(new SharedMapping(data, bytes, fd));
 }
 
 Result<std::shared_ptr<SharedMapping>> SharedMapping::Open(int fd) {
@@ -58,7 +57,7 @@ Result<std::shared_ptr<SharedMapping>> SharedMapping::Open(int fd) {
   if (fstat(fd, &info) != 0) return Refused("fstat", 0);
   uint8_t* data = MapFile(fd, info.st_size);
   if (data == nullptr) return Refused("mmap", info.st_size);
-  madvise(data, static_cast<size_t>(info.st_size), MADV_DONTDUMP);
+  LeaveOutOfDumps(data, static_cast<size_t>(info.st_size));
   return std::shared_ptr<SharedMapping>(new SharedMapping(data, info.st_size, -1));
 }
 

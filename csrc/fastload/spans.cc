@@ -1,9 +1,8 @@
 #include "fastload/spans.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <utility>
+
+#include "fastload/platform.h"
 
 namespace fastload {
 
@@ -24,7 +23,7 @@ SpanRecorder::Recorded SpanRecorder::Stop() {
 void SpanRecorder::Add(Stage stage, int64_t start_ns, int64_t end_ns,
                        const SpanPlace& place) {
   // Not kept from call to call: a fork would leave a thread with another's number.
-  const auto thread = static_cast<int32_t>(syscall(SYS_gettid));
+  const auto thread = static_cast<int32_t>(ThreadNumber());
   std::lock_guard lock(mutex_);
   if (!on_) return;
   if (recorded_.spans.size() >= capacity_) {

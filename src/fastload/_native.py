@@ -70,9 +70,11 @@ def fitting(built: Sequence[str], installed: str) -> str:
 def load(version: str) -> None:
     """Makes the core that was built against that pyarrow the module `fastload._core`."""
     major, minor = series_of(version)
+    soversion = f"{major}{int(minor):02d}"
+    file = f"{soversion}.dylib" if sys.platform == "darwin" else f"so.{soversion}"
     # `import pyarrow` loads libarrow alone. Loading its libparquet here lets the core find it
-    # by soname wherever pyarrow is installed, not only right beside fastload.
-    libparquet = Path(pyarrow.__file__).with_name(f"libparquet.so.{major}{int(minor):02d}")
+    # by name wherever pyarrow is installed, not only right beside fastload.
+    libparquet = Path(pyarrow.__file__).with_name(f"libparquet.{file}")
     if libparquet.exists():
         ctypes.CDLL(str(libparquet))
     # Modules and stubs know it by one name, whichever file it came from.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from fastload.system import usable_cores
 
 __all__ = ["Budget", "available_cores", "divide_budget", "parse_bytes", "resolve_window"]
 
@@ -192,7 +193,7 @@ def _largest_window(free_bytes: int, total_rows: int, held: int, scratch: int) -
 
 def available_cores() -> int:
     """Cores that this process may use: its CPU affinity and its cgroup's quota, at least 1."""
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     return max(1, min(cores, int(_cgroup_quota() or cores)))
 
 

@@ -96,7 +96,7 @@ class FooterPack:
     def __init__(self, path: Path, schemas: FooterSchemas, *, check: bool = True) -> None:
         self._path = path
         with path.open("rb") as file:
-            self._kept = KeptFile(f"/proc/self/fd/{file.fileno()}")
+            self._kept = KeptFile(f"/dev/fd/{file.fileno()}")
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size:
                 raise ValueError("Expected a pack of footers, got a shorter file")

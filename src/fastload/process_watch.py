@@ -10,6 +10,8 @@ import threading
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
+from fastload.system import LINUX
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -73,8 +75,10 @@ os.register_at_fork(after_in_child=_after_fork)
 def call_at_end_of(pid: int, ended: Callable[[], None]) -> None:
     """Has `ended` called in a thread once that process is gone; at once if it is.
 
-    Where the system can't tell (Linux before 5.3), nothing is called.
+    Where the system can't tell (Linux before 5.3, and others), nothing is called.
     """
+    if not LINUX:
+        return
     try:
         _watch.add(pid, ended)
     except ProcessLookupError:

@@ -10,6 +10,8 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from fastload.system import anonymous_file
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -44,7 +46,7 @@ class SharedRecord:
     @classmethod
     def of(cls, document: dict[str, Any]) -> SharedRecord:
         """A new record that holds `document`."""
-        record = cls(os.memfd_create("fastload-record"))
+        record = cls(anonymous_file())
         record._write(document)
         return record
 

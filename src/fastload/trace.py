@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fastload.system import thread_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -150,12 +153,9 @@ def _events(span: Span, number: int, start_ns: int, process: int) -> list[dict[s
 
 
 def _names(threads: Iterable[int]) -> dict[int, str]:
-    """Of the threads; those that have ended are called by their number."""
-    names = {}
-    for thread in sorted(set(threads)):
-        try:
-            name = Path(f"/proc/self/task/{thread}/comm").read_text().strip()
-        except OSError:
-            name = f"thread {thread}"
-        names[thread] = "consumer" if thread == os.getpid() else name
-    return names
+    """Of the threads."""
+    consumer = threading.main_thread().native_id
+    return {
+        thread: "consumer" if thread == consumer else thread_name(thread)
+        for thread in sorted(set(threads))
+    }

@@ -4,6 +4,7 @@ import resource
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -90,7 +91,15 @@ def test_encrypted_files_are_refused(path, refusal):
 def test_clear_columns_beside_encrypted_ones(path):
     columns = {name: Column(name, valid=True) for name in CLEAR_COLUMNS}
     with FastParquetDataset(path, columns=columns) as dataset:
-        assert_same_rows(dataset, pq.read_table(path, columns=CLEAR_COLUMNS), columns)
+        try:
+            stored = pq.read_table(path, columns=CLEAR_COLUMNS)
+        except OSError as error:
+            pytest.skip(f"pyarrow {pa.__version__} reads no column of such a file: {error}")
+        assert_same_rows(dataset, stored, columns)
+
+
+@each([PARTLY_CLEAR])
+def test_encrypted_columns_beside_clear_ones_are_refused(path):
     for name in ("float_field", "double_field"):
         with pytest.raises(UnsupportedTypeError, match=f"an encrypted one.*`{name}`"):
             FastParquetDataset(path, columns=["boolean_field", name])

@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 import os
 import pickle
+import re
 import time
 from multiprocessing import connection
 from pathlib import Path
@@ -324,8 +325,12 @@ def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
+# As the system lists anonymous files that are mapped: of memfd, and of shm_open.
+BATCHES = re.compile("memfd:fastload-batches|/dev/shm/fastload-")
+
+
 def mappings():
-    return Path("/proc/self/maps").read_text().count("memfd:fastload-batches")
+    return len(BATCHES.findall(Path("/proc/self/maps").read_text()))
 
 
 def gone(count, seconds=5.0):
@@ -403,7 +408,7 @@ def shared_bytes():
     total, inside = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split(" ")[0]:
-            inside = "memfd:fastload-batches" in line
+            inside = BATCHES.search(line) is not None
         elif inside and line.startswith("Rss:"):
             total += int(line.split()[1]) << 10
     return total

@@ -25,12 +25,34 @@ def setup(*arguments: str, prelude: str = "", **environment: str) -> subprocess.
     )
 
 
-@pytest.mark.parametrize("platform", ["win32", "darwin"])
+@pytest.mark.parametrize("platform", ["win32", "cygwin"])
 def test_other_systems_are_refused_by_name(platform):
     result = setup("--version", prelude=f"sys.platform = {platform!r}")
     assert result.returncode == 1
-    assert result.stderr.startswith(f"Expected Linux, got {platform}: ")
+    assert result.stderr.startswith(f"Expected Linux or macOS, got {platform}: ")
     assert "WSL 2" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("platform", "library"), [("linux", "libarrow.so.2600"), ("darwin", "libarrow.2600.dylib")]
+)
+def test_libraries_are_linked_by_the_names_of_the_system(platform, library):
+    code = (
+        "import runpy, sys, setuptools\n"
+        "setuptools.setup = lambda **given: None\n"
+        f"import pybind11.setup_helpers\nsys.platform = {platform!r}\n"
+        "built = runpy.run_path('setup.py')\n"
+        "print(built['Pyarrow']('26.0.1', '', '/there').library('arrow'))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.stdout == f"/there/{library}\n", result.stderr
 
 
 def test_major_version_that_is_none_is_refused(tmp_path):

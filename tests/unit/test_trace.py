@@ -6,6 +6,7 @@ import pytest
 
 from fastload import FastParquetDataset
 from fastload.stats import prometheus_text
+from fastload.system import LINUX
 from fastload.trace import Trace, record
 from sample_files import write_sample
 
@@ -36,7 +37,7 @@ def test_a_trace_has_the_stages_of_a_pass(path, threads):
     assert consumer == {threading.get_native_id()}
     assert set(trace.threads) == {span.thread for span in trace.spans}
     if threads:
-        assert "fastload-cpu" in trace.threads.values()
+        assert "fastload-cpu" in trace.threads.values() or not LINUX
 
 
 def test_a_trace_opens_in_perfetto(path, tmp_path):
@@ -53,7 +54,8 @@ def test_a_trace_opens_in_perfetto(path, tmp_path):
     assert loaded["otherData"] == {"dropped_spans": trace.dropped}
     events = loaded["traceEvents"]
     names = [event for event in events if event["ph"] == "M"]
-    assert {event["args"]["name"] for event in names} <= {"consumer", "fastload-cpu"}
+    if LINUX:  # elsewhere threads of the core have numbers alone
+        assert {event["args"]["name"] for event in names} <= {"consumer", "fastload-cpu"}
     complete = [event for event in events if event["ph"] == "X"]
     assert len(complete) == 10
     assert min(event["ts"] for event in complete) == 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -106,7 +105,7 @@ def measure(job: Job) -> Timing:
     """Times the epochs of a Job in this process."""
     contender_class = peer_of(job.peer).load()
     gc.collect()
-    imports_rss, cpu_before = usage.own_bytes("VmRSS"), usage.cpu_s()
+    imports_rss, cpu_before = usage.resident_bytes(), usage.cpu_s()
     usage.forget_peak()  # imports have their own peaks
     begun = started = time.perf_counter()
     contender = contender_class(job.work)
@@ -130,8 +129,8 @@ def measure(job: Job) -> Timing:
         # Of those that have ended, the most that one had is known.
         del contender
         gc.collect()
-        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-        peak = usage.own_bytes("VmHWM") + job.work.workers * most
+        most = usage.most_of_ended_bytes()
+        peak = usage.own_peak_bytes() + job.work.workers * most
     return Timing(seconds, first_batch_s, used, imports_rss, peak, bottleneck, conversion_s)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib import metadata
 from typing import Any
+
+from fastload.system import usable_cores
 
 
 def host() -> dict[str, Any]:
@@ -18,7 +19,7 @@ def host() -> dict[str, Any]:
     except OSError:
         pass
     return {
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         "cpu": cpu,
         "system": platform.platform(),
         "python": platform.python_version(),

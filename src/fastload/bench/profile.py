@@ -180,7 +180,7 @@ def _memory_samples(dataset: FastParquetDataset, start_ns: int) -> Iterator[list
             samples.append(
                 {
                     "at_s": _since_s(start_ns),
-                    "resident": usage.own_bytes("VmRSS"),
+                    "resident": usage.resident_bytes(),
                     "read": held.read,
                     "staged": held.staged,
                     "batches": held.batches,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.bench.child import Job, Timing
 from fastload.bench.launch import JobError, launch
+from fastload.system import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -237,7 +237,7 @@ def to_json(tuning: Tuning) -> dict[str, Any]:
 
 def _changes(*, remote: bool) -> Iterator[dict[str, int]]:
     """What is tried, the most promising first; each beside the best so far."""
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     doublings = [1 << k for k in range(cores.bit_length())]
     for threads in sorted({*doublings, cores, 2 * cores}, reverse=True):
         yield {"threads": threads}

@@ -1,12 +1,16 @@
-"""What this process and those that it started have used, from /proc."""
+"""What this process and those that it started have used: from /proc, elsewhere from `ps`."""
 
 from __future__ import annotations
 
 import os
 import resource
+import sys
 from pathlib import Path
 
+from fastload.system import LINUX, Process, processes
+
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 # Fields of /proc/PID/stat after the name (proc(5)).
 _PARENT = 1
 _TIMES = slice(11, 15)
@@ -17,47 +21,73 @@ def cpu_s() -> float:
     own = resource.getrusage(resource.RUSAGE_SELF)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
-    return seconds + sum(sum(map(int, stat[_TIMES])) for _, stat in _descendants()) * _TICK_S
+    return seconds + sum(process.cpu_s for process in _descendants().values())
 
 
-def own_bytes(key: str) -> int:
-    """A size of /proc/self/status: VmRSS or VmHWM."""
-    return _bytes(Path("/proc/self/status"), key)
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM."""
+    return _status_bytes(os.getpid(), "VmRSS") if LINUX else processes()[os.getpid()].resident_bytes
+
+
+def own_peak_bytes() -> int:
+    """The most of it since forget_peak(); where that can't be told, since the process began."""
+    if LINUX:
+        return _status_bytes(os.getpid(), "VmHWM")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
+
+
+def most_of_ended_bytes() -> int:
+    """The most that one of the children that have ended had."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _MAXRSS_UNIT
 
 
 def peak_bytes() -> int:
-    """The most resident memory of this process and of each of its descendants, added."""
-    return own_bytes("VmHWM") + sum(_bytes(path / "status", "VmHWM") for path, _ in _descendants())
+    """The peaks of this process and of each of its descendants (or what these have), added."""
+    descendants = _descendants()
+    if LINUX:
+        return own_peak_bytes() + sum(_status_bytes(pid, "VmHWM") for pid in descendants)
+    return own_peak_bytes() + sum(process.resident_bytes for process in descendants.values())
 
 
 def forget_peak() -> None:
-    """The high-water mark of resident memory begins anew."""
-    # 5 resets it (proc(5)).
-    Path("/proc/self/clear_refs").write_text("5")
+    """The high-water mark of resident memory begins anew, where the system lets it."""
+    if LINUX:
+        Path("/proc/self/clear_refs").write_text("5")  # resets it (proc(5))
 
 
-def _descendants() -> list[tuple[Path, list[str]]]:
-    """Directory and stat of each process that descends from this one."""
-    children: dict[str, list[tuple[Path, list[str]]]] = {}
+def _descendants() -> dict[int, Process]:
+    """The processes that descend from this one, by number."""
+    found: dict[int, Process] = {}
+    known = _processes_of_proc() if LINUX else processes()
+    children: dict[int, list[int]] = {}
+    for pid, process in known.items():
+        children.setdefault(process.parent, []).append(pid)
+    parents = [os.getpid()]
+    while parents:
+        below = children.get(parents.pop(), [])
+        found.update({pid: known[pid] for pid in below})
+        parents += below
+    return found
+
+
+def _processes_of_proc() -> dict[int, Process]:
+    """Every process, by number; without the memory, which takes longer to tell."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             # The name, in parentheses, may hold blanks.
             stat = (path / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended
-        children.setdefault(stat[_PARENT], []).append((path, stat))
-    found: list[tuple[Path, list[str]]] = []
-    parents = [str(os.getpid())]
-    while parents:
-        below = children.get(parents.pop(), [])
-        found += below
-        parents += [path.name for path, _ in below]
+        cpu_s = sum(map(int, stat[_TIMES])) * _TICK_S
+        found[int(path.name)] = Process(int(stat[_PARENT]), 0, cpu_s)
     return found
 
 
-def _bytes(path: Path, key: str) -> int:
+def _status_bytes(pid: int, key: str) -> int:
+    """A size of /proc/PID/status: VmRSS or VmHWM."""
     try:
-        lines = path.read_text().splitlines()
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0  # it has ended
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:")), 0)

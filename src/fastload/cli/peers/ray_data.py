@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import ray
+
+from fastload.system import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +22,7 @@ class Contender:
     def __init__(self, work: Work) -> None:
         self._work = work
         ray.init(
-            num_cpus=work.threads or len(os.sched_getaffinity(0)),
+            num_cpus=work.threads or usable_cores(),
             include_dashboard=False,
             ignore_reinit_error=True,
             log_to_driver=False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import warnings
@@ -15,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+
+from fastload.system import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -83,7 +84,7 @@ def epoch_by_windows(
         read: a window -> for each column its pieces; in order, all cut at the same rows.
     """
     generator = torch.Generator().manual_seed(work.seed * 1_000_003 + number)
-    with ThreadPoolExecutor(work.threads or len(os.sched_getaffinity(0))) as threads:
+    with ThreadPoolExecutor(work.threads or usable_cores()) as threads:
 
         def load(window: list[RowGroup]) -> list[Block]:
             if not work.shuffle:
