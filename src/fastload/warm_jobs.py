@@ -19,36 +19,38 @@ if TYPE_CHECKING:
 __all__ = ["Description", "steps_of", "warm_jobs", "warm_share"]
 
 _POLL_S = 0.2
-_BATCH_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
     """The dataset, in the words of `FastParquetDataset`.
 
+    columns: names, or where the columns are as "module:name".
     preprocess: where the steps are, each as "module:name".
+    batch_size: rows that are read at once; it doesn't matter to what is kept.
     part: which share of the rank's rows is meant, of how many.
     """
 
     source: str
     cache: Cache
-    columns: Sequence[str] | None = None
+    columns: Sequence[str] | str | None = None
     filters: Any = None
     preprocess: Sequence[str] = ()
+    batch_size: int | None = 4096
     rank: int | None = None
     world_size: int | None = None
     threads: int | None = None
     memory_budget: str = "4GB"
     part: tuple[int, int] = (0, 1)
 
-    def open(self, batch_size: int | None = _BATCH_ROWS) -> FastParquetDataset:
+    def open(self) -> FastParquetDataset:
         """The dataset."""
         return FastParquetDataset(
             self.source,
-            columns=None if self.columns is None else list(self.columns),
+            columns=_columns_of(self.columns),
             filters=self.filters,
             preprocess=steps_of(self.preprocess),
-            batch_size=batch_size,
+            batch_size=self.batch_size,
             cache=self.cache,
             rank=self.rank,
             world_size=self.world_size,
@@ -69,16 +71,28 @@ def steps_of(places: Sequence[str]) -> list[Any] | None:
     """
     steps: list[Any] = []
     for place in places:
-        module, _, path = place.partition(":")
-        if not module or not path:
-            raise ValueError(f"Expected a step as module:name, got {place!r}")
-        found: Any = importlib.import_module(module)
-        for name in path.split("."):
-            if not hasattr(found, name):
-                raise ValueError(f"Expected a step at {place}, found no `{name}` in {module}")
-            found = getattr(found, name)
+        found = _found_at(place, "a step")
         steps.extend(found if isinstance(found, (list, tuple)) else [found])
     return steps or None
+
+
+def _columns_of(columns: Sequence[str] | str | None) -> Any:
+    """What `FastParquetDataset` takes as columns."""
+    if columns is None:
+        return None
+    return _found_at(columns, "columns") if isinstance(columns, str) else list(columns)
+
+
+def _found_at(place: str, what: str) -> Any:
+    module, _, path = place.partition(":")
+    if not module or not path:
+        raise ValueError(f"Expected {what} as module:name, got {place!r}")
+    found: Any = importlib.import_module(module)
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise ValueError(f"Expected {what} at {place}, found no `{name}` in {module}")
+        found = getattr(found, name)
+    return found
 
 
 def warm_jobs(description: Description, jobs: int, *, progress: bool) -> dict[str, int]:

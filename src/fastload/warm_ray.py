@@ -62,7 +62,7 @@ def warm_on_ray(
     description = replace(description, cache=cache, threads=1, memory_budget=_MEMORY)
     with contextlib.ExitStack() as stack:
         # What is wrong with the description is told here; and footers are in the cache then.
-        dataset = stack.enter_context(description.open(batch_size=None))
+        dataset = stack.enter_context(replace(description, batch_size=None).open())
         rows = len(dataset)
         dataset.close()
         # Ray tells there of workers that have died; it is for the result.

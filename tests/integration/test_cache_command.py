@@ -10,10 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fastload import Cache, CacheError, FastParquetDataset
+from fastload import Cache, CacheError, Column, FastParquetDataset, Stack
 from fastload.cache import RAW
 from fastload.cache_entries import entries_of
 from fastload.cli.cache import main
@@ -104,6 +106,27 @@ def test_warm_what_preprocess_makes(server, tmp_path, capsys):
         assert torch.equal(torch.cat([batch["c3"] for batch in dataset]), expected)
         assert dataset.stats().read.bytes == 0
     assert data_requests(server) == 0
+
+
+COLUMNS = {"n": Column("n", torch.float32, fill=-1), "row": Stack(["a", "b"])}
+
+
+def test_warm_columns_as_a_program_describes_them(tmp_path, capsys):
+    path, rows = tmp_path / "a.parquet", 3000
+    numbers = pa.array([None if n % 7 == 0 else n for n in range(rows)], pa.int64())
+    pq.write_table(pa.table({"n": numbers, "a": range(rows), "b": range(rows)}), path)
+    where = ("--cache-dir", tmp_path / "cache", "--quiet")
+    assert main(["warm", str(path), "--columns", "n", *map(str, where)]) == 2
+    assert "null" in capsys.readouterr().err
+    described = ("--columns-from", f"{__name__}:COLUMNS", "--batch-size", 100)
+    code, result = called(capsys, "warm", path, *described, *where)
+    assert (code, result["warmed"]["rows"]) == (0, rows)
+    with FastParquetDataset(path, columns=COLUMNS, cache=tmp_path / "cache") as dataset:
+        found = torch.cat([batch["n"] for batch in dataset])
+        assert dataset.stats().read.bytes == 0
+    assert torch.equal(found, torch.tensor(numbers.fill_null(-1).to_pylist(), dtype=torch.float32))
+    assert main(["warm", str(path), "--columns-from", "torch:no", *map(str, where)]) == 2
+    assert "Expected columns at torch:no, found no `no` in torch" in capsys.readouterr().err
 
 
 def test_a_killed_warm_goes_on(server, tmp_path):

@@ -50,9 +50,10 @@ def _warm(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
             decoded=not options.raw_only,
             version=options.code_version,
         ),
-        columns=options.columns,
+        columns=options.columns_from or options.columns,
         filters=options.filters,
         preprocess=options.preprocess,
+        batch_size=options.batch_size,
         rank=options.rank,
         world_size=options.world_size,
     )
@@ -102,7 +103,13 @@ def _parser() -> argparse.ArgumentParser:
     warm.set_defaults(run=_warm)
     add = warm.add_argument
     add("source", help="file, directory, glob or URL")
-    add("--columns", type=_names, metavar="C,...", help="columns to read; default: all")
+    read = warm.add_mutually_exclusive_group()
+    read.add_argument(
+        "--columns", type=_names, metavar="C,...", help="columns to read; default: all"
+    )
+    read.add_argument(
+        "--columns-from", metavar="M:C", help="columns as the dataset takes them, as module:name"
+    )
     add("--filters", type=_filters, metavar="JSON", help='such as [["day", "<", 30]]')
     add(
         "--preprocess",
@@ -120,6 +127,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--ray-address", metavar="A", help=address)
     jobs = "processes, default 1; or tasks of Ray, default four for each CPU"
     add("--jobs", type=_positive, metavar="N", help=jobs)
+    rows = "rows read at once, default 4096; fewer where rows are large"
+    add("--batch-size", type=_positive, default=4096, metavar="B", help=rows)
     add("--max-bytes", metavar="X", help="on disk, such as 100GB; default: what there is room for")
 
     commands.add_parser("ls", parents=[common], help="what is kept").set_defaults(run=_ls)
