@@ -1,6 +1,7 @@
 """Settings that every test shares."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ def data_dir() -> Path:
 @pytest.fixture(autouse=True, scope="session")
 def cache_home(tmp_path_factory):
     """What fastload keeps between runs stays out of the user's cache directory."""
+    directory = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
+        patch.setenv("FASTLOAD_CACHE_DIR", str(directory))
+        yield directory
+
+
+@pytest.fixture(autouse=True)
+def first_start(cache_home):
+    """No test reads beside its listing what another test's dataset read first."""
+    shutil.rmtree(cache_home / "first-reads-1", ignore_errors=True)
