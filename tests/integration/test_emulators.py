@@ -122,9 +122,7 @@ def test_s3_in_workers(s3, paths):
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_s3_object_that_is_replaced(s3, paths, transport, tmp_path, monkeypatch):
-    # Where nothing is known of the object that could be read beside the listing.
-    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path))
+def test_s3_object_that_is_replaced(s3, paths, transport):
     if transport == "fsspec":
         pytest.importorskip("s3fs")
     put(f"{s3}/bucket/one/a.parquet", paths[0].read_bytes())
