@@ -6,10 +6,8 @@ What a process reads of the cache it compares with what the bytes should be. At 
 left is read, whatever the killed ones held is taken over, and the sum of bytes is looked at.
 """
 
-import argparse
 import os
 import random
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from fastload.cache import RAW
 from fastload.cache_entries import entries_of, used_bytes
 from fastload.raw_tier import RawTier
 from fastload.store import StoredFile
-from killing import kill_again_and_again
+from killing import kill_again_and_again, run_command
 
 OBJECTS = 5
 OBJECT_BYTES = 1 << 20
@@ -86,10 +84,4 @@ def check(cache):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--processes", type=int, default=3)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        left = run(place, options.kills, options.processes)
-    print(f"{options.kills} kills, {left} entries left, all of them right")
+    run_command(run, "entries")

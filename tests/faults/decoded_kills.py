@@ -6,10 +6,8 @@ What a process reads of the cache it compares with what the rows should be. At t
 that are left are compared with their checksums, and whatever the killed ones held is taken over.
 """
 
-import argparse
 import os
 import random
-import tempfile
 import warnings
 from functools import partial
 from pathlib import Path
@@ -23,7 +21,7 @@ from fastload._core import check_block
 from fastload.cache import DECODED
 from fastload.cache_entries import entries_of, used_bytes
 from fastload.decoded_tier import DecodedTier
-from killing import kill_again_and_again
+from killing import kill_again_and_again, run_command
 
 ROWS = 64_000
 GROUP_ROWS = 4_000
@@ -92,10 +90,4 @@ def check(cache, processes):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--processes", type=int, default=3)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        left = run(place, options.kills, options.processes)
-    print(f"{options.kills} kills, {left} blocks left, all of them right")
+    run_command(run, "blocks")

@@ -1,8 +1,10 @@
 """Processes that are killed and begun again, over and over."""
 
+import argparse
 import os
 import random
 import signal
+import tempfile
 import time
 
 
@@ -45,3 +47,17 @@ def kill_again_and_again(fill, wrong, kills, processes, pauses, seed=0):
 def told(wrong):
     """What processes wrote there."""
     return [each.read_text() for each in wrong.iterdir()]
+
+
+def run_command(run, kept):
+    """Calls run(directory, kills, processes) as the command line says, and tells what it returns.
+
+    kept: what is left of the kills, in a word.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--processes", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        left = run(place, options.kills, options.processes)
+    print(f"{options.kills} kills, {left} {kept} left, all of them right")
