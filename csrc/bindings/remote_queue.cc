@@ -1,6 +1,7 @@
 #include "bindings/remote_queue.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -31,7 +32,8 @@ class LentBuffer final : public arrow::Buffer {
   ~LentBuffer() override {
     queue_->AddHeldBytes(-size());
     returned_->Add(std::move(buffer_));
-    queue_->Wake();
+    // Whoever brings bytes next lets go of it, too.
+    if (!queue_->brings()) queue_->Wake();
   }
   LentBuffer(const LentBuffer&) = delete;
   LentBuffer& operator=(const LentBuffer&) = delete;
@@ -41,6 +43,12 @@ class LentBuffer final : public arrow::Buffer {
   const std::shared_ptr<RemoteQueue> queue_;
   const std::shared_ptr<ReturnedBuffers> returned_;
 };
+
+py::object AsTuple(const std::optional<RemoteQueue::Request>& request) {
+  if (!request) return py::none();
+  return py::make_tuple(request->id, request->file, request->range.offset,
+                        request->range.bytes);
+}
 
 }  // namespace
 
@@ -76,27 +84,34 @@ py::list PyRemoteQueue::Take(int64_t most) {
     }
   }
   py::list list;
-  for (const auto& [id, file, range] : requests) {
-    list.append(py::make_tuple(id, file, range.offset, range.bytes));
-  }
+  for (const auto& request : requests) list.append(AsTuple(request));
   return list;
 }
 
-void PyRemoteQueue::Finish(int64_t id, const py::buffer& bytes) {
+py::object PyRemoteQueue::Finish(int64_t id, const py::buffer& bytes, bool take) {
   auto view = std::make_unique<Py_buffer>();
   if (PyObject_GetBuffer(bytes.ptr(), view.get(), PyBUF_SIMPLE) != 0) {
     throw py::error_already_set();
   }
   std::shared_ptr<arrow::Buffer> lent =
       std::make_shared<LentBuffer>(std::move(view), queue(), returned_);
-  const WithoutGil without_gil;
-  queue_->Finish(id, std::move(lent));
+  std::optional<RemoteQueue::Request> request;
+  {
+    const WithoutGil without_gil;
+    queue_->Finish(id, std::move(lent));
+    if (take) request = queue_->Take();
+  }
+  returned_->Release();
+  return AsTuple(request);
 }
 
 void PyRemoteQueue::Fail(int64_t id, bool changed, const std::string& message) {
   const auto kind = changed ? ErrorKind::kSourceChanged : ErrorKind::kStorage;
-  const WithoutGil without_gil;
-  queue_->Finish(id, MakeError(kind, message));
+  {
+    const WithoutGil without_gil;
+    queue_->Finish(id, MakeError(kind, message));
+  }
+  returned_->Release();
 }
 
 void PyRemoteQueue::Close() {
@@ -125,7 +140,11 @@ void RegisterRemoteQueue(py::module_& m) {
           "The next requests to serve, as (id, file, offset, bytes); lets go of buffers\n"
           "that the core has done with.")
       .def("finish", &PyRemoteQueue::Finish, py::arg("id"), py::arg("bytes"),
-           "Hands over the bytes of a request, without a copy.")
+           py::kw_only(), py::arg("take") = false,
+           "Hands over the bytes of a request, without a copy; lets go of others as "
+           "`take`\n"
+           "does. Returns the next request if it is to be taken and there is one, else "
+           "None.")
       .def("fail", &PyRemoteQueue::Fail, py::arg("id"), py::kw_only(), py::arg("changed"),
            py::arg("message"),
            "Fails a request: with SourceChangedError if the file has changed, else with\n"

@@ -36,7 +36,7 @@ class PyRemoteQueue {
   bool closed() const { return queue_->closed(); }
 
   pybind11::list Take(int64_t most);
-  void Finish(int64_t id, const pybind11::buffer& bytes);
+  pybind11::object Finish(int64_t id, const pybind11::buffer& bytes, bool take);
   void Fail(int64_t id, bool changed, const std::string& message);
   void Close();
 

@@ -89,6 +89,11 @@ bool RemoteQueue::Ask(const std::shared_ptr<RemoteRead>& read, int64_t priority,
   return true;
 }
 
+bool RemoteQueue::brings() const {
+  std::lock_guard lock(mutex_);
+  return !taken_.empty();
+}
+
 std::optional<RemoteQueue::Request> RemoteQueue::Take() {
   std::vector<std::shared_ptr<RemoteRead>> cancelled;
   std::optional<Request> request;

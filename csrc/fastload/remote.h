@@ -89,6 +89,8 @@ class RemoteQueue {
   // Before the first Take(): it is no longer readable for what came till now.
   void ClearWake() const { wake_.Clear(); }
 
+  // Whether the client is bringing some.
+  bool brings() const;
   // The next one to bring, which the client then finishes.
   std::optional<Request> Take();
   // Bytes of another number than asked for are an ErrorKind::kStorage. Does nothing for

@@ -343,7 +343,13 @@ class RemoteQueue:
     @property
     def closed(self) -> bool: ...
     def take(self, most: int) -> list[tuple[int, int, int, int]]: ...
-    def finish(self, id: int, bytes: Buffer) -> None: ...  # noqa: A002 - as the core names them
+    def finish(
+        self,
+        id: int,  # noqa: A002 - as the core names it
+        bytes: Buffer,  # noqa: A002 - likewise
+        *,
+        take: bool = False,
+    ) -> tuple[int, int, int, int] | None: ...
     def fail(self, id: int, *, changed: bool, message: str) -> None: ...  # noqa: A002 - likewise
     def close(self) -> None: ...
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import sys
 import threading
 import time
 from concurrent import futures
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fastload.errors import FastloadError, SourceChangedError, StorageError
-from fastload.first_reads import Range
+from fastload.errors import FastloadError
 from fastload.native_options import UnsupportedOptionsError
+from fastload.queue_service import QueueService
 from fastload.raw_reads import RawReads
+from fastload.request_slots import RequestSlots
 from fastload.store import NOT_FOUND
 from fastload.store_errors import (
-    WrongLengthError,
+    check_length,
     is_changed,
     is_overload,
     is_transient,
@@ -25,12 +27,13 @@ from fastload.store_errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from typing_extensions import Buffer
 
     from fastload._core import RemoteQueue
     from fastload.first_reads import FirstReads
+    from fastload.queue_service import Served
     from fastload.raw_tier import RawTier
     from fastload.storage import IO
     from fastload.store import Store, StoredFile
@@ -39,7 +42,6 @@ __all__ = ["StoreClient", "backoff_s"]
 
 T = TypeVar("T")
 R = TypeVar("R")
-_Files: TypeAlias = "Sequence[tuple[str, StoredFile]]"
 
 _FIRST_BACKOFF_S = 0.1
 _MOST_BACKOFF_S = 20.0
@@ -55,6 +57,20 @@ def backoff_s(failed: int, random: Callable[[], float] = random.random) -> float
     """Seconds to wait after so many failed tries, at least 1: drawn from a doubling span."""
     span: float = min(_MOST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (failed - 1))
     return span * (0.5 + random() / 2)
+
+
+if sys.version_info >= (3, 11):
+
+    async def _within(seconds: float, work: Awaitable[T]) -> T:
+        """Its result; raises TimeoutError when it takes longer."""
+        async with asyncio.timeout(seconds):  # which begins no task, as wait_for there does
+            return await work
+
+else:
+
+    async def _within(seconds: float, work: Awaitable[T]) -> T:
+        """Its result; raises asyncio.TimeoutError when it takes longer."""
+        return await asyncio.wait_for(work, seconds)
 
 
 class StoreClient:
@@ -76,14 +92,10 @@ class StoreClient:
         self._raw = None if raw is None else RawReads(raw, io.timeout_s)
         self._loop = asyncio.new_event_loop()
         self._stores: dict[str, asyncio.Task[Store]] = {}
-        self._queues: dict[RemoteQueue, tuple[_Files, FirstReads | None]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._checked: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._limit = float(io.concurrency)
-        self._active = 0
+        self.slots = RequestSlots(io.concurrency)
+        self._service = QueueService(self, self._loop)
         self._busy = 0
-        self._free = asyncio.Condition()
-        self._reduced = 0.0
         self._thread = threading.Thread(target=self._run, name="fastload-store", daemon=True)
         self._thread.start()
 
@@ -123,12 +135,7 @@ class StoreClient:
         self._thread.join(_JOIN_S)
 
     async def _close(self) -> None:
-        for queue in list(self._queues):
-            queue.close()
-            self._forget(queue)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._service.close()
         if self._raw is not None:
             await self._raw.flush()
             self._raw.close()
@@ -153,10 +160,11 @@ class StoreClient:
 
     async def store(self, kind: str) -> Store:
         """The client of a kind of file."""
-        if kind not in self._stores:
-            self._stores[kind] = asyncio.ensure_future(self._open_store(kind))
+        opened = self._stores.get(kind)
+        if opened is None:
+            opened = self._stores[kind] = asyncio.ensure_future(self._open_store(kind))
         try:
-            return await asyncio.shield(self._stores[kind])
+            return opened.result() if opened.done() else await asyncio.shield(opened)
         except Exception:
             self._stores.pop(kind, None)
             raise
@@ -202,11 +210,7 @@ class StoreClient:
             if not store.pins:
                 await self._check(kind, store, file)
             data = await store.read(file, start, stop)
-            got = len(memoryview(data))
-            if got != stop - start and got == file.size:
-                raise StorageError("Expected a store that answers with ranges, got the whole file")
-            if got != stop - start:
-                raise WrongLengthError(f"{got} bytes")
+            check_length(data, file, start, stop)
             return data
 
         seconds = self._io.timeout_s + (stop - start) / _LEAST_BYTES_PER_S
@@ -224,33 +228,25 @@ class StoreClient:
     async def _retrying(self, once: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
         failed = 0
         while True:
-            began = 0.0
+            await self.slots.take()
+            began = time.monotonic()
             try:
-                async with self._slot():  # between two tries, others have it
-                    began = time.monotonic()
-                    done = await asyncio.wait_for(once(), seconds)
+                done = await _within(seconds, once())
             except (FastloadError, ImportError, UnsupportedOptionsError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a client raises
                 failed += 1
                 if is_overload(error):
-                    self._reduce(began)
+                    self.slots.shrink(began)
                 again = failed <= self._io.retries and not is_changed(error)
                 if not again or not is_transient(error):
                     raise meaning(error, what, failed) from None
-                await asyncio.sleep(backoff_s(failed))
             else:
-                self._limit = min(float(self._io.concurrency), self._limit + 1 / self._limit)
+                self.slots.grow()
                 return done
-
-    def _reduce(self, began: float) -> None:
-        """Fewer requests in flight, after an answer that asks for it, to one from then.
-
-        What requests tell that began before there were fewer is known already.
-        """
-        if began >= self._reduced:
-            self._reduced = time.monotonic()
-            self._limit = max(1.0, self._limit / 2)
+            finally:
+                self.slots.free()
+            await asyncio.sleep(backoff_s(failed))  # others have its place meanwhile
 
     async def _check(self, kind: str, store: Store, file: StoredFile) -> None:
         """Looks once whether a file is as it was, where reading it does not tell."""
@@ -269,18 +265,6 @@ class StoreClient:
         except Exception:
             self._checked.pop(key, None)
             raise
-
-    @contextlib.asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        async with self._free:
-            await self._free.wait_for(lambda: self._active < int(self._limit))
-            self._active += 1
-        try:
-            yield
-        finally:
-            self._active -= 1
-            async with self._free:
-                self._free.notify_all()  # the limit may have grown
 
     async def map(self, work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]) -> list[R]:
         """The results of `work`, in order, a few at a time; the first error ends it."""
@@ -303,60 +287,15 @@ class StoreClient:
 
     # What the core asks for ---------------------------------------------------------------
 
-    def serve(self, queue: RemoteQueue, files: _Files, first: FirstReads | None = None) -> None:
+    def serve(self, queue: RemoteQueue, files: Served, first: FirstReads | None = None) -> None:
         """Brings what a queue asks for of files, each of its kind, until it is closed.
 
         first: is asked before the store.
         """
 
         def begin() -> None:
-            self._queues[queue] = files, first
             # What was looked at for footers may have been replaced since.
             self._checked.clear()
-            self._loop.add_reader(queue.wake_fd, self._serve, queue)
-            self._serve(queue)
+            self._service.serve(queue, files, first)
 
         self._loop.call_soon_threadsafe(begin)
-
-    def _serve_all(self) -> None:
-        for queue in list(self._queues):
-            self._serve(queue)
-
-    def _serve(self, queue: RemoteQueue) -> None:
-        if queue not in self._queues:
-            return
-        files, first = self._queues[queue]
-        busy = max(self._active, len(self._tasks))
-        for number, file, start, length in queue.take(max(0, int(self._limit) - busy)):
-            wanted = Range(*files[file], start, start + length)
-            data = None if first is None else first.asked(wanted)
-            if data is not None:
-                queue.finish(number, data)
-                continue
-            task = self._loop.create_task(self._bring(queue, number, wanted))
-            self._tasks.add(task)
-            task.add_done_callback(self._brought)
-        if queue.closed:
-            self._forget(queue)
-
-    def _brought(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._serve_all()
-
-    def _forget(self, queue: RemoteQueue) -> None:
-        self._loop.remove_reader(queue.wake_fd)
-        _, first = self._queues.pop(queue, (None, None))
-        if first is not None:
-            first.keep()
-
-    async def _bring(self, queue: RemoteQueue, number: int, wanted: Range) -> None:
-        try:
-            data = await self.read(*wanted)
-        except asyncio.CancelledError:
-            queue.fail(number, changed=False, message="The dataset was closed")
-            raise
-        except Exception as error:  # noqa: BLE001 - whoever waits for the bytes is told
-            changed = isinstance(error, SourceChangedError)
-            queue.fail(number, changed=changed, message=str(error))
-        else:
-            queue.finish(number, data)

@@ -6,10 +6,24 @@ import asyncio
 import json
 import re
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from fastload.errors import SourceChangedError, StorageError
 
-__all__ = ["WrongLengthError", "describe", "is_changed", "is_overload", "is_transient", "meaning"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from fastload.store import StoredFile
+
+__all__ = [
+    "WrongLengthError",
+    "check_length",
+    "describe",
+    "is_changed",
+    "is_overload",
+    "is_transient",
+    "meaning",
+]
 
 _STATUS = re.compile(r"status code:? (\d{3})\b")
 # What follows may be a signature, and what stands before a host a password.
@@ -33,6 +47,16 @@ _CHANGED = {
 
 class WrongLengthError(Exception):
     """An answer has another number of bytes than were asked for."""
+
+
+def check_length(data: Buffer, file: StoredFile, start: int, stop: int) -> None:
+    """Raises unless they are as many as there are in [start, stop) of the file."""
+    got = len(memoryview(data))
+    if got == stop - start:
+        return
+    if got == file.size:
+        raise StorageError("Expected a store that answers with ranges, got the whole file")
+    raise WrongLengthError(f"{got} bytes")
 
 
 def status_of(error: BaseException) -> int | None:

@@ -63,6 +63,7 @@ HEALED = {
     "short": Fault("short", after=1000),
     "stall": Fault("stall"),
     "stall in the body": Fault("stall", after=1000),
+    "drip": Fault("drip", after=1000),
     "long": Fault("long"),
 }
 
@@ -127,6 +128,16 @@ def test_a_stall_without_end_is_an_error(server):
         server.fault = lambda request: Fault("stall")
         start = time.monotonic()
         with pytest.raises(StorageError, match="after 2 tries"):
+            list(dataset)
+        assert time.monotonic() - start < 10
+
+
+def test_a_drip_without_end_is_an_error(server):
+    """Which no time-out of one wait finds."""
+    with remote(server, "native", retries=1) as dataset:
+        server.fault = lambda request: Fault("drip", after=1000)
+        start = time.monotonic()
+        with pytest.raises(StorageError, match="no answer in time after 2 tries"):
             list(dataset)
         assert time.monotonic() - start < 10
 

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 # Bytes that one send hands to the kernel: between two of them bandwidth and faults take hold.
 _PIECE_BYTES = 64 << 10
+_DRIP_S = 0.1  # between two bytes
 
 
 @dataclass
@@ -59,12 +60,12 @@ class Fault:
     """What goes wrong with one answer.
 
     status: instead of the answer; "reset": the connection is reset, "stall": nothing comes any
-        more, "short": the connection ends in good order, each after `after` bytes of the body
-        (None = before the head); "long": more bytes than asked for; "flip": as many, but
-        the last one is another.
+        more, "drip": it comes byte by byte, "short": the connection ends in good order, each
+        after `after` bytes of the body (None = before the head); "long": more bytes than asked
+        for; "flip": as many, but the last one is another.
     """
 
-    kind: int | Literal["reset", "stall", "short", "long", "flip"]
+    kind: int | Literal["reset", "stall", "drip", "short", "long", "flip"]
     after: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -210,12 +211,21 @@ class HttpServer:
                 self._send(connection, request, body[:stop])
         if fault is None or fault.kind == "long":
             return request.headers.get("connection", "").lower() != "close"
+        self._end(connection, fault, body[stop:])
+        return False
+
+    def _end(self, connection: socket.socket, fault: Fault, rest: memoryview) -> None:
+        """What comes of a connection whose answer has been sent but for the rest."""
         if fault.kind == "stall":
             self._closing.wait()
-        if fault.kind == "reset":
+        elif fault.kind == "drip":
+            for at in range(len(rest)):
+                if self._closing.wait(_DRIP_S):
+                    break
+                connection.sendall(rest[at : at + 1])
+        elif fault.kind == "reset":
             linger = struct.pack("ii", 1, 0)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        return False
 
     def _send(self, connection: socket.socket, request: Request, body: memoryview) -> None:
         for at in range(0, len(body), _PIECE_BYTES):

@@ -1,0 +1,109 @@
+"""How what the core asks for of stores is brought."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from fastload.errors import SourceChangedError
+from fastload.first_reads import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+    from fastload._core import RemoteQueue
+    from fastload.first_reads import FirstReads
+    from fastload.store import StoredFile
+    from fastload.store_client import StoreClient
+
+__all__ = ["QueueService", "Served"]
+
+# The files of a queue, each with its kind.
+Served: TypeAlias = "Sequence[tuple[str, StoredFile]]"
+# Number, file, offset and bytes, as the core has them.
+_Request: TypeAlias = "tuple[int, int, int, int]"
+
+
+class _Queue(NamedTuple):
+    files: Served
+    first: FirstReads | None
+
+
+class QueueService:
+    """Brings what queues ask for, by as many coroutines as a client has places for requests.
+
+    It belongs to the client's event loop: its methods are called there.
+    """
+
+    def __init__(self, client: StoreClient, loop: asyncio.AbstractEventLoop) -> None:
+        self._client = client
+        self._loop = loop
+        self._queues: dict[RemoteQueue, _Queue] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def serve(self, queue: RemoteQueue, files: Served, first: FirstReads | None) -> None:
+        """Brings what a queue asks for of files, until it is closed.
+
+        first: is asked before the store.
+        """
+        self._queues[queue] = _Queue(files, first)
+        self._loop.add_reader(queue.wake_fd, self._serve, queue)
+        self._serve(queue)
+
+    async def close(self) -> None:
+        """Ends all requests; whoever waits for bytes gets an error."""
+        for queue in list(self._queues):
+            queue.close()
+            self._forget(queue)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _forget(self, queue: RemoteQueue) -> None:
+        self._loop.remove_reader(queue.wake_fd)
+        _, first = self._queues.pop(queue, (None, None))
+        if first is not None:
+            first.keep()
+
+    def _serve(self, queue: RemoteQueue) -> None:
+        if queue not in self._queues:
+            return
+        # A task may not have its place yet, or have left it to others until it tries again.
+        slots = self._client.slots
+        busy = max(slots.taken, len(self._tasks))
+        for request in queue.take(max(0, slots.limit - busy)):
+            task = self._loop.create_task(self._bring(queue, request))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+        if queue.closed:
+            self._forget(queue)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        for queue in list(self._queues):
+            self._serve(queue)
+
+    async def _bring(self, queue: RemoteQueue, request: _Request | None) -> None:
+        """Brings a request and, while there is room, the next ones."""
+        while request is not None:
+            number, file, start, length = request
+            try:
+                data = await self._data(queue, file, start, length)
+            except asyncio.CancelledError:
+                queue.fail(number, changed=False, message="The dataset was closed")
+                raise
+            except Exception as error:  # noqa: BLE001 - whoever waits for the bytes is told
+                changed = isinstance(error, SourceChangedError)
+                queue.fail(number, changed=changed, message=str(error))
+                return
+            slots = self._client.slots
+            room = not slots.crowded and len(self._tasks) <= slots.limit
+            request = queue.finish(number, data, take=room and queue in self._queues)
+
+    async def _data(self, queue: RemoteQueue, file: int, start: int, length: int) -> Buffer:
+        files, first = self._queues[queue]
+        wanted = Range(*files[file], start, start + length)
+        data = None if first is None else first.asked(wanted)
+        return await self._client.read(*wanted) if data is None else data
