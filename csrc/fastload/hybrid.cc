@@ -140,7 +140,7 @@ Status HybridDecoder::DecodeBits(int64_t n, uint8_t* out) {
     if (run_left_ == 0) ARROW_RETURN_NOT_OK(NextRun());
     const int64_t count = std::min(n, run_left_);
     if (repeated_) {
-      std::memset(out, value_ != 0, static_cast<size_t>(count));
+      std::memset(out, value_ & 1, static_cast<size_t>(count));
       Consume(count);
     } else {
       UnpackBytes(count, out);
@@ -157,7 +157,7 @@ Status HybridDecoder::DecodeBitmap(int64_t n, uint64_t* words) {
     if (run_left_ == 0) ARROW_RETURN_NOT_OK(NextRun());
     const int64_t count = std::min(n - at, run_left_);
     if (repeated_) {
-      FillBitmap(value_ != 0, count, at, words);
+      FillBitmap((value_ & 1) != 0, count, at, words);
       Consume(count);
     } else {
       UnpackBitmap(count, at, words);

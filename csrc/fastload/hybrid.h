@@ -37,7 +37,8 @@ class HybridDecoder {
   Status Skip(int64_t n);
   Status Decode(int64_t n, uint32_t* out);
 
-  // Decodes n values of bit width 1 to bytes, 0 or 1.
+  // Decodes n values of bit width 1 to bytes, 0 or 1. What damaged bytes have in a run's
+  // other seven bits is not looked at, as in Arrow.
   Status DecodeBits(int64_t n, uint8_t* out);
 
   // Decodes n values of bit width 1 to bits, the lowest of words[0] first; the bits after

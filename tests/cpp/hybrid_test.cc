@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <vector>
 
@@ -168,6 +169,19 @@ TEST(HybridDecoder, DecodesBits) {
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out[i], encoded.values[row + i]);
     row += n;
   }
+}
+
+TEST(HybridDecoder, ABitIsTheLowestOfItsByte) {
+  const std::vector<uint8_t> bytes = {3 << 1, 0x24, 2 << 1, 0x81};
+  HybridDecoder decoder;
+  decoder.Reset(bytes.data(), static_cast<int64_t>(bytes.size()), 1);
+  std::array<uint8_t, 5> out{};
+  ASSERT_TRUE(decoder.DecodeBits(5, out.data()).ok());
+  EXPECT_EQ(out, (std::array<uint8_t, 5>{0, 0, 0, 1, 1}));
+  decoder.Reset(bytes.data(), static_cast<int64_t>(bytes.size()), 1);
+  uint64_t word = 0;
+  ASSERT_TRUE(decoder.DecodeBitmap(5, &word).ok());
+  EXPECT_EQ(word, 0b11000U);
 }
 
 TEST(HybridDecoder, EmptyRunsMayComeLast) {

@@ -142,8 +142,9 @@ class Comparison {
 
  private:
   uint32_t Value(int64_t i) const { return values_[at_ + static_cast<size_t>(i)]; }
-  // Runs of equal bits are stored in bytes, which may hold more than a bit.
-  uint32_t Bit(int64_t i) const { return Value(i) != 0 ? 1 : 0; }
+  // Runs of equal bits are stored in bytes, which may hold more than a bit: the lowest
+  // counts.
+  uint32_t Bit(int64_t i) const { return Value(i) & 1; }
 
   bool SkipRows(FuzzedDataProvider* input, int64_t left) {
     const auto n = input->ConsumeIntegralInRange<int64_t>(1, 40);
