@@ -2,23 +2,31 @@
 
     python tests/faults/memory_faults.py [--modes inline,threads,fork] [--rooms 0,1,4,...]
 
-Each pass is one of a process of its own. Whoever reads, that process or its two workers, may map no
-more than so many MiB of address space (RLIMIT_AS) once it has read two batches. The pass ends with
-every row once, or in an error, within its time; it does not crash, and the same process reads all
-of it once the limit is lifted. Prints a table, and exits with 1 if an ending is not as expected.
+Each pass is one of a process of its own. Whoever reads, that process or its two workers, gets no
+more than so many MiB of memory once it has read two batches. Where address space is limited
+(RLIMIT_AS), the pass ends with every row once, or in an error, within its time; it does not crash,
+and the same process reads all of it once the limit is lifted. In a control group of such a size, as
+containers are, the system kills who goes over it: a worker's end is an error in the process that
+trains, and the next process reads all of it. Prints a table of each, and exits with 1 if an ending
+is not as expected.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +35,18 @@ from torch.utils.data import DataLoader
 
 from fastload import Batch, FastParquetDataset
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
 ROWS, GROUP_ROWS = 200_000, 20_000
 BATCH = 5000
 MODES = ("inline", "threads", "fork")
 ROOMS_MB = (0, 4, 16, 64)
 LIMIT_S = 120
+GROUPS_MB = (8, 32, 64, 512)
+ENOUGH_MB = 512
 HEALED = "healed"
+KILLED = "killed"
 # Of fastload, or of what torch asks for in this process.
 REFUSED = ("MemoryError", "StorageError", "RuntimeError")
 
@@ -68,17 +82,51 @@ def lift() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
 
 
-class Limit:
-    """A collate_fn that limits the process that it runs in, from the third batch on."""
+def _made_group(most_bytes: int) -> Path | None:
+    groups = Path("/sys/fs/cgroup")
+    for parent, most in ((groups / "memory", "memory.limit_in_bytes"), (groups, "memory.max")):
+        group = parent / f"fastload-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / most).write_text(str(most_bytes))
+        except OSError:  # without a limit of memory
+            group.rmdir()
+            continue
+        return group
+    return None
 
-    def __init__(self, room_mb: float) -> None:
+
+@contextlib.contextmanager
+def control_group(room_mb: float) -> Iterator[Path | None]:
+    """A control group whose processes may take so many MiB together; None: none can be made."""
+    group = _made_group(int(room_mb * (1 << 20)))
+    try:
+        yield group
+    finally:
+        if group is not None:
+            group.rmdir()
+
+
+class Limit:
+    """A collate_fn that limits the process that it runs in, from the third batch on.
+
+    group: that it joins then; None = its address space is limited.
+    """
+
+    def __init__(self, room_mb: float, group: str | None) -> None:
         self._room_mb = room_mb
+        self._group = group
         self._batches = 0
 
     def __call__(self, batch: Batch) -> Batch:
         self._batches += 1
-        if self._batches == 3:
+        if self._batches == 3 and self._group is None:
             limit(self._room_mb)
+        elif self._batches == 3:
+            Path(self._group, "cgroup.procs").write_text(str(os.getpid()))
         return batch
 
 
@@ -93,13 +141,13 @@ class Pass:
             memory_budget="128MB",
         )  # fmt: skip
 
-    def read(self, room_mb: float | None) -> None:
-        """All of it; with a limit from the third batch on."""
+    def read(self, limit: Limit | None) -> None:
+        """All of it."""
         options = {}
         if self._workers:
             options = {"multiprocessing_context": "fork", "timeout": LIMIT_S}
-        if room_mb is not None:
-            options["collate_fn"] = Limit(room_mb)
+        if limit is not None:
+            options["collate_fn"] = limit
         loader = DataLoader(self.dataset, batch_size=None, num_workers=self._workers, **options)
         seen = np.zeros(ROWS, int)
         for batch in loader:
@@ -108,13 +156,13 @@ class Pass:
         assert (seen == 1).all(), "not every row once"
 
 
-def run_one(path: str, mode: str, room_mb: float) -> None:
+def run_one(path: str, mode: str, room_mb: float, group: str | None) -> None:
     """Prints how the pass ended, as JSON: the error's name and message."""
     faulthandler.enable()
     one = Pass(path, mode)
     ended, message = HEALED, ""
     try:
-        one.read(room_mb)
+        one.read(Limit(room_mb, group))
     except Exception as error:  # noqa: BLE001 - the table says which
         ended, message = type(error).__name__, str(error)
     lift()
@@ -123,15 +171,19 @@ def run_one(path: str, mode: str, room_mb: float) -> None:
     print(json.dumps([ended, message]))
 
 
-def run(path: Path, mode: str, room_mb: float) -> tuple[str, float, str]:
+def run(path: Path, mode: str, room_mb: float, group: Path | None = None) -> tuple[str, float, str]:
     """How the pass ended, after how many seconds, and the error's message."""
     began = time.monotonic()
     command = [sys.executable, __file__, "--one", str(path), mode, str(room_mb)]
+    command += [] if group is None else [str(group)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
         return "hangs", time.monotonic() - began, ""
     seconds = time.monotonic() - began
+    if done.returncode == -signal.SIGKILL and group is not None:
+        Pass(str(path), mode).read(None)
+        return KILLED, seconds, ""
     if done.returncode:
         return f"exit code {done.returncode}", seconds, done.stderr
     ended, message = json.loads(done.stdout.splitlines()[-1])
@@ -143,32 +195,67 @@ def is_as_expected(room_mb: float, ended: str) -> bool:
     return ended == "MemoryError" if room_mb == 0 else ended in (HEALED, *REFUSED)
 
 
+def is_as_expected_in_group(mode: str, room_mb: float, ended: str) -> bool:
+    """All that a pass takes is a few hundred MB; who trains outlives a worker."""
+    if room_mb >= ENOUGH_MB:
+        return ended == HEALED
+    return ended in (HEALED, "RuntimeError" if mode == "fork" else KILLED)
+
+
+def _limited(path: Path, mode: str, room_mb: float) -> tuple[bool, str, float, str]:
+    ended, seconds, message = run(path, mode, room_mb)
+    return is_as_expected(room_mb, ended), ended, seconds, message
+
+
+def _grouped(path: Path, mode: str, room_mb: float) -> tuple[bool, str, float, str]:
+    with control_group(room_mb) as group:
+        ended, seconds, message = run(path, mode, room_mb, group)
+    return is_as_expected_in_group(mode, room_mb, ended), ended, seconds, message
+
+
+def table(
+    title: str,
+    modes: Sequence[str],
+    rooms_mb: Sequence[float],
+    ending: Callable[[str, float], tuple[bool, str, float, str]],
+) -> list[object]:
+    """Prints how passes end, and returns those that don't as expected."""
+    wrong: list[object] = []
+    print(f"{title:14}" + "".join(f"{mode:>24}" for mode in modes))
+    for room_mb in rooms_mb:
+        cells = []
+        for mode in modes:
+            right, ended, seconds, message = ending(mode, room_mb)
+            if not right:
+                wrong.append((title, room_mb, mode, ended, message))
+            cells.append(f"{'' if right else '! '}{ended} {seconds:.1f}")
+        print(f"{room_mb:11g} MB" + "".join(f"{cell:>24}" for cell in cells), flush=True)
+    return wrong
+
+
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--rooms", default=",".join(map(str, ROOMS_MB)))
-    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        path, mode, room_mb = arguments.one
-        run_one(path, mode, float(room_mb))
+        path, mode, room_mb, *group = arguments.one
+        run_one(path, mode, float(room_mb), *(group or [None]))
         return
     modes = arguments.modes.split(",")
-    wrong = []
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "sample.parquet"
         write_file(path)
-        print(f"{'room':>10}" + "".join(f"{mode:>24}" for mode in modes))
-        for room_mb in map(float, arguments.rooms.split(",")):
-            cells = []
-            for mode in modes:
-                ended, seconds, message = run(path, mode, room_mb)
-                right = is_as_expected(room_mb, ended)
-                if not right:
-                    wrong.append((room_mb, mode, ended, message))
-                cells.append(f"{'' if right else '! '}{ended} {seconds:.1f}")
-            print(f"{room_mb:7g} MB" + "".join(f"{cell:>24}" for cell in cells), flush=True)
+        rooms = [float(room) for room in arguments.rooms.split(",")]
+        wrong = table("address space", modes, rooms, partial(_limited, path))
+        with control_group(1) as group:
+            can = group is not None
+        if can:
+            wrong += table("control group", modes, GROUPS_MB, partial(_grouped, path))
+        else:
+            print("control groups: none can be made here, left out")
     for case in wrong:
         print("unexpected:", *case)
     print(f"\n{len(wrong)} of the endings are not as expected")
