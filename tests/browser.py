@@ -16,7 +16,18 @@ _TALLEST = 16_000
 
 def installed():
     """The path of one, or None."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
+    return next(filter(None, (shutil.which(name, path=_path()) for name in NAMES)), None)
+
+
+def _path():
+    """PATH, and what a browser's script needs: tests of the wheel have no programs on PATH."""
+    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/bin", "/bin"])
+
+
+def _environment():
+    """Without what a sanitizer of the core needs: under its preloads a browser hangs."""
+    kept = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return {**kept, "PATH": _path()}
 
 
 class Page:
@@ -118,8 +129,9 @@ def opened(browser, directory):
     options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
     options += ("--remote-debugging-pipe", f"--user-data-dir={directory}")
     process = subprocess.Popen(
-        ["bash", "-c", script, "bash", browser, *options],
+        [shutil.which("bash", path=_path()), "-c", script, "bash", browser, *options],
         pass_fds=(to_browser, from_browser),
+        env=_environment(),
         stderr=subprocess.DEVNULL,
     )
     os.close(to_browser)
