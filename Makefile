@@ -180,11 +180,15 @@ build/peers/%/.installed: benchmarks/peers/%.txt
 
 # The sanitized core has to be found before the one in src/. Arrow's own allocators would
 # hide overruns. Leaks are looked for in the C++ tests alone: Python and torch keep memory
-# until exit.
+# until exit. `ps`, with libasan in it, hangs.
 asan: build asan-cpp ## ASan and UBSan over the C++ tests and tests/unit
 	FASTLOAD_SANITIZE=address,undefined $(COMPILERS) \
 	    $(RUN) setup.py --quiet build --build-lib build/asan
-	PYTHONPATH=$(CURDIR)/build/asan ARROW_DEFAULT_MEMORY_POOL=system PYTHONMALLOC=malloc \
+	@mkdir -p build/asan/bin
+	@printf '#!/bin/sh\nunset LD_PRELOAD\nexec %s "$$@"\n' "$$(command -v ps)" > build/asan/bin/ps
+	@chmod +x build/asan/bin/ps
+	PATH=$(CURDIR)/build/asan/bin:$$PATH PYTHONPATH=$(CURDIR)/build/asan \
+	    ARROW_DEFAULT_MEMORY_POOL=system PYTHONMALLOC=malloc \
 	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    LD_PRELOAD="$(foreach l,libasan.so libubsan.so libstdc++.so.6,$(shell $(CXX) -print-file-name=$(l)))" \
 	    $(RUN) -m pytest tests/unit

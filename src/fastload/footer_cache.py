@@ -75,10 +75,7 @@ class FooterCache:
             wanted.setdefault(key.shard, set()).add(key.key)
         found: dict[str, PlacedFooter] = {}
         for shard, of_shard in wanted.items():
-            for pack in self._packs(shard):
-                for number, key in enumerate(pack.keys):
-                    if key in of_shard:
-                        found[key] = pack.at(number)
+            found |= self._find(shard, of_shard)
         return found
 
     def store(self, footers: Sequence[tuple[FooterKey, NewFooter]]) -> dict[str, PlacedFooter]:
@@ -91,23 +88,35 @@ class FooterCache:
             if self._directory.path is None:
                 break
             try:
-                pack = self._write(shard, of_shard)
+                placed |= self._write(shard, of_shard)
             except OSError as error:
                 self._directory.give_up(error)
                 break
             except ValueError:  # somebody else has damaged it
                 continue
-            placed |= {key: pack.at(number) for number, key in enumerate(pack.keys)}
         return placed
 
-    def _write(self, shard: int, footers: Sequence[NewFooter]) -> FooterPack:
+    def _find(self, shard: int, keys: set[str]) -> dict[str, PlacedFooter]:
+        """Those of the keys that are kept, the newest of each."""
+        return {
+            key: pack.at(number)
+            for pack in self._packs(shard)
+            for number, key in enumerate(pack.keys)
+            if key in keys
+        }
+
+    def _write(self, shard: int, footers: Sequence[NewFooter]) -> dict[str, PlacedFooter]:
         path = self._path(shard)
         path.mkdir(mode=0o700, exist_ok=True)
         if len(self._list(shard)) >= _MOST_PACKS:
             self._merge(shard)
         name = path / f"{time.time_ns():020d}-{os.getpid()}{_SUFFIX}"
         publish(name, pack_parts(footers))
-        return FooterPack(name, self._schemas, check=False)
+        try:
+            pack = FooterPack(name, self._schemas, check=False)
+        except FileNotFoundError:  # another process has merged it into a greater one
+            return self._find(shard, {footer.key for footer in footers})
+        return {key: pack.at(number) for number, key in enumerate(pack.keys)}
 
     def _merge(self, shard: int) -> None:
         """Makes one pack of several, with the newest version of each file."""

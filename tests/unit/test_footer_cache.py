@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload._core import Footer, FooterSchemas, summarize_leaves
+from fastload.cache_directory import publish
 from fastload.footer_cache import _MOST_PACKS, FooterCache, FooterKey
 from fastload.footer_pack import NewFooter
 
@@ -186,6 +187,25 @@ def test_processes_write_at_once(home):
     for placed in found.values():
         same(placed.footer(SIZE, "here"), Footer(TAIL, SIZE, "here"))
     assert not [name for name in os.listdir(packs(home)[0].parent) if name.startswith(".new")]
+
+
+def test_a_pack_that_another_merges_at_once_is_found(home, monkeypatch):
+    """Between its being written and its being opened."""
+    kept = cache(home)
+    for run in range(_MOST_PACKS - 1):
+        kept.store([new(key_of(run))])
+
+    def publish_and_merge(name, parts):
+        publish(name, parts)
+        monkeypatch.setattr("fastload.footer_cache.publish", publish)
+        cache(home).store([new(key_of(50))])
+
+    monkeypatch.setattr("fastload.footer_cache.publish", publish_and_merge)
+    last = key_of(_MOST_PACKS)
+    placed = kept.store([new(last)])
+    assert len(packs(home)) == 2
+    same(placed[last.key].footer(SIZE, "here"), Footer(TAIL, SIZE, "here"))
+    assert kept.store([new(key_of(60))])
 
 
 def test_footers_are_kept_in_few_bytes():
