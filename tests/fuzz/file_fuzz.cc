@@ -35,7 +35,7 @@ constexpr size_t kMostRowGroups = 32;
 
 // Whether Arrow refuses what has no influence on the values: the size that the header of
 // a dictionary page in Snappy says, beside the one in Snappy's own bytes, levels behind
-// the last row, and a chunk's type beside the schema's, which it looks at with statistics.
+// the last row, and a chunk's type beside the schema's.
 bool IsOfNoInfluence(const std::string& why) {
   return why.find("didn't decompress to expected size") != std::string::npos ||
          why.find("Output buffer size (") != std::string::npos ||
