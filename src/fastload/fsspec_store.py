@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from fastload.errors import StorageError
 from fastload.store import Store, StoredFile
+from fastload.store_errors import status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +31,7 @@ _GCS = ("gs", "gcs")
 _S3 = ("s3", "s3a")
 # What tells one version from another, the surest first.
 _VERSIONS = ("generation", "ETag", "etag", "VersionId", "mtime", "LastModified", "last_modified")
+_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 # Idle connections are kept so long: as long as obstore's are.
 _IDLE_S = 90.0
 
@@ -94,6 +97,8 @@ async def _open(
         if _is_of(cls, "s3fs.core"):
             made.retries = 1
             return _S3Store(made)
+        if _is_of(cls, "fsspec.implementations.http"):
+            return _HttpStore(made)
         return _AsyncStore(made)
     return _ThreadStore(cls(*args, **{**options, **own}), threads())
 
@@ -214,6 +219,20 @@ class _S3Store(_AsyncStore):
         creator = getattr(self._fs, "_s3creator", None)
         if creator is not None:
             await creator.__aexit__(None, None, None)
+
+
+class _HttpStore(_AsyncStore):
+    """fsspec's web servers, of which any failure is that there is no file."""
+
+    @override
+    async def info(self, path: str) -> StoredFile | None:
+        try:
+            return await super().info(path)
+        except FileNotFoundError as error:
+            cause = error.__cause__
+            if cause is None or status_of(cause) in _GONE:
+                raise
+            raise cause from None
 
 
 class _ThreadStore(Store):

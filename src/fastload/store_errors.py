@@ -23,6 +23,7 @@ __all__ = [
     "is_overload",
     "is_transient",
     "meaning",
+    "status_of",
 ]
 
 _STATUS = re.compile(r"status code:? (\d{3})\b")

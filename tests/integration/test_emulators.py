@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import threading
 import urllib.parse
@@ -14,7 +15,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from torch.utils.data import DataLoader
 
-from fastload import IO, FastParquetDataset, SourceChangedError, StorageError
+from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
 from stored_dataset import assert_same, write_files
 
 COLUMNS = ["c3", "c14", "s"]
@@ -229,3 +230,51 @@ def test_http_without_ranges(paths, transport):
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
+
+
+class _Failing(_Quiet):
+    """Answers with each status once, for HEAD and GET, and then as it should."""
+
+    def __init__(self, *arguments, statuses, **options):
+        self._statuses = statuses
+        super().__init__(*arguments, **options)
+
+    def do_HEAD(self):
+        if self._statuses:
+            self.send_error(self._statuses[0])
+        else:
+            super().do_HEAD()
+
+    def do_GET(self):
+        if self._statuses:
+            self.send_error(self._statuses.pop(0))
+        else:
+            super().do_GET()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "error", "words"),
+    [
+        ([404], SourceNotFoundError, "found none"),
+        ([410], SourceNotFoundError, "found none"),
+        ([403], StorageError, "got HTTP 403 Forbidden"),
+        ([503] * 3, StorageError, "got HTTP 503 Service Unavailable after 3 tries"),
+        ([503, 500], StorageError, "ranges, got the whole file"),  # it has found the file
+    ],
+)
+def test_http_says_why_there_is_no_file(paths, statuses, error, words):
+    handler = partial(_Failing, directory=paths[0].parent, statuses=statuses)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        url = "http://{}:{}/part-0.parquet".format(*server.server_address)
+        with pytest.raises(error, match=f"{words}.* - at http://127"):
+            read(url, "auto", None)
+        server.shutdown()
+
+
+def test_http_is_refused():
+    with socket.socket() as bound:  # to a port that nobody listens at
+        bound.bind(("127.0.0.1", 0))
+        url = "http://{}:{}/part-0.parquet".format(*bound.getsockname())
+        with pytest.raises(StorageError, match=r"Cannot connect to host .* after 3 tries"):
+            read(url, "auto", None)
