@@ -185,8 +185,9 @@ asan: build asan-cpp ## ASan and UBSan over the C++ tests and tests/unit
 	FASTLOAD_SANITIZE=address,undefined $(COMPILERS) \
 	    $(RUN) setup.py --quiet build --build-lib build/asan
 	@mkdir -p build/asan/bin
-	@printf '#!/bin/sh\nunset LD_PRELOAD\nexec %s "$$@"\n' "$$(command -v ps)" > build/asan/bin/ps
-	@chmod +x build/asan/bin/ps
+	@! ps=$$(command -v ps) || { \
+	    printf '#!/bin/sh\nunset LD_PRELOAD\nexec %s "$$@"\n' "$$ps" > build/asan/bin/ps; \
+	    chmod +x build/asan/bin/ps; }
 	PATH=$(CURDIR)/build/asan/bin:$$PATH PYTHONPATH=$(CURDIR)/build/asan \
 	    ARROW_DEFAULT_MEMORY_POOL=system PYTHONMALLOC=malloc \
 	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \

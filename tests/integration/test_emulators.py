@@ -218,13 +218,20 @@ def test_http(paths, transport):
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_http_without_ranges(paths, transport):
     """Such as Python's own server: an error that says so, and no tries in vain."""
+    match = "ranges, got the whole file - at http://127"
     handler = partial(_Quiet, directory=paths[0].parent)
+    with plain_server(handler) as url, pytest.raises(StorageError, match=match):
+        read(f"{url}/part-0.parquet", transport, None)
+
+
+@contextmanager
+def plain_server(handler):
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever).start()
-        url = "http://{}:{}/part-0.parquet".format(*server.server_address)
-        with pytest.raises(StorageError, match="ranges, got the whole file - at http://127"):
-            read(url, transport, None)
-        server.shutdown()
+        try:
+            yield "http://{}:{}".format(*server.server_address)
+        finally:
+            server.shutdown()
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -264,12 +271,8 @@ class _Failing(_Quiet):
 )
 def test_http_says_why_there_is_no_file(paths, statuses, error, words):
     handler = partial(_Failing, directory=paths[0].parent, statuses=statuses)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        url = "http://{}:{}/part-0.parquet".format(*server.server_address)
-        with pytest.raises(error, match=f"{words}.* - at http://127"):
-            read(url, "auto", None)
-        server.shutdown()
+    with plain_server(handler) as url, pytest.raises(error, match=f"{words}.* - at http://127"):
+        read(f"{url}/part-0.parquet", "auto", None)
 
 
 def test_http_is_refused():

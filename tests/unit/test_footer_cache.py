@@ -104,8 +104,8 @@ def test_footers_of_one_schema_share_it_also_in_pickles():
         footer = Footer(tail, size, "x", schemas)
         packed = footer.pack(tail)
         footers.append(Footer.of_packed(packed, size, "x", footer.packed_rows, footer.schema))
-    for same in (footers, pickle.loads(pickle.dumps(footers))):
-        kept = [footer.schema for footer in same]  # an id is one's own only while it lives
+    for alike in (footers, pickle.loads(pickle.dumps(footers))):
+        kept = [footer.schema for footer in alike]  # an id is one's own only while it lives
         assert all(schema is kept[0] for schema in kept)
     wide, size = tail_of(pa.table({"a": pa.array([1], pa.int32())}))
     assert Footer(wide, size, "x", schemas).schema is not footers[0].schema
