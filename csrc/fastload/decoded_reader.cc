@@ -177,7 +177,10 @@ class DecodedNestedReader final : public NestedReader {
             first = from[first];
             n = end - first;
           }
-          if (!bytes_) return out->values.Append(run.values + first * item_, n * item_);
+          if (!bytes_) {
+            out->values.Borrow(run.values + first * item_, n * item_);
+            return Status::OK();
+          }
           const size_t size = out->views.size();
           out->views.resize(size + static_cast<size_t>(n));
           AddViews(run.offsets[depth_], run.values, first, n, out->views.data() + size);

@@ -35,6 +35,11 @@ class FixedValues : public PageValues {
   std::span<const uint8_t> dictionary() const {
     return {dictionary_->data(), static_cast<size_t>(dictionary_->size())};
   }
+  const std::shared_ptr<arrow::Buffer>& shared_dictionary() const { return dictionary_; }
+  // Writes table[code] of n values of a coded page; the table is as long as dictionary().
+  Status LookUpIn(const uint16_t* table, int64_t n, uint16_t* out) {
+    return hybrid_.Lookup(table, dictionary_size_, n, out);
+  }
   // Writes base + code of n values of a coded page, in `code_bytes` (1, 2 or 4) each.
   Status DecodeCodes(int64_t n, uint32_t base, int64_t code_bytes, uint8_t* out);
 

@@ -1,6 +1,8 @@
 #include "fastload/hybrid.h"
 
+#include <bit>
 #include <cstring>
+#include <numeric>
 
 namespace fastload {
 
@@ -16,19 +18,6 @@ uint64_t Load64(const uint8_t* in) {
 
 // The lowest n bits, of 1 to 64.
 uint64_t LowBits(int64_t n) { return ~uint64_t{0} >> (kWordBits - n); }
-
-// Writes `count` equal bits from bit `at` on, and 0 after them up to the word's end.
-// Words are written front to back, so only the first may hold bits already.
-void FillBitmap(bool one, int64_t count, int64_t at, uint64_t* words) {
-  while (count > 0) {
-    const int64_t offset = at % kWordBits;
-    const int64_t bits = std::min(count, kWordBits - offset);
-    const uint64_t word = one ? LowBits(bits) << offset : 0;
-    words[at / kWordBits] = offset == 0 ? word : words[at / kWordBits] | word;
-    at += bits;
-    count -= bits;
-  }
-}
 
 }  // namespace
 
@@ -151,35 +140,31 @@ Status HybridDecoder::DecodeBits(int64_t n, uint8_t* out) {
   return Status::OK();
 }
 
-Status HybridDecoder::DecodeBitmap(int64_t n, uint64_t* words) {
-  int64_t at = 0;
-  while (at < n) {
+Result<int64_t> HybridDecoder::FindZeros(int64_t n, uint16_t* at) {
+  const uint16_t* const begin = at;
+  for (int64_t done = 0; done < n;) {
     if (run_left_ == 0) ARROW_RETURN_NOT_OK(NextRun());
-    const int64_t count = std::min(n - at, run_left_);
-    if (repeated_) {
-      FillBitmap((value_ & 1) != 0, count, at, words);
-      Consume(count);
+    const int64_t count = std::min(n - done, run_left_);
+    if (!repeated_) {
+      at = UnpackZeros(count, done, at);
     } else {
-      UnpackBitmap(count, at, words);
+      if ((value_ & 1) == 0) {
+        std::iota(at, at + count, static_cast<uint16_t>(done));
+        at += count;
+      }
+      Consume(count);
     }
-    at += count;
+    done += count;
   }
-  return Status::OK();
+  return at - begin;
 }
 
 Result<bool> HybridDecoder::TakeRow(int64_t n) {
-  std::array<uint64_t, kBlockValues / kWordBits> words;
+  std::array<uint16_t, kBlockValues> zeros;
   for (int64_t at = 0; at < n;) {
     const int64_t count = std::min(n - at, kBlockValues);
-    ARROW_RETURN_NOT_OK(DecodeBitmap(count, words.data()));
-    if (at == 0) {
-      if ((words[0] & 1) != 0) return false;
-      words[0] |= 1;
-    }
-    for (int64_t bit = 0; bit < count; bit += kWordBits) {
-      const uint64_t ones = LowBits(std::min(kWordBits, count - bit));
-      if (words[static_cast<size_t>(bit / kWordBits)] != ones) return false;
-    }
+    ARROW_ASSIGN_OR_RAISE(const int64_t found, FindZeros(count, zeros.data()));
+    if (found != (at == 0 ? 1 : 0) || (found > 0 && zeros[0] != 0)) return false;
     at += count;
   }
   return true;
@@ -206,24 +191,26 @@ Result<int64_t> HybridDecoder::SkipEqualRows(int64_t n, int64_t max_rows) {
   return rows;
 }
 
-void HybridDecoder::UnpackBitmap(int64_t n, int64_t at, uint64_t* words) {
+uint16_t* HybridDecoder::UnpackZeros(int64_t n, int64_t first, uint16_t* at) {
   while (n > 0) {
     const uint8_t* in = packed_ + packed_index_ / 8;
     const int64_t shift = packed_index_ % 8;
-    const int64_t offset = at % kWordBits;
-    const int64_t count = std::min({n, kWordBits - offset, kWordBits - shift});
+    const int64_t count = std::min(n, kWordBits - shift);
     uint64_t word = 0;
     if (end_ - in >= static_cast<int64_t>(sizeof(word))) {
       word = Load64(in);
     } else {
       std::memcpy(&word, in, static_cast<size_t>(end_ - in));
     }
-    word = (word >> shift & LowBits(count)) << offset;
-    words[at / kWordBits] = offset == 0 ? word : words[at / kWordBits] | word;
+    for (uint64_t zeros = ~(word >> shift) & LowBits(count); zeros != 0;
+         zeros &= zeros - 1) {
+      *at++ = static_cast<uint16_t>(first + std::countr_zero(zeros));
+    }
     Consume(count);
-    at += count;
+    first += count;
     n -= count;
   }
+  return at;
 }
 
 void HybridDecoder::Unpack(int64_t n, uint32_t* out) {

@@ -41,9 +41,9 @@ class HybridDecoder {
   // other seven bits is not looked at, as in Arrow.
   Status DecodeBits(int64_t n, uint8_t* out);
 
-  // Decodes n values of bit width 1 to bits, the lowest of words[0] first; the bits after
-  // the last value are 0.
-  Status DecodeBitmap(int64_t n, uint64_t* words);
+  // Passes over n values of bit width 1, at most 2**16, and writes the numbers of those
+  // that are 0, counted from 0; returns how many. `at` has room for n of them.
+  Result<int64_t> FindZeros(int64_t n, uint16_t* at);
 
   // Of values of bit width 1: passes over rows of a 0 and then n - 1 times 1, at most
   // `max_rows`, for as long as the encoded bytes of the first repeat; returns how many.
@@ -65,8 +65,9 @@ class HybridDecoder {
   void Unpack(int64_t n, uint32_t* out);
   // The same, for bit width 1.
   void UnpackBytes(int64_t n, uint8_t* out);
-  // The same, to bits from bit `at` of `words` on.
-  void UnpackBitmap(int64_t n, int64_t at, uint64_t* words);
+  // Takes n values of the current bit-packed run of bit width 1, of which the first is
+  // number `first` of FindZeros; returns the end of the numbers written to `at`.
+  uint16_t* UnpackZeros(int64_t n, int64_t first, uint16_t* at);
   // Takes n values and tells whether they are a 0 and then n - 1 times 1.
   Result<bool> TakeRow(int64_t n);
   void Consume(int64_t n) {

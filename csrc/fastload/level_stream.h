@@ -37,13 +37,11 @@ class LevelStream {
   // ErrorKind::kCorruptFile.
   Status Decode(int64_t n, uint8_t* levels);
 
-  // Whether DecodeBits and SkipEqualRows may be called: the maximum is 1, stored as runs.
-  bool has_bits() const { return max_level_ == 1 && !legacy_; }
+  // Whether FindZeros and SkipEqualRows may be called: the maximum is 1, stored as runs.
+  bool is_bits() const { return max_level_ == 1 && !legacy_; }
 
-  // Decodes n levels to bits, the lowest of bits[0] first; those after the last are 0.
-  Status DecodeBits(int64_t n, uint64_t* bits) { return runs_.DecodeBitmap(n, bits); }
-
-  // Passes over rows of n levels, see HybridDecoder.
+  // Both pass over levels, see HybridDecoder.
+  Result<int64_t> FindZeros(int64_t n, uint16_t* at) { return runs_.FindZeros(n, at); }
   Result<int64_t> SkipEqualRows(int64_t n, int64_t max_rows) {
     return runs_.SkipEqualRows(n, max_rows);
   }

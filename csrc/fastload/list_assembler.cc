@@ -1,7 +1,6 @@
 #include "fastload/list_assembler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -10,8 +9,6 @@ namespace fastload {
 
 namespace {
 
-constexpr int64_t kWordBits = 64;
-
 // Eight bytes of one value.
 uint64_t Repeat(int byte) { return 0x0101010101010101 * static_cast<uint64_t>(byte); }
 
@@ -19,24 +16,6 @@ uint64_t Load64(const uint8_t* in) {
   uint64_t word;
   std::memcpy(&word, in, sizeof(word));
   return word;
-}
-
-// Calls begin(i) for each repetition level i of the span that is 0.
-template <typename Fn>
-Status ForEachStart(const LevelSpan& span, Fn&& begin) {
-  const int64_t end = span.first + span.levels;
-  for (int64_t at = span.first; at < end;) {
-    const int64_t offset = at % kWordBits;
-    const int64_t count = std::min(kWordBits - offset, end - at);
-    const uint64_t mask = ~uint64_t{0} >> (kWordBits - count) << offset;
-    uint64_t starts = ~span.bits[at / kWordBits] & mask;
-    const int64_t base = at - offset - span.first;
-    for (; starts != 0; starts &= starts - 1) {
-      ARROW_RETURN_NOT_OK(begin(base + std::countr_zero(starts)));
-    }
-    at += count;
-  }
-  return Status::OK();
 }
 
 Status BadNesting() {
@@ -89,7 +68,7 @@ Status ListAssembler::Add(const LevelSpan& span) {
   if (!span.all_present()) return AddBytes(span);
   // What is present has one level of lists.
   if (levels_ > 1 || (!span.begins_row() && reached_ == 0)) return BadNesting();
-  ARROW_RETURN_NOT_OK(span.row_length > 0 ? AddRows(span) : AddBits(span));
+  ARROW_RETURN_NOT_OK(span.row_length > 0 ? AddRows(span) : AddStarts(span));
   reached_ = 1;
   if (valid_ != nullptr) {
     valid_->insert(valid_->end(), static_cast<size_t>(span.starts), 1);
@@ -105,29 +84,26 @@ Status ListAssembler::AddRows(const LevelSpan& span) {
   return Status::OK();
 }
 
-Status ListAssembler::AddBits(const LevelSpan& span) {
+Status ListAssembler::AddStarts(const LevelSpan& span) {
   int64_t& count = counts_[1];
   if (depth_ == 1) {
     auto& ends = offsets_->front();
     const size_t before = ends.size();
     ends.resize(before + static_cast<size_t>(span.starts));
-    int64_t* next = ends.data() + before;
-    ARROW_RETURN_NOT_OK(ForEachStart(span, [&](int64_t i) {
-      *next++ = count + i;
-      return Status::OK();
-    }));
+    std::transform(span.start_levels, span.start_levels + span.starts,
+                   ends.begin() + static_cast<int64_t>(before),
+                   [shift = count - span.first](int64_t level) { return level + shift; });
     count += span.levels;
-  } else {
-    int64_t begin = item_open_ ? -count : 0;
-    ARROW_RETURN_NOT_OK(ForEachStart(span, [&](int64_t i) {
-      const bool complete = !item_open_ || i - begin == spec_->list_size;
-      if (!complete) return CheckLength(i - begin, spec_->list_size);
-      item_open_ = true;
-      begin = i;
-      return Status::OK();
-    }));
-    count = span.levels - begin;
+    return Status::OK();
   }
+  int64_t begin = item_open_ ? -count : 0;
+  for (int64_t i = 0; i < span.starts; ++i) {
+    const int64_t level = span.start_levels[i] - span.first;
+    if (item_open_) ARROW_RETURN_NOT_OK(CheckLength(level - begin, spec_->list_size));
+    item_open_ = true;
+    begin = level;
+  }
+  count = span.levels - begin;
   return Status::OK();
 }
 

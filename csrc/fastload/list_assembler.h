@@ -35,7 +35,7 @@ class ListAssembler {
   };
 
   Status AddRows(const LevelSpan& span);
-  Status AddBits(const LevelSpan& span);
+  Status AddStarts(const LevelSpan& span);
   Status AddBytes(const LevelSpan& span);
   // A level that begins a list, or adds to one other than the innermost.
   Status Enter(int repetition, int definition);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <limits>
+#include <numeric>
 #include <string>
 
 #include "fastload/strided.h"
@@ -81,17 +84,55 @@ Result<uint8_t*> MemoryItems::Extend(int64_t n) {
   return out;
 }
 
+FixedNestedItems::FixedNestedItems(FixedValues* values, const ColumnSpec* spec)
+    : FixedItems(values, spec),
+      // Nulls may be put into items of several elements when these are there already.
+      codes_(spec->list_size == 0 && item_size() >= 2 * static_cast<int>(sizeof(Code))) {}
+
 Status FixedNestedItems::SetOutput(NestedRows* out, int64_t expected) {
   out_ = out;
-  return out_->values.Reserve(expected * item_size());
+  out_->values.Expect(expected * item_size());
+  return Status::OK();
 }
 
 Result<uint8_t*> FixedNestedItems::Extend(int64_t n) {
-  const int64_t bytes = n * item_size();
-  ARROW_RETURN_NOT_OK(out_->values.Reserve(bytes));
-  uint8_t* const out = out_->values.mutable_data() + out_->values.length();
-  out_->values.UnsafeAdvance(bytes);
-  return out;
+  return out_->values.Extend(n * item_size());
+}
+
+bool FixedNestedItems::Narrow() {
+  if (narrow_of_ == values()->shared_dictionary()) return !narrow_.empty();
+  narrow_of_ = values()->shared_dictionary();
+  narrow_.clear();
+  WithItem(item_size(), [&]<typename T>(T most) {
+    const auto* const entries = reinterpret_cast<const T*>(narrow_of_->data());
+    const auto count = narrow_of_->size() / static_cast<int64_t>(sizeof(T));
+    most = std::accumulate(entries, entries + count, T{0}, std::bit_or<T>());
+    if (most <= std::numeric_limits<Code>::max())
+      narrow_.assign(entries, entries + count);
+  });
+  return !narrow_.empty();
+}
+
+Status FixedNestedItems::Append(int64_t n) {
+  if (!codes_ || out_->as_they_are || !values()->coded()) return FixedItems::Append(n);
+  if (Narrow()) {
+    ARROW_ASSIGN_OR_RAISE(Code* const codes,
+                          out_->values.ExtendCodes(n, item_size(), nullptr));
+    return values()->LookUpIn(narrow_.data(), n, codes);
+  }
+  const auto& dictionary = values()->shared_dictionary();
+  if (!out_->in_order || dictionary->size() > ElementRuns::kMostEntries * item_size()) {
+    return FixedItems::Append(n);
+  }
+  ARROW_ASSIGN_OR_RAISE(Code* const codes,
+                        out_->values.ExtendCodes(n, item_size(), dictionary));
+  return values()->DecodeCodes(n, 0, sizeof(Code), reinterpret_cast<uint8_t*>(codes));
+}
+
+Status FixedNestedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) {
+  // Rather than a run of another kind for each of the nulls.
+  codes_ = codes_ && non_null == n;
+  return FixedItems::AppendMixed(valid, n, non_null);
 }
 
 Status ByteNestedItems::SetOutput(NestedRows* out, int64_t expected) {

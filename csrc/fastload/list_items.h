@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "fastload/bytes_values.h"
 #include "fastload/columns.h"
@@ -52,6 +54,8 @@ class FixedItems : public ListItems {
 
   int item_size() const { return values_->item_size(); }
 
+  FixedValues* values() const { return values_; }
+
  private:
   static constexpr int64_t kBlock = 1024;
 
@@ -92,16 +96,26 @@ class NestedItems {
 
 class FixedNestedItems : public FixedItems, public NestedItems {
  public:
-  using FixedItems::FixedItems;
+  FixedNestedItems(FixedValues* values, const ColumnSpec* spec);
 
   Status SetOutput(NestedRows* out, int64_t expected) override;
   ListItems* items() override { return this; }
-  int64_t size() const override { return out_->values.length() / item_size(); }
+  Status Append(int64_t n) override;
+  Status AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) override;
+  int64_t size() const override { return out_->values.size() / item_size(); }
 
  protected:
   Result<uint8_t*> Extend(int64_t n) override;
 
  private:
+  using Code = ElementRuns::Code;
+
+  // Whether the dictionary has only what a code can hold: narrow_.
+  bool Narrow();
+
+  bool codes_;  // values of pages with dictionaries wait as codes, where that is quicker
+  std::vector<Code> narrow_;                  // the entries of ...
+  std::shared_ptr<arrow::Buffer> narrow_of_;  // ... this dictionary, or none
   NestedRows* out_ = nullptr;
 };
 

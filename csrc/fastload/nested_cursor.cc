@@ -1,5 +1,6 @@
 #include "fastload/nested_cursor.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -22,9 +23,9 @@ Status BeyondChunk(int64_t wanted, int64_t left) {
 // Whether a row begins at that level of the span.
 bool Starts(const LevelSpan& span, int64_t level) {
   if (span.row_length > 0) return level % span.row_length == 0;
-  if (span.bits == nullptr) return span.repetition[level] == 0;
-  const int64_t bit = span.first + level;
-  return (span.bits[bit / 64] >> bit % 64 & 1) == 0;
+  if (span.start_levels == nullptr) return span.repetition[level] == 0;
+  return std::binary_search(span.start_levels, span.start_levels + span.starts,
+                            span.first + level);
 }
 
 int64_t Present(const LevelSpan& span, int max_definition) {

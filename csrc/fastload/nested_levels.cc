@@ -1,7 +1,6 @@
 #include "fastload/nested_levels.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace fastload {
 
@@ -9,8 +8,6 @@ namespace {
 
 // A shorter run of largest definition levels is not worth a block of its own.
 constexpr int64_t kShortRun = 256;
-
-constexpr int64_t kWordBits = 64;
 
 }  // namespace
 
@@ -49,7 +46,7 @@ Result<int64_t> NestedLevels::SetPage(const parquet::DataPage& page) {
 
 Status NestedLevels::DecodeBlock() {
   block_at_ = 0;
-  if (repetition_.has_bits()) {
+  if (repetition_.is_bits()) {
     ARROW_ASSIGN_OR_RAISE(const HybridDecoder::Run run, definition_.Peek());
     const bool present =
         run.repeated && static_cast<int64_t>(run.value) == max_definition_;
@@ -75,15 +72,17 @@ Status NestedLevels::DecodePresent(int64_t levels) {
     block_ = Block::kRows;
     block_left_ = rows * row_length_;
   } else {
-    block_ = Block::kBits;
-    block_left_ = std::min(levels, kBitsBlock);
+    block_ = Block::kStarts;
+    block_left_ = std::min(levels, kStartsBlock);
     if (row_length_ > 0) {
       // Equal rows may begin where this run ends: after the rest of a row that the page
       // before this one cut off.
       ARROW_ASSIGN_OR_RAISE(const HybridDecoder::Run run, repetition_.Peek());
       if (run.length > 0) block_left_ = std::min(block_left_, run.length);
     }
-    ARROW_RETURN_NOT_OK(repetition_.DecodeBits(block_left_, bits_.data()));
+    next_start_ = 0;
+    ARROW_ASSIGN_OR_RAISE(end_start_,
+                          repetition_.FindZeros(block_left_, start_levels_.data()));
   }
   ARROW_RETURN_NOT_OK(definition_.Skip(block_left_));
   page_left_ -= block_left_;
@@ -92,9 +91,10 @@ Status NestedLevels::DecodePresent(int64_t levels) {
 
 Result<LevelSpan> NestedLevels::Next(int64_t max_starts) {
   if (block_left_ == 0) ARROW_RETURN_NOT_OK(DecodeBlock());
-  const LevelSpan span = block_ == Block::kRows   ? NextRows(max_starts)
-                         : block_ == Block::kBits ? NextBits(max_starts)
-                                                  : NextBytes(max_starts);
+  const LevelSpan span = block_ == Block::kRows     ? NextRows(max_starts)
+                         : block_ == Block::kStarts ? NextStarts(max_starts)
+                                                    : NextBytes(max_starts);
+  if (block_ == Block::kStarts) next_start_ += span.starts;
   block_at_ += span.levels;
   block_left_ -= span.levels;
   return span;
@@ -108,27 +108,13 @@ LevelSpan NestedLevels::NextRows(int64_t max_starts) const {
   return span;
 }
 
-LevelSpan NestedLevels::NextBits(int64_t max_starts) const {
+LevelSpan NestedLevels::NextStarts(int64_t max_starts) const {
   LevelSpan span;
-  span.bits = bits_.data();
+  span.start_levels = start_levels_.data() + next_start_;
   span.first = block_at_;
-  const int64_t end = block_at_ + block_left_;
-  for (int64_t at = block_at_; at < end;) {
-    const int64_t offset = at % kWordBits;
-    const int64_t count = std::min(kWordBits - offset, end - at);
-    const uint64_t mask = ~uint64_t{0} >> (kWordBits - count) << offset;
-    uint64_t starts = ~bits_[static_cast<size_t>(at / kWordBits)] & mask;
-    const int64_t room = max_starts - span.starts;
-    if (std::popcount(starts) > room) {
-      for (int64_t i = 0; i < room; ++i) starts &= starts - 1;
-      span.starts = max_starts;
-      span.levels += std::countr_zero(starts) - offset;
-      return span;
-    }
-    span.starts += std::popcount(starts);
-    span.levels += count;
-    at += count;
-  }
+  span.starts = std::min(max_starts, end_start_ - next_start_);
+  const bool more = span.starts < end_start_ - next_start_;
+  span.levels = more ? span.start_levels[span.starts] - block_at_ : block_left_;
   return span;
 }
 

@@ -35,8 +35,8 @@ struct LevelSpan {
   // In a column with one level of lists, where every definition level is the largest:
   // either whole rows of equal length, and no more than that is said of them, ...
   int64_t row_length = 0;
-  // ... or bit `first` + i is repetition level i.
-  const uint64_t* bits = nullptr;
+  // ... or rows begin at the levels start_levels[i] - first, and no others.
+  const uint16_t* start_levels = nullptr;
   int64_t first = 0;
 
   // Else a byte for each level.
@@ -47,7 +47,7 @@ struct LevelSpan {
   // Whether the first level, which there must be, begins a row.
   bool begins_row() const {
     if (row_length > 0) return true;
-    if (bits != nullptr) return (bits[first / 64] >> (first % 64) & 1) == 0;
+    if (start_levels != nullptr) return starts > 0 && start_levels[0] == first;
     return repetition[0] == 0;
   }
 };
@@ -71,15 +71,15 @@ class NestedLevels {
   Result<LevelSpan> Next(int64_t max_starts);
 
  private:
-  // Levels decoded at once: when they are all bits, and when they are bytes.
-  static constexpr int64_t kBitsBlock = 8192;
+  // Levels decoded at once: when only the starts of rows matter, and when they are bytes.
+  static constexpr int64_t kStartsBlock = 8192;
   static constexpr int64_t kBytesBlock = LevelStream::kBlockLevels;
 
   Status DecodeBlock();
   // A block of at most `levels` levels, all of them of elements.
   Status DecodePresent(int64_t levels);
   LevelSpan NextRows(int64_t max_starts) const;
-  LevelSpan NextBits(int64_t max_starts) const;
+  LevelSpan NextStarts(int64_t max_starts) const;
   LevelSpan NextBytes(int64_t max_starts) const;
 
   int max_definition_;
@@ -89,9 +89,11 @@ class NestedLevels {
   int64_t page_left_ = 0;   // not decoded yet
   int64_t block_left_ = 0;  // decoded, not handed out yet
   int64_t block_at_ = 0;
-  enum class Block : uint8_t { kRows, kBits, kBytes };
+  enum class Block : uint8_t { kRows, kStarts, kBytes };
   Block block_ = Block::kBytes;
-  std::array<uint64_t, kBitsBlock / 64> bits_;
+  std::array<uint16_t, kStartsBlock> start_levels_;
+  int64_t next_start_ = 0;  // of them, not handed out yet
+  int64_t end_start_ = 0;
   std::array<uint8_t, kBytesBlock> repetition_bytes_;
   std::array<uint8_t, kBytesBlock> definition_bytes_;
 };

@@ -6,11 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "arrow/buffer.h"
-#include "arrow/buffer_builder.h"
 #include "fastload/byte_arena.h"
 #include "fastload/chunk_reader.h"
 #include "fastload/columns.h"
+#include "fastload/element_runs.h"
 #include "fastload/status.h"
 
 namespace fastload {
@@ -21,8 +20,13 @@ struct NestedRows {
   // among what it holds, lists of the next level or, in the innermost, items; then where
   // the last one ends. Each begins with 0.
   std::vector<std::vector<int64_t>> offsets;
-  // Elements of fixed width, without gaps: of each item one, or spec.list_size.
-  arrow::BufferBuilder values;
+  // Elements of fixed width: of each item one, or spec.list_size.
+  ElementRuns values;
+  // Rows are taken in the order in which they are read: elements may then wait as codes
+  // into dictionaries. In another order, each row would need another dictionary.
+  bool in_order = false;
+  // Rows are taken at once, out of a cache: elements wait as they are.
+  bool as_they_are = false;
   // Or, of a byte column, the views of the elements and what they show.
   std::vector<ByteView> views;
   ByteArena bytes;
@@ -37,7 +41,7 @@ struct NestedRows {
   // Forgets the rows; memory stays.
   void Clear() {
     offsets.clear();
-    values.Rewind(0);
+    values.Clear();
     views.clear();
     bytes.Clear();
     valid.clear();

@@ -5,39 +5,34 @@
 #include <utility>
 #include <vector>
 
+#include "fastload/prefetch.h"
 #include "fastload/stream_copy.h"
 
 namespace fastload {
 namespace {
 
-constexpr int64_t kCacheLine = 64;
 // How many rows ahead offsets, and then what they point to, are brought into the cache:
 // far enough for a read from memory to end while rows of some hundred bytes are copied.
 constexpr int64_t kOffsetsAhead = 32;
 constexpr int64_t kItemsAhead = 8;
-// Of a row, brought into the cache ahead; the processor finds the rest by itself.
-constexpr int64_t kAheadBytes = 4 * kCacheLine;
-
-// What the outermost level points to.
-const uint8_t* ItemsOf(const NestedRows& rows) {
-  return rows.offsets.size() == 1
-             ? rows.values.data()
-             : reinterpret_cast<const uint8_t*>(rows.offsets[1].data());
-}
 
 // Brings offsets, then what they point to, into the cache before a row's turn.
-void Prefetch(const StagedLists& from, const TakenRows& taken, int64_t item, int64_t i) {
+inline void Prefetch(const StagedLists& from, const TakenRows& taken, int64_t item,
+                     int64_t i) {
   if (i + kOffsetsAhead < taken.count) {
     const auto [rows, row] = from.Find(taken.rows[i + kOffsetsAhead]);
     __builtin_prefetch(rows->offsets[0].data() + row);
   }
-  if (i + kItemsAhead < taken.count) {
+  // Who has no items to copy only follows offsets.
+  if (i + kItemsAhead < taken.count && (item > 0 || from.levels() > 1)) {
     const auto [rows, row] = from.Find(taken.rows[i + kItemsAhead]);
     const int64_t* ahead = rows->offsets[0].data() + row;
-    if (rows->offsets.size() > 1) item = sizeof(int64_t);
-    const uint8_t* items = ItemsOf(*rows) + ahead[0] * item;
-    const int64_t bytes = std::min((ahead[1] - ahead[0]) * item, kAheadBytes);
-    for (int64_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(items + at);
+    if (rows->offsets.size() > 1) {
+      PrefetchFirst(rows->offsets[1].data() + ahead[0],
+                    (ahead[1] - ahead[0]) * static_cast<int64_t>(sizeof(int64_t)));
+    } else {
+      rows->values.Prefetch(ahead[0] * item, (ahead[1] - ahead[0]) * item);
+    }
   }
 }
 
@@ -90,7 +85,7 @@ class RaggedWriter {
       level.end += end - begin;
     }
     if (from.views.empty()) {
-      Copy(values_, from.values.data() + begin * item_, (end - begin) * item_);
+      from.values.Copy(begin * item_, (end - begin) * item_, values_);
       values_ += (end - begin) * item_;
       return;
     }
@@ -122,7 +117,7 @@ void WriteFlat(const StagedLists& from, const TakenRows& taken, int64_t item,
     const auto [rows, row] = from.Find(taken.rows[i]);
     const int64_t* starts = rows->offsets[0].data() + row;
     const int64_t count = starts[1] - starts[0];
-    Copy(values + end * item, rows->values.data() + starts[0] * item, count * item);
+    rows->values.Copy(starts[0] * item, count * item, values + end * item);
     end += count;
     *offsets++ = end;
   }
@@ -184,7 +179,7 @@ void PadRow(const NestedRows& from, int64_t row, int64_t item, const std::string
   const auto* pad = reinterpret_cast<const uint8_t*>(padding.data());
   const int64_t* starts = from.offsets[0].data() + row;
   const int64_t bytes = std::min((starts[1] - starts[0]) * item, row_bytes);
-  StreamCopy(out, from.values.data() + starts[0] * item, bytes);
+  from.values.StreamTo(starts[0] * item, bytes, out);
   StreamCopy(out + bytes, pad + bytes, row_bytes - bytes);
 }
 

@@ -21,8 +21,7 @@ class StagedLists {
  public:
   struct Share {
     explicit Share(BlockPool* pool)
-        : memory(pool),
-          rows{.values = arrow::BufferBuilder(&memory), .bytes = ByteArena(pool)} {}
+        : memory(pool), rows{.values = ElementRuns(&memory), .bytes = ByteArena(pool)} {}
 
     BlockMemory memory;
     NestedRows rows;

@@ -1,6 +1,7 @@
 // Cache lines asked for ahead of their use.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace fastload {
@@ -10,6 +11,16 @@ constexpr int64_t kCacheLine = 64;
 // Asks for the line that a store to `address` will need, which may lie outside any
 // object. Streams of stores are not recognised early enough by themselves.
 inline void PrefetchForWrite(const void* address) { __builtin_prefetch(address, 1); }
+
+// Brings the first lines of what is read soon into the cache; the processor finds the
+// rest by itself.
+inline void PrefetchFirst(const void* from, int64_t bytes) {
+  constexpr int64_t kMostBytes = 16 * kCacheLine;
+  const auto* const first = static_cast<const uint8_t*>(from);
+  for (int64_t at = 0; at < std::min(bytes, kMostBytes); at += kCacheLine) {
+    __builtin_prefetch(first + at);
+  }
+}
 
 // How far ahead of a stream of stores its lines are asked for.
 constexpr int64_t kWriteAheadBytes = 2048;

@@ -26,7 +26,7 @@ void Tile::ForEachItem(int64_t first, int64_t rows, uint8_t* out, int64_t stride
   WithItem(static_cast<int>(item_), [&]<typename T>(T) {
     constexpr size_t kLine = kCacheLine / sizeof(T);
     const T* from = reinterpret_cast<const T*>(memory_) + first;
-    const size_t pitch = static_cast<size_t>(Pitch(item_)) / sizeof(T);
+    const size_t pitch = static_cast<size_t>(Pitch(item_, columns_)) / sizeof(T);
     if (columns_ == kLine) {
       StoreRows<kLine>(from, pitch, columns_, rows, out, stride, store);
     } else {

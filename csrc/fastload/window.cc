@@ -219,6 +219,7 @@ Status WindowTask::ForEachTile(const TileSink& sink) {
   uint8_t* memory = scratch_->Get(Scratch::kTile, Tile::Bytes(item, columns));
   if (memory == nullptr) return Status::OutOfMemory("Expected memory for a tile");
   const Tile tile(memory, item, columns);
+  const int64_t tile_rows = Tile::Rows(item, columns);
   std::vector<Cursor> cursors(columns);
   if (task_ == 0 && before_ != nullptr) cursors = std::move(before_->cursors);
   size_t stream = pieces.stream;
@@ -230,7 +231,7 @@ Status WindowTask::ForEachTile(const TileSink& sink) {
       if (!status.ok()) return Located(status, c, piece, cursors[c]);
     }
     for (const int64_t end = first + piece.stop - piece.start; first < end;) {
-      const int64_t rows = std::min(Tile::kRows, end - first);
+      const int64_t rows = std::min(tile_rows, end - first);
       for (size_t c = 0; c < columns; ++c) {
         const Status status = cursors[c].fixed->Read(rows, tile.Column(c), item, nullptr);
         if (!status.ok()) return Located(status, c, piece, cursors[c]);

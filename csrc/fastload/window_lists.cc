@@ -183,10 +183,11 @@ Status WindowTask::StageNested() {
   });
   const auto task = static_cast<size_t>(task_);
   NestedRows& staged = *state_.lists->share(task);
+  staged.in_order = !window_->shuffled;
   if (!spec.bytes) {
     const int64_t bytes = ExpectedBytes(spec);
     // Row groups are not even: a little more, rather than moving it all.
-    ARROW_RETURN_NOT_OK(staged.values.Reserve(bytes + bytes / 16));
+    staged.values.Expect(bytes + bytes / 16);
   }
   const bool valid = !unit_.valid_slots.empty();
   ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t, int64_t rows) {
@@ -269,6 +270,7 @@ Status WindowTask::FillPadded() {
   const ListPlaces places(window_->parts, unit_);
   OutputRows outputs(*window_, block_rows);
   NestedRows block;
+  block.as_they_are = true;
   std::vector<int64_t> lengths(static_cast<size_t>(block_rows));
   return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
     for (const int64_t end = first + rows; first < end; first += block_rows) {

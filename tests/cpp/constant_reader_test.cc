@@ -149,7 +149,7 @@ TEST(ConstantReader, NullListsAreEmpty) {
   ASSERT_TRUE(reader->Read(3, &rows, /*valid=*/true).ok());
   EXPECT_EQ(rows.offsets, (Offsets{{0, 2, 2, 2, 2}, {0, 1, 4}}));
   EXPECT_EQ(rows.valid, (std::vector<uint8_t>{1, 0, 0, 0}));
-  EXPECT_EQ(rows.values.length(), 0);
+  EXPECT_EQ(rows.values.size(), 0);
 }
 
 TEST(ConstantReader, NullListsOfFixedSizeAreAllFill) {

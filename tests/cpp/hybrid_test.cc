@@ -55,7 +55,7 @@ Encoded RandomRuns(int width, std::mt19937* random) {
   return encoded;
 }
 
-TEST(HybridDecoder, DecodesBitmapsInPieces) {
+TEST(HybridDecoder, FindsZerosInPieces) {
   std::mt19937 random(3);
   for (int trial = 0; trial < 50; ++trial) {
     const Encoded encoded = RandomRuns(1, &random);
@@ -63,16 +63,18 @@ TEST(HybridDecoder, DecodesBitmapsInPieces) {
     decoder.Reset(encoded.bytes.data(), static_cast<int64_t>(encoded.bytes.size()), 1);
     for (size_t at = 0; at < encoded.values.size();) {
       const size_t n = std::min<size_t>(encoded.values.size() - at, 1 + random() % 500);
-      std::vector<uint64_t> words((n + 63) / 64, ~uint64_t{0});
-      ASSERT_TRUE(decoder.DecodeBitmap(static_cast<int64_t>(n), words.data()).ok());
-      for (size_t i = 0; i < words.size() * 64; ++i) {
-        const uint32_t expected = i < n ? encoded.values[at + i] : 0;
-        ASSERT_EQ(words[i / 64] >> (i % 64) & 1, expected) << at << " " << i;
+      std::vector<uint16_t> zeros(n);
+      zeros.resize(
+          static_cast<size_t>(*decoder.FindZeros(static_cast<int64_t>(n), zeros.data())));
+      std::vector<uint16_t> expected;
+      for (size_t i = 0; i < n; ++i) {
+        if (encoded.values[at + i] == 0) expected.push_back(static_cast<uint16_t>(i));
       }
+      ASSERT_EQ(zeros, expected) << at;
       at += n;
     }
-    uint64_t word;
-    EXPECT_EQ(KindOf(decoder.DecodeBitmap(1, &word)), ErrorKind::kCorruptFile);
+    uint16_t zero;
+    EXPECT_EQ(KindOf(decoder.FindZeros(1, &zero).status()), ErrorKind::kCorruptFile);
   }
 }
 
@@ -179,9 +181,9 @@ TEST(HybridDecoder, ABitIsTheLowestOfItsByte) {
   ASSERT_TRUE(decoder.DecodeBits(5, out.data()).ok());
   EXPECT_EQ(out, (std::array<uint8_t, 5>{0, 0, 0, 1, 1}));
   decoder.Reset(bytes.data(), static_cast<int64_t>(bytes.size()), 1);
-  uint64_t word = 0;
-  ASSERT_TRUE(decoder.DecodeBitmap(5, &word).ok());
-  EXPECT_EQ(word, 0b11000U);
+  std::array<uint16_t, 5> zeros{};
+  EXPECT_EQ(*decoder.FindZeros(5, zeros.data()), 3);
+  EXPECT_EQ(zeros, (std::array<uint16_t, 5>{0, 1, 2}));
 }
 
 TEST(HybridDecoder, EmptyRunsMayComeLast) {

@@ -102,8 +102,10 @@ class NestedCursorTest : public ::testing::Test {
     while (true) {
       ARROW_ASSIGN_OR_RAISE(const LevelSpan span, cursor_->Next(rows));
       if (span.levels == 0) return levels;
-      for (int64_t i = span.first; i < span.first + span.levels; ++i) {
-        levels.push_back(span.bits[i / 64] >> (i % 64) & 1);
+      const size_t before = levels.size();
+      levels.resize(before + static_cast<size_t>(span.levels), 1);
+      for (int64_t i = 0; i < span.starts; ++i) {
+        levels[before + static_cast<size_t>(span.start_levels[i] - span.first)] = 0;
       }
       rows -= span.starts;
     }

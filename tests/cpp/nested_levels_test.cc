@@ -98,19 +98,20 @@ TEST(NestedLevels, SpansEndWhereRowsDo) {
                                    encoded.repetition, encoded.bytes->size());
     NestedLevels levels(*schema->Column(0), /*row_length=*/0);
     ASSERT_EQ(*levels.SetPage(page), encoded.bytes->size());
-    bool has_bits = false;
+    bool has_starts = false;
     for (size_t at = 0; at < repetition.size();) {
       const auto rows = static_cast<int64_t>(random() % 5);
       const LevelSpan span = *levels.Next(rows);
-      has_bits = has_bits || span.bits != nullptr;
+      const bool only_starts = span.start_levels != nullptr;
+      has_starts = has_starts || only_starts;
       int64_t starts = 0;
       for (int64_t i = 0; i < span.levels; ++i, ++at) {
-        const int64_t bit = span.first + i;
-        const auto level = span.bits != nullptr ? span.bits[bit / 64] >> (bit % 64) & 1
-                                                : span.repetition[i];
-        ASSERT_EQ(level, repetition[at]);
-        ASSERT_EQ(span.bits != nullptr ? 3 : span.definition[i], definition[at]);
-        starts += level == 0 ? 1 : 0;
+        const bool begins = only_starts ? starts < span.starts &&
+                                              span.start_levels[starts] == span.first + i
+                                        : span.repetition[i] == 0;
+        ASSERT_EQ(begins, repetition[at] == 0);
+        ASSERT_EQ(only_starts ? 3 : span.definition[i], definition[at]);
+        starts += begins ? 1 : 0;
       }
       EXPECT_EQ(span.starts, starts);
       ASSERT_LE(starts, rows);
@@ -120,7 +121,7 @@ TEST(NestedLevels, SpansEndWhereRowsDo) {
         ASSERT_EQ(repetition[at], 0);
       }
     }
-    EXPECT_TRUE(has_bits);
+    EXPECT_TRUE(has_starts);
   }
 }
 

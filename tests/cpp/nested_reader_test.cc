@@ -36,9 +36,10 @@ std::vector<std::string> Elements(const ColumnSpec& spec, const NestedRows& rows
     return elements;
   }
   const auto width = static_cast<size_t>(ItemSize(spec.dtype));
-  const auto* data = reinterpret_cast<const char*>(rows.values.data());
-  for (size_t at = 0; at < static_cast<size_t>(rows.values.length()); at += width) {
-    elements.emplace_back(data + at, width);
+  std::string data(static_cast<size_t>(rows.values.size()), 0);
+  rows.values.Copy(0, rows.values.size(), reinterpret_cast<uint8_t*>(data.data()));
+  for (size_t at = 0; at < data.size(); at += width) {
+    elements.push_back(data.substr(at, width));
   }
   return elements;
 }
@@ -160,8 +161,9 @@ NestedRows ReadInt32(const std::shared_ptr<arrow::Buffer>& bytes, int64_t rows) 
 }
 
 std::vector<int32_t> Int32s(const NestedRows& rows) {
-  const auto* data = reinterpret_cast<const int32_t*>(rows.values.data());
-  return {data, data + rows.values.length() / 4};
+  std::vector<int32_t> values(static_cast<size_t>(rows.values.size()) / 4);
+  rows.values.Copy(0, rows.values.size(), reinterpret_cast<uint8_t*>(values.data()));
+  return values;
 }
 
 TEST(NestedReader, ReadsRepeatedFieldsWithoutAnnotation) {

@@ -13,7 +13,7 @@ namespace {
 TEST(Tile, StoresRowsSideBySide) {
   std::mt19937 random(1);
   for (const int64_t item : {1, 2, 4, 8}) {
-    for (const size_t columns : {1, 3, 8, 16, 26}) {
+    for (const size_t columns : {1, 3, 8, 16, 26, 1030}) {
       for (const int64_t gap : {0, 1, 13}) {
         const int64_t width = item * static_cast<int64_t>(columns);
         const int64_t stride = width + gap * item;
@@ -21,7 +21,7 @@ TEST(Tile, StoresRowsSideBySide) {
         for (uint8_t& byte : memory) byte = static_cast<uint8_t>(random());
         const Tile tile(memory.data(), item, columns);
         const int64_t first = static_cast<int64_t>(random() % 100);
-        const int64_t rows = Tile::kRows - first;
+        const int64_t rows = Tile::Rows(item, columns) - first;
         // It begins at a multiple of an item, not of a word.
         const auto size = static_cast<size_t>(item + rows * stride);
         std::vector<uint8_t> expected(size);

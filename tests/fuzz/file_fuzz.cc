@@ -1,5 +1,6 @@
 // Files to values: each column that Arrow reads has the same values here, in any order
 // and any selection of rows, and what one refuses the other does.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -43,6 +44,22 @@ bool IsOfNoInfluence(const std::string& why) {
          why.find("ColumnMetaData type does not match") != std::string::npos;
 }
 
+// Whether it may refuse a run for groups of eight values that a page has no bytes of, and
+// needs none of: the last run is read here as far as it goes.
+bool MayBeCutRun(const std::string& why, const parquet::ColumnChunkMetaData& chunk) {
+  const auto encodings = chunk.encodings();
+  const auto has = [&](parquet::Encoding::type encoding) {
+    return std::find(encodings.begin(), encodings.end(), encoding) != encodings.end();
+  };
+  if (!has(parquet::Encoding::PLAIN_DICTIONARY) &&
+      !has(parquet::Encoding::RLE_DICTIONARY) && chunk.type() != parquet::Type::BOOLEAN) {
+    return false;
+  }
+  return why.find("Invalid number of indices") != std::string::npos ||
+         why.find("Dict decoding failed") != std::string::npos ||
+         why.find("Unexpected end of stream") != std::string::npos;
+}
+
 // What Arrow reads of a column.
 struct Oracle {
   bool refused = false;
@@ -76,8 +93,11 @@ Oracle ReadByArrow(const std::shared_ptr<arrow::Buffer>& bytes, const Footer& fo
         oracle.refused = true;
         oracle.why = table.status().ToString();
         // A type that it does not make of such a column is no word about its bytes.
+        const auto chunk =
+            (*reader)->parquet_reader()->metadata()->RowGroup(g)->ColumnChunk(leaf);
         oracle.known = !table.status().IsNotImplemented() &&
-                       !IsOfNoInfluence(oracle.why) && !table.status().IsOutOfMemory() &&
+                       !IsOfNoInfluence(oracle.why) && !MayBeCutRun(oracle.why, *chunk) &&
+                       !table.status().IsOutOfMemory() &&
                        !table.status().IsCapacityError();
         return oracle;
       }

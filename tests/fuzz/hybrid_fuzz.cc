@@ -114,12 +114,16 @@ class Comparison {
             Expect(i < left && bits[i] == Bit(i), "a bit");
           }
         } else if (kind == 4) {
-          std::vector<uint64_t> words(static_cast<size_t>((n + 63) / 64));
-          status = decoder_.DecodeBitmap(n, words.data());
+          std::vector<uint16_t> zeros(static_cast<size_t>(n));
+          const auto found = decoder_.FindZeros(n, zeros.data());
+          status = found.status();
+          int64_t next = 0;
           for (int64_t i = 0; status.ok() && i < n; ++i) {
-            Expect(i < left && (words[i / 64] >> (i % 64) & 1) == Bit(i),
-                   "a bit of a bitmap");
+            const bool zero = next < *found && zeros[static_cast<size_t>(next)] == i;
+            Expect(i < left && zero == (Bit(i) == 0), "a zero");
+            next += zero ? 1 : 0;
           }
+          Expect(!status.ok() || next == *found, "the number of zeros");
         } else {
           return SkipRows(input, left);
         }
