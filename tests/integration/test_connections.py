@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import IO, FastParquetDataset
-from stores import GcsServer, least
+from stores import GcsServer, assert_few_connections
 
 TRANSPORTS = ["fsspec", "native"]
 FILES = 1000
@@ -62,7 +62,7 @@ def test_connections_live_as_long_as_the_dataset(small_files, transport):
         return opened
 
     # In all three passes.
-    assert least(most, concurrency) <= concurrency
+    assert_few_connections(most, concurrency)
 
 
 def test_a_connection_that_its_client_has_closed_is_not_open():
@@ -122,7 +122,7 @@ def test_tls(tmp_path):
             assert server.handshakes == server.connections
             return server.connections
 
-        assert least(opened, 3 * concurrency) <= 3 * concurrency
+        assert_few_connections(opened, 3 * concurrency)
         # Without the authority nothing is read, and the error says why.
         io = IO(transport="native", retries=0)
         with pytest.raises(OSError, match=r"(?i)certificate.*at gs://bucket/train"):

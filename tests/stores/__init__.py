@@ -12,19 +12,19 @@ __all__ = [
     "GcsServer",
     "Request",
     "Response",
-    "least",
+    "assert_few_connections",
     "most_in_flight",
     "rounds",
 ]
 
 
-def least(count: Callable[[], int], enough: int) -> int:
-    """The least of three counts of connections, or the first that is no more than enough.
+def assert_few_connections(count: Callable[[], int], enough: int) -> None:
+    """One of three counts of connections is no more than enough, and a half for a busy machine.
 
-    On a busy machine obstore may begin a request before its pool has seen the end of an answer,
-    and opens one more.
+    There obstore may begin a request before its pool has seen the end of an answer, and opens one
+    more. Without a pool they would be as many as the requests, which are many times more.
     """
     counts = []
-    while len(counts) < 3 and min(counts, default=enough + 1) > enough:
+    while len(counts) < 3 and min(counts, default=2 * enough) > enough:
         counts.append(count())
-    return min(counts)
+    assert min(counts) <= enough * 3 // 2, counts

@@ -22,6 +22,7 @@ from fastload.bench.record import schema, to_json
 from fastload.bench.roofline import StageRoofs
 from fastload.bench.session import Findings, Plan, Result
 from fastload.bench.survey import survey
+from fastload.bench.timeline import timeline
 from fastload.cli.peers import PEERS, Work
 
 NAMES = ("label", "price", "id")
@@ -397,6 +398,15 @@ def test_a_screen_reader_is_told_all(html, tab, tmp_path):
     roles = {role for role, _ in nodes}
     assert {"main", "heading", "image", "table", "region", "rowheader", "list"} <= roles
     assert [role for role, name in nodes if role in named and not name.strip()] == []
+
+
+def test_the_timeline_of_a_loop_that_begins_late(seen):
+    """As on a busy machine: the first step begins after as long as both epochs last."""
+    late_ns = 10**10
+    late = replace(seen, start_ns=seen.start_ns - late_ns, seconds=seen.seconds + late_ns / 1e9)
+    for shown in (timeline(seen), timeline(late)):
+        assert "training steps" in shown
+        assert "columns decoded into batches" in shown
 
 
 def test_the_command_writes_its_reports(files, tmp_path, capsys, monkeypatch):

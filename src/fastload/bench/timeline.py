@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from fastload.bench.charts import Block
     from fastload.bench.profile import Profile
-    from fastload.trace import Span
+    from fastload.trace import Span, Trace
 
 _WORDS = {
     "read": "reads of files",
@@ -31,8 +31,8 @@ _GAPS = 1500
 
 def timeline(profile: Profile) -> str:
     """A section with a lane for each thread, over the first two epochs."""
-    end_s = _end_of_two_epochs(profile)
     trace = profile.trace()
+    end_s = _end_of_two_epochs(profile, trace)
     by_lane: dict[str, list[Span]] = {}
     for span in trace.spans:
         if (span.start_ns - profile.start_ns) / 1e9 < end_s:
@@ -61,9 +61,12 @@ def timeline(profile: Profile) -> str:
     )
 
 
-def _end_of_two_epochs(profile: Profile) -> float:
+def _end_of_two_epochs(profile: Profile, trace: Trace) -> float:
+    """By the clock of the profile, whose first step may begin a while after it."""
+    first_ns = min((span.start_ns for span in trace.spans), default=profile.start_ns)
     steps = (float(s["wait_s"] + s["work_s"]) for s in profile.steps if s["epoch"] < 2)
-    return min(max(sum(steps), 1e-3), max(profile.seconds, 1e-3))
+    end_s = (first_ns - profile.start_ns) / 1e9 + max(sum(steps), 1e-3)
+    return min(end_s, max(profile.seconds, 1e-3))
 
 
 def _order(lane: str) -> tuple[int, str]:
