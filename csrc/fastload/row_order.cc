@@ -1,5 +1,7 @@
 #include "fastload/row_order.h"
 
+#include <algorithm>
+
 namespace fastload {
 
 RowOrder::Rows RowsOf(const Shuffle& shuffle, std::span<const Take> takes) {
@@ -14,16 +16,31 @@ RowOrder::Rows RowsOf(const Shuffle& shuffle, std::span<const Take> takes) {
   return rows;
 }
 
-void Invert(int64_t rows, RowOrder* order) {
-  order->outputs.assign(static_cast<size_t>(rows), RowOrder::kNone);
+void FindOutputs(const Shuffle& shuffle, std::span<const Take> takes, RowOrder* order) {
+  // By slot first: so every step keeps to a bucket, or to as many lines as there are.
+  RowOrder::Rows by_slot(static_cast<size_t>(shuffle.slot_count()), RowOrder::kNone);
   order->repeats.clear();
-  for (uint32_t output = 0; output < order->rows.size(); ++output) {
-    uint32_t& first = order->outputs[order->rows[output]];
-    if (first == RowOrder::kNone) {
-      first = output;
-    } else {
-      order->repeats.push_back({first, output});
+  uint32_t output = 0;
+  for (const Take& take : takes) {
+    for (int64_t position = take.start; position < take.stop;) {
+      const auto above = std::ranges::upper_bound(shuffle.bucket_starts, position);
+      const int64_t end = std::min<int64_t>(*above, take.stop);
+      const int64_t bucket = above - shuffle.bucket_starts.begin() - 1;
+      uint32_t* outputs = by_slot.data() + shuffle.SlotStart(bucket);
+      for (; position < end; ++position, ++output) {
+        uint32_t& first = outputs[shuffle.within[static_cast<size_t>(position)]];
+        if (first == RowOrder::kNone) {
+          first = output;
+        } else {
+          order->repeats.push_back({first, output});
+        }
+      }
     }
+  }
+  const size_t rows = shuffle.within.size();
+  order->outputs.resize(rows);
+  for (size_t row = 0; row < rows; ++row) {
+    order->outputs[row] = by_slot[shuffle.slots.empty() ? row : shuffle.slots[row]];
   }
 }
 

@@ -33,7 +33,7 @@ struct RowOrder {
 // The rows that each position of `takes` has in `shuffle`.
 RowOrder::Rows RowsOf(const Shuffle& shuffle, std::span<const Take> takes);
 
-// Fills order->outputs and order->repeats from order->rows; the window has `rows` rows.
-void Invert(int64_t rows, RowOrder* order);
+// Fills order->outputs and order->repeats.
+void FindOutputs(const Shuffle& shuffle, std::span<const Take> takes, RowOrder* order);
 
 }  // namespace fastload

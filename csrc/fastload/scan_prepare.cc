@@ -186,14 +186,12 @@ void Scan::ComputeOrder(Window* window) {
   const auto any = [this](auto wanted) {
     return std::any_of(dataset_->units.begin(), dataset_->units.end(), wanted);
   };
-  const bool lists =
-      any([](const Unit& u) { return u.kind == Unit::Kind::kFixed && u.list; });
-  const bool nested = any([](const Unit& u) { return u.kind == Unit::Kind::kNested; });
-  const bool padded = any([](const Unit& u) { return u.kind == Unit::Kind::kPadded; });
-  if (nested || lists || padded) {
+  if (any([](const Unit& u) { return u.kind == Unit::Kind::kNested; })) {
     window->order.rows = RowsOf(window->shuffle, window->takes);
   }
-  if (lists || padded) Invert(window->rows, &window->order);
+  if (any([](const Unit& u) { return u.row_by_row || u.kind == Unit::Kind::kPadded; })) {
+    FindOutputs(window->shuffle, window->takes, &window->order);
+  }
 }
 
 void Scan::CutParts(Window* window) const {

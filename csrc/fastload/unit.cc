@@ -20,7 +20,7 @@ Unit& UnitOf(int32_t column, const std::vector<ColumnSpec>& columns,
   units->push_back(Unit{.kind = KindOf(spec),
                         .columns = {column},
                         .width = ItemBytes(spec),
-                        .list = spec.list_size > 0});
+                        .row_by_row = spec.list_size > 0});
   return units->back();
 }
 
@@ -34,6 +34,7 @@ void AddStack(const OutputSpec& output, const std::vector<ColumnSpec>& columns,
     unit.columns.assign(output.columns.begin() + static_cast<int64_t>(first),
                         output.columns.begin() + static_cast<int64_t>(end));
     unit.width = static_cast<int64_t>(unit.columns.size()) * item;
+    unit.row_by_row = unit.columns.size() >= Unit::kWideStackColumns;
     slot.row_offset = static_cast<int32_t>(first) * item;
     unit.slots.push_back(slot);
     units->push_back(std::move(unit));

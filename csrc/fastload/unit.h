@@ -24,6 +24,9 @@ struct Unit {
   // Rows of a few whole cache lines are written faster than their lines one by one; more
   // columns would leave too few units for many threads.
   static constexpr int64_t kMostStackBytes = 256;
+  // Shuffled rows of a stack of at least so many columns are written faster one by one
+  // than its columns are dealt out.
+  static constexpr size_t kWideStackColumns = 12;
 
   struct Pad {
     Layout::Slot slot;
@@ -40,7 +43,8 @@ struct Unit {
   std::vector<int32_t> columns;
   // kFixed: bytes of a row, all its columns side by side. kNested, kPadded: of an item.
   int64_t width = 0;
-  bool list = false;  // kFixed: of the one column, a row is a list
+  // kFixed: rows go to their places one by one: lists, and what a wide stack shuffles.
+  bool row_by_row = false;
   // kFixed: each receives the whole row. kBytes, kNested: the ragged outputs.
   std::vector<Layout::Slot> slots;
   std::vector<Layout::Slot> valid_slots;  // each receives the validity of columns[0]

@@ -22,7 +22,7 @@ bool IsDirect(const Window& window, const Unit& unit) {
 // Whether shares of a unit's rows are decoded independently of each other.
 bool IsShared(const Window& window, const Unit& unit) {
   return unit.staged() || unit.kind == Unit::Kind::kPadded ||
-         (unit.kind == Unit::Kind::kFixed && (unit.list || IsDirect(window, unit)));
+         (unit.kind == Unit::Kind::kFixed && (unit.row_by_row || IsDirect(window, unit)));
 }
 
 }  // namespace
@@ -270,7 +270,7 @@ void WindowTask::Finish(Step step) {
     Timer timer(&dataset_->counters.decode_ns);
     state_.bytes.reset();
     state_.lists.reset();
-    if (unit_.list || unit_.kind == Unit::Kind::kPadded) RepeatLists();
+    if (unit_.row_by_row || unit_.kind == Unit::Kind::kPadded) RepeatRows();
   }
 }
 
@@ -282,7 +282,8 @@ Status WindowTask::Fill() {
   switch (unit_.kind) {
     case Unit::Kind::kFixed:
       if (IsDirect(*window_, unit_)) return FillFixedInOrder();
-      return unit_.list ? FillLists() : FillFixed();
+      if (!unit_.row_by_row) return FillFixed();
+      return unit_.columns.size() == 1 ? FillLists() : FillWideStack();
     case Unit::Kind::kNested:
       FillNested();
       return Status::OK();

@@ -241,8 +241,10 @@ class WindowTask {
   void CountNested();
   void FillNested();
   Status FillPadded();
+  // Rows copied one by one, in window_rows.cc.
   Status FillLists();
-  void RepeatLists();
+  Status FillWideStack();
+  void RepeatRows();
   TakenRows Taken(const Part& part) const;
   Place PlaceOf(size_t column, const Piece& piece, int64_t page) const;
 

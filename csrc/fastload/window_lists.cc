@@ -1,26 +1,23 @@
-// Columns of lists in a window: those whose lengths vary are staged, then copied row by
-// row; those of a fixed size go straight to their places.
+// Columns of lists whose lengths vary, in a window: they are staged, then copied row by
+// row, or padded.
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fastload/nested_window.h"
-#include "fastload/stream_copy.h"
+#include "fastload/row_places.h"
 #include "fastload/window.h"
 
 namespace fastload {
 namespace {
 
-// Bytes of lists decoded at once before they are copied to their rows: in the L1 cache.
-constexpr int64_t kBlockBytes = 16 << 10;
 constexpr int64_t kMostBlockRows = 1024;
-// Of lists whose lengths vary, which cost more to begin with: in the L2 cache.
+// Bytes of lists decoded at once before they are padded: in the L2 cache.
 constexpr int64_t kPadBytes = 64 << 10;
 
 // Decoded bytes of a column chunk that are believed before they have been seen, for each
@@ -51,55 +48,6 @@ int64_t ElementBytes(const FileSpec& file, int32_t row_group, int32_t leaf, int6
 // Bytes of an item; of byte columns, of a byte of an element.
 int64_t ItemOf(const Unit& unit) { return std::max<int64_t>(1, unit.width); }
 
-// Where the output rows of a window lie in the areas of one slot.
-class RowPlaces {
- public:
-  RowPlaces(const std::vector<Part>& parts, const Layout::Slot& slot)
-      : stride_(slot.stride),
-        first_rows_(static_cast<uint32_t>(parts[0].rows)),
-        // Between the first and the last part all are whole batches.
-        part_rows_(static_cast<uint32_t>(parts[parts.size() > 1 ? 1 : 0].rows)) {
-    for (const Part& part : parts) {
-      parts_.push_back(Layout::Address(part.block->data(), part.areas, slot));
-    }
-  }
-
-  uint8_t* operator[](uint32_t output) const {
-    if (output < first_rows_) return parts_[0] + output * stride_;
-    const uint32_t after = output - first_rows_;
-    return parts_[1 + after / part_rows_] + after % part_rows_ * stride_;
-  }
-
- private:
-  std::vector<uint8_t*> parts_;
-  int64_t stride_;
-  uint32_t first_rows_;
-  uint32_t part_rows_;
-};
-
-std::vector<RowPlaces> PlacesOf(const std::vector<Part>& parts,
-                                const std::vector<Layout::Slot>& slots) {
-  std::vector<RowPlaces> places;
-  places.reserve(slots.size());
-  for (const Layout::Slot& slot : slots) places.emplace_back(parts, slot);
-  return places;
-}
-
-// Copies `count` packed rows of `width` bytes to the places of the rows `outputs`, those
-// but that none takes.
-void CopyRows(const uint8_t* rows, int64_t width, const uint32_t* outputs, int64_t count,
-              const RowPlaces& places) {
-  // Translations of addresses of several batches take longer than a row's copy.
-  constexpr int64_t kAhead = 4;
-  for (int64_t i = 0; i < count; ++i) {
-    if (i + kAhead < count && outputs[i + kAhead] != RowOrder::kNone) {
-      __builtin_prefetch(places[outputs[i + kAhead]], /*rw=*/1);
-    }
-    if (outputs[i] == RowOrder::kNone) continue;
-    StreamCopy(places[outputs[i]], rows + i * width, width);
-  }
-}
-
 // Writes `count` rows of a block to the places of the rows `outputs`.
 void PadRows(const NestedRows& rows, int64_t item, const std::string& padding,
              const uint32_t* outputs, int64_t count, const RowPlaces& places) {
@@ -120,41 +68,6 @@ std::vector<std::string> PaddingsOf(const Unit& unit) {
   }
   return paddings;
 }
-
-// Where the rows of each output of a unit go.
-struct ListPlaces {
-  ListPlaces(const std::vector<Part>& parts, const Unit& unit)
-      : rows(PlacesOf(parts, unit.slots)), valid(PlacesOf(parts, unit.valid_slots)) {
-    for (const Unit::Pad& pad : unit.pads) pads.emplace_back(parts, pad.slot);
-    for (const Unit::Length& length : unit.lengths) {
-      lengths.emplace_back(parts, length.slot);
-    }
-  }
-
-  std::vector<RowPlaces> rows;
-  std::vector<RowPlaces> valid;
-  std::vector<RowPlaces> pads;
-  std::vector<RowPlaces> lengths;
-};
-
-// The output rows of consecutive rows of a window: the first that takes each, or
-// RowOrder::kNone.
-class OutputRows {
- public:
-  OutputRows(const Window& window, int64_t most_rows)
-      : order_(window.shuffled ? window.order.outputs.data() : nullptr),
-        in_order_(window.shuffled ? 0 : static_cast<size_t>(most_rows)) {}
-
-  const uint32_t* Get(int64_t first, int64_t rows) {
-    if (order_ != nullptr) return order_ + first;
-    std::iota(in_order_.begin(), in_order_.begin() + rows, static_cast<uint32_t>(first));
-    return in_order_.data();
-  }
-
- private:
-  const uint32_t* order_;
-  std::vector<uint32_t> in_order_;
-};
 
 }  // namespace
 
@@ -231,30 +144,6 @@ void WindowTask::FillNested() {
   }
 }
 
-Status WindowTask::FillLists() {
-  const int64_t width = unit_.width;
-  const int64_t block_rows = std::clamp<int64_t>(kBlockBytes / width, 1, kMostBlockRows);
-  const bool with_valid = !unit_.valid_slots.empty();
-  uint8_t* block = scratch_->Get(Scratch::kBlock, block_rows * (width + 1));
-  if (block == nullptr) {
-    return Status::OutOfMemory("Expected memory for lists of ", width,
-                               " bytes, got none");
-  }
-  uint8_t* block_valid = with_valid ? block + block_rows * width : nullptr;
-  const ListPlaces places(window_->parts, unit_);
-  OutputRows outputs(*window_, block_rows);
-  return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
-    for (const int64_t end = first + rows; first < end; first += block_rows) {
-      const int64_t n = std::min(block_rows, end - first);
-      ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, width, block_valid));
-      const uint32_t* to = outputs.Get(first, n);
-      for (const RowPlaces& p : places.rows) CopyRows(block, width, to, n, p);
-      for (const RowPlaces& p : places.valid) CopyRows(block_valid, 1, to, n, p);
-    }
-    return Status::OK();
-  });
-}
-
 Status WindowTask::FillPadded() {
   const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
   const Share& share = window_->shares[static_cast<size_t>(task_)];
@@ -267,7 +156,7 @@ Status WindowTask::FillPadded() {
       std::clamp<int64_t>(kPadBytes / row_bytes, 1, kMostBlockRows);
   const bool with_valid = !unit_.valid_slots.empty();
   const std::vector<std::string> paddings = PaddingsOf(unit_);
-  const ListPlaces places(window_->parts, unit_);
+  const UnitPlaces places(window_->parts, unit_);
   OutputRows outputs(*window_, block_rows);
   NestedRows block;
   block.as_they_are = true;
@@ -294,22 +183,6 @@ Status WindowTask::FillPadded() {
     }
     return Status::OK();
   });
-}
-
-void WindowTask::RepeatLists() {
-  if (window_->order.repeats.empty()) return;
-  const ListPlaces places(window_->parts, unit_);
-  const auto repeat = [this](const RowPlaces& p, int64_t bytes) {
-    for (const RowOrder::Repeat& r : window_->order.repeats) {
-      std::memcpy(p[r.to], p[r.from], static_cast<size_t>(bytes));
-    }
-  };
-  for (const RowPlaces& p : places.rows) repeat(p, unit_.width);
-  for (const RowPlaces& p : places.valid) repeat(p, 1);
-  for (const RowPlaces& p : places.lengths) repeat(p, sizeof(int64_t));
-  for (size_t p = 0; p < unit_.pads.size(); ++p) {
-    repeat(places.pads[p], unit_.pads[p].slot.stride);
-  }
 }
 
 TakenRows WindowTask::Taken(const Part& part) const {

@@ -64,8 +64,9 @@ TEST_F(PipelineShuffleTest, TakesAndBatchesAcrossBucketsAndWindows) {
   Check(plan, testing::Outputs());
 }
 
-// The same columns each alone, without copies or validity: other ways to the same rows.
-TEST_F(PipelineShuffleTest, SingleColumns) {
+// The same columns each alone or a few together, without copies or validity: other ways
+// to the same rows.
+TEST_F(PipelineShuffleTest, SingleColumnsAndANarrowStack) {
   const ReadPlan plan = CutPlan({{0, 0, 0, 45'000}}, 45'000, 45'000, true);
   Shuffle shuffle;
   MakeShuffle(plan.keys[0], 45'000, &shuffle);
@@ -75,7 +76,8 @@ TEST_F(PipelineShuffleTest, SingleColumns) {
                       {{OutputKind::kColumn, {0}},
                        {OutputKind::kColumn, {1}},
                        {OutputKind::kColumn, {3}},
-                       {OutputKind::kColumn, {4}}},
+                       {OutputKind::kColumn, {4}},
+                       {OutputKind::kStack, {5, 4, 6}}},
                       PipelineOptions{.threads = threads, .io_threads = threads});
     const auto scan = pipeline.Start(plan, {}).ValueOrDie();
     const Delivered delivered = Deliver(scan.get());
@@ -86,12 +88,16 @@ TEST_F(PipelineShuffleTest, SingleColumns) {
     const auto* half = reinterpret_cast<const float*>(base + n[2]);
     const auto* stacked = reinterpret_cast<const float*>(base + n[2] + n[3]);
     const uint8_t* flag = base + n[4];
+    const auto* rows = reinterpret_cast<const float*>(base + n[6]);
     for (size_t i = 0; i < order.size(); ++i) {
       const auto values = testing::ValuesAt(0, order[i]);
       ASSERT_EQ(number[i], values.number) << i;
       ASSERT_EQ(half[i], values.half_valid ? values.half : -1.0F) << i;
       ASSERT_EQ(flag[i] != 0, values.flag) << i;
       ASSERT_EQ(stacked[i], testing::StackedAt(order[i], 0)) << i;
+      ASSERT_EQ(rows[3 * i], testing::StackedAt(order[i], 1)) << i;
+      ASSERT_EQ(rows[3 * i + 1], testing::StackedAt(order[i], 0)) << i;
+      ASSERT_EQ(rows[3 * i + 2], testing::StackedAt(order[i], 2)) << i;
     }
   }
 }
