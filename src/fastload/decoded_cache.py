@@ -42,6 +42,8 @@ _FILL_SHARE = 4
 _MOST_FILL_BYTES = 512 << 20
 # A record batch: large enough that its own cost vanishes.
 _BATCH_BYTES = 16 << 20
+# And a share of what its thread has that leaves more than a third for what is read.
+_BATCH_SHARE = 12
 _MOST_BATCH_ROWS = 1 << 18
 _ALIGNED_ROWS = 64
 # Row groups whose blocks are looked for to learn what is in them.
@@ -259,7 +261,9 @@ class DecodedCache:
         try:
             plan = self._plan = self._plan or self._planned(names, process)
             remote = any(file.stored is not None for file in self._source.files)
-            threads = filler_threads(process.fill_bytes, remote=remote)
+            most_rows = int(self._source.row_group_rows.max())
+            row_group_bytes = most_rows * self._read_row_bytes
+            threads = filler_threads(process.fill_bytes, row_group_bytes, remote=remote)
             maker = self._maker(plan, process, threads)
         except (UnfitOutputError, ValueError) as error:
             self._refuse(str(error))
@@ -269,10 +273,9 @@ class DecodedCache:
     def _maker(self, plan: BlockPlan, process: BlockArguments, threads: int) -> BlockMaker:
         """What makes blocks, on so many threads at a time."""
         projection = self._projection
-        computed = self._making.outputs[len(projection.outputs) :]
-        row_bytes = projection.row_bytes + sum(o.field.item_bytes for o in computed)
+        row_bytes = self._read_row_bytes
         largest = max(row_bytes, plan.projection.row_bytes)
-        most = min(_BATCH_BYTES, process.fill_bytes // (4 * threads)) // largest
+        most = min(_BATCH_BYTES, process.fill_bytes // (_BATCH_SHARE * threads)) // largest
         # Columns of such a number of rows need no padding in a file.
         most_rows = -(-int(self._source.row_group_rows.max()) // _ALIGNED_ROWS) * _ALIGNED_ROWS
         most = min(most, _MOST_BATCH_ROWS)
@@ -299,6 +302,12 @@ class DecodedCache:
             kernels=self._making.kernels,
         )
         return BlockMaker(engine, batch_rows, self._made_by, plan.fields, self._source.files)
+
+    @property
+    def _read_row_bytes(self) -> int:
+        """Of a row as it is read from the files, kernels' outputs included."""
+        computed = self._making.outputs[len(self._projection.outputs) :]
+        return self._projection.row_bytes + sum(o.field.item_bytes for o in computed)
 
     def _planned(self, names: BlockNames, process: BlockArguments) -> BlockPlan:
         """Raises UnfitOutputError where there can be no blocks."""

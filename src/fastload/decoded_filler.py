@@ -38,9 +38,11 @@ __all__ = ["BlockFiller", "BlockMaker", "filler_threads", "serve_blocks"]
 # Of local files one reads and computes while the other one writes.
 _FILLERS = 2
 # Of a store's each has the requests of one row group on their way.
-_REMOTE_FILLERS = 16
-# Each holds a few record batches, which should not be small ones.
+_REMOTE_FILLERS = 32
+# Each holds a few record batches, which should not be small ones, and what is on its way: all of a
+# row group, or its columns come in many small requests.
 _LEAST_FILLER_BYTES = 8 << 20
+_FILLER_ROW_GROUPS = 2
 # Until an entry that another process fills is looked for again.
 _FIRST_POLL_S = 0.002
 _MOST_POLL_S = 0.05
@@ -52,10 +54,15 @@ _END_S = 5.0
 _MOST_DAMAGED = 3
 
 
-def filler_threads(memory_bytes: int, *, remote: bool) -> int:
-    """Threads that make blocks at a time, of so much memory in all, of local files or others."""
+def filler_threads(memory_bytes: int, row_group_bytes: int, *, remote: bool) -> int:
+    """Threads that make blocks at a time, of local files or others.
+
+    memory_bytes: that they have in all.
+    row_group_bytes: decoded, of the largest one.
+    """
     most = _REMOTE_FILLERS if remote else _FILLERS
-    return max(_FILLERS, min(most, memory_bytes // _LEAST_FILLER_BYTES))
+    each = max(_LEAST_FILLER_BYTES, _FILLER_ROW_GROUPS * row_group_bytes)
+    return max(_FILLERS, min(most, memory_bytes // each))
 
 
 class BlockMaker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Engines"]
 
+# A request for less takes longer than its bytes.
+_FEW_BYTES = 1 << 20
+
 
 @dataclass(kw_only=True)
 class Engines:
@@ -50,6 +54,7 @@ class Engines:
     blocks: the decoded tier of its cache; None = there is none.
     current: of this process, or of the one that it was forked from; None = not made yet.
     span_capacity: of the recorder of `current`; 0 = it is off.
+    told: that reads are small.
     """
 
     source: Source
@@ -70,6 +75,7 @@ class Engines:
     blocks: DecodedCache | None
     current: Engine | None = None
     span_capacity: int = 0
+    told: bool = False
 
     def of_process(self, workers: int, *, finds: bool = False) -> Engine:
         """The engine of this process, one of `workers`; made when it is first asked for.
@@ -83,6 +89,8 @@ class Engines:
             self.current.close()
         made = self._of_blocks(workers) if of_blocks else None
         self.current = made or self.another(workers, *self._batch_memory())
+        if made is None:
+            self._tell_of_small_reads(self.current.budget)
         if self.span_capacity and (self.yields_rows or get_worker_info() is None):
             self.current.pipeline.start_spans(self.span_capacity)
         return self.current
@@ -186,6 +194,20 @@ class Engines:
             threads=threads,
             prefetch=self.prefetch,
             fixed_stripes=self.fixed_stripes,
+        )
+
+    def _tell_of_small_reads(self, budget: Budget) -> None:
+        """Warns, once in a process, where a store is asked for little at a time."""
+        row_group_bytes = int(self.source.row_group_rows.max()) * self.projection.row_bytes
+        remote = any(file.stored is not None for file in self.source.files)
+        if self.told or not remote or budget.fetch_bytes >= min(_FEW_BYTES, row_group_bytes):
+            return
+        self.told = True
+        warnings.warn(
+            f"memory_budget={self.memory_budget} leaves {budget.fetch_bytes} bytes for what is on "
+            "its way from the store, so that it is read in many small requests: raise it, or have "
+            "a smaller batch_size or shuffle_window",
+            stacklevel=3,
         )
 
     def start_spans(self, capacity: int) -> None:

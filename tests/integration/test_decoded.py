@@ -15,10 +15,11 @@ import torch
 from torch.utils.data import DataLoader
 
 import fastload
-from fastload import Cache, Column, FastParquetDataset, Pad, Ragged, Stack, mix, per_row
+from fastload import IO, Cache, Column, FastParquetDataset, Pad, Ragged, Stack, mix, per_row
 from fastload.cache import DECODED
 from fastload.cache_entries import entries_of
 from fastload.testing import assert_resumes_exactly
+from stores import GcsServer
 
 ROWS, GROUP_ROWS = 3_000, 410
 SCALE = 3.0
@@ -308,3 +309,25 @@ def test_processes_make_each_block_once(paths, tmp_path):
     assert sums == [sum(range(2 * ROWS + 1)) * 2] * 3
     assert len(list(entries_of(tmp_path / DECODED))) == 2 * -(-ROWS // GROUP_ROWS)
     assert not list(tmp_path.rglob("*.part"))
+
+
+def test_blocks_are_filled_with_few_requests(tmp_path):
+    """Also where the memory for making them is a fraction of the row groups."""
+    rng = np.random.default_rng(3)
+    columns = {f"c{k}": rng.integers(0, 1 << 60, 150_000) for k in range(8)}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=50_000)
+    with GcsServer() as server:
+        server.put("bucket", "a.parquet", (tmp_path / "a.parquet").read_bytes())
+        with FastParquetDataset(
+            "gs://bucket/a.parquet",
+            batch_size=1_000,
+            storage_options=server.options,
+            io=IO(transport="native"),
+            cache=Cache(tmp_path / "cache", raw=False),
+            memory_budget="64MB",
+        ) as dataset:
+            server.reset()
+            for name, values in columns.items():
+                assert np.array_equal(torch.cat([b[name] for b in dataset]).numpy(), values)
+        # Three row groups of 3.2 MB each.
+        assert len(server.media_requests()) <= 3 * len(columns)

@@ -11,12 +11,15 @@ import threading
 import time
 
 import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, StorageError
 from stored_dataset import FILES, assert_same, projected_bytes, served, write_files
-from stores import assert_few_connections
+from stores import GcsServer, assert_few_connections
 
 COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]
@@ -269,3 +272,19 @@ def test_what_is_asked_for_ahead_keeps_to_the_budget(server, paths, transport):
     assert 0 < read < 0.9 * projected_bytes(paths, [*dataset.schema])
     with remote(server, transport, **options) as dataset, local(paths, **options) as expected:
         assert_same(dataset, expected)
+
+
+def test_a_budget_that_leaves_little_for_reading_is_told(tmp_path):
+    table = pa.table({f"c{k}": np.arange(100_000) for k in range(4)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    small = {"batch_size": 40_000, "memory_budget": "5MB"}
+    with GcsServer() as server:
+        server.put("bucket", "a.parquet", (tmp_path / "a.parquet").read_bytes())
+        options = {"storage_options": server.options, **small}
+        with FastParquetDataset("gs://bucket/a.parquet", **options) as dataset:
+            with pytest.warns(UserWarning, match="leaves 65536 bytes for what is on its way"):
+                iter(dataset)
+            assert sum(batch.rows for batch in dataset) == table.num_rows
+    # Of a local file nobody waits for requests.
+    with FastParquetDataset(tmp_path / "a.parquet", **small) as dataset:
+        assert sum(batch.rows for batch in dataset) == table.num_rows
