@@ -198,16 +198,18 @@ class Engines:
 
     def _tell_of_small_reads(self, budget: Budget) -> None:
         """Warns, once in a process, where a store is asked for little at a time."""
-        row_group_bytes = int(self.source.row_group_rows.max()) * self.projection.row_bytes
         remote = any(file.stored is not None for file in self.source.files)
-        if self.told or not remote or budget.fetch_bytes >= min(_FEW_BYTES, row_group_bytes):
+        if self.told or not remote:
+            return
+        most_rows = int(self.source.row_group_rows.max(initial=0))
+        if budget.fetch_bytes >= min(_FEW_BYTES, most_rows * self.projection.row_bytes):
             return
         self.told = True
         warnings.warn(
             f"memory_budget={self.memory_budget} leaves {budget.fetch_bytes} bytes for what is on "
             "its way from the store, so that it is read in many small requests: raise it, or have "
             "a smaller batch_size or shuffle_window",
-            stacklevel=3,
+            stacklevel=4,
         )
 
     def start_spans(self, capacity: int) -> None:
