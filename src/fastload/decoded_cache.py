@@ -260,9 +260,8 @@ class DecodedCache:
             return None
         try:
             plan = self._plan = self._plan or self._planned(names, process)
-            remote = any(file.stored is not None for file in self._source.files)
-            most_rows = int(self._source.row_group_rows.max())
-            row_group_bytes = most_rows * self._read_row_bytes
+            row_group_bytes = self._source.most_row_group_rows * self._read_row_bytes
+            remote = self._source.remote
             threads = filler_threads(process.fill_bytes, row_group_bytes, remote=remote)
             maker = self._maker(plan, process, threads)
         except (UnfitOutputError, ValueError) as error:
@@ -277,7 +276,7 @@ class DecodedCache:
         largest = max(row_bytes, plan.projection.row_bytes)
         most = min(_BATCH_BYTES, process.fill_bytes // (_BATCH_SHARE * threads)) // largest
         # Columns of such a number of rows need no padding in a file.
-        most_rows = -(-int(self._source.row_group_rows.max()) // _ALIGNED_ROWS) * _ALIGNED_ROWS
+        most_rows = -(-self._source.most_row_group_rows // _ALIGNED_ROWS) * _ALIGNED_ROWS
         most = min(most, _MOST_BATCH_ROWS)
         batch_rows = min(most // _ALIGNED_ROWS * _ALIGNED_ROWS or max(1, most), most_rows)
         budget = divide_budget(
@@ -285,7 +284,7 @@ class DecodedCache:
             batch_size=batch_rows,
             row_bytes=row_bytes,
             staged_row_bytes=projection.staged_row_bytes,
-            total_rows=int(self._source.row_group_rows.max()),
+            total_rows=self._source.most_row_group_rows,
             shuffle_window=None,
             columns=len(projection.columns),
             threads=process.threads,

@@ -198,11 +198,9 @@ class Engines:
 
     def _tell_of_small_reads(self, budget: Budget) -> None:
         """Warns, once in a process, where a store is asked for little at a time."""
-        remote = any(file.stored is not None for file in self.source.files)
-        if self.told or not remote:
-            return
-        most_rows = int(self.source.row_group_rows.max(initial=0))
-        if budget.fetch_bytes >= min(_FEW_BYTES, most_rows * self.projection.row_bytes):
+        row_group_bytes = self.source.most_row_group_rows * self.projection.row_bytes
+        little = budget.fetch_bytes < min(_FEW_BYTES, row_group_bytes)
+        if self.told or not little or not self.source.remote:
             return
         self.told = True
         warnings.warn(

@@ -110,6 +110,16 @@ class Source:
         """Rows of all files."""
         return int(self.row_group_rows.sum())
 
+    @property
+    def most_row_group_rows(self) -> int:
+        """Rows of the largest row group; 0 = there is none."""
+        return int(self.row_group_rows.max(initial=0))
+
+    @property
+    def remote(self) -> bool:
+        """Whether some of the files lie in a store."""
+        return any(file.stored is not None for file in self.files)
+
     @cached_property
     def fingerprint(self) -> str:
         """What a saved state is checked against: 32 hexadecimal digits.

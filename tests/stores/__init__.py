@@ -19,12 +19,14 @@ __all__ = [
 
 
 def assert_few_connections(count: Callable[[], int], enough: int) -> None:
-    """One of three counts of connections is no more than enough, and a half for a busy machine.
+    """One of three counts of connections is no more than enough, or than a busy machine makes it.
 
     There obstore may begin a request before its pool has seen the end of an answer, and opens one
-    more. Without a pool they would be as many as the requests, which are many times more.
+    more.
     """
     counts = []
-    while len(counts) < 3 and min(counts, default=2 * enough) > enough:
+    for _ in range(3):
         counts.append(count())
-    assert min(counts) <= enough * 3 // 2, counts
+        if counts[-1] <= enough:
+            return
+    assert min(counts) <= enough + 2, counts
