@@ -154,18 +154,18 @@ def main() -> None:
             for share in _SHARES:
                 limit = round(share * KEYS)
                 first, later = fastload_passes(path, key, limit, arguments.threads)
-                passes: tuple[Callable[[], Any], ...] = (
-                    first,
-                    later.__iter__,
-                    lambda key=key, limit=limit: pyarrow_pass(path, key, limit),
-                    lambda key=key, limit=limit: polars_pass(path, key, limit),
-                )
+                passes: dict[str, Callable[[], Any]] = {
+                    "first": first,
+                    "later": later.__iter__,
+                    "pyarrow": lambda key=key, limit=limit: pyarrow_pass(path, key, limit),
+                    "polars": lambda key=key, limit=limit: polars_pass(path, key, limit),
+                }
                 expected = pads.dataset(path).to_table(COLUMNS, filter=pc.field(key) < limit)
                 line = f"{key} {share:<6g}"
-                for make in passes:
+                for name, make in passes.items():
                     check_answer(make(), expected)
                     seconds, read = measure(make, arguments.repeats)
-                    if make == later.__iter__:
+                    if name == "later":
                         seconds = SteadyPasses(later).measure()[0]
                     line += f"  {seconds:8.4f} {read / 1e6:6.1f}"
                 print(line, flush=True)
