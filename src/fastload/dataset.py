@@ -19,6 +19,7 @@ from fastload.feeds import Feeds
 from fastload.fields import Schema
 from fastload.first_reads import FirstReads
 from fastload.kernel_plan import extra_outputs, plan_kernels
+from fastload.pass_ahead import PassAhead
 from fastload.passes import Pass, Prepared
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
@@ -289,7 +290,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             prefetch=prefetch,
             memory_budget=memory_budget,
         )
-        self._prepared: Prepared | None = None  # the pass expected after the running one
+        # The pass after the running one: first on the way to it, then begun.
+        self._ahead: PassAhead | None = None
+        self._prepared: Prepared | None = None
         self._engines.budget(workers=1)  # so that one that is too small is told at once
 
     @property
@@ -333,7 +336,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         finds = self._rows.finds(start, part, self._options)
         engine = self._engines.of_process(part.workers, finds=finds)
         feed = self._prepared.take(engine, start, part) if self._prepared else None
-        self._prepared = None
+        self._ahead = self._prepared = None
         rank = self._resolved_rank().rank
         if finds:
             feed = self._feeds.open_finding(engine, start, part, rank)
@@ -392,7 +395,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
 
     def __getstate__(self) -> dict[str, Any]:
         # What was prepared belongs to this process.
-        return {**super().__getstate__(), "_prepared": None}
+        return {**super().__getstate__(), "_ahead": None, "_prepared": None}
 
     def __repr__(self) -> str:
         files = self._source.files
@@ -448,24 +451,34 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
 
     def _give(self, order: Order) -> None:
         super()._give(order)
-        if self._prepared is not None and self._prepared.start != self._next_position():
+        ahead = self._prepared or self._ahead
+        if ahead is not None and ahead.start != self._next_position():
             self._drop_prepared()
 
-    def _prepare_next(self, scan: Scan | None) -> None:
-        """Has the first windows of the next pass read while this one ends in `scan`, if so."""
-        self._drop_prepared()
+    def _prepare_next(self, scan: Scan | None) -> bool:
+        """Has the first windows of the next pass read while this one ends in `scan`, if so.
+
+        A step of that; whether it was the last one.
+        """
         # Another thread may begin a pass meanwhile.
-        engine, running = self._engine, self._pass
-        if scan is None or engine is None or running is None:
-            return
-        if not self._rows.is_known:
-            return
-        start, part = self._next_position(), running.part
-        rank = self._resolved_rank().rank
-        following = self._feeds.open(engine, start, part, rank, before=scan)
-        self._prepared = Prepared(following, start, part)
+        engine, running, ahead = self._engine, self._pass, self._ahead
+        if scan is None or engine is None or running is None or not self._rows.is_known:
+            self._drop_prepared()
+            return True
+        if ahead is None or ahead.before is not scan:
+            self._drop_prepared()
+            start, rank = self._next_position(), self._resolved_rank().rank
+            self._ahead = PassAhead(self._feeds, engine, start, running.part, rank, scan)
+            return False
+        following = ahead.step()
+        if following is None:
+            return False
+        self._ahead = None
+        self._prepared = Prepared(following, ahead.start, ahead.part)
+        return True
 
     def _drop_prepared(self) -> None:
+        self._ahead = None
         prepared, self._prepared = self._prepared, None
         if prepared is not None:
             prepared.close()

@@ -13,6 +13,7 @@ from fastload.decoded_feed import BlockFeed
 from fastload.finding_feed import FindingFeed
 from fastload.passes import ScanFeed, copies_warning
 from fastload.plan_steps import PlanSteps
+from fastload.progress import share
 from fastload.skipping import SkippingFeed, share_of_leg
 from fastload.step_run import Order
 from fastload.stepped_feed import SteppedFeed
@@ -60,7 +61,13 @@ class Feeds:
     copied_batches: int = 0
 
     def open(
-        self, engine: Engine, start: Position, part: Part, rank: int, before: Scan | None = None
+        self,
+        engine: Engine,
+        start: Position,
+        part: Part,
+        rank: int,
+        before: Scan | None = None,
+        planned: plan.ReadPlan | None = None,
     ) -> OpenFeed:
         """The batches of a pass.
 
@@ -69,42 +76,65 @@ class Feeds:
         part: which worker of how many, of how many ranks.
         rank: which of those.
         before: as `Engine.start` takes it.
+        planned: its `plan_of`, if that was made before.
         """
-        feed = self._open(engine, start, part, rank, before)
+        feed = self._open(engine, start, part, rank, before, planned)
         if not isinstance(engine, BlockEngine):
             return feed
 
         def rest(handed_out: int, _mark: Mark) -> OpenFeed:
             left = replace(start, taken=start.taken + handed_out)
-            return self._open(engine.of_files(), left, part, rank, None)
+            return self._open(engine.of_files(), left, part, rank, None, None)
 
         return BlockFeed(
             feed, engine.filler.failures, engine.refuse, rest, counts_rows=self.yields_rows
         )
 
+    @property
+    def plans(self) -> bool:
+        """Whether what a pass reads is known when it begins; else it finds out on the way."""
+        return self.report is None
+
+    def share_of(self, start: Position, part: Part, rank: int) -> Share:
+        """The positions that a pass delivers."""
+        row_groups, options = self.rows.row_groups, replace(self.options, seed=start.seed)
+        return share(
+            row_groups.total_rows,
+            options,
+            start.progress,
+            part.world,
+            rank,
+            part.workers,
+            part.worker,
+            start.taken,
+            slices=plan.slices_of(row_groups, options, start.epoch),
+        )
+
+    def plan_of(
+        self, engine: Engine, seed: int, epoch: int, mine: Share, *, ramp: bool
+    ) -> plan.ReadPlan:
+        """What a pass reads that delivers this share; `ramp` as `plan.read_plan` takes it."""
+        row_groups, options = self.rows.row_groups, replace(self.options, seed=seed)
+        stripe_rows = engine.budget.stripe_rows
+        return plan.share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+
     def _open(
-        self, engine: Engine, start: Position, part: Part, rank: int, before: Scan | None
+        self,
+        engine: Engine,
+        start: Position,
+        part: Part,
+        rank: int,
+        before: Scan | None,
+        planned: plan.ReadPlan | None,
     ) -> OpenFeed:
         """Likewise, as long as the engine has the rows."""
-        if self.report is not None:
-            feed: OpenFeed = self._skipping(
-                engine, *self._share_of_leg(engine, start, part, rank), before
-            )
+        if self.plans:
+            if planned is None:
+                mine = self.share_of(start, part, rank)
+                planned = self.plan_of(engine, start.seed, start.epoch, mine, ramp=True)
+            feed: OpenFeed = self._scanning(engine, planned, before)
         else:
-            read_plan = plan.read_plan(
-                self.rows.row_groups,
-                replace(self.options, seed=start.seed),
-                start.epoch,
-                start.progress,
-                part.world,
-                rank,
-                part.workers,
-                part.worker,
-                stripe_rows=engine.budget.stripe_rows,
-                ramp=True,
-                skip_batches=start.taken,
-            )
-            feed = self._scanning(engine, read_plan, before)
+            feed = self._skipping(engine, *self._share_of_leg(engine, start, part, rank), before)
         return self._stepped(feed, Order(start.seed, start.epoch))
 
     def open_finding(self, engine: Engine, start: Position, part: Part, rank: int) -> OpenFeed:
@@ -155,18 +185,16 @@ class Feeds:
         self, engine: Engine, epoch: int, own: SourceShare, before: Scan | None
     ) -> OpenFeed:
         """Likewise, as long as the engine has the rows."""
-        options, stripe_rows = replace(self.options, seed=own.seed), engine.budget.stripe_rows
 
-        def plan_of(share: Share) -> plan.ReadPlan:
-            row_groups = self.rows.row_groups
-            return plan.share_plan(row_groups, options, epoch, share, stripe_rows=stripe_rows)
+        def plan_of(mine: Share) -> plan.ReadPlan:
+            return self.plan_of(engine, own.seed, epoch, mine, ramp=False)
 
         if self.report is None:
             feed: OpenFeed = self._scanning(engine, plan_of(own.share), before)
         else:
             shares = own.shares_of_leg
             substitution = Substitution(lambda part: plan_of(shares[part]), worker=1, workers=3)
-            first_row = own.delivered * options.batch_size
+            first_row = own.delivered * self.options.batch_size
             feed = self._skipping(engine, substitution, first_row, before)
         return self._stepped(feed, Order(own.seed, epoch))
 

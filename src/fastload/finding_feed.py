@@ -58,7 +58,7 @@ class FindingFeed:
         on_found: Callable[[], None],
         substitute: Callable[[int], ScanFeed] | None,
     ) -> None:
-        self.on_opened: Callable[[Scan | None], None] | None = None
+        self.on_opened: Callable[[Scan | None], bool] | None = None
         self.engine = engine
         self._on_copy = on_copy
         self._found = found

@@ -107,10 +107,11 @@ class SourceFeed:
         feed.on_opened = self._look_ahead if feed.engine.looks_ahead else None
         return feed
 
-    def _look_ahead(self, scan: Scan | None) -> None:
+    def _look_ahead(self, scan: Scan | None) -> bool:
         if scan is None or self._looked:
-            return  # that scan was given up, or goes on for one that was
+            return True  # that scan was given up, or goes on for one that was
         self._looked = True
         self._following = self._open_next(scan)
         if self._following is None:
             self._on_last(scan)
+        return True

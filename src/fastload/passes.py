@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from fastload.batch import Batch
     from fastload.engine import Engine
 
-__all__ = ["Feed", "Mark", "OpenFeed", "Part", "Pass", "Prepared", "ScanFeed", "copies_warning"]
+__all__ = [
+    "Feed",
+    "Mark",
+    "OpenFeed",
+    "Part",
+    "Pass",
+    "Prepared",
+    "ScanFeed",
+    "copies_warning",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,7 @@ class OpenFeed(Feed, Protocol):
     on_opened: as `ScanFeed` has it.
     """
 
-    on_opened: Callable[[Scan | None], None] | None
+    on_opened: Callable[[Scan | None], bool] | None
 
     @property
     def engine(self) -> Engine:
@@ -121,16 +130,20 @@ class ScanFeed:
 
     Attributes:
         lead: as `Feed` has it.
-        on_opened: told, with the scan, when the last window is in work; with None when that scan
-            was given up for another one. None = nobody is told.
+        on_opened: told, with the scan, after each batch from when the last window is in work on,
+            until it says that it has done all there is to do then: it does that in steps, so that
+            no batch waits for all of them. Told with None when that scan was given up for another
+            one. None = nobody is told.
     """
 
     lead = 0
 
     def __init__(self, engine: Engine, scan: Scan, on_copy: Callable[[], None]) -> None:
         self.engine = engine
-        self.on_opened: Callable[[Scan | None], None] | None = None
-        self._opened = False  # on_opened was told
+        self.on_opened: Callable[[Scan | None], bool] | None = None
+        self._told = False  # on_opened was
+        self._done = False  # and has nothing left to do
+        self._handed_out = 0
         self._scan = scan
         self._on_copy = on_copy
 
@@ -160,9 +173,13 @@ class ScanFeed:
         batch, copied = self.engine.batch_of(lent, mark)
         if copied:
             self._on_copy()
-        if self.on_opened is not None and not self._opened and self._scan.opened_all:
-            self._opened = True
-            self.on_opened(self._scan)
+        self._handed_out += 1
+        if self.on_opened is not None and not self._done and self._scan.opened_all:
+            self._told = True
+            self._done = self.on_opened(self._scan)
+            # A pass of few batches has no time to lose.
+            while self._handed_out == 1 and not self._done:
+                self._done = self.on_opened(self._scan)
         return batch
 
     def close(self) -> None:

@@ -30,12 +30,12 @@ class WrappedFeed:
         return self._feed.engine
 
     @property
-    def on_opened(self) -> Callable[[Scan | None], None] | None:
+    def on_opened(self) -> Callable[[Scan | None], bool] | None:
         """Of the feed."""
         return self._feed.on_opened
 
     @on_opened.setter
-    def on_opened(self, told: Callable[[Scan | None], None] | None) -> None:
+    def on_opened(self, told: Callable[[Scan | None], bool] | None) -> None:
         self._feed.on_opened = told
 
     @property

@@ -6,6 +6,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
+from fastload.pass_ahead import PassAhead
 from fastload.testing import assert_same_batches
 from sample_files import ids_of, write_sample
 
@@ -66,6 +67,31 @@ def test_an_epoch_is_read_once_ahead_or_not(path):
         before = stats.read_ahead.bytes
         next(iter(dataset))
         assert settled(dataset).read_ahead.bytes == before
+
+
+@pytest.mark.parametrize(("limit", "batches_of_steps"), [(ROWS, 4), (200, 1)])
+def test_no_batch_waits_for_all_of_it(path, monkeypatch, limit, batches_of_steps):
+    """The next pass is begun in steps, where batches are left to share them."""
+    handed_out = 0
+    steps = []
+
+    def logged(step):
+        def log(*arguments):
+            steps.append(handed_out)
+            return step(*arguments)
+
+        return log
+
+    with dataset_of(path, limit=limit) as dataset:
+        ids_of(dataset)
+        for name in ("__init__", "step"):
+            monkeypatch.setattr(PassAhead, name, logged(getattr(PassAhead, name)))
+        for _batch in dataset:
+            handed_out += 1
+        assert len(steps) == 4
+        assert len(set(steps)) == batches_of_steps
+        assert settled(dataset).read_ahead.bytes > 0
+        assert len(ids_of(dataset)) == limit
 
 
 def test_the_first_batch_is_there(path):
