@@ -50,6 +50,6 @@ class PassAhead:
             return None
         if self._share is not None and self._plan is None:
             seed, epoch = self.start.seed, self.start.epoch
-            self._plan = feeds.plan_of(self._engine, seed, epoch, self._share, ramp=True)
+            self._plan = feeds.plan_of(self._engine, seed, epoch, self._share, ramp=False)
             return None
         return feeds.open(self._engine, self.start, self.part, self._rank, self.before, self._plan)

@@ -115,8 +115,9 @@ def read_plan(
         stripe_rows: rows of one window of the plan without shuffle, a multiple of the batch
             size: how the reading is cut into units of work, not what is delivered. Where few
             rows of row groups stay, a window has fewer: about so many stored ones.
-        ramp: the first of these windows has the rows of one batch, those that follow twice as
-            many each, for as long as that is less than stripe_rows: the first batch is soon there.
+        ramp: the first of these windows has the rows of one batch, those that follow as many as
+            all before them, for as long as that is less than stripe_rows: the first batch is soon
+            there, and who takes half of what can be had waits for none of the others.
         skip_batches: how many of this worker's own batches to leave out at the start.
 
     Raises:
@@ -287,8 +288,8 @@ def _striped(sequence: Sequence, intervals: Int64s, first_rows: int, stripe_rows
     rows = output[-1]
     parts = cut(sequence.sparse_edges(stripe_rows), intervals[:, 0], intervals[:, 1])
     into = parts.start - intervals[parts.owner, 0]
-    ramp = first_rows * 2 ** np.arange((stripe_rows // first_rows).bit_length()) - first_rows
-    regular = np.concatenate([ramp, np.arange(ramp[-1] + stripe_rows, rows, stripe_rows)])
+    ramp = first_rows * 2 ** np.arange((stripe_rows // first_rows).bit_length())
+    regular = np.concatenate([[0], ramp, np.arange(ramp[-1] + stripe_rows, rows, stripe_rows)])
     regular = np.append(regular[regular < rows], rows)
     stripes = np.union1d(regular, (output[parts.owner] + into)[into > 0])
     cuts = cut(stripes, output[:-1], output[1:])

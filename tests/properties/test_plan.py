@@ -245,5 +245,5 @@ def test_plans_are_well_formed(case, legs, shape):
                 full = v < len(read.keys) - 1 and case.row_groups.stored is None
                 assert takes.tolist() == [[0, length]]
                 assert length <= stripe_rows
-                begun = v >= case.stripe_batches.bit_length() - 1
+                begun = v >= case.stripe_batches.bit_length()
                 assert length == stripe_rows or not full or (case.ramp and not begun)

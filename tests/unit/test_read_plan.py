@@ -42,9 +42,9 @@ def test_stripes_cut_row_groups():
 def test_the_first_stripes_of_a_ramp_are_small():
     read_rows = {"groups": row_groups(60), "options": plan.Options(batch_size=2), "ramp": True}
     got = read(**read_rows, stripe_rows=16)
-    assert got.takes[:, 1].tolist() == [2, 4, 8, 16, 16, 14]
+    assert got.takes[:, 1].tolist() == [2, 2, 4, 8, 16, 16, 12]
     got = read(**read_rows, stripe_rows=12)
-    assert got.takes[:, 1].tolist() == [2, 4, 12, 12, 12, 12, 6]
+    assert got.takes[:, 1].tolist() == [2, 2, 4, 12, 12, 12, 12, 4]
     assert read(**read_rows, stripe_rows=2).takes[:, 1].tolist() == [2] * 30
 
 
