@@ -12,10 +12,10 @@ from fastload.assemble import Assembler, Output
 from fastload.budget import parse_bytes
 from fastload.columns import DTYPES
 from fastload.errors import StorageError
+from fastload.interpreter_exit import wait_for_queues_at_exit
 from fastload.kernel_failure import raise_failure
 from fastload.row_seeds import step_key
 from fastload.transport import Sender
-from fastload.worker_exit import wait_for_queues_at_exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

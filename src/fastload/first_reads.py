@@ -68,6 +68,7 @@ class FirstReads:
         self._asked: list[Range] = []
         self._asked_bytes = 0
         self._notes = True
+        self._more = 0  # ranges that were asked for after those
         self._read: dict[Range, Buffer] = {}
 
     def take_kept(self, store: str) -> list[Range]:
@@ -103,22 +104,30 @@ class FirstReads:
 
     def asked(self, range_: Range) -> Buffer | None:
         """Notes a range that a pass asks for; its bytes, if they were read ahead."""
-        if not self._notes:
-            return None
-        length = range_.stop - range_.start
-        if len(self._asked) == _MOST or self._asked_bytes + length > self._most_bytes:
-            self.keep()
-            return None
-        self._asked.append(range_)
-        self._asked_bytes += length
+        if self._notes:
+            length = range_.stop - range_.start
+            if len(self._asked) < _MOST and self._asked_bytes + length <= self._most_bytes:
+                self._asked.append(range_)
+                self._asked_bytes += length
+            else:
+                self.keep()
+        elif self._read:
+            # What is asked for at once comes in another order each time, and so is cut elsewhere.
+            self._more += 1
+            if self._more > len(self._asked):
+                self._read.clear()
         return self._read.pop(range_, None)
+
+    def close(self) -> None:
+        """Nothing more is asked for. Idempotent."""
+        self.keep()
+        self._read.clear()
 
     def keep(self) -> None:
         """Keeps what was asked for first, for the next start. Idempotent."""
         if not self._notes:
             return
         self._notes = False
-        self._read.clear()
         pinned = all(range_.kind in _KINDS and range_.file.version for range_ in self._asked)
         if self._path is None or not self._asked or not pinned:
             return

@@ -65,7 +65,7 @@ class QueueService:
         self._loop.remove_reader(queue.wake_fd)
         _, first = self._queues.pop(queue, (None, None))
         if first is not None:
-            first.keep()
+            first.close()
 
     def _serve(self, queue: RemoteQueue) -> None:
         if queue not in self._queues:

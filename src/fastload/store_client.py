@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastload.errors import FastloadError
+from fastload.interpreter_exit import close_at_exit
 from fastload.native_options import UnsupportedOptionsError
 from fastload.queue_service import QueueService
 from fastload.raw_reads import RawReads
@@ -49,6 +50,8 @@ _MOST_BACKOFF_S = 20.0
 _LEAST_BYTES_PER_S = 50_000
 _JOIN_S = 5.0
 _REST_S = 1.0
+# So long the loop goes on for answers that a client's threads were about to hand over to it.
+_SETTLE_S = 0.02
 # Of all pages of a listing; each of them has the client's own time-out.
 _LISTING_S = 3600.0
 
@@ -98,6 +101,7 @@ class StoreClient:
         self._busy = 0
         self._thread = threading.Thread(target=self._run, name="fastload-store", daemon=True)
         self._thread.start()
+        close_at_exit(self)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -135,7 +139,10 @@ class StoreClient:
         self._thread.join(_JOIN_S)
 
     async def _close(self) -> None:
+        busy = self._busy > 0
         await self._service.close()
+        if busy:
+            await asyncio.sleep(_SETTLE_S)
         if self._raw is not None:
             await self._raw.flush()
             self._raw.close()
