@@ -14,9 +14,10 @@ temporary files do, in the page cache. Disks were not measured.
     python benchmarks/bench_cache.py --decoded PARQUET [--repeats N]
 
 Passes over a local file with all of its columns, in order and shuffled: without a cache, with an
-empty one, and from the blocks of a full one. Beside it what it takes to copy as many bytes with as
-many threads, and what a pass that fills takes of the first one without a cache in the same repeat.
-Each pass sees the same sums of one column, which is checked.
+empty one, and from the blocks of a full one: as they are, and after a step such as caches are for
+(logarithms of floats, remainders of integers, by numpy). Beside it what it takes to copy as many
+bytes with as many threads, and what a pass that fills takes of the first one without a cache in the
+same repeat. Each pass sees the same sums of one column, which is checked.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import tempfile
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,17 +139,28 @@ def _copying(total_bytes: int, threads: int) -> float:
     return least
 
 
+def _normalised(block: dict[str, Any]) -> dict[str, Any]:
+    return {name: _normalised_column(values) for name, values in block.items()}
+
+
+def _normalised_column(values: Any) -> Any:
+    if values.dtype.kind == "f":
+        return np.log1p(np.maximum(values, 0))
+    return values % 100_003 if values.dtype == np.int64 else values
+
+
 def _measure_decoded(path: str, repeats: int) -> None:
     first = pads.dataset(path).schema
     column = next(field.name for field in first if str(field.type).startswith("int"))
-    expected = int(np.sum(pads.dataset(path).to_table([column])[column].to_numpy()))
-    threads = available_cores()
-    for order in ({}, {"shuffle": True}):
+    values = pads.dataset(path).to_table([column])[column].to_numpy()
+    for steps, order in product((None, _normalised), ({}, {"shuffle": True})):
+        expected = int(np.sum(values if steps is None else _normalised_column(values)))
+        threads = available_cores()
         found = defaultdict(list)
-        with FastParquetDataset(path, batch_size=8192, threads=threads, **order) as first_of_all:
+        options = {"batch_size": 8192, "threads": threads, "preprocess": steps, **order}
+        with FastParquetDataset(path, **options) as first_of_all:
             _seconds(first_of_all, column, expected)
         for _ in range(repeats):
-            options = {"batch_size": 8192, "threads": threads, **order}
             with FastParquetDataset(path, **options) as plain:
                 seconds = [_seconds(plain, column, expected) for _ in range(3)]
                 found["files, first pass"].append(seconds[0])
@@ -161,7 +174,8 @@ def _measure_decoded(path: str, repeats: int) -> None:
                 found["blocks, first pass"].append(seconds[0])
                 found["blocks, later passes"].append(min(seconds[1:]))
             found["memcpy"].append(_copying(total_bytes, threads))
-        print("shuffled" if order else "in order", f"{total_bytes / 1e6:.0f} MB")
+        print("shuffled" if order else "in order", end=", ")
+        print("as it is" if steps is None else "after a step", f"{total_bytes / 1e6:.0f} MB")
         for name, times in found.items():
             print(f"  {name:22}{statistics.median(times):8.3f} s, least {min(times):.3f}")
         share = _share(found["files, first pass"], found["an empty cache"])
