@@ -100,6 +100,7 @@ def divide_budget(
     columns: int,
     threads: int,
     prefetch: int,
+    row_group_rows: int = 0,
     fixed_stripes: bool = False,
 ) -> Budget:
     """Divides `memory_budget` bytes.
@@ -114,6 +115,7 @@ def divide_budget(
         columns: leaf columns decoded.
         threads: of the core.
         prefetch: batches ready ahead of the consumer.
+        row_group_rows: of most row groups; 0 = that doesn't matter.
         fixed_stripes: stripe_rows does not depend on the budget, threads and prefetch.
 
     Raises:
@@ -145,8 +147,11 @@ def divide_budget(
         if fixed_stripes:
             most = min(_FIXED_STRIPE_BYTES // held, total_rows + batch_size - 1)
         else:
-            most = min(memory_budget // 8, _STRIPE_BYTES) // held
-        stripe_rows = max(1, min(_STRIPE_ROWS, most) // batch_size) * batch_size
+            most = min(memory_budget // 6, _STRIPE_BYTES) // held
+        batches = max(1, min(_STRIPE_ROWS, most) // batch_size)
+        if not fixed_stripes:
+            batches = _ending_with_row_groups(batches, batch_size, row_group_rows)
+        stripe_rows = batches * batch_size
         ahead = -(-prefetch * batch_size // stripe_rows)
         busy = -(-2 * max(1, threads) // max(1, columns))
         open_windows = 1 + max(2, ahead, busy)
@@ -179,6 +184,18 @@ def divide_budget(
         segment_bytes=max(_LEAST_SEGMENT_BYTES, min(_MOST_SEGMENT_BYTES, segment_bytes)),
         lend_bytes=max(least_lent, left - fetch_bytes),
     )
+
+
+def _ending_with_row_groups(most: int, batch_size: int, row_group_rows: int) -> int:
+    """Batches of a stripe, at most `most`, that ends where row groups do, if some not much less do.
+
+    Each row group that a stripe has a part of is another piece of each of its columns.
+    """
+    whole, rest = divmod(row_group_rows, batch_size)
+    if not whole or rest:
+        return most
+    fitting = (b for b in range(most, most // 2, -1) if whole % b == 0 or b % whole == 0)
+    return next(fitting, most)
 
 
 def _largest_window(free_bytes: int, total_rows: int, held: int, scratch: int) -> int:

@@ -193,6 +193,7 @@ class Engines:
             columns=len(projection.columns),
             threads=threads,
             prefetch=self.prefetch,
+            row_group_rows=self.source.most_row_group_rows,
             fixed_stripes=self.fixed_stripes,
         )
 

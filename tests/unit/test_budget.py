@@ -108,6 +108,34 @@ def test_window_that_fits_is_the_largest(memory_budget, dataset, rows):
             assert refusals[window] is None
 
 
+@pytest.mark.parametrize(
+    ("memory_budget", "row_group_rows", "stripe_rows"),
+    [
+        ("256MB", 0, 10_000),  # of 4 KB: a sixth of the budget has room for 10,416 rows
+        ("256MB", 16_000, 8_000),
+        ("256MB", 3_000, 9_000),
+        ("256MB", 4_000, 8_000),
+        ("256MB", 32_500, 10_000),  # whose ends no batch shares
+        ("256MB", 11_000, 10_000),  # 1,000 rows would be few
+        ("4GB", 64_000, 32_000),
+    ],
+)
+def test_stripes_end_where_row_groups_do(memory_budget, row_group_rows, stripe_rows):
+    divided = divide_budget(
+        parse_bytes(memory_budget),
+        batch_size=1000,
+        row_bytes=4096,
+        staged_row_bytes=0,
+        total_rows=10**6,
+        shuffle_window=None,
+        columns=10,
+        threads=2,
+        prefetch=4,
+        row_group_rows=row_group_rows,
+    )
+    assert divided.stripe_rows == stripe_rows
+
+
 def test_cores_of_the_cgroup(monkeypatch, tmp_path):
     monkeypatch.setattr(budget, "usable_cores", lambda: 8)
     for quota, cores in ((None, 8), (2.0, 2), (1.5, 1), (1.0, 1), (64.0, 8)):
