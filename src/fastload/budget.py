@@ -115,7 +115,7 @@ def divide_budget(
         columns: leaf columns decoded.
         threads: of the core.
         prefetch: batches ready ahead of the consumer.
-        row_group_rows: of most row groups; 0 = that doesn't matter.
+        row_group_rows: of a whole row group; 0 = that doesn't matter.
         fixed_stripes: stripe_rows does not depend on the budget, threads and prefetch.
 
     Raises:
@@ -194,8 +194,13 @@ def _ending_with_row_groups(most: int, batch_size: int, row_group_rows: int) -> 
     whole, rest = divmod(row_group_rows, batch_size)
     if not whole or rest:
         return most
-    fitting = (b for b in range(most, most // 2, -1) if whole % b == 0 or b % whole == 0)
-    return next(fitting, most)
+    if whole <= most:
+        return most - most % whole
+    least_parts = -(-whole // most)
+    for parts in range(least_parts, 2 * least_parts + 1):
+        if whole % parts == 0 and 2 * whole > most * parts:
+            return whole // parts
+    return most
 
 
 def _largest_window(free_bytes: int, total_rows: int, held: int, scratch: int) -> int:
