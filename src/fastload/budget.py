@@ -147,10 +147,13 @@ def divide_budget(
         if fixed_stripes:
             most = min(_FIXED_STRIPE_BYTES // held, total_rows + batch_size - 1)
         else:
-            most = min(memory_budget // 6, _STRIPE_BYTES) // held
+            most = min(memory_budget // 8, _STRIPE_BYTES) // held
         batches = max(1, min(_STRIPE_ROWS, most) // batch_size)
         if not fixed_stripes:
-            batches = _ending_with_row_groups(batches, batch_size, row_group_rows)
+            # A little more than usual, for stripes that are better cut.
+            most = min(memory_budget // 6, _STRIPE_BYTES) // held
+            most_batches = min(_STRIPE_ROWS, most) // batch_size
+            batches = _ending_with_row_groups(most_batches, batch_size, row_group_rows) or batches
         stripe_rows = batches * batch_size
         ahead = -(-prefetch * batch_size // stripe_rows)
         busy = -(-2 * max(1, threads) // max(1, columns))
@@ -187,20 +190,20 @@ def divide_budget(
 
 
 def _ending_with_row_groups(most: int, batch_size: int, row_group_rows: int) -> int:
-    """Batches of a stripe, at most `most`, that ends where row groups do, if some not much less do.
+    """Batches of a stripe, at most `most`, that ends where row groups do; 0 if only short ones do.
 
     Each row group that a stripe has a part of is another piece of each of its columns.
     """
     whole, rest = divmod(row_group_rows, batch_size)
-    if not whole or rest:
-        return most
+    if not whole or rest or not most:
+        return 0
     if whole <= most:
         return most - most % whole
     least_parts = -(-whole // most)
     for parts in range(least_parts, 2 * least_parts + 1):
         if whole % parts == 0 and 2 * whole > most * parts:
             return whole // parts
-    return most
+    return 0
 
 
 def _largest_window(free_bytes: int, total_rows: int, held: int, scratch: int) -> int:

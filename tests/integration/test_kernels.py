@@ -118,7 +118,8 @@ def test_kernels_run_while_another_thread_has_the_lock_of_the_interpreter(path):
     sleep = ctypes.PyDLL(None).usleep  # keeps the lock, unlike CDLL
     with dataset_of(path, spins, None, batch_size=5) as dataset:
         iterator = iter(dataset)
-        next(iterator)
+        for _ in range(8):  # until windows are whole: more than a few batches are made ahead
+            next(iterator)
         before = dataset._engine.pipeline.counts()["kernel_calls"]
         sleep(300_000)
         after = dataset._engine.pipeline.counts()["kernel_calls"]
