@@ -153,9 +153,9 @@ def _measure_decoded(path: str, repeats: int) -> None:
     first = pads.dataset(path).schema
     column = next(field.name for field in first if str(field.type).startswith("int"))
     values = pads.dataset(path).to_table([column])[column].to_numpy()
+    threads = available_cores()
     for steps, order in product((None, _normalised), ({}, {"shuffle": True})):
         expected = int(np.sum(values if steps is None else _normalised_column(values)))
-        threads = available_cores()
         found = defaultdict(list)
         options = {"batch_size": 8192, "threads": threads, "preprocess": steps, **order}
         with FastParquetDataset(path, **options) as first_of_all:

@@ -13,7 +13,6 @@ from fastload.decoded_feed import BlockFeed
 from fastload.finding_feed import FindingFeed
 from fastload.passes import ScanFeed, copies_warning
 from fastload.plan_steps import PlanSteps
-from fastload.progress import share
 from fastload.skipping import SkippingFeed, share_of_leg
 from fastload.step_run import Order
 from fastload.stepped_feed import SteppedFeed
@@ -97,17 +96,16 @@ class Feeds:
 
     def share_of(self, start: Position, part: Part, rank: int) -> Share:
         """The positions that a pass delivers."""
-        row_groups, options = self.rows.row_groups, replace(self.options, seed=start.seed)
-        return share(
-            row_groups.total_rows,
-            options,
+        return plan.share_of(
+            self.rows.row_groups,
+            replace(self.options, seed=start.seed),
+            start.epoch,
             start.progress,
             part.world,
             rank,
             part.workers,
             part.worker,
-            start.taken,
-            slices=plan.slices_of(row_groups, options, start.epoch),
+            skip_batches=start.taken,
         )
 
     def plan_of(

@@ -62,7 +62,8 @@ def wait_for_foreign_threads() -> None:
     looks = 0
     while looks < _LOOKS and time.monotonic() < deadline:
         own = {thread.ident for thread in threading.enumerate()}
-        looks = 0 if set(sys._current_frames()) - own else looks + 1  # noqa: SLF001
+        running = set(sys._current_frames())  # noqa: SLF001 - of Python's documented interface
+        looks = 0 if running - own else looks + 1
         time.sleep(_LOOK_S)
 
 
@@ -80,8 +81,6 @@ def _wait_for_queues() -> None:
 
 
 def _close() -> None:
-    clients = list(_open)
-    for client in clients:
+    for client in list(_open):
         client.close()
-    if clients:
-        wait_for_foreign_threads()
+    wait_for_foreign_threads()

@@ -19,7 +19,7 @@ __all__ = ["PassAhead"]
 class PassAhead:
     """What is known of the pass that is expected after the one that runs.
 
-    Each step takes some 0.3 ms beside threads that decode, and whoever waits for a batch takes it.
+    Whoever waits for a batch takes a step, so each is short.
 
     Args:
         feeds: open it.

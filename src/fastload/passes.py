@@ -141,9 +141,8 @@ class ScanFeed:
     def __init__(self, engine: Engine, scan: Scan, on_copy: Callable[[], None]) -> None:
         self.engine = engine
         self.on_opened: Callable[[Scan | None], bool] | None = None
-        self._told = False  # on_opened was
-        self._done = False  # and has nothing left to do
-        self._handed_out = 0
+        self._done = False  # on_opened has nothing left to do
+        self._first = True  # the batch that comes next is
         self._scan = scan
         self._on_copy = on_copy
 
@@ -173,13 +172,12 @@ class ScanFeed:
         batch, copied = self.engine.batch_of(lent, mark)
         if copied:
             self._on_copy()
-        self._handed_out += 1
         if self.on_opened is not None and not self._done and self._scan.opened_all:
-            self._told = True
             self._done = self.on_opened(self._scan)
             # A pass of few batches has no time to lose.
-            while self._handed_out == 1 and not self._done:
+            while self._first and not self._done:
                 self._done = self.on_opened(self._scan)
+        self._first = False
         return batch
 
     def close(self) -> None:

@@ -42,6 +42,7 @@ __all__ = [
     "row_group_order",
     "rows_of",
     "sequence_plan",
+    "share_of",
     "share_plan",
     "slices_of",
     "stream_key",
@@ -123,18 +124,27 @@ def read_plan(
     Raises:
         ValueError: a number is out of its range, or `progress` claims more batches than it had.
     """
-    mine = share(
-        row_groups.total_rows,
-        options,
-        progress,
-        world,
-        rank,
-        workers,
-        worker,
-        skip_batches,
-        slices=slices_of(row_groups, options, epoch),
-    )
+    shape = (world, rank, workers, worker)
+    mine = share_of(row_groups, options, epoch, progress, *shape, skip_batches=skip_batches)
     return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+
+
+def share_of(
+    row_groups: RowGroups,
+    options: Options,
+    epoch: int,
+    progress: Items[Leg],
+    world: int,
+    rank: int,
+    workers: int = 1,
+    worker: int = 0,
+    *,
+    skip_batches: int = 0,
+) -> Share:
+    """The positions of an epoch that `worker` of `rank` delivers; arguments as `read_plan`."""
+    slices = slices_of(row_groups, options, epoch)
+    shape = (world, rank, workers, worker)
+    return share(row_groups.total_rows, options, progress, *shape, skip_batches, slices=slices)
 
 
 def share_plan(

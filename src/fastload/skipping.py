@@ -117,8 +117,8 @@ class SkippingFeed(ScanFeed):
         Raises:
             CorruptFileError: nothing that the rank could deliver instead can be read.
         """
-        if self.on_opened is not None and self._told:
-            self._told = self._done = False
+        if self.on_opened is not None:
+            self._done = False
             self.on_opened(None)
         # Some messages of libraries have several lines.
         self._causes.setdefault((file, row_group), " ".join(str(error).split()))

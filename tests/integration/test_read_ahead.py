@@ -5,7 +5,7 @@ import time
 import pytest
 from torch.utils.data import DataLoader
 
-from fastload import FastParquetDataset
+from fastload import FastParquetDataset, plan
 from fastload.pass_ahead import PassAhead
 from fastload.testing import assert_same_batches
 from sample_files import ids_of, write_sample
@@ -92,6 +92,25 @@ def test_no_batch_waits_for_all_of_it(path, monkeypatch, limit, batches_of_steps
         assert len(set(steps)) == batches_of_steps
         assert settled(dataset).read_ahead.bytes > 0
         assert len(ids_of(dataset)) == limit
+
+
+def test_only_what_begins_cold_has_small_windows(path, monkeypatch):
+    """Of a pass that is begun ahead the first window is decoded while the one before ends."""
+    windows = []
+    share_plan = plan.share_plan
+
+    def noting(*arguments, **options):
+        made = share_plan(*arguments, **options)
+        windows.append(made.takes[:2, 1].tolist())
+        return made
+
+    monkeypatch.setattr(plan, "share_plan", noting)
+    with dataset_of(path, shuffle=False) as dataset:
+        for _ in range(3):
+            ids_of(dataset)
+    cold, whole = [100, 100], windows[2]
+    assert windows == [cold, cold, whole, whole]
+    assert whole[0] > 1000
 
 
 def test_the_first_batch_is_there(path):

@@ -111,11 +111,8 @@ def test_window_that_fits_is_the_largest(memory_budget, dataset, rows):
 @pytest.mark.parametrize(
     ("memory_budget", "row_group_rows", "stripe_rows"),
     [
-        (
-            "256MB",
-            0,
-            7_000,
-        ),  # of 4 KB: an eighth of the budget has room for 7,812, a sixth for 10,416
+        # Of 4 KB: an eighth of the budget has room for 7,812 rows, a sixth for 10,416.
+        ("256MB", 0, 7_000),
         ("256MB", 16_000, 8_000),
         ("256MB", 3_000, 9_000),
         ("256MB", 4_000, 8_000),
