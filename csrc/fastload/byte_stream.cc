@@ -37,10 +37,13 @@ Status ReadRanges(const FetchContext& context, const File& file,
 
 std::shared_ptr<ByteStream> MakeLocalStream(const FetchContext& context, int32_t file,
                                             std::vector<ByteRange> ranges,
-                                            const StreamOptions& options) {
+                                            const StreamOptions& options,
+                                            std::optional<int64_t>* seen_cached) {
   // A file that can't be opened is told by the stream's first read.
   if (auto opened = context.files->Open(file); opened.ok()) {
-    const auto cached = [&](const ByteRange& r) { return (*opened)->IsCached(r); };
+    const auto cached = [&](const ByteRange& r) {
+      return (*opened)->IsCached(r, seen_cached);
+    };
     if (std::ranges::all_of(ranges, cached)) {
       const int64_t most = std::min(TotalBytes(ranges), 2 * options.segment_bytes);
       return std::make_shared<CachedStream>(context, *std::move(opened),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "arrow/io/interfaces.h"
@@ -35,6 +36,9 @@ class ByteStream : public arrow::io::InputStream {
   // Most bytes of it in memory at once.
   virtual int64_t MemoryBytes() const = 0;
 
+  // Nothing is read for a while: lets go of bytes that are cheap to read once more.
+  virtual void Rest() {}
+
   arrow::Status Close() override { return arrow::Status::OK(); }
   bool closed() const override { return false; }
   bool supports_zero_copy() const override { return true; }
@@ -47,10 +51,11 @@ struct StreamOptions {
 };
 
 // Of a local file: a CachedStream where the page cache has the bytes, else a ChunkStream.
-// Opens the file.
+// Opens the file. `seen_cached`: as File::IsCached has it, from one stream to the next.
 std::shared_ptr<ByteStream> MakeLocalStream(const FetchContext& context, int32_t file,
                                             std::vector<ByteRange> ranges,
-                                            const StreamOptions& options);
+                                            const StreamOptions& options,
+                                            std::optional<int64_t>* seen_cached);
 
 // Bytes of all ranges.
 int64_t TotalBytes(const std::vector<ByteRange>& ranges);

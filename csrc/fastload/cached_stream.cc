@@ -11,6 +11,14 @@ namespace {
 // the page that follows.
 constexpr int64_t kHeaderBytes = 16 << 10;
 
+// So much is read at once, and stays in the L2 cache: of a small chunk all, rather than a
+// page's header, the page, and what is left.
+constexpr int64_t kLeastBytes = 128 << 10;
+
+// So much may be held at rest if some of it is still to be read: to read that once more
+// costs more.
+constexpr int64_t kRestBytes = 64 << 10;
+
 }  // namespace
 
 CachedStream::CachedStream(const FetchContext& context, std::shared_ptr<File> file,
@@ -26,7 +34,9 @@ CachedStream::CachedStream(const FetchContext& context, std::shared_ptr<File> fi
 Status CachedStream::Load(int64_t bytes) {
   if (position_ + bytes <= block_end_) return Status::OK();
   if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
-  const int64_t wanted = std::min(bytes + kHeaderBytes, bytes_ - position_);
+  const int64_t left = bytes_ - position_;
+  const int64_t wanted =
+      left <= kLeastBytes && !rested_ ? left : std::min(bytes + kHeaderBytes, left);
   ARROW_ASSIGN_OR_RAISE(auto block, context_.pool->Allocate(wanted));
   // The rest of the block before is not read again.
   const int64_t kept = std::max<int64_t>(block_end_ - position_, 0);
@@ -40,6 +50,14 @@ Status CachedStream::Load(int64_t bytes) {
   block_start_ = position_;
   block_end_ = position_ + wanted;
   return Status::OK();
+}
+
+void CachedStream::Rest() {
+  if (block_ == nullptr) return;
+  if (position_ < block_end_ && block_->size() <= kRestBytes) return;
+  block_.reset();
+  block_end_ = position_;
+  rested_ = true;
 }
 
 arrow::Result<std::shared_ptr<arrow::Buffer>> CachedStream::Read(int64_t bytes) {

@@ -22,6 +22,7 @@ class CachedStream final : public ByteStream {
 
   bool Start(std::function<void()> /*ready*/) override { return true; }
   int64_t MemoryBytes() const override { return memory_bytes_; }
+  void Rest() override;
 
   arrow::Result<int64_t> Tell() const override { return position_; }
   arrow::Result<int64_t> Read(int64_t bytes, void* out) override;
@@ -44,6 +45,7 @@ class CachedStream final : public ByteStream {
   std::shared_ptr<Block> block_;
   int64_t block_start_ = 0;  // in the stream
   int64_t block_end_ = 0;
+  bool rested_ = false;  // small steps from now on: it may come to rest again
 };
 
 }  // namespace fastload

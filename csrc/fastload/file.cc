@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -119,14 +120,22 @@ Status LocalFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
   return Status::OK();
 }
 
-bool LocalFile::IsCached(const ByteRange& range) const {
+bool LocalFile::IsCached(const ByteRange& range, std::optional<int64_t>* seen) const {
   // The system reads ahead and evicts in larger pieces.
   constexpr int64_t kStep = 1 << 20;
+  // What Linux reads ahead, unless it is told otherwise.
+  constexpr int64_t kNear = 128 << 10;
+  const auto cached = [&](int64_t offset) {
+    if (seen->has_value() && std::abs(offset - **seen) < kNear) return true;
+    if (!IsByteCached(fd_, offset)) return false;
+    *seen = offset;
+    return true;
+  };
   const int64_t last = range.offset + range.bytes - 1;
   for (int64_t offset = range.offset; offset < last; offset += kStep) {
-    if (!IsByteCached(fd_, offset)) return false;
+    if (!cached(offset)) return false;
   }
-  return range.bytes == 0 || IsByteCached(fd_, last);
+  return range.bytes == 0 || cached(last);
 }
 
 bool FileTable::OnDisk(int32_t file, const std::vector<ByteRange>& ranges) const {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -82,7 +83,11 @@ class File {
   // Reads exactly [offset, offset + bytes).
   virtual Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const = 0;
   // Whether the system holds the bytes in its page cache, by a look at a few of them.
-  virtual bool IsCached(const ByteRange& /*range*/) const { return false; }
+  // `seen`: where one was last found there, or none; those near it need no look.
+  virtual bool IsCached(const ByteRange& /*range*/,
+                        std::optional<int64_t>* /*seen*/) const {
+    return false;
+  }
 };
 
 class LocalFile final : public File {
@@ -95,7 +100,7 @@ class LocalFile final : public File {
   LocalFile& operator=(const LocalFile&) = delete;
 
   Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
-  bool IsCached(const ByteRange& range) const override;
+  bool IsCached(const ByteRange& range, std::optional<int64_t>* seen) const override;
 
  private:
   LocalFile(int fd, const std::string& path) : fd_(fd), path_(path) {}

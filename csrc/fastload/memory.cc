@@ -18,13 +18,25 @@ namespace {
 constexpr int64_t kMapBytes = int64_t{1} << 20;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
+// Of the heap, at a multiple of kAlignment. Not std::aligned_alloc: that of glibc before
+// 2.38 needs a larger piece than the one it was given before, so what is freed and asked
+// for again, beside small objects that stay, makes the heap grow without end.
+uint8_t* AllocateAligned(int64_t bytes) {
+  auto* piece =
+      static_cast<uint8_t*>(std::malloc(static_cast<size_t>(bytes + kAlignment)));
+  if (piece == nullptr) return nullptr;
+  const auto skipped = kAlignment - reinterpret_cast<int64_t>(piece) % kAlignment;
+  uint8_t* const data = piece + skipped;
+  data[-1] = static_cast<uint8_t>(skipped);
+  return data;
+}
+
+void FreeAligned(uint8_t* data) { std::free(data - data[-1]); }
+
 class PrivateMemory final : public MemorySource {
  public:
   uint8_t* Map(int64_t bytes) override {
-    if (bytes < kMapBytes) {
-      return static_cast<uint8_t*>(
-          std::aligned_alloc(kAlignment, static_cast<size_t>(bytes)));
-    }
+    if (bytes < kMapBytes) return AllocateAligned(bytes);
     // A little more, to cut a piece out of it that begins at a huge page.
     const int64_t slack = bytes < kHugePage ? 0 : kHugePage;
     void* data = mmap(nullptr, static_cast<size_t>(bytes + slack), PROT_READ | PROT_WRITE,
@@ -46,7 +58,7 @@ class PrivateMemory final : public MemorySource {
 
   void Unmap(uint8_t* data, int64_t bytes) override {
     if (bytes < kMapBytes) {
-      std::free(data);
+      FreeAligned(data);
     } else {
       munmap(data, static_cast<size_t>(bytes));
     }

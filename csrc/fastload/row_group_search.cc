@@ -240,8 +240,10 @@ class RowGroupSearch {
 
   std::shared_ptr<ByteStream> Stream(std::vector<ByteRange> ranges) const {
     if (context_.files->OnDisk(id_.file, ranges)) {
+      std::optional<int64_t> seen_cached;
       return MakeLocalStream(fetch_, id_.file, std::move(ranges),
-                             {.segment_bytes = kSegmentBytes, .cancelled = cancelled_});
+                             {.segment_bytes = kSegmentBytes, .cancelled = cancelled_},
+                             &seen_cached);
     }
     RemoteReads reads;
     for (const ByteRange& range : Coalesce(ranges, kHoleBytes, kSegmentBytes)) {

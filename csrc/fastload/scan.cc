@@ -97,10 +97,7 @@ void Scan::Begin() {
   OpenWindowsLocked();
 }
 
-bool Scan::opened_all() {
-  std::lock_guard lock(mutex_);
-  return next_window_ >= plan_.windows();
-}
+bool Scan::opened_all() const { return next_window_ >= plan_.windows(); }
 
 int64_t Scan::BatchStart(int64_t batch) const {
   return std::max(plan_.lead, batch * plan_.batch_rows);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "fastload/dataset.h"
@@ -79,7 +80,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void Begin();
 
   // Whether nothing is left to open, so that the next pass may be started.
-  bool opened_all();
+  bool opened_all() const;
 
   // The next batch in plan order; nullopt when none is ready within `timeout`. `*done` is
   // set when the pass is over. The first error of the earliest window ends the pass,
@@ -148,7 +149,9 @@ class Scan : public std::enable_shared_from_this<Scan> {
   using IndexFiles = std::map<int32_t, std::shared_ptr<File>>;
   // Of all columns and pieces, in one go. What can't be told is told where it is read.
   IndexFiles AskForIndexes(const Window& window) const;
-  Status MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes);
+  // `seen_cached`: of each piece, as File::IsCached has it.
+  Status MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes,
+                     std::span<std::optional<int64_t>> seen_cached);
   // Asks for the blocks of a window, whose units wait for them.
   void AskForBlocks(const std::shared_ptr<Window>& window);
   // Those of remote files, whose `pages` are known.
@@ -203,8 +206,9 @@ class Scan : public std::enable_shared_from_this<Scan> {
   int64_t allowed_bytes_;
   std::weak_ptr<Scan> next_;    // expected after this one
   int64_t first_priority_ = 0;  // of its tasks
-  int64_t next_window_ = 0;     // to prepare
-  int64_t next_to_open_ = 0;    // not after it
+  // To prepare; set with mutex_ held.
+  std::atomic<int64_t> next_window_ = 0;
+  int64_t next_to_open_ = 0;  // not after it
   std::map<int64_t, std::shared_ptr<Window>> open_;
   std::deque<Request>
       requests_;                // units whose bytes are not asked for yet, in plan order

@@ -65,7 +65,8 @@ void Scan::Merge(int64_t batch, Scratch& scratch) {
   auto block = batch_pool_->Allocate(merged.areas.bytes);
   Status status = block.status();
   if (status.ok()) {
-    merged.block = *block;
+    // Moved: once it is handed out, the consumer alone holds it.
+    merged.block = *std::move(block);
     dataset_->layout.Merge(sources, merged.block->data(), merged.areas);
     dataset_->counters.merged_batches += 1;
     status = CallKernels(&merged, scratch);

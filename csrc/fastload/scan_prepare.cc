@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -75,8 +76,10 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
   const bool blocks = dataset_->blocks != nullptr;
   if (!blocks) {
     const auto indexes = AskForIndexes(w);
+    // Chunks of a row group lie side by side.
+    std::vector<std::optional<int64_t>> seen_cached(w.pieces.size());
     for (size_t u = 0; u < w.units.size() && status.ok(); ++u) {
-      status = MakeStreams(&w, static_cast<int32_t>(u), indexes);
+      status = MakeStreams(&w, static_cast<int32_t>(u), indexes, seen_cached);
     }
   }
   if (status.ok() && dataset_->files.remote() != nullptr) MakeRemoteStreams(&w);
@@ -211,7 +214,8 @@ void Scan::CutParts(Window* window) const {
   }
 }
 
-Status Scan::MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes) {
+Status Scan::MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes,
+                         std::span<std::optional<int64_t>> seen_cached) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
   for (int32_t column : dataset_->units[static_cast<size_t>(unit)].columns) {
     const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(column)];
@@ -244,7 +248,8 @@ Status Scan::MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes
         state.streams.push_back(MakeLocalStream(fetch, file, std::move(pages->ranges),
                                                 {.segment_bytes = options_.segment_bytes,
                                                  .priority = Priority(*window, unit),
-                                                 .cancelled = cancelled_}));
+                                                 .cancelled = cancelled_},
+                                                &seen_cached[p]));
         state.fetch_bytes += state.streams.back()->MemoryBytes();
       }
       state.pages.push_back(*std::move(pages));

@@ -106,7 +106,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
     return Status::OK();
   }
   auto& bytes = state_.streams[stream];
-  *cursor = Cursor{.fetch_bytes = bytes->MemoryBytes()};
+  *cursor = Cursor{.stream = bytes, .fetch_bytes = bytes->MemoryBytes()};
   ARROW_ASSIGN_OR_RAISE(
       ChunkInput input,
       OpenChunk(dataset_->files.spec(file), static_cast<int32_t>(p.row_group),
@@ -187,6 +187,7 @@ Status WindowTask::Located(const Status& status, size_t column, const Piece& pie
 
 void WindowTask::Carry(Cursor cursor, const Pieces& pieces) {
   if (!pieces.last || !window_->continued) return;
+  if (cursor.stream) cursor.stream->Rest();
   state_.carried_bytes += cursor.fetch_bytes;
   state_.cursors.push_back(std::move(cursor));
 }

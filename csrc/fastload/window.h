@@ -43,8 +43,9 @@ struct Cursor {
   std::unique_ptr<FixedReader> fixed;
   std::unique_ptr<BytesReader> bytes;
   std::unique_ptr<NestedReader> nested;
-  int64_t row = 0;          // next row of the row group, of those that stay
-  int64_t fetch_bytes = 0;  // memory that its stream may hold
+  std::shared_ptr<ByteStream> stream;  // that the reader reads; null: none
+  int64_t row = 0;                     // next row of the row group, of those that stay
+  int64_t fetch_bytes = 0;             // memory that its stream may hold
 };
 
 struct Window;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -87,6 +88,28 @@ TEST_F(CachedStreamTest, AnyMixOfReadsAndPeeksReadsEachByteOnce) {
   }
 }
 
+TEST_F(CachedStreamTest, WhatIsLeftIsReadAtOnceIfItIsLittle) {
+  const auto stream = Make();
+  ASSERT_TRUE(stream->Read(150'000).ok());
+  EXPECT_LT(counters_.read_bytes, 200'000);
+  ASSERT_EQ(*stream->Peek(50'000), Expected(150'000, 50'000));
+  EXPECT_EQ(counters_.read_bytes, static_cast<int64_t>(expected_.size()));
+}
+
+TEST_F(CachedStreamTest, AtRestItHoldsLittleAndReadsTheSame) {
+  const auto stream = Make();
+  const auto kept = *stream->Read(1000);
+  stream->Rest();
+  ASSERT_EQ(*stream->Peek(10), Expected(1000, 10));
+  EXPECT_EQ(counters_.read_bytes, 1000 + (16 << 10));  // it was too little to let go
+  EXPECT_EQ(std::string_view(**stream->Read(200'000)), Expected(1000, 200'000));
+  stream->Rest();
+  EXPECT_EQ(std::string_view(*kept), Expected(0, 1000));
+  EXPECT_LT(pool_.stats().used_bytes, 64 << 10);
+  EXPECT_EQ(*stream->Peek(200), Expected(201'000, 200));
+  EXPECT_LT(counters_.read_bytes, static_cast<int64_t>(expected_.size()) + (16 << 10));
+}
+
 TEST_F(CachedStreamTest, BuffersOutliveTheStream) {
   auto stream = Make();
   const auto first = *stream->Read(100);
@@ -116,13 +139,34 @@ TEST_F(CachedStreamTest, LocalStreamsAreCachedOnesWhereThePageCacheHasAll) {
   const FetchContext context{io_.get(), &pool_, files_.get(), &counters_};
   const StreamOptions options{.segment_bytes = 4096, .cancelled = cancelled_};
   const auto file = *files_->Open(0);
-  const auto stream = MakeLocalStream(context, 0, ranges_, options);
-  const bool cached = file->IsCached({0, 300'000});
+  std::optional<int64_t> seen;
+  const auto stream = MakeLocalStream(context, 0, ranges_, options, &seen);
+  seen.reset();
+  const bool cached = file->IsCached({0, 300'000}, &seen);
   EXPECT_EQ(dynamic_cast<CachedStream*>(stream.get()) != nullptr, cached);
   EXPECT_EQ(stream->MemoryBytes(), 2 * 4096);
-  EXPECT_FALSE(file->IsCached({0, 300'001}));
-  const auto beyond = MakeLocalStream(context, 0, {{0, 300'001}}, options);
+  seen.reset();
+  EXPECT_FALSE(file->IsCached({0, 300'001}, &seen));
+  seen.reset();
+  const auto beyond = MakeLocalStream(context, 0, {{0, 300'001}}, options, &seen);
   EXPECT_NE(dynamic_cast<ChunkStream*>(beyond.get()), nullptr);
+}
+
+// As no look finds anything behind the end of the file.
+TEST_F(CachedStreamTest, BytesNearOneThatWasSeenNeedNoLook) {
+  const auto file = *files_->Open(0);
+  std::optional<int64_t> seen;
+  EXPECT_FALSE(file->IsCached({400'000, 1000}, &seen));
+  EXPECT_FALSE(seen.has_value());
+  for (const int64_t near : {300'000, 400'000, 500'000}) {
+    seen = near;
+    EXPECT_TRUE(file->IsCached({400'000, 1000}, &seen));
+    EXPECT_EQ(seen, near);
+  }
+  seen = 500'000;
+  EXPECT_FALSE(file->IsCached({400'000, 300'000}, &seen));
+  seen = 200'000;
+  EXPECT_FALSE(file->IsCached({400'000, 1000}, &seen));
 }
 
 }  // namespace

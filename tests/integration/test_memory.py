@@ -159,7 +159,7 @@ options = json.loads(sys.argv[1])
 Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of the imports
 before = kib("VmRSS")
 rows = 0
-with fastload.FastParquetDataset(threads=2, batch_size=4096, **options) as dataset:
+with fastload.FastParquetDataset(threads=2, **options) as dataset:
     for batch in dataset:
         rows += batch.rows
 print(json.dumps([rows, (kib("VmHWM") - before) * 1024]))
@@ -180,7 +180,28 @@ def large(tmp_path_factory):
 @pytest.mark.parametrize("options", [{}, {"shuffle": True, "shuffle_window": 200_000}])
 def test_peak_memory_keeps_to_the_budget(large, options):
     budget = 40 << 20
-    options = {"source": large, "memory_budget": budget, **options}
+    rows, peak = measure({"source": large, "memory_budget": budget, "batch_size": 4096, **options})
+    assert rows == 4_000_000
+    # Beside the budget: code that is run for the first time, stacks, and malloc's own.
+    assert peak < budget + (12 << 20), f"{peak / 2**20:.1f} MiB"
+
+
+def test_windows_that_cut_pages_of_many_columns_keep_one_of_each(tmp_path):
+    rows, columns, page_bytes = 80_000, 400, 80_000
+    path = str(tmp_path / "many.parquet")
+    numbers = np.random.default_rng(0).random(rows, np.float32)
+    table = pa.table({f"c{k}": numbers for k in range(columns)})
+    pq.write_table(table, path, row_group_size=20_000, use_dictionary=False)
+    budget = 24 << 20
+    got, peak = measure({"source": path, "memory_budget": budget, "batch_size": 2048})
+    assert got == rows
+    # Of each column, the page that is being decoded, decompressed alone, and as much as that for
+    # its reader and fragments of the heap.
+    assert peak < budget + 3 * columns * page_bytes, f"{peak / 2**20:.1f} MiB"
+
+
+def measure(options):
+    """Rows of a pass in a process of its own, and by how many bytes its memory grew at most."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, json.dumps(options)],
         capture_output=True,
@@ -189,7 +210,4 @@ def test_peak_memory_keeps_to_the_budget(large, options):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    rows, peak = json.loads(done.stdout)
-    assert rows == 4_000_000
-    # Beside the budget: code that is run for the first time, stacks, and malloc's own.
-    assert peak < budget + (12 << 20), f"{peak / 2**20:.1f} MiB"
+    return json.loads(done.stdout)
