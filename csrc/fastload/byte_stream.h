@@ -36,8 +36,9 @@ class ByteStream : public arrow::io::InputStream {
   // Most bytes of it in memory at once.
   virtual int64_t MemoryBytes() const = 0;
 
-  // Nothing is read for a while: lets go of bytes that are cheap to read once more.
-  virtual void Rest() {}
+  // Nothing is read for a while: lets go of bytes that are cheap to read once more. Most
+  // bytes of it in memory until then.
+  virtual int64_t Rest() { return MemoryBytes(); }
 
   arrow::Status Close() override { return arrow::Status::OK(); }
   bool closed() const override { return false; }

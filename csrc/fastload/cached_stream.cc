@@ -52,12 +52,13 @@ Status CachedStream::Load(int64_t bytes) {
   return Status::OK();
 }
 
-void CachedStream::Rest() {
-  if (block_ == nullptr) return;
-  if (position_ < block_end_ && block_->size() <= kRestBytes) return;
+int64_t CachedStream::Rest() {
+  if (block_ == nullptr) return 0;
+  if (position_ < block_end_ && block_->size() <= kRestBytes) return block_->size();
   block_.reset();
   block_end_ = position_;
   rested_ = true;
+  return 0;
 }
 
 arrow::Result<std::shared_ptr<arrow::Buffer>> CachedStream::Read(int64_t bytes) {

@@ -22,7 +22,7 @@ class CachedStream final : public ByteStream {
 
   bool Start(std::function<void()> /*ready*/) override { return true; }
   int64_t MemoryBytes() const override { return memory_bytes_; }
-  void Rest() override;
+  int64_t Rest() override;
 
   arrow::Result<int64_t> Tell() const override { return position_; }
   arrow::Result<int64_t> Read(int64_t bytes, void* out) override;

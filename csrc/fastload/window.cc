@@ -187,7 +187,7 @@ Status WindowTask::Located(const Status& status, size_t column, const Piece& pie
 
 void WindowTask::Carry(Cursor cursor, const Pieces& pieces) {
   if (!pieces.last || !window_->continued) return;
-  if (cursor.stream) cursor.stream->Rest();
+  if (cursor.stream) cursor.fetch_bytes = cursor.stream->Rest();
   state_.carried_bytes += cursor.fetch_bytes;
   state_.cursors.push_back(std::move(cursor));
 }
