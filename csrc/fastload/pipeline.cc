@@ -99,7 +99,9 @@ Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& 
   auto scan = std::make_shared<Scan>(&dataset_, cpu_.get(),
                                      FetchContext{io_.get(), &fetches_, &dataset_.files,
                                                   &dataset_.counters, &dataset_.spans},
-                                     &batches_, &staging_, std::move(plan), options);
+                                     &batches_, &staging_, std::move(plan), options,
+                                     next_priority_);
+  next_priority_ = scan->end_priority();
   scans_.push_back(scan);
   if (before == nullptr) {
     scan->Start();

@@ -77,6 +77,8 @@ class Pipeline {
   std::mutex mutex_;
   bool closed_ = false;
   std::vector<std::weak_ptr<Scan>> scans_;
+  // Of the next scan: what was begun first is done first.
+  int64_t next_priority_ = 0;
 };
 
 }  // namespace fastload

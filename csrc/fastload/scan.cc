@@ -25,7 +25,8 @@ Stage StageOf(WindowTask::Step step) {
 }  // namespace
 
 Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
-           BlockPool* staging_pool, ReadPlan plan, ScanOptions options)
+           BlockPool* staging_pool, ReadPlan plan, ScanOptions options,
+           int64_t first_priority)
     : dataset_(dataset),
       cpu_(cpu),
       fetch_(fetch),
@@ -33,6 +34,7 @@ Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch
       staging_pool_(staging_pool),
       plan_(std::move(plan)),
       options_(std::move(options)),
+      first_priority_(first_priority),
       batches_(plan_.rows == 0 ? 0
                                : (plan_.end() + plan_.batch_rows - 1) / plan_.batch_rows),
       allowed_windows_(options_.open_windows),
@@ -60,9 +62,6 @@ void Scan::StartNext(const std::shared_ptr<Scan>& next) {
   {
     std::lock_guard next_lock(next->mutex_);
     next->begun_ = false;
-    next->first_priority_ =
-        first_priority_ +
-        plan_.windows() * (static_cast<int64_t>(dataset_->units.size()) + 1);
     next->allowed_windows_ = 0;
     next->allowed_bytes_ = 0;
   }
@@ -113,9 +112,15 @@ int64_t Scan::LastWindow(int64_t batch) const {
   return above - first_output_.begin() - 1;
 }
 
+int64_t Scan::end_priority() const { return PriorityOf(plan_.windows(), -1); }
+
 int64_t Scan::Priority(const Window& window, int32_t unit) const {
+  return PriorityOf(window.index, unit);
+}
+
+int64_t Scan::PriorityOf(int64_t window, int32_t unit) const {
   const int64_t each = static_cast<int64_t>(dataset_->units.size()) + 1;
-  return first_priority_ + window.index * each + unit + 1;
+  return first_priority_ + window * each + unit + 1;
 }
 
 // Opening -----------------------------------------------------------------------------

@@ -66,7 +66,11 @@ struct Damage {
 class Scan : public std::enable_shared_from_this<Scan> {
  public:
   Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
-       BlockPool* staging_pool, ReadPlan plan, ScanOptions options);
+       BlockPool* staging_pool, ReadPlan plan, ScanOptions options,
+       int64_t first_priority);
+
+  // Tasks and reads of it have less; they go by `first_priority`, in plan order.
+  int64_t end_priority() const;
 
   // Begins the work. Not part of the constructor: tasks share ownership.
   void Start();
@@ -183,6 +187,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   int64_t LastWindow(int64_t batch) const;
   int64_t SharesWanted() const;
   int64_t Priority(const Window& window, int32_t unit) const;
+  int64_t PriorityOf(int64_t window, int32_t unit) const;
 
   Dataset* const dataset_;
   Executor* const cpu_;
@@ -191,6 +196,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   BlockPool* const staging_pool_;
   const ReadPlan plan_;
   const ScanOptions options_;
+  const int64_t first_priority_;
   const int64_t batches_;
   std::vector<int64_t> first_output_;  // of each window, and the total
 
@@ -204,8 +210,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   std::atomic<bool> begun_ = true;  // false: expected after the pass that runs
   int64_t allowed_windows_;
   int64_t allowed_bytes_;
-  std::weak_ptr<Scan> next_;    // expected after this one
-  int64_t first_priority_ = 0;  // of its tasks
+  std::weak_ptr<Scan> next_;  // expected after this one
   // To prepare; set with mutex_ held.
   std::atomic<int64_t> next_window_ = 0;
   int64_t next_to_open_ = 0;  // not after it
