@@ -19,8 +19,8 @@ constexpr int64_t kMapBytes = int64_t{1} << 20;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
 // Of the heap, at a multiple of kAlignment. Not std::aligned_alloc: that of glibc before
-// 2.38 needs a larger piece than the one it was given before, so what is freed and asked
-// for again, beside small objects that stay, makes the heap grow without end.
+// 2.38 needs a larger piece than the one it was given before, so that what is freed and
+// asked for again, beside small objects that stay, makes the heap grow.
 uint8_t* AllocateAligned(int64_t bytes) {
   auto* piece =
       static_cast<uint8_t*>(std::malloc(static_cast<size_t>(bytes + kAlignment)));

@@ -30,11 +30,10 @@ _MOST_FETCH_BYTES = 256 * _MIB
 # For each thread, but for very small budgets: none waits for memory to read small pages into.
 _LEAST_FETCH_BYTES = _MIB
 _LEAST_FETCH_SHARE = 16
-# A consumer that keeps nothing still holds a batch while it asks for the next.
-_LEAST_LENT_BATCHES = 2
-# Both may be twice the average where strings vary.
-_MOST_OF_AVERAGE = 2
-_LEAST_BATCH_BYTES = 4096  # the core's smallest block; it rounds others up by less than an eighth
+# A consumer that keeps nothing still holds a batch while it asks for the next; both may be
+# twice the average where strings vary.
+_LEAST_LENT_BATCHES = 4
+_LEAST_BATCH_BYTES = 4096  # the core's smallest block
 # A slice of a stack that one task decodes: a cache line of each row.
 _SCRATCH_ROW_BYTES = 64
 
@@ -177,9 +176,7 @@ def divide_budget(
             )
     batch_bytes = max(_LEAST_BATCH_BYTES, batch_size * row_bytes)
     left = memory_budget - needed
-    least_lent = _LEAST_LENT_BATCHES * (batch_bytes + batch_bytes // 8)
-    if staged_row_bytes:
-        least_lent *= _MOST_OF_AVERAGE
+    least_lent = _LEAST_LENT_BATCHES * batch_bytes
     most_fetched = min(_MOST_FETCH_BYTES, left // 2, left - least_lent)
     least_fetched = min(_LEAST_FETCH_BYTES * max(1, threads), memory_budget // _LEAST_FETCH_SHARE)
     fetch_bytes = max(_LEAST_SEGMENT_BYTES, least_fetched, most_fetched)
