@@ -11,9 +11,9 @@ namespace {
 // the page that follows.
 constexpr int64_t kHeaderBytes = 16 << 10;
 
-// So much is read at once, and stays in the L2 cache: of a small chunk all, rather than a
-// page's header, the page, and what is left.
-constexpr int64_t kLeastBytes = 128 << 10;
+// Of a chunk of which no more is left all is read at once, rather than a page's header,
+// the page, and the rest: it stays in the L2 cache.
+constexpr int64_t kWholeBytes = 128 << 10;
 
 // So much may be held at rest if some of it is still to be read: to read that once more
 // costs more.
@@ -36,7 +36,7 @@ Status CachedStream::Load(int64_t bytes) {
   if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
   const int64_t left = bytes_ - position_;
   const int64_t wanted =
-      left <= kLeastBytes && !rested_ ? left : std::min(bytes + kHeaderBytes, left);
+      left <= kWholeBytes && !rested_ ? left : std::min(bytes + kHeaderBytes, left);
   ARROW_ASSIGN_OR_RAISE(auto block, context_.pool->Allocate(wanted));
   // The rest of the block before is not read again.
   const int64_t kept = std::max<int64_t>(block_end_ - position_, 0);

@@ -11,9 +11,9 @@
 
 namespace fastload {
 
-// Reads a page at a time, just before it is decoded: nothing waits for another thread,
-// and what was copied is still in the CPU's caches. Should the bytes have left the page
-// cache meanwhile, the read waits for the disk.
+// Reads a page at a time, or what is left of a small chunk, just before it is decoded:
+// nothing waits for another thread, and what was copied is still in the CPU's caches.
+// Should the bytes have left the page cache meanwhile, the read waits for the disk.
 class CachedStream final : public ByteStream {
  public:
   // `memory_bytes`: what it counts for while it is read.

@@ -238,12 +238,11 @@ class RowGroupSearch {
     return MakeSelectedFixedReader(std::move(input), &spec, rows, std::move(asked.pages));
   }
 
-  std::shared_ptr<ByteStream> Stream(std::vector<ByteRange> ranges) const {
+  std::shared_ptr<ByteStream> Stream(std::vector<ByteRange> ranges) {
     if (context_.files->OnDisk(id_.file, ranges)) {
-      std::optional<int64_t> seen_cached;
       return MakeLocalStream(fetch_, id_.file, std::move(ranges),
                              {.segment_bytes = kSegmentBytes, .cancelled = cancelled_},
-                             &seen_cached);
+                             &seen_cached_);
     }
     RemoteReads reads;
     for (const ByteRange& range : Coalesce(ranges, kHoleBytes, kSegmentBytes)) {
@@ -275,8 +274,9 @@ class RowGroupSearch {
   const FetchContext fetch_;
   const std::shared_ptr<const std::atomic<bool>> cancelled_ =
       std::make_shared<std::atomic<bool>>(false);
-  std::vector<KnownValues> known_;  // by column
-  std::shared_ptr<File> indexes_;   // what page indexes are read from
+  std::vector<KnownValues> known_;      // by column
+  std::optional<int64_t> seen_cached_;  // as File::IsCached has it
+  std::shared_ptr<File> indexes_;       // what page indexes are read from
 };
 
 }  // namespace

@@ -112,13 +112,9 @@ int64_t Scan::LastWindow(int64_t batch) const {
   return above - first_output_.begin() - 1;
 }
 
-int64_t Scan::end_priority() const { return PriorityOf(plan_.windows(), -1); }
+int64_t Scan::end_priority() const { return Priority(plan_.windows(), -1); }
 
-int64_t Scan::Priority(const Window& window, int32_t unit) const {
-  return PriorityOf(window.index, unit);
-}
-
-int64_t Scan::PriorityOf(int64_t window, int32_t unit) const {
+int64_t Scan::Priority(int64_t window, int32_t unit) const {
   const int64_t each = static_cast<int64_t>(dataset_->units.size()) + 1;
   return first_priority_ + window * each + unit + 1;
 }
@@ -167,7 +163,7 @@ void Scan::OpenWindowsLocked() {
   window->opened = opens;
   open_[index] = window;
   // Before any other work: its reads go on while earlier windows are decoded.
-  cpu_->Submit(begun_ ? kFirst : Priority(*window, -1),
+  cpu_->Submit(begun_ ? kFirst : Priority(window->index, -1),
                [self = shared_from_this(), window](Scratch&) {
                  if (*self->cancelled_) return;
                  self->Attempt(window->index, [&] { self->Prepare(window); });
@@ -253,8 +249,8 @@ void Scan::SubmitLocked(const std::shared_ptr<Window>& window, int32_t unit, Ste
 void Scan::SubmitTaskLocked(const std::shared_ptr<Window>& window, int32_t unit,
                             Step step, int32_t task) {
   if (*cancelled_) return;
-  cpu_->Submit(Priority(*window, unit), [self = shared_from_this(), window, unit, step,
-                                         task](Scratch& scratch) {
+  cpu_->Submit(Priority(window->index, unit), [self = shared_from_this(), window, unit,
+                                               step, task](Scratch& scratch) {
     if (!self->Wanted(*window)) return;
     self->Attempt(window->index, [&] { self->Run(window, unit, step, task, scratch); });
   });

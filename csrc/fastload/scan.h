@@ -186,8 +186,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   int64_t BatchRows(int64_t batch) const;
   int64_t LastWindow(int64_t batch) const;
   int64_t SharesWanted() const;
-  int64_t Priority(const Window& window, int32_t unit) const;
-  int64_t PriorityOf(int64_t window, int32_t unit) const;
+  int64_t Priority(int64_t window, int32_t unit) const;
 
   Dataset* const dataset_;
   Executor* const cpu_;

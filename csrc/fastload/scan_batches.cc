@@ -18,7 +18,7 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
       pending.window = window;
       pending.ready = dataset_->kernels.empty();
       if (pending.ready) continue;
-      cpu_->Submit(Priority(*window, -1),
+      cpu_->Submit(Priority(window->index, -1),
                    [self = shared_from_this(), index = window->index,
                     batch = part.batch](Scratch& scratch) {
                      self->Attempt(index, [&] { self->Compute(batch, scratch); });
@@ -27,7 +27,7 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
     }
     pending.parts.push_back(std::move(part));
     if (pending.filled_rows < BatchRows(pending.parts.back().batch)) continue;
-    cpu_->Submit(Priority(*window, -1),
+    cpu_->Submit(Priority(window->index, -1),
                  [self = shared_from_this(), index = window->index,
                   batch = pending.parts.back().batch](Scratch& scratch) {
                    self->Attempt(index, [&] { self->Merge(batch, scratch); });

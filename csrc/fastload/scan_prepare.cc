@@ -245,11 +245,12 @@ Status Scan::MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes
         state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
         state.streams.push_back(nullptr);
       } else {
-        state.streams.push_back(MakeLocalStream(fetch, file, std::move(pages->ranges),
-                                                {.segment_bytes = options_.segment_bytes,
-                                                 .priority = Priority(*window, unit),
-                                                 .cancelled = cancelled_},
-                                                &seen_cached[p]));
+        state.streams.push_back(
+            MakeLocalStream(fetch, file, std::move(pages->ranges),
+                            {.segment_bytes = options_.segment_bytes,
+                             .priority = Priority(window->index, unit),
+                             .cancelled = cancelled_},
+                            &seen_cached[p]));
         state.fetch_bytes += state.streams.back()->MemoryBytes();
       }
       state.pages.push_back(*std::move(pages));

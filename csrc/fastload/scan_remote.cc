@@ -92,7 +92,7 @@ void Scan::MakeRemoteStreams(Window* window) const {
         auto stream = std::make_shared<ChunkStream>(
             Fetch(), remote.file, remote.ranges,
             RemoteReads{.reads = ReadsOf(remote.file, remote.ranges, options_)},
-            Priority(*window, static_cast<int32_t>(u)), cancelled_);
+            Priority(window->index, static_cast<int32_t>(u)), cancelled_);
         unit.fetch_bytes += stream->MemoryBytes();
         unit.streams[remote.stream] = std::move(stream);
       }
@@ -135,7 +135,7 @@ void Scan::MakeSharedStreams(Window* window, const std::vector<size_t>& units) c
       }
       unit.streams[remote.stream] = std::make_shared<ChunkStream>(
           Fetch(), remote.file, remote.ranges, RemoteReads{reads, /*at_once=*/true},
-          Priority(*window, static_cast<int32_t>(u)), cancelled_);
+          Priority(window->index, static_cast<int32_t>(u)), cancelled_);
     }
     unit.remote.clear();
     unit.reads.assign(used.begin(), used.end());

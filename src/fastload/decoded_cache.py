@@ -299,7 +299,7 @@ class DecodedCache:
             process.io,
             process.rows,
             kernels=self._making.kernels,
-            passes=threads,
+            at_once=threads,
         )
         return BlockMaker(engine, batch_rows, self._made_by, plan.fields, self._source.files)
 

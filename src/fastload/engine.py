@@ -58,7 +58,10 @@ class Engine:
         kernels: that the core calls on each batch.
         blocks: what asks for the blocks that rows come from; None = they come from the files.
         data: it reads the batches of an epoch, not what has to be known before.
-        passes: that run at the same time, each with such a budget.
+        at_once: passes that run at the same time, each with such a budget.
+
+    Attributes:
+        lend_bytes: batch memory that the consumers of all passes may hold.
     """
 
     def __init__(
@@ -76,14 +79,14 @@ class Engine:
         *,
         blocks: core.DecodedQueue | None = None,
         data: bool = True,
-        passes: int = 1,
+        at_once: int = 1,
     ) -> None:
         wait_for_queues_at_exit()
         self.budget = budget
         self.blocks = blocks
         self._threads = threads
         self._passes = 0
-        self._lend_bytes = passes * budget.lend_bytes
+        self.lend_bytes = at_once * budget.lend_bytes
         self._pid = os.getpid()
         self._kernels = tuple(kernels)
         assembled = tuple(map(_assembled, outputs))
@@ -121,9 +124,9 @@ class Engine:
             # Who makes the memory may have reasons to reuse it later than we would.
             batch_memory_bytes=0
             if allocate is not None
-            else passes * (budget.window_bytes - budget.staged_bytes + budget.lend_bytes),
-            staging_memory_bytes=passes * budget.staged_bytes,
-            fetch_memory_bytes=passes * budget.fetch_bytes,
+            else at_once * (budget.window_bytes - budget.staged_bytes + budget.lend_bytes),
+            staging_memory_bytes=at_once * budget.staged_bytes,
+            fetch_memory_bytes=at_once * budget.fetch_bytes,
             verify_crc=io.verify_crc,
             allocate=allocate,
             sender=None if self._sender is None else self._sender.core,
@@ -228,7 +231,7 @@ class Engine:
             self._sender.mark(batch)
             self._sender.core.report(self.pipeline.memory)
             return batch, False
-        if self.pipeline.lent_bytes <= self._lend_bytes:
+        if self.pipeline.lent_bytes <= self.lend_bytes:
             return batch, False
         return batch.clone(), True
 

@@ -150,7 +150,7 @@ class ScanFeed:
     def ready(self) -> bool:
         """Whether the next batch can be had at once, and kept beside those handed out."""
         engine = self.engine
-        return self._scan.ready and 2 * engine.pipeline.lent_bytes <= engine.budget.lend_bytes
+        return self._scan.ready and 2 * engine.pipeline.lent_bytes <= engine.lend_bytes
 
     @property
     def scan(self) -> Scan:
