@@ -9,7 +9,7 @@ both, with one that another dataset has filled, and from local files; then the s
 line for each says the seconds of its first and second pass (medians), and what its first pass
 takes of the one without a cache in the same repeat (median, least and most). A fill ends when all
 is on disk. All hand out the same sums, which is checked in every pass; the cache lies where
-temporary files do, in the page cache. Disks were not measured.
+temporary files do (TMPDIR), in the page cache. Disks were not measured.
 
     python benchmarks/bench_cache.py --decoded PARQUET [--repeats N]
 
@@ -18,16 +18,23 @@ empty one, and from the blocks of a full one: as they are, and after a step such
 (logarithms of floats, remainders of integers, by numpy). Beside it what it takes to copy as many
 bytes with as many threads, and what a pass that fills takes of the first one without a cache in the
 same repeat. Each pass sees the same sums of one column, which is checked.
+
+When a cache has been measured its files are emptied, and removed in the end alone: for minutes
+after files were removed ext4 takes up to 0.6 ms to make each new one. So a run should not follow
+another one that soon, or have another TMPDIR. Memory that a virtual machine's host lends on demand
+is in all times of first passes: the least ones say what they take without.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +50,17 @@ from fastload.cache import RAW
 from fastload.cache_entries import entries_of, used_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
+
+
+@contextmanager
+def _cache_directory(within: str) -> Generator[str, None, None]:
+    """An empty directory; what is written there is emptied in the end."""
+    directory = tempfile.mkdtemp(dir=within)
+    yield directory
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            os.truncate(os.path.join(folder, name), 0)
 
 
 def _dataset(source: str, url: str, cache: Cache | None = None, **order: Any) -> FastParquetDataset:
@@ -84,7 +101,7 @@ _TIERS = {
 
 
 def _measure(
-    directory: str, url: str, expected: dict[str, int], repeats: int, **order: Any
+    directory: str, caches: str, url: str, expected: dict[str, int], repeats: int, **order: Any
 ) -> None:
     found = defaultdict(list)
     stored = "gs://bucket/train/*.parquet"
@@ -92,7 +109,7 @@ def _measure(
     for _ in range(repeats):
         found["no cache"].append(_passes(_dataset(stored, url, **order), expected))
         for tier, options in _TIERS.items():
-            with tempfile.TemporaryDirectory() as empty:
+            with _cache_directory(caches) as empty:
                 cache = Cache(empty, **options)
                 for state in ("empty", "full"):
                     passes = _passes(_dataset(stored, url, cache, **order), expected)
@@ -149,7 +166,7 @@ def _normalised_column(values: Any) -> Any:
     return values % 100_003 if values.dtype == np.int64 else values
 
 
-def _measure_decoded(path: str, repeats: int) -> None:
+def _measure_decoded(path: str, caches: str, repeats: int) -> None:
     first = pads.dataset(path).schema
     column = next(field.name for field in first if str(field.type).startswith("int"))
     values = pads.dataset(path).to_table([column])[column].to_numpy()
@@ -165,7 +182,7 @@ def _measure_decoded(path: str, repeats: int) -> None:
                 seconds = [_seconds(plain, column, expected) for _ in range(3)]
                 found["files, first pass"].append(seconds[0])
                 found["files, later passes"].append(min(seconds[1:]))
-            with tempfile.TemporaryDirectory() as cache:
+            with _cache_directory(caches) as cache:
                 with FastParquetDataset(path, cache=cache, **options) as filling:
                     found["an empty cache"].append(_seconds(filling, column, expected))
                 with FastParquetDataset(path, cache=cache, **options) as full:
@@ -192,15 +209,16 @@ def main() -> None:
     parser.add_argument("--decoded", metavar="PARQUET", help="measure the decoded tier on it")
     arguments = parser.parse_args()
     if arguments.decoded:
-        _measure_decoded(arguments.decoded, arguments.repeats)
+        with tempfile.TemporaryDirectory() as caches:
+            _measure_decoded(arguments.decoded, caches, arguments.repeats)
         return
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryDirectory() as caches:
         write_click_log(Path(directory), arguments.files, arguments.rows)
         local = pads.dataset(directory).to_table(columns=COLUMNS)
         expected = {c: int(np.sum(local[c].to_numpy(), dtype=np.int64)) for c in COLUMNS}
         with serve(directory, arguments.latency_ms / 1000) as store:
             for order in ({}, {"shuffle": True}):
-                _measure(directory, store.url, expected, arguments.repeats, **order)
+                _measure(directory, caches, store.url, expected, arguments.repeats, **order)
 
 
 if __name__ == "__main__":

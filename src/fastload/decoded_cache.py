@@ -13,8 +13,9 @@ from fastload._native import core
 from fastload.budget import Budget, divide_budget
 from fastload.cache import tell_once
 from fastload.decoded_blocks import UnfitOutputError, arrow_schema, fields_of, projection_of
-from fastload.decoded_filler import BlockFiller, BlockMaker, filler_threads, serve_blocks
+from fastload.decoded_filler import BlockFiller, filler_threads, serve_blocks
 from fastload.decoded_key import BlockNames, code_of
+from fastload.decoded_maker import BlockMaker
 from fastload.decoded_tier import DecodedTier
 from fastload.engine import Engine
 from fastload.kernel_plan import extra_outputs, plan_kernels

@@ -7,33 +7,25 @@ import os
 import threading
 import time
 import weakref
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fastload.decoded_blocks import arrow_schema, record_batch
-from fastload.decoded_tier import NoRoomError
+from fastload.decoded_entry import NoRoomError
 from fastload.errors import CorruptFileError
-from fastload.options import Options
-from fastload.plan import read_plan
-from fastload.sequence import RowGroups
-from fastload.step_run import Order, run_steps
+from fastload.gate import Gate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
-
-    from fastload._core import DecodedQueue, Scan
-    from fastload.batch import Batch
+    from fastload._core import DecodedQueue
+    from fastload.decoded_entry import BlockClaim
     from fastload.decoded_key import BlockNames
-    from fastload.decoded_tier import BlockClaim, DecodedTier
-    from fastload.engine import Engine
-    from fastload.fields import Field
+    from fastload.decoded_maker import BlockMaker
+    from fastload.decoded_tier import DecodedTier
     from fastload.source import SourceFile
-    from fastload.steps import Steps
 
-__all__ = ["BlockFiller", "BlockMaker", "filler_threads", "serve_blocks"]
+__all__ = ["BlockFiller", "filler_threads", "serve_blocks"]
 
 # Of local files one reads and computes while the other one writes.
 _FILLERS = 2
@@ -63,71 +55,6 @@ def filler_threads(memory_bytes: int, row_group_bytes: int, *, remote: bool) -> 
     most = _REMOTE_FILLERS if remote else _FILLERS
     each = max(_LEAST_FILLER_BYTES, _FILLER_ROW_GROUPS * row_group_bytes)
     return max(_FILLERS, min(most, memory_bytes // each))
-
-
-class BlockMaker:
-    """Makes the blocks of a dataset in this process.
-
-    Args:
-        engine: reads row groups in order, with the kernels that come first.
-        batch_rows: rows of a record batch.
-        steps: preprocess, of which Python does what is left.
-        fields: of the outputs.
-        files: of the dataset, to name.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        batch_rows: int,
-        steps: Steps,
-        fields: Mapping[str, Field],
-        files: Sequence[SourceFile],
-    ) -> None:
-        self.engine = engine
-        self.schema: pa.Schema = arrow_schema(fields)
-        self._batch_rows = batch_rows
-        self._steps = steps
-        self._fields = fields
-        self._files = files
-        # Functions of users are not called by two threads at a time.
-        self._lock = threading.Lock()
-
-    def batches(
-        self, file: int, row_group: int, rows: int
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """The rows of a row group that stay, so many, as record batches.
-
-        Raises what reading them and the steps do.
-        """
-        options = Options(batch_size=self._batch_rows, uneven="keep")
-        one = RowGroups(*(np.array([number], np.int64) for number in (rows, file, row_group)))
-        stripe_rows = self.engine.budget.stripe_rows
-        plan = read_plan(one, options, 0, (), 1, 0, stripe_rows=stripe_rows)
-        with contextlib.closing(self.engine.start(plan, self._batch_rows)) as scan:
-            while (block := self._next(scan)) is not None:
-                yield record_batch(self.schema, self._fields, block)
-
-    def close(self) -> None:
-        """Ends its threads. Idempotent."""
-        self.engine.close()
-        self._steps.close()
-
-    def _next(self, scan: Scan) -> Batch | None:
-        lent = scan.next()
-        if lent is None:
-            return None
-        batch = self.engine.batch_of(lent, None)[0]
-        if not self._steps:
-            return batch
-        with self._lock:
-            running = run_steps(batch, self._steps, Order(0, 0), self._files, self._steps.pool)
-            while True:
-                try:
-                    next(running).wait()
-                except StopIteration as end:
-                    made: Batch = end.value
-                    return made
 
 
 class BlockFiller:
@@ -162,6 +89,9 @@ class BlockFiller:
         self._names = names
         self._files = files
         self._patience_s = patience_s
+        self._begun = count()
+        # Functions of users are called by one thread while another one writes.
+        self._gate = Gate(1 + bool(maker.steps))
 
     def serve(self, queue: DecodedQueue) -> None:
         """Brings what is asked for, until the queue is closed."""
@@ -196,10 +126,17 @@ class BlockFiller:
 
     def make(self, claim: BlockClaim, file: int, row_group: int, name: str) -> int:
         """Fills an entry; returns its checksum."""
-        rows = self._names.rows(file, row_group)
-        batches = self.maker.batches(file, row_group, rows)
-        with contextlib.closing(batches):
-            checksum = self.tier.fill(claim, name, self.maker.schema, batches)
+        maker, rows = self.maker, self._names.rows(file, row_group)
+        # Whoever began first goes first, as it does with its reading.
+        through = partial(self._gate.passed, next(self._begun))
+        with claim:
+            entry = self.tier.entry(claim, name, maker.schema)
+            with contextlib.closing(maker.start(file, row_group, rows)) as scan:
+                while (lent := scan.next()) is not None:
+                    with through():
+                        entry.add(maker.record_batch(lent))
+            with through():
+                checksum = entry.publish()
         self.tier.describe(name, self._files[file])
         return checksum
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,30 +13,16 @@ from fastload._native import core
 from fastload.cache import DECODED
 from fastload.cache_entries import describe
 from fastload.cache_tier import CacheTier
-from fastload.errors import FastloadError
+from fastload.decoded_entry import BlockClaim, BlockEntry, NoRoomError, part_of
 from fastload.remote_paths import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from typing_extensions import Self
-
     from fastload.source import SourceFile
 
-__all__ = ["BlockClaim", "DecodedTier", "NoRoomError"]
-
-_T = TypeVar("_T")
+__all__ = ["DecodedTier"]
 
 # An entry counts as used now when it is opened, unless it does so since less than this.
 _USED_S = 10.0
-# Of a file beside its schema and values: heads of messages, and padding.
-_MORE_BYTES = 4096
-# Directories that disappear between two steps do so because another process prunes them.
-_TRIES = 8
-
-
-class NoRoomError(FastloadError):
-    """A block can't be kept."""
 
 
 class DecodedTier(CacheTier):
@@ -67,7 +51,7 @@ class DecodedTier(CacheTier):
         """Bytes that whoever has claimed an entry has written; -1 if nobody has."""
         folder, entry = os.path.split(self.path(name))
         try:
-            return os.stat(os.path.join(folder, _part_of(entry))).st_size
+            return os.stat(os.path.join(folder, part_of(entry))).st_size
         except OSError:
             return -1
 
@@ -99,39 +83,18 @@ class DecodedTier(CacheTier):
         if not self.writes:
             raise NoRoomError("Expected a cache that can be written to")
         try:
-            return _claimed(self.path(name))
+            return BlockClaim.of(self.path(name))
         except OSError as error:
             self.give_up(f"{error.strerror} - at {self.directory}")
             raise NoRoomError(str(error)) from error
 
-    def fill(
-        self, claim: BlockClaim, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-    ) -> int:
-        """Writes an entry, which appears at once or not at all, and gives the claim up.
-
-        Returns:
-            Its checksum.
-
-        Raises what `batches` do, too.
+    def entry(self, claim: BlockClaim, name: str, schema: pa.Schema) -> BlockEntry:
+        """Begins an entry.
 
         Raises:
             NoRoomError: it can't be written.
         """
-        with claim:
-            try:
-                writer = core.DecodedWriter(claim.descriptor, name, schema)
-                # The schema is in the footer, too.
-                first = os.path.dirname(name) not in self._described
-                self._take_room(2 * schema.serialize().size + _MORE_BYTES, first=first)
-                for batch in batches:
-                    self._take_room(batch.nbytes)
-                    self._write(partial(writer.add, batch))
-                checksum = self._write(writer.finish)
-                self._write(claim.publish)
-            except NoRoomError as error:
-                self.give_up(str(error))
-                raise
-        return checksum
+        return BlockEntry(self, claim, name, schema)
 
     def describe(self, name: str, file: SourceFile) -> None:
         """Says what file an entry is of, for people to read."""
@@ -144,86 +107,13 @@ class DecodedTier(CacheTier):
             with contextlib.suppress(OSError):
                 describe(self.directory, folder, about)
 
-    def _take_room(self, data_bytes: int, *, first: bool = False) -> None:
-        try:
-            if not self._quota.take(data_bytes, first=first):
-                raise NoRoomError("max_bytes leave no room for a row group beside those in use")
-        except OSError as error:
-            raise NoRoomError(f"{error.strerror} - at {self.directory}") from error
+    def is_new(self, name: str) -> bool:
+        """Whether no entry of an entry's directory was written by this process yet."""
+        return os.path.dirname(name) not in self._described
 
-    def _write(self, work: Callable[[], _T]) -> _T:
-        try:
-            return work()
-        except (FastloadError, OSError) as error:
-            raise NoRoomError(f"{error} - at {self.directory}") from error
+    def take_room(self, data_bytes: int, *, first: bool) -> bool:
+        """Whether there is room for what is about to be written, which it makes if need be.
 
-
-class BlockClaim:
-    """The right to fill an entry, held by one of all processes at a time.
-
-    It is a lock of the kernel's on the file that is written to, which a process that dies gives up.
-
-    Attributes:
-        descriptor: of that file, which is empty at first.
-    """
-
-    def __init__(self, path: str, part: str, descriptor: int) -> None:
-        self._path = path
-        self._part = part
-        self.descriptor = descriptor
-        self._published = False
-
-    def publish(self) -> None:
-        """Has the entry appear. Raises OSError."""
-        os.rename(self._part, self._path)
-        self._published = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        """Gives it up."""
-        if not self._published:
-            with contextlib.suppress(OSError):
-                os.unlink(self._part)
-        # A fork's child may hold the descriptor, too.
-        with contextlib.suppress(OSError):
-            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
-        os.close(self.descriptor)
-
-
-def _part_of(entry: str) -> str:
-    return f".{entry}.part"
-
-
-def _claimed(path: str) -> BlockClaim | None:
-    folder, name = os.path.split(path)
-    part = os.path.join(folder, _part_of(name))
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    for _ in range(_TRIES):
-        try:
-            descriptor = os.open(part, flags, 0o600)
-        except FileNotFoundError:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            continue
-        claim = BlockClaim(path, part, descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Who had it may have renamed or removed the file meanwhile.
-            mine = os.path.samestat(os.fstat(descriptor), os.lstat(part))
-            if mine and not os.path.lexists(path):
-                os.ftruncate(descriptor, 0)  # what a process that died has left
-                return claim
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except FileNotFoundError:
-            mine = False
-        except OSError:
-            os.close(descriptor)
-            raise
-        if mine:
-            with claim:  # the entry is there
-                return None
-        os.close(descriptor)
-    raise FileNotFoundError(None, "the directory disappears", folder)
+        first: it is the first entry of its directory. Raises OSError.
+        """
+        return self._quota.take(data_bytes, first=first)

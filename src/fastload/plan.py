@@ -40,6 +40,7 @@ __all__ = [
     "read_plan",
     "remaining_rows",
     "row_group_order",
+    "row_group_plan",
     "rows_of",
     "sequence_plan",
     "share_of",
@@ -225,6 +226,21 @@ def sequence_plan(
         seed=options.seed,
         epoch=epoch,
     )
+
+
+def row_group_plan(
+    file: int, row_group: int, rows: int, batch_rows: int, stripe_rows: int
+) -> ReadPlan:
+    """All of one row group in order, of which so many rows stay, as `read_plan` has it."""
+    edges = np.append(np.arange(0, rows, stripe_rows), rows)
+    count = len(edges) - 1
+    takes = np.stack([np.zeros(count, np.int64), np.diff(edges)], axis=1)
+    pieces = np.empty((count, 4), np.int64)
+    pieces[:, 0], pieces[:, 1] = file, row_group
+    pieces[:, 2], pieces[:, 3] = edges[:-1], edges[1:]
+    number = np.arange(count + 1)
+    windows = np.stack([number, number], axis=1)
+    return ReadPlan(batch_rows, rows, 0, False, pieces, takes, windows, np.zeros(count, np.uint64))
 
 
 def window_edges(total_places: int, window: int, number: Int64s) -> Int64s:

@@ -237,3 +237,18 @@ def test_windows_are_short_where_few_rows_stay():
     # Regular ones every 20 rows; before each row group that comes after 100 rows or more of
     # which few stay.
     assert edges == [0, 3, 20, 40, 45, 47, 49]
+
+
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 1000])
+def test_the_plan_of_one_row_group_is_that_of_a_dataset_of_it(rows):
+    one = plan.RowGroups(*(np.array([number], np.int64) for number in (rows, 3, 7)))
+    options = plan.Options(batch_size=16, uneven="keep")
+    expected = plan.read_plan(one, options, 0, (), 1, 0, stripe_rows=64)
+    found = plan.row_group_plan(3, 7, rows, 16, 64)
+    for name in ("pieces", "takes", "windows", "keys"):
+        ours, theirs = getattr(found, name), getattr(expected, name)
+        assert ours.dtype == theirs.dtype
+        assert ours.flags.c_contiguous
+        np.testing.assert_array_equal(ours, theirs)
+    for name in ("batch_rows", "rows", "padding", "shuffled", "seed", "epoch"):
+        assert getattr(found, name) == getattr(expected, name)

@@ -1,0 +1,86 @@
+"""Makes the rows of row groups into record batches of blocks."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from fastload.decoded_blocks import arrow_schema, record_batch
+from fastload.plan import row_group_plan
+from fastload.step_run import Order, run_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from fastload._core import LentBatch, Scan
+    from fastload.batch import Batch
+    from fastload.engine import Engine
+    from fastload.fields import Field
+    from fastload.source import SourceFile
+    from fastload.steps import Steps
+
+__all__ = ["BlockMaker"]
+
+
+class BlockMaker:
+    """Makes the blocks of a dataset in this process.
+
+    Args:
+        engine: reads row groups in order, with the kernels that come first.
+        batch_rows: rows of a record batch.
+        steps: preprocess, of which Python does what is left.
+        fields: of the outputs.
+        files: of the dataset, to name.
+
+    Attributes:
+        engine: as it was made with.
+        schema: of the blocks.
+        steps: as it was made with.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        batch_rows: int,
+        steps: Steps,
+        fields: Mapping[str, Field],
+        files: Sequence[SourceFile],
+    ) -> None:
+        self.engine = engine
+        self.schema: pa.Schema = arrow_schema(fields)
+        self.steps = steps
+        self._batch_rows = batch_rows
+        self._fields = fields
+        self._files = files
+        # Functions of users are not called by two threads at a time.
+        self._lock = threading.Lock()
+
+    def start(self, file: int, row_group: int, rows: int) -> Scan:
+        """Begins to read the rows of a row group that stay, so many."""
+        stripe_rows = self.engine.budget.stripe_rows
+        plan = row_group_plan(file, row_group, rows, self._batch_rows, stripe_rows)
+        return self.engine.start(plan, self._batch_rows)
+
+    def record_batch(self, lent: LentBatch) -> pa.RecordBatch:
+        """What is made of some of them. Raises what the steps do."""
+        return record_batch(self.schema, self._fields, self._stepped(lent))
+
+    def close(self) -> None:
+        """Ends its threads. Idempotent."""
+        self.engine.close()
+        self.steps.close()
+
+    def _stepped(self, lent: LentBatch) -> Batch:
+        batch = self.engine.batch_of(lent, None)[0]
+        if not self.steps:
+            return batch
+        with self._lock:
+            running = run_steps(batch, self.steps, Order(0, 0), self._files, self.steps.pool)
+            while True:
+                try:
+                    next(running).wait()
+                except StopIteration as end:
+                    made: Batch = end.value
+                    return made
