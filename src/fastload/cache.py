@@ -16,7 +16,16 @@ from fastload.errors import CacheError
 if TYPE_CHECKING:
     from fastload.paths import PathLike
 
-__all__ = ["DECODED", "RAW", "Cache", "cache_of", "open_directory", "tell_once", "tiers_of"]
+__all__ = [
+    "DECODED",
+    "RAW",
+    "Cache",
+    "cache_of",
+    "is_empty",
+    "open_directory",
+    "tell_once",
+    "tiers_of",
+]
 
 RAW = "raw-1"
 """What the directory of byte ranges is called; another number is another format's."""
@@ -86,6 +95,21 @@ def cache_of(argument: PathLike | Cache | None) -> Cache | None:
 def tiers_of(cache: Cache) -> list[Path]:
     """The directories that share `max_bytes`, those that are not there too."""
     return [cache.path / RAW, cache.path / DECODED]
+
+
+def is_empty(cache: Cache) -> bool:
+    """Whether no tier holds anything."""
+    return not any(map(_holds_some, tiers_of(cache)))
+
+
+def _holds_some(directory: Path) -> bool:
+    try:
+        with os.scandir(directory) as found:
+            return next(found, None) is not None
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # nobody knows
 
 
 _told: set[Path] = set()

@@ -224,7 +224,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         checked_split = parse_split(split)
         kept = cache_of(cache)
         order = (source, columns, batch_size, filters, split, limit, shuffle, shuffle_window, seed)
-        first = FirstReads((*order, self._rank, os.environ.get("RANK")), memory_budget)
+        first = FirstReads.of((*order, self._rank, os.environ.get("RANK")), memory_budget, kept)
         storage = RemoteStorage(filesystem, storage_options, io, kept, first)
         self._source = Source.open(source, storage)
         self._predicate = Predicate()

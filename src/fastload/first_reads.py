@@ -8,6 +8,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fastload.cache import is_empty
 from fastload.cache_directory import CacheDirectory, publish
 from fastload.native_options import AZURE, GCS, S3
 from fastload.store import StoredFile
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
-    from typing_extensions import Buffer
+    from typing_extensions import Buffer, Self
 
+    from fastload.cache import Cache
     from fastload.store_client import StoreClient
 
 __all__ = ["FirstReads", "Range"]
@@ -71,6 +73,13 @@ class FirstReads:
         self._more = 0  # ranges that were asked for after those
         self._read: dict[Range, Buffer] = {}
 
+    @classmethod
+    def of(cls, arguments: object, memory_budget: int, cache: Cache | None) -> Self | None:
+        """Those of a dataset; None where its cache may have them on disk."""
+        if cache is not None and not is_empty(cache):
+            return None
+        return cls((arguments, cache is not None and cache.decoded), memory_budget)
+
     def take_kept(self, store: str) -> list[Range]:
         """What the dataset began with before, in a store of that name; it is kept no more."""
         home = CacheDirectory("first-reads-1", "what is read first", "it is read a round later")
@@ -100,7 +109,7 @@ class FirstReads:
     async def _bring(self, client: StoreClient, range_: Range) -> None:
         with contextlib.suppress(Exception):  # whoever needs the bytes asks again, and is told
             if (await client.store(range_.kind)).pins:
-                self._read[range_] = await client.read(*range_)
+                self._read[range_] = await client.fetch(*range_)
 
     def asked(self, range_: Range) -> Buffer | None:
         """Notes a range that a pass asks for; its bytes, if they were read ahead."""

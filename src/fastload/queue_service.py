@@ -105,5 +105,5 @@ class QueueService:
     async def _data(self, queue: RemoteQueue, file: int, start: int, length: int) -> Buffer:
         files, first = self._queues[queue]
         wanted = Range(*files[file], start, start + length)
-        data = None if first is None else first.asked(wanted)
-        return await self._client.read(*wanted) if data is None else data
+        ahead = None if first is None else first.asked(wanted)
+        return await self._client.read(*wanted, ahead=ahead)

@@ -86,7 +86,7 @@ class RemoteStorage:
         self._raw: RawTier | None = None
         if cache is not None and cache.raw:
             self._raw = RawTier(cache, place_of(filesystem, self._options))
-        self._first = first if self._raw is None else None
+        self._first = first
         self._clients: dict[bool, StoreClient] = {}
         self._pid = os.getpid()
 

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from concurrent import futures
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastload.errors import FastloadError
@@ -199,18 +198,31 @@ class StoreClient:
 
     # One range ----------------------------------------------------------------------------
 
-    async def read(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
+    async def read(
+        self,
+        kind: str,
+        file: StoredFile,
+        start: int,
+        stop: int,
+        *,
+        ahead: Buffer | None = None,
+    ) -> Buffer:
         """The bytes [start, stop) of a file, as it was listed, from disk where they are kept.
+
+        ahead: these bytes, if they were fetched before.
 
         Raises `SourceChangedError` or `StorageError`, without a place.
         """
+
+        async def fetch() -> Buffer:
+            return await self.fetch(kind, file, start, stop) if ahead is None else ahead
+
         if self._raw is None:
-            return await self._fetch(kind, file, start, stop)
-        fetch = partial(self._fetch, kind, file, start, stop)
+            return await fetch()
         return await self._raw.read(kind, file, start, stop, fetch)
 
-    async def _fetch(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
-        """The bytes from the store."""
+    async def fetch(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
+        """As `read`, from the store, and keeps nothing on disk."""
 
         async def once() -> Buffer:
             store = await self.store(kind)

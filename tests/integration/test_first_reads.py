@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from fastload import IO, FastloadError, FastParquetDataset
+from fastload import IO, Cache, FastloadError, FastParquetDataset
 from stored_dataset import assert_same, served, write_files
 from stores import Fault, rounds
 
@@ -73,6 +73,24 @@ def test_nothing_is_read_twice(server, paths, transport, options):
             assert_same(dataset, expected)
         ranges = [(request.path, request.range) for request in data(server)]
         assert len(set(ranges)) == len(ranges)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("decoded", [False, True])
+def test_an_empty_cache_takes_no_further_round(server, transport, decoded, tmp_path):
+    server.latency_s = LATENCY_S
+
+    def started(name):
+        cache = Cache(tmp_path / name, decoded=decoded)
+        return start(server, transport=transport, limit=1000, cache=cache)
+
+    assert started("first") == 3
+    assert started("second") == 1
+    ranges = [(request.path, request.range) for request in data(server)]
+    assert len(set(ranges)) == len(ranges) > 0
+    # All of it was kept, and is not asked for again.
+    assert started("second") == 1
+    assert data(server) == []
 
 
 def add(server, paths):

@@ -16,7 +16,7 @@ class Client:
     async def store(self, _kind):
         return SimpleNamespace(pins=True)
 
-    async def read(self, _kind, _file, start, stop):
+    async def fetch(self, _kind, _file, start, stop):
         return bytes(stop - start)
 
 
