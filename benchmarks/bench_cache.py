@@ -1,6 +1,7 @@
 """One question: what does it cost to keep what is read of a store, and what does it save?
 
     python benchmarks/bench_cache.py [--files N] [--rows N] [--latency-ms X] [--repeats N]
+        [--host ADDRESS --within COMMAND]
 
 Three of forty columns of a click-log table are read in order, as benchmarks/bench_store.py has it,
 from a server in a process of its own that answers each request after the latency. For each repeat
@@ -9,7 +10,8 @@ both, with one that another dataset has filled, and from local files; then the s
 line for each says the seconds of its first and second pass (medians), and what its first pass
 takes of the one without a cache in the same repeat (median, least and most). A fill ends when all
 is on disk. All hand out the same sums, which is checked in every pass; the cache lies where
-temporary files do (TMPDIR), in the page cache. Disks were not measured.
+temporary files do (TMPDIR), in the page cache. Disks were not measured. The network is that of
+the machine itself, or another one, as benchmarks/bench_store.py has it.
 
     python benchmarks/bench_cache.py --decoded PARQUET [--repeats N]
 
@@ -205,6 +207,8 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=16)
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--latency-ms", type=float, default=30.0)
+    parser.add_argument("--host", default="127.0.0.1", help="the server's address")
+    parser.add_argument("--within", default="", help="command that runs the server, if any")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--decoded", metavar="PARQUET", help="measure the decoded tier on it")
     arguments = parser.parse_args()
@@ -216,7 +220,8 @@ def main() -> None:
         write_click_log(Path(directory), arguments.files, arguments.rows)
         local = pads.dataset(directory).to_table(columns=COLUMNS)
         expected = {c: int(np.sum(local[c].to_numpy(), dtype=np.int64)) for c in COLUMNS}
-        with serve(directory, arguments.latency_ms / 1000) as store:
+        host, within = arguments.host, arguments.within.split()
+        with serve(directory, arguments.latency_ms / 1000, host, within) as store:
             for order in ({}, {"shuffle": True}):
                 _measure(directory, caches, store.url, expected, arguments.repeats, **order)
 
