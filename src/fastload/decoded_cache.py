@@ -268,7 +268,8 @@ class DecodedCache:
         except (UnfitOutputError, ValueError) as error:
             self._refuse(str(error))
             return None
-        return BlockFiller(tier, names, maker, self._source.files, threads, process.io.timeout_s)
+        files, patience_s = self._source.files, process.io.timeout_s
+        return BlockFiller(tier, names, maker, files, threads, process.threads, patience_s)
 
     def _maker(self, plan: BlockPlan, process: BlockArguments, threads: int) -> BlockMaker:
         """What makes blocks, on so many threads at a time."""

@@ -64,7 +64,8 @@ class BlockFiller:
         tier: of the cache.
         names: of its entries.
         maker: of what is not there.
-        threads: that make blocks at a time.
+        threads: that make blocks at a time; most of them wait for what they read.
+        core_threads: that decode for them.
         patience_s: without progress of another process that makes a block, until that counts as
             hanging.
 
@@ -80,6 +81,7 @@ class BlockFiller:
         maker: BlockMaker,
         files: Sequence[SourceFile],
         threads: int,
+        core_threads: int,
         patience_s: float,
     ) -> None:
         self.failures: dict[str, BaseException] = {}
@@ -90,8 +92,8 @@ class BlockFiller:
         self._files = files
         self._patience_s = patience_s
         self._begun = count()
-        # Functions of users are called by one thread while another one writes.
-        self._gate = Gate(1 + bool(maker.steps))
+        # One thread computes while another one writes.
+        self._gate = Gate(max(_FILLERS, core_threads // 2))
 
     def serve(self, queue: DecodedQueue) -> None:
         """Brings what is asked for, until the queue is closed."""
