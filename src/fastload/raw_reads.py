@@ -81,11 +81,24 @@ class RawReads:
                 return kept
             claim = self._tier.claim(name, start, stop) if self._tier.writes else None
             if claim is not None:
-                return await self._fill(claim, kind, file, start, stop, fetch)
+                try:
+                    data = await fetch()
+                except BaseException:
+                    claim.release()
+                    raise
+                await self._fill(claim, kind, file, start, stop, data)
+                return data
             if not self._tier.writes or time.monotonic() > given_up:
                 return await fetch()
             await asyncio.sleep(poll_s)
             poll_s = min(_MOST_POLL_S, 2 * poll_s)
+
+    async def keep(self, kind: str, file: StoredFile, start: int, stop: int, data: Buffer) -> None:
+        """Has bytes that were fetched written, unless they are on disk or another fetches them."""
+        name = self._tier.name_of(kind, file)
+        claim = self._tier.claim(name, start, stop) if name and self._tier.writes else None
+        if claim is not None:
+            await self._fill(claim, kind, file, start, stop, data)
 
     async def flush(self) -> None:
         """Waits for what is being written."""
@@ -119,10 +132,10 @@ class RawReads:
         file: StoredFile,
         start: int,
         stop: int,
-        fetch: Callable[[], Awaitable[Buffer]],
-    ) -> Buffer:
+        data: Buffer,
+    ) -> None:
+        """Has a writer write an entry, as soon as there is room for its bytes beside others."""
         try:
-            data = await fetch()
             await self._room_for(stop - start)
         except BaseException:
             claim.release()
@@ -140,7 +153,6 @@ class RawReads:
             thread.start()
         self._held_bytes += stop - start
         self._to_write.put(writing)
-        return data
 
     async def _room_for(self, data_bytes: int) -> None:
         """Waits until so many bytes may be held, which one request always may."""

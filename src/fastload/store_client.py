@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent import futures
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastload.errors import FastloadError
@@ -213,12 +214,12 @@ class StoreClient:
 
         Raises `SourceChangedError` or `StorageError`, without a place.
         """
-
-        async def fetch() -> Buffer:
-            return await self.fetch(kind, file, start, stop) if ahead is None else ahead
-
         if self._raw is None:
-            return await fetch()
+            return await self.fetch(kind, file, start, stop) if ahead is None else ahead
+        if ahead is not None:
+            await self._raw.keep(kind, file, start, stop, ahead)
+            return ahead
+        fetch = partial(self.fetch, kind, file, start, stop)
         return await self._raw.read(kind, file, start, stop, fetch)
 
     async def fetch(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
