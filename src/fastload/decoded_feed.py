@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fastload.decoded_blocks import UnfitOutputError
-from fastload.decoded_entry import NoRoomError
+from fastload.decoded_claim import NoRoomError
 from fastload.errors import StorageError
 from fastload.wrapped_feed import WrappedFeed
 

@@ -11,7 +11,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from fastload.decoded_entry import NoRoomError
+from fastload.decoded_claim import NoRoomError
+from fastload.decoded_entry import BlockEntry
 from fastload.errors import CorruptFileError
 from fastload.gate import Gate
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastload._core import DecodedQueue
-    from fastload.decoded_entry import BlockClaim
+    from fastload.decoded_claim import BlockClaim
     from fastload.decoded_key import BlockNames
     from fastload.decoded_maker import BlockMaker
     from fastload.decoded_tier import DecodedTier
@@ -132,7 +133,7 @@ class BlockFiller:
         # Whoever began first goes first, as it does with its reading.
         through = partial(self._gate.passed, next(self._begun))
         with claim:
-            entry = self.tier.entry(claim, name, maker.schema)
+            entry = BlockEntry(self.tier, claim, name, maker.schema)
             with contextlib.closing(maker.start(file, row_group, rows)) as scan:
                 while (lent := scan.next()) is not None:
                     with through():

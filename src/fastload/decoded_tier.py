@@ -13,7 +13,7 @@ from fastload._native import core
 from fastload.cache import DECODED
 from fastload.cache_entries import describe
 from fastload.cache_tier import CacheTier
-from fastload.decoded_entry import BlockClaim, BlockEntry, NoRoomError, part_of
+from fastload.decoded_claim import BlockClaim, NoRoomError, part_of
 from fastload.remote_paths import shown
 
 if TYPE_CHECKING:
@@ -87,14 +87,6 @@ class DecodedTier(CacheTier):
         except OSError as error:
             self.give_up(f"{error.strerror} - at {self.directory}")
             raise NoRoomError(str(error)) from error
-
-    def entry(self, claim: BlockClaim, name: str, schema: pa.Schema) -> BlockEntry:
-        """Begins an entry.
-
-        Raises:
-            NoRoomError: it can't be written.
-        """
-        return BlockEntry(self, claim, name, schema)
 
     def describe(self, name: str, file: SourceFile) -> None:
         """Says what file an entry is of, for people to read."""

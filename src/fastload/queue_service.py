@@ -105,5 +105,8 @@ class QueueService:
     async def _data(self, queue: RemoteQueue, file: int, start: int, length: int) -> Buffer:
         files, first = self._queues[queue]
         wanted = Range(*files[file], start, start + length)
-        ahead = None if first is None else first.asked(wanted)
-        return await self._client.read(*wanted, ahead=ahead)
+        data = None if first is None else first.asked(wanted)
+        if data is None:
+            return await self._client.read(*wanted)
+        await self._client.keep(*wanted, data)
+        return data

@@ -199,28 +199,20 @@ class StoreClient:
 
     # One range ----------------------------------------------------------------------------
 
-    async def read(
-        self,
-        kind: str,
-        file: StoredFile,
-        start: int,
-        stop: int,
-        *,
-        ahead: Buffer | None = None,
-    ) -> Buffer:
+    async def read(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
         """The bytes [start, stop) of a file, as it was listed, from disk where they are kept.
-
-        ahead: these bytes, if they were fetched before.
 
         Raises `SourceChangedError` or `StorageError`, without a place.
         """
         if self._raw is None:
-            return await self.fetch(kind, file, start, stop) if ahead is None else ahead
-        if ahead is not None:
-            await self._raw.keep(kind, file, start, stop, ahead)
-            return ahead
+            return await self.fetch(kind, file, start, stop)
         fetch = partial(self.fetch, kind, file, start, stop)
         return await self._raw.read(kind, file, start, stop, fetch)
+
+    async def keep(self, kind: str, file: StoredFile, start: int, stop: int, data: Buffer) -> None:
+        """Has bytes that were fetched kept on disk, where that is asked for."""
+        if self._raw is not None:
+            await self._raw.keep(kind, file, start, stop, data)
 
     async def fetch(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
         """As `read`, from the store, and keeps nothing on disk."""

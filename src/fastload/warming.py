@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastload import plan
-from fastload.decoded_entry import NoRoomError
+from fastload.decoded_claim import NoRoomError
 from fastload.errors import CacheError, CorruptFileError
 from fastload.progress_bar import showing
 

@@ -6,6 +6,8 @@ import itertools
 import json
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,7 @@ import fastload
 from fastload import IO, Cache, Column, FastParquetDataset, Pad, Ragged, Stack, mix, per_row
 from fastload.cache import DECODED
 from fastload.cache_entries import entries_of
+from fastload.decoded_maker import BlockMaker
 from fastload.testing import assert_resumes_exactly
 from stores import GcsServer
 
@@ -362,3 +365,33 @@ def test_row_groups_are_read_one_after_the_other(tmp_path):
     between = [int(place[-1] - place[0]) + 1 - len(place) for place in places if len(place)]
     # Those of another one, begun at the same moment, may come between now and then.
     assert np.median(between) <= 3, between
+
+
+def test_few_of_the_threads_that_make_blocks_compute_at_a_time(tmp_path, monkeypatch):
+    """The others wait for what they read, so that they don't take turns at the GIL."""
+    inside, most, lock = [0], [0], threading.Lock()
+    record_batch = BlockMaker.record_batch
+
+    def counted(maker, lent):
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        time.sleep(0.005)
+        with lock:
+            inside[0] -= 1
+        return record_batch(maker, lent)
+
+    monkeypatch.setattr(BlockMaker, "record_batch", counted)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": np.arange(32_000)}), path, row_group_size=1000)
+    with GcsServer() as server:
+        server.put("bucket", "a.parquet", path.read_bytes())
+        with FastParquetDataset(
+            "gs://bucket/a.parquet",
+            batch_size=1000,
+            threads=2,
+            storage_options=server.options,
+            cache=tmp_path / "cache",
+        ) as dataset:
+            assert sum(batch.rows for batch in dataset) == 32_000
+    assert 1 <= most[0] <= 2
