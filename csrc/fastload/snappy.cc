@@ -157,7 +157,8 @@ struct Decoder {
     }
     in += tag.trailer;
     if ((byte & 3) == 0) {
-      if (tag.trailer > 0) length = size_t{trailer} + 1;
+      // Of 32 bits, as in Snappy's own decoder: the largest length there is becomes none.
+      if (tag.trailer > 0) length = trailer + 1;
       if (!Fits(length) || length > static_cast<size_t>(in_end - in)) return false;
       std::memcpy(out, in, length);
       in += length;

@@ -165,6 +165,22 @@ TEST(Snappy, TakesDamagedBytesAsArrowDoes) {
   EXPECT_GT(refused, 1000);
 }
 
+// Its length has 32 bits in Snappy's own decoder, where 2^32 is no byte.
+TEST(Snappy, TakesTheLongestLiteralForNone) {
+  for (size_t behind : {0, 3, 100}) {
+    Bytes compressed = {static_cast<uint8_t>(behind), 63 << 2, 0xFF, 0xFF, 0xFF, 0xFF};
+    for (size_t i = 0; i < behind; ++i) {
+      compressed.insert(compressed.end(), {0, static_cast<uint8_t>(i)});
+    }
+    const auto size = static_cast<int64_t>(behind);
+    const Output expected = ByArrow(compressed, size);
+    const Output output = Decompress(compressed, size);
+    EXPECT_TRUE(expected.ok) << behind;
+    EXPECT_TRUE(output.ok) << behind;
+    EXPECT_EQ(output.bytes, expected.bytes) << behind;
+  }
+}
+
 TEST(Snappy, SizesThatTheBytesCannotHoldAreNone) {
   EXPECT_EQ(SnappySize({}), std::nullopt);
   EXPECT_EQ(SnappySize(Bytes{0x80}), std::nullopt);
