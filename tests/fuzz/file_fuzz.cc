@@ -22,6 +22,8 @@
 #include "leaf_columns.h"
 #include "memory_file.h"
 #include "parquet/arrow/reader.h"
+#include "parquet/column_page.h"
+#include "parquet/file_reader.h"
 #include "row_text.h"
 
 namespace fastload::testing {
@@ -44,20 +46,31 @@ bool IsOfNoInfluence(const std::string& why) {
          why.find("ColumnMetaData type does not match") != std::string::npos;
 }
 
+// Whether a page of the chunk is a dictionary, whatever encodings the footer lists.
+bool HasDictionary(parquet::ParquetFileReader& file, int row_group, int leaf) {
+  try {
+    const auto pages = file.RowGroup(row_group)->GetColumnPageReader(leaf);
+    while (const auto page = pages->NextPage()) {
+      if (page->type() == parquet::PageType::DICTIONARY_PAGE) return true;
+    }
+  } catch (const std::exception&) {
+    // What comes after it is not read by others either.
+  }
+  return false;
+}
+
 // Whether it may refuse a run for groups of eight values that a page has no bytes of, and
 // needs none of: the last run is read here as far as it goes.
-bool MayBeCutRun(const std::string& why, const parquet::ColumnChunkMetaData& chunk) {
-  const auto encodings = chunk.encodings();
-  const auto has = [&](parquet::Encoding::type encoding) {
-    return std::find(encodings.begin(), encodings.end(), encoding) != encodings.end();
-  };
-  if (!has(parquet::Encoding::PLAIN_DICTIONARY) &&
-      !has(parquet::Encoding::RLE_DICTIONARY) && chunk.type() != parquet::Type::BOOLEAN) {
+bool MayBeCutRun(const std::string& why, parquet::ParquetFileReader& file, int row_group,
+                 int leaf) {
+  if (why.find("Invalid number of indices") == std::string::npos &&
+      why.find("Dict decoding failed") == std::string::npos &&
+      why.find("Unexpected end of stream") == std::string::npos) {
     return false;
   }
-  return why.find("Invalid number of indices") != std::string::npos ||
-         why.find("Dict decoding failed") != std::string::npos ||
-         why.find("Unexpected end of stream") != std::string::npos;
+  return file.metadata()->schema()->Column(leaf)->physical_type() ==
+             parquet::Type::BOOLEAN ||
+         HasDictionary(file, row_group, leaf);
 }
 
 // What Arrow reads of a column.
@@ -93,12 +106,10 @@ Oracle ReadByArrow(const std::shared_ptr<arrow::Buffer>& bytes, const Footer& fo
         oracle.refused = true;
         oracle.why = table.status().ToString();
         // A type that it does not make of such a column is no word about its bytes.
-        const auto chunk =
-            (*reader)->parquet_reader()->metadata()->RowGroup(g)->ColumnChunk(leaf);
-        oracle.known = !table.status().IsNotImplemented() &&
-                       !IsOfNoInfluence(oracle.why) && !MayBeCutRun(oracle.why, *chunk) &&
-                       !table.status().IsOutOfMemory() &&
-                       !table.status().IsCapacityError();
+        oracle.known =
+            !table.status().IsNotImplemented() && !IsOfNoInfluence(oracle.why) &&
+            !MayBeCutRun(oracle.why, *(*reader)->parquet_reader(), g, leaf) &&
+            !table.status().IsOutOfMemory() && !table.status().IsCapacityError();
         return oracle;
       }
       const int64_t rows = footer.row_group_rows()[static_cast<size_t>(g)];
