@@ -46,12 +46,14 @@ bool IsOfNoInfluence(const std::string& why) {
          why.find("ColumnMetaData type does not match") != std::string::npos;
 }
 
-// Whether a page of the chunk is a dictionary, whatever encodings the footer lists.
-bool HasDictionary(parquet::ParquetFileReader& file, int row_group, int leaf) {
+// Whether a column chunk has such a page, in front of the first one that can't be read.
+template <typename Predicate>
+bool HasPage(parquet::ParquetFileReader& file, int row_group, int leaf,
+             const Predicate& is_such) {
   try {
     const auto pages = file.RowGroup(row_group)->GetColumnPageReader(leaf);
     while (const auto page = pages->NextPage()) {
-      if (page->type() == parquet::PageType::DICTIONARY_PAGE) return true;
+      if (is_such(*page)) return true;
     }
   } catch (const std::exception&) {
     // What comes after it is not read by others either.
@@ -59,8 +61,19 @@ bool HasDictionary(parquet::ParquetFileReader& file, int row_group, int leaf) {
   return false;
 }
 
+bool IsDictionary(const parquet::Page& page) {
+  return page.type() == parquet::PageType::DICTIONARY_PAGE;
+}
+
+bool IsEmpty(const parquet::Page& page) {
+  return (page.type() == parquet::PageType::DATA_PAGE ||
+          page.type() == parquet::PageType::DATA_PAGE_V2) &&
+         static_cast<const parquet::DataPage&>(page).num_values() == 0;
+}
+
 // Whether it may refuse a run for groups of eight values that a page has no bytes of, and
-// needs none of: the last run is read here as far as it goes.
+// needs none of: the last run is read here as far as it goes. What the footer lists as
+// encodings need not be those of the pages.
 bool MayBeCutRun(const std::string& why, parquet::ParquetFileReader& file, int row_group,
                  int leaf) {
   if (why.find("Invalid number of indices") == std::string::npos &&
@@ -70,7 +83,7 @@ bool MayBeCutRun(const std::string& why, parquet::ParquetFileReader& file, int r
   }
   return file.metadata()->schema()->Column(leaf)->physical_type() ==
              parquet::Type::BOOLEAN ||
-         HasDictionary(file, row_group, leaf);
+         HasPage(file, row_group, leaf, IsDictionary);
 }
 
 // What Arrow reads of a column.
@@ -114,8 +127,10 @@ Oracle ReadByArrow(const std::shared_ptr<arrow::Buffer>& bytes, const Footer& fo
       }
       const int64_t rows = footer.row_group_rows()[static_cast<size_t>(g)];
       if ((*table)->num_rows() != rows) {
-        // It makes do with fewer than there should be.
+        // It makes do with fewer than there should be. A page without values ends a chunk
+        // there; here it is one page of several.
         oracle.refused = true;
+        oracle.known = !HasPage(*(*reader)->parquet_reader(), g, leaf, IsEmpty);
         oracle.why = std::to_string((*table)->num_rows()) + " of " +
                      std::to_string(rows) + " rows";
         return oracle;
