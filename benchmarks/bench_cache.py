@@ -1,7 +1,7 @@
 """One question: what does it cost to keep what is read of a store, and what does it save?
 
     python benchmarks/bench_cache.py [--files N] [--rows N] [--latency-ms X] [--repeats N]
-        [--host ADDRESS --within COMMAND]
+        [--pace X] [--host ADDRESS --within COMMAND]
 
 Three of forty columns of a click-log table are read in order, as benchmarks/bench_store.py has it,
 from a server in a process of its own that answers each request after the latency. For each repeat
@@ -13,13 +13,17 @@ is on disk. All hand out the same sums, which is checked in every pass; the cach
 temporary files do (TMPDIR), in the page cache. Disks were not measured. The network is that of
 the machine itself, or another one, as benchmarks/bench_store.py has it.
 
-    python benchmarks/bench_cache.py --decoded PARQUET [--repeats N]
+    python benchmarks/bench_cache.py --decoded PARQUET [--repeats N] [--pace X]
 
 Passes over a local file with all of its columns, in order and shuffled: without a cache, with an
 empty one, and from the blocks of a full one: as they are, and after a step such as caches are for
 (logarithms of floats, remainders of integers, by numpy). Beside it what it takes to copy as many
 bytes with as many threads, and what a pass that fills takes of the first one without a cache in the
 same repeat. Each pass sees the same sums of one column, which is checked.
+
+With --pace the consumer sleeps after each batch, so many times as long as a batch of a pass without
+a cache takes when nobody sleeps: a training step that leaves the cores to the loader. With 2 it
+takes half of what the loader can deliver.
 
 When a cache has been measured its files are emptied, and removed in the end alone: for minutes
 after files were removed ext4 takes up to 0.6 ms to make each new one. So a run should not follow
@@ -78,7 +82,14 @@ def _dataset(source: str, url: str, cache: Cache | None = None, **order: Any) ->
     )
 
 
-def _passes(dataset: FastParquetDataset, expected: dict[str, int]) -> tuple[float, float]:
+def _train(step_s: float) -> None:
+    if step_s:
+        time.sleep(step_s)
+
+
+def _passes(
+    dataset: FastParquetDataset, expected: dict[str, int], step_s: float = 0.0
+) -> tuple[float, float]:
     """Seconds of the first and the second pass."""
     seconds = []
     with dataset:
@@ -88,6 +99,7 @@ def _passes(dataset: FastParquetDataset, expected: dict[str, int]) -> tuple[floa
             for batch in dataset:
                 for name in COLUMNS:
                     sums[name] += int(batch[name].sum())
+                _train(step_s)
             dataset._source.storage.flush()  # noqa: SLF001 - that is part of the pass
             seconds.append(time.perf_counter() - start)
             assert sums == expected, sums
@@ -103,25 +115,34 @@ _TIERS = {
 
 
 def _measure(
-    directory: str, caches: str, url: str, expected: dict[str, int], repeats: int, **order: Any
+    directory: str,
+    caches: str,
+    url: str,
+    expected: dict[str, int],
+    repeats: int,
+    pace: float,
+    **order: Any,
 ) -> None:
     found = defaultdict(list)
     stored = "gs://bucket/train/*.parquet"
     _passes(_dataset(stored, url, **order), expected)  # imports, and footers
+    with _dataset(stored, url, **order) as dataset:
+        batches = len(dataset)
+    step_s = pace * _passes(_dataset(stored, url, **order), expected)[0] / batches if pace else 0.0
     for _ in range(repeats):
-        found["no cache"].append(_passes(_dataset(stored, url, **order), expected))
+        found["no cache"].append(_passes(_dataset(stored, url, **order), expected, step_s))
         for tier, options in _TIERS.items():
             with _cache_directory(caches) as empty:
                 cache = Cache(empty, **options)
                 for state in ("empty", "full"):
-                    passes = _passes(_dataset(stored, url, cache, **order), expected)
+                    passes = _passes(_dataset(stored, url, cache, **order), expected, step_s)
                     found[f"{state}, of {tier}"].append(passes)
                 if tier == "ranges":
                     entries = len(list(entries_of(cache.path / RAW)))
                     used = used_bytes(cache.path / RAW)
-        found["local files"].append(_passes(_dataset(directory, url, **order), expected))
+        found["local files"].append(_passes(_dataset(directory, url, **order), expected, step_s))
     print("shuffled" if order else "in order", end=": ")
-    print(f"{entries} entries of ranges, {used / 1e6:.1f} MB on disk")
+    print(f"{entries} entries of ranges, {used / 1e6:.1f} MB on disk, {step_s * 1e3:.2f} ms a step")
     print(f"{'':28}{'first pass':>12}{'second pass':>12}{'first, of no cache':>24}")
     for name, passes in found.items():
         first, second = zip(*passes, strict=True)
@@ -136,9 +157,12 @@ def _share(plain: Sequence[float], others: Sequence[float]) -> str:
     return f"{statistics.median(shares):.2f} ({min(shares):.2f}-{max(shares):.2f})"
 
 
-def _seconds(dataset: FastParquetDataset, column: str, expected: int) -> float:
+def _seconds(dataset: FastParquetDataset, column: str, expected: int, step_s: float = 0.0) -> float:
     start = time.perf_counter()
-    total = sum(int(batch[column].sum()) for batch in dataset)
+    total = 0
+    for batch in dataset:
+        total += int(batch[column].sum())
+        _train(step_s)
     seconds = time.perf_counter() - start
     assert total == expected, total
     return seconds
@@ -168,7 +192,7 @@ def _normalised_column(values: Any) -> Any:
     return values % 100_003 if values.dtype == np.int64 else values
 
 
-def _measure_decoded(path: str, caches: str, repeats: int) -> None:
+def _measure_decoded(path: str, caches: str, repeats: int, pace: float) -> None:
     first = pads.dataset(path).schema
     column = next(field.name for field in first if str(field.type).startswith("int"))
     values = pads.dataset(path).to_table([column])[column].to_numpy()
@@ -178,23 +202,29 @@ def _measure_decoded(path: str, caches: str, repeats: int) -> None:
         found = defaultdict(list)
         options = {"batch_size": 8192, "threads": threads, "preprocess": steps, **order}
         with FastParquetDataset(path, **options) as first_of_all:
+            batches = len(first_of_all)
             _seconds(first_of_all, column, expected)
+        step_s = 0.0
+        if pace:
+            with FastParquetDataset(path, **options) as first_pass:
+                step_s = pace * _seconds(first_pass, column, expected) / batches
         for _ in range(repeats):
             with FastParquetDataset(path, **options) as plain:
-                seconds = [_seconds(plain, column, expected) for _ in range(3)]
+                seconds = [_seconds(plain, column, expected, step_s) for _ in range(3)]
                 found["files, first pass"].append(seconds[0])
                 found["files, later passes"].append(min(seconds[1:]))
             with _cache_directory(caches) as cache:
                 with FastParquetDataset(path, cache=cache, **options) as filling:
-                    found["an empty cache"].append(_seconds(filling, column, expected))
+                    found["an empty cache"].append(_seconds(filling, column, expected, step_s))
                 with FastParquetDataset(path, cache=cache, **options) as full:
-                    seconds = [_seconds(full, column, expected) for _ in range(4)]
+                    seconds = [_seconds(full, column, expected, step_s) for _ in range(4)]
                     total_bytes = sum(batch.nbytes for batch in full)
                 found["blocks, first pass"].append(seconds[0])
                 found["blocks, later passes"].append(min(seconds[1:]))
             found["memcpy"].append(_copying(total_bytes, threads))
         print("shuffled" if order else "in order", end=", ")
-        print("as it is" if steps is None else "after a step", f"{total_bytes / 1e6:.0f} MB")
+        print("as it is" if steps is None else "after a step", end=", ")
+        print(f"{total_bytes / 1e6:.0f} MB, {step_s * 1e3:.2f} ms a step of the consumer's")
         for name, times in found.items():
             print(f"  {name:22}{statistics.median(times):8.3f} s, least {min(times):.3f}")
         share = _share(found["files, first pass"], found["an empty cache"])
@@ -210,11 +240,12 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="the server's address")
     parser.add_argument("--within", default="", help="command that runs the server, if any")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--pace", type=float, default=0.0, help="steps, in the loader's times")
     parser.add_argument("--decoded", metavar="PARQUET", help="measure the decoded tier on it")
     arguments = parser.parse_args()
     if arguments.decoded:
         with tempfile.TemporaryDirectory() as caches:
-            _measure_decoded(arguments.decoded, caches, arguments.repeats)
+            _measure_decoded(arguments.decoded, caches, arguments.repeats, arguments.pace)
         return
     with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryDirectory() as caches:
         write_click_log(Path(directory), arguments.files, arguments.rows)
@@ -223,7 +254,15 @@ def main() -> None:
         host, within = arguments.host, arguments.within.split()
         with serve(directory, arguments.latency_ms / 1000, host, within) as store:
             for order in ({}, {"shuffle": True}):
-                _measure(directory, caches, store.url, expected, arguments.repeats, **order)
+                _measure(
+                    directory,
+                    caches,
+                    store.url,
+                    expected,
+                    arguments.repeats,
+                    arguments.pace,
+                    **order,
+                )
 
 
 if __name__ == "__main__":

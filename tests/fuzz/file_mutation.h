@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "arrow/io/memory.h"
+#include "fastload/arrow_versions.h"
 #include "fastload/file.h"
 #include "parquet/exception.h"
 #include "parquet/file_reader.h"
@@ -39,10 +40,13 @@ inline size_t FooterStart(const uint8_t* data, size_t size) {
 inline std::vector<size_t> ReadStarts(const uint8_t* data, size_t size) {
   std::vector<size_t> starts;
   try {
+    parquet::ReaderProperties properties;
+    LimitThrift(static_cast<int64_t>(size), &properties);
     const auto metadata =
         parquet::ParquetFileReader::Open(
             std::make_shared<arrow::io::BufferReader>(
-                std::make_shared<arrow::Buffer>(data, static_cast<int64_t>(size))))
+                std::make_shared<arrow::Buffer>(data, static_cast<int64_t>(size))),
+            properties)
             ->metadata();
     const auto add = [&](int64_t offset) {
       if (offset > 0 && offset < static_cast<int64_t>(size)) {
