@@ -27,8 +27,9 @@ takes half of what the loader can deliver.
 
 When a cache has been measured its files are emptied, and removed in the end alone: for minutes
 after files were removed ext4 takes up to 0.6 ms to make each new one. So a run should not follow
-another one that soon, or have another TMPDIR. Memory that a virtual machine's host lends on demand
-is in all times of first passes: the least ones say what they take without.
+another one that soon, or have another TMPDIR. Where a virtual machine's host lends memory on demand
+a page that is touched for the first time in a while is dear: so as much memory as a pass takes is
+touched, and freed, before each first pass.
 """
 
 from __future__ import annotations
@@ -57,6 +58,14 @@ from fastload.cache_entries import entries_of, used_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+
+_TOUCHED_BYTES = 1_600_000_000
+
+
+def _have_memory() -> None:
+    """Has the host lend what a first pass takes, for files and for batches."""
+    touched = np.ones(_TOUCHED_BYTES, np.uint8)
+    del touched
 
 
 @contextmanager
@@ -92,6 +101,7 @@ def _passes(
 ) -> tuple[float, float]:
     """Seconds of the first and the second pass."""
     seconds = []
+    _have_memory()
     with dataset:
         for _ in range(2):
             sums = dict.fromkeys(COLUMNS, 0)
@@ -209,13 +219,16 @@ def _measure_decoded(path: str, caches: str, repeats: int, pace: float) -> None:
             with FastParquetDataset(path, **options) as first_pass:
                 step_s = pace * _seconds(first_pass, column, expected) / batches
         for _ in range(repeats):
+            _have_memory()
             with FastParquetDataset(path, **options) as plain:
                 seconds = [_seconds(plain, column, expected, step_s) for _ in range(3)]
                 found["files, first pass"].append(seconds[0])
                 found["files, later passes"].append(min(seconds[1:]))
             with _cache_directory(caches) as cache:
+                _have_memory()
                 with FastParquetDataset(path, cache=cache, **options) as filling:
                     found["an empty cache"].append(_seconds(filling, column, expected, step_s))
+                _have_memory()
                 with FastParquetDataset(path, cache=cache, **options) as full:
                     seconds = [_seconds(full, column, expected, step_s) for _ in range(4)]
                     total_bytes = sum(batch.nbytes for batch in full)

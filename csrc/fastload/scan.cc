@@ -131,7 +131,8 @@ bool Scan::LooksAheadLocked() const {
   if (dataset_->blocks != nullptr) {
     // Enough that whoever makes them is never without work; they are made in any case.
     const int64_t makers = dataset_->blocks->makers();
-    return allowed_windows_ > 0 && awaited_blocks_ < 2 * makers &&
+    const auto awaited = static_cast<int64_t>(awaited_blocks_.size());
+    return allowed_windows_ > 0 && awaited < 2 * makers &&
            static_cast<int64_t>(open_.size()) < allowed_windows_ + 4 * makers;
   }
   return dataset_->files.remote() != nullptr && requests_.empty() &&

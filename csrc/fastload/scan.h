@@ -217,7 +217,8 @@ class Scan : public std::enable_shared_from_this<Scan> {
   std::deque<Request>
       requests_;                // units whose bytes are not asked for yet, in plan order
   int64_t fetched_bytes_ = 0;   // bytes that admitted units and carried cursors may hold
-  int64_t awaited_blocks_ = 0;  // that were asked for
+  // That were asked for, and how many windows wait for each.
+  std::map<DecodedQueue::Key, int64_t> awaited_blocks_;
   int64_t admitted_ = 0;        // units admitted and not decoded yet
   std::shared_ptr<Window> last_prepared_;  // if the next window goes on from it
   std::vector<Shuffle> spare_shuffles_;    // of filled windows, for reuse

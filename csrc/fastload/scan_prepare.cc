@@ -122,7 +122,7 @@ void Scan::AskForBlocks(const std::shared_ptr<Window>& window) {
   window->blocks.resize(window->pieces.size());
   {
     std::lock_guard lock(mutex_);
-    awaited_blocks_ += static_cast<int64_t>(pieces.size());
+    for (const auto& [key, of_key] : pieces) ++awaited_blocks_[key];
   }
   const auto left = std::make_shared<size_t>(pieces.size());
   // In plan order: what comes first is made first.
@@ -132,10 +132,11 @@ void Scan::AskForBlocks(const std::shared_ptr<Window>& window) {
   std::ranges::sort(keys, {}, [&](const auto& key) { return pieces[key].front(); });
   for (const DecodedQueue::Key& key : keys) {
     dataset_->blocks->Ask(
-        key, [self = shared_from_this(), window, left,
+        key, [self = shared_from_this(), window, left, key,
               of_key = pieces[key]](const Result<DecodedQueue::Block>& block) {
           std::lock_guard lock(self->mutex_);
-          --self->awaited_blocks_;
+          const auto awaited = self->awaited_blocks_.find(key);
+          if (--awaited->second == 0) self->awaited_blocks_.erase(awaited);
           if (*self->cancelled_) return;
           if (!block.ok()) return self->FailLocked(window->index, block.status());
           for (size_t p : of_key) window->blocks[p] = *block;

@@ -93,6 +93,7 @@ class BlockFiller:
         self._files = files
         self._patience_s = patience_s
         self._begun = count()
+        self._taking = threading.Lock()
         # One thread computes while another one writes.
         self._gate = Gate(max(_FILLERS, core_threads // 2))
 
@@ -101,20 +102,11 @@ class BlockFiller:
         waiting: list[_Attempt] = []  # for other processes
         poll_s = _FIRST_POLL_S
         while not queue.closed:
-            key = queue.take(poll_s if waiting else _IDLE_S)
-            if key is not None:
-                waiting.append(self._attempt(queue, *key))
+            attempt = self._take(queue, poll_s if waiting else _IDLE_S)
+            if attempt is not None:
+                waiting.insert(0, attempt)  # it may hold a claim, which others wait for
                 poll_s = _FIRST_POLL_S
-            left = []
-            for attempt in waiting:
-                try:
-                    if not attempt.go_on():
-                        left.append(attempt)
-                except CorruptFileError as error:
-                    queue.fail(*attempt.key, corrupt=True, message=str(error))
-                except BaseException as error:  # noqa: BLE001 - told to whoever asks for the batch
-                    self._fail(queue, attempt.key, error)
-            waiting = left
+            waiting = [one for one in waiting if not self._ended(queue, one, one.go_on)]
             poll_s = min(_MOST_POLL_S, 2 * poll_s)
 
     def bring(self, file: int, row_group: int, closed: Callable[[], bool]) -> None:
@@ -127,21 +119,32 @@ class BlockFiller:
             time.sleep(poll_s)
             poll_s = min(_MOST_POLL_S, 2 * poll_s)
 
-    def make(self, claim: BlockClaim, file: int, row_group: int, name: str) -> int:
-        """Fills an entry; returns its checksum."""
+    def begin(self, claim: BlockClaim, file: int, row_group: int, name: str) -> Callable[[], int]:
+        """Begins to fill an entry.
+
+        Returns:
+            What fills it; its checksum. To be called once.
+        """
         maker, rows = self.maker, self._names.rows(file, row_group)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(claim)
+            entry = BlockEntry(self.tier, claim, name, maker.schema)
+            scan = stack.enter_context(contextlib.closing(maker.start(file, row_group, rows)))
+            held = stack.pop_all()
         # Whoever began first goes first, as it does with its reading.
         through = partial(self._gate.passed, next(self._begun))
-        with claim:
-            entry = BlockEntry(self.tier, claim, name, maker.schema)
-            with contextlib.closing(maker.start(file, row_group, rows)) as scan:
+
+        def fill() -> int:
+            with held:
                 while (lent := scan.next()) is not None:
                     with through():
                         entry.add(maker.record_batch(lent))
-            with through():
-                checksum = entry.publish()
-        self.tier.describe(name, self._files[file])
-        return checksum
+                with through():
+                    checksum = entry.publish()
+            self.tier.describe(name, self._files[file])
+            return checksum
+
+        return fill
 
     @property
     def patience_s(self) -> float:
@@ -161,6 +164,35 @@ class BlockFiller:
             return queue.open(file, row_group, path, name, rows, written=written)
 
         return _Attempt(self, file, row_group, name, opens)
+
+    def _take(self, queue: DecodedQueue, timeout_s: float) -> _Attempt | None:
+        """To get the block that is asked for next; None after a while.
+
+        One thread at a time waits for it, and has begun to read for it before the next one
+        waits: so what is asked for first is read first.
+        """
+        if not self._taking.acquire(timeout=timeout_s):
+            return None
+        try:
+            key = queue.take(timeout_s)
+            if key is None:
+                return None
+            attempt = self._attempt(queue, *key)
+            return None if self._ended(queue, attempt, attempt.begin) else attempt
+        finally:
+            self._taking.release()
+
+    def _ended(
+        self, queue: DecodedQueue, attempt: _Attempt, step: Callable[[], bool | None]
+    ) -> bool:
+        """Whether an attempt is over after a step; what it raises is told to whoever asked."""
+        try:
+            return bool(step())
+        except CorruptFileError as error:
+            queue.fail(*attempt.key, corrupt=True, message=str(error))
+        except BaseException as error:  # noqa: BLE001 - told to whoever asks for the batch
+            self._fail(queue, attempt.key, error)
+        return True
 
     def _fail(self, queue: DecodedQueue, key: tuple[int, int], error: BaseException) -> None:
         file, row_group = key
@@ -190,27 +222,38 @@ class _Attempt:
         self._filler = filler
         self._name = name
         self._opens = opens
+        self._fill: Callable[[], int] | None = None
         self._damaged = 0
         self._seen = -1  # bytes that another process has written
         self._until = 0.0
 
+    def begin(self) -> None:
+        """Begins to make it, unless it is there or another process does.
+
+        Raises what making it does.
+        """
+        tier = self._filler.tier
+        if not tier.there(self._name):
+            claim = tier.claim(self._name)
+            if claim is not None:
+                self._fill = self._filler.begin(claim, *self.key, self._name)
+
     def go_on(self) -> bool:
         """Whether it is had; False while another process makes it. Raises what making it does."""
-        filler = self._filler
-        written = 0
+        tier = self._filler.tier
         while True:
+            fill, self._fill = self._fill, None
+            written = fill() if fill is not None else 0
             opened = self._opens(written)
             if opened:
                 return True
             if opened is False:
-                filler.tier.remove(self._name)
+                tier.remove(self._name)
                 self._damaged += 1
                 if self._damaged > _MOST_DAMAGED:
                     raise NoRoomError(f"what was written is read otherwise, of {self._name}")
-            claim = filler.tier.claim(self._name)
-            if claim is not None:
-                written = filler.make(claim, *self.key, self._name)
-            elif not filler.tier.there(self._name):
+            self.begin()
+            if self._fill is None and not tier.there(self._name):
                 self._check_patience()
                 return False
 

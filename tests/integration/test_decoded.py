@@ -367,6 +367,57 @@ def test_row_groups_are_read_one_after_the_other(tmp_path):
     assert np.median(between) <= 3, between
 
 
+def test_row_groups_are_begun_in_the_order_of_the_pass(tmp_path, monkeypatch):
+    """So the first batch doesn't wait for what comes after it."""
+    groups, begun = 24, []
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": np.arange(groups * 1000)}), path, row_group_size=1000)
+    start = BlockMaker.start
+
+    def noted(self, file, row_group, rows):
+        begun.append(row_group)
+        return start(self, file, row_group, rows)
+
+    monkeypatch.setattr(BlockMaker, "start", noted)
+    with GcsServer() as server:
+        server.put("bucket", "a.parquet", path.read_bytes())
+        server.latency_s = 0.02
+        with FastParquetDataset(
+            "gs://bucket/a.parquet",
+            batch_size=1000,
+            storage_options=server.options,
+            io=IO(transport="native"),
+            cache=Cache(tmp_path / "cache", raw=False),
+        ) as dataset:
+            assert sum(batch.rows for batch in dataset) == groups * 1000
+    assert begun == list(range(groups))
+
+
+def test_the_next_row_group_is_made_beside_the_first(tmp_path, monkeypatch):
+    """However many of the pass's first windows, which are small, lie in the first one."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": np.arange(300_000)}), path, row_group_size=100_000)
+    begun, two, together = [], threading.Event(), []
+    start, record_batch = BlockMaker.start, BlockMaker.record_batch
+
+    def noted(self, file, row_group, rows):
+        begun.append(row_group)
+        if len(begun) == 2:
+            two.set()
+        return start(self, file, row_group, rows)
+
+    def waiting(self, lent):
+        together.append(two.wait(10))
+        return record_batch(self, lent)
+
+    monkeypatch.setattr(BlockMaker, "start", noted)
+    monkeypatch.setattr(BlockMaker, "record_batch", waiting)
+    cache = tmp_path / "cache"
+    with FastParquetDataset(path, batch_size=1000, threads=2, cache=cache) as dataset:
+        assert sum(batch.rows for batch in dataset) == 300_000
+    assert all(together)
+
+
 def test_few_of_the_threads_that_make_blocks_compute_at_a_time(tmp_path, monkeypatch):
     """The others wait for what they read, so that they don't take turns at the GIL."""
     inside, most, lock = [0], [0], threading.Lock()
