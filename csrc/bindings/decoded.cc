@@ -87,20 +87,33 @@ void RegisterDecoded(py::module_& m) {
       "not there, or can't be opened.");
   py::class_<DecodedQueue, std::shared_ptr<DecodedQueue>>(
       m, "DecodedQueue", "The blocks that passes of a dataset ask for.")
-      .def(py::init<int32_t>(), py::arg("makers"),
-           "makers: threads that take what is asked for.")
+      .def(py::init<int32_t>(), py::arg("at_once"),
+           "at_once: blocks that are made at a time.")
       .def_property_readonly("closed", &DecodedQueue::closed,
                              "Whether nobody waits for it any more.")
+      .def("take", &DecodedQueue::Take, py::call_guard<WithoutGil>(),
+           "The next file and row group of which a block is asked for; None if there is\n"
+           "none.")
       .def(
-          "take",
-          [](DecodedQueue& queue, double timeout_s) {
-            const std::chrono::duration<double> timeout(timeout_s);
-            return queue.Take(
-                std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+          "ask",
+          [](DecodedQueue& queue, int32_t file, int32_t row_group) {
+            queue.Ask({file, row_group}, [](const auto&) {});
           },
-          py::call_guard<WithoutGil>(), py::arg("timeout_s"),
-          "The next file and row group of which a block is asked for; None after a "
-          "while.")
+          py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
+          "Asks for a block that nobody waits for.")
+      .def(
+          "wait",
+          [](DecodedQueue& queue, int64_t seen, double timeout_s) {
+            const std::chrono::duration<double> timeout(timeout_s);
+            return queue.Wait(
+                seen, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+          },
+          py::call_guard<WithoutGil>(), py::arg("seen"), py::arg("timeout_s"),
+          "How often something was asked for, it was closed, or woken: waits a while "
+          "for\n"
+          "another number than `seen`, which was had before looking for work.")
+      .def("wake", &DecodedQueue::Wake, py::call_guard<WithoutGil>(),
+           "Ends waits that have begun, and those for the number that was had so far.")
       .def(
           "open",
           [](DecodedQueue& queue, int32_t file, int32_t row_group,

@@ -55,6 +55,8 @@ bool PyScan::opened_all() const { return scan_.mine() && scan_->opened_all(); }
 
 bool PyScan::ready() const { return scan_.mine() && scan_->ready(); }
 
+bool PyScan::waits() const { return scan_.mine() && scan_->waits(); }
+
 std::optional<Damage> PyScan::damage() const {
   return scan_.mine() ? scan_->damage() : std::nullopt;
 }
@@ -116,6 +118,10 @@ void RegisterScan(py::module_& m) {
                              "Whether its last window is in work.")
       .def_property_readonly("ready", &PyScan::ready,
                              "Whether next() has a batch without waiting.")
+      .def_property_readonly("waits", &PyScan::waits,
+                             "Whether next() would wait, rather than have a batch, the "
+                             "end, an\n"
+                             "error, or work to do.")
       .def_property_readonly(
           "damage",
           [](const PyScan& self) -> std::optional<std::tuple<int64_t, int32_t, int32_t>> {

@@ -34,6 +34,7 @@ class PyScan {
   void Begin();
   bool opened_all() const;
   bool ready() const;
+  bool waits() const;
   std::optional<Damage> damage() const;
   // Borrowed; null in a process that did not make it.
   Scan* get() const { return scan_.mine() ? scan_.operator->() : nullptr; }

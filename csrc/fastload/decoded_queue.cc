@@ -18,7 +18,7 @@ void DecodedQueue::Ask(Key key, Arrived arrived) {
       std::vector<Arrived>& others = waiting_[key];
       if (others.empty()) {
         queue_.push_back(key);
-        asked_.notify_one();
+        WakeLocked();
       }
       others.push_back(std::move(arrived));
       return;
@@ -27,13 +27,28 @@ void DecodedQueue::Ask(Key key, Arrived arrived) {
   arrived(found);
 }
 
-std::optional<DecodedQueue::Key> DecodedQueue::Take(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  asked_.wait_for(lock, timeout, [&] { return closed_ || !queue_.empty(); });
-  if (closed_ || queue_.empty()) return std::nullopt;
+std::optional<DecodedQueue::Key> DecodedQueue::Take() {
+  const std::lock_guard lock(mutex_);
+  if (queue_.empty()) return std::nullopt;
   const Key key = queue_.front();
   queue_.pop_front();
   return key;
+}
+
+int64_t DecodedQueue::Wait(int64_t seen, std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  woken_.wait_for(lock, timeout, [&] { return closed_ || wakes_ != seen; });
+  return wakes_;
+}
+
+void DecodedQueue::Wake() {
+  const std::lock_guard lock(mutex_);
+  WakeLocked();
+}
+
+void DecodedQueue::WakeLocked() {
+  ++wakes_;
+  woken_.notify_all();
 }
 
 BlockState DecodedQueue::Open(Key key, const std::string& path, const std::string& name,
@@ -81,7 +96,7 @@ void DecodedQueue::Close() {
     kept_.clear();
     queue_.clear();
     for (const auto& [key, waiting] : waiting_) keys.push_back(key);
-    asked_.notify_all();
+    WakeLocked();
   }
   for (const Key& key : keys) {
     Answer(key, MakeError(ErrorKind::kClosed, "The dataset was closed"));

@@ -23,9 +23,9 @@ namespace fastload {
 // Thread-safe.
 class DecodedQueue {
  public:
-  // `makers` threads take what is asked for.
-  explicit DecodedQueue(int32_t makers) : makers_(makers) {}
-  int32_t makers() const { return makers_; }
+  // `at_once` blocks are made at a time.
+  explicit DecodedQueue(int32_t at_once) : at_once_(at_once) {}
+  int32_t at_once() const { return at_once_; }
 
   using Block = std::shared_ptr<const DecodedBlock>;
   using Arrived = std::function<void(const Result<Block>&)>;
@@ -34,9 +34,15 @@ class DecodedQueue {
   // Calls `arrived` once, at once or on another thread, with the block of a row group.
   void Ask(Key key, Arrived arrived);
 
-  // The next row group of which a block is asked for; nullopt after a while, or when it
-  // was closed.
-  std::optional<Key> Take(std::chrono::milliseconds timeout);
+  // The next row group of which a block is asked for; nullopt if there is none.
+  std::optional<Key> Take();
+
+  // For those who make blocks, to wait for whatever is next: how often something was
+  // asked for, the queue was closed, or woken. Waits a while for another number than
+  // `seen`, which was had before looking for work, so that nothing is missed.
+  int64_t Wait(int64_t seen, std::chrono::milliseconds timeout);
+  void Wake();
+
   // Opens the block of a row group that was taken, for those who wait for it. Unless it
   // is kGood they still do. `name` as DecodedBlock::Open has it, `rows` are those that
   // it has to have, `written` is the checksum that this process has just written; 0: it
@@ -56,11 +62,13 @@ class DecodedQueue {
   static constexpr size_t kMostKept = 128;
 
   void Answer(Key key, const Result<Block>& result);
+  void WakeLocked();
 
-  const int32_t makers_;
+  const int32_t at_once_;
   std::mutex mutex_;
-  std::condition_variable asked_;
+  std::condition_variable woken_;
   bool closed_ = false;
+  int64_t wakes_ = 0;
   std::deque<Key> queue_;
   std::map<Key, std::vector<Arrived>> waiting_;
   std::map<Key, uint64_t> checked_;        // checksums that were found right

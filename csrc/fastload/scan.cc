@@ -130,10 +130,10 @@ bool Scan::LooksAheadLocked() const {
   constexpr size_t kMostWindows = 256;
   if (dataset_->blocks != nullptr) {
     // Enough that whoever makes them is never without work; they are made in any case.
-    const int64_t makers = dataset_->blocks->makers();
+    const int64_t at_once = dataset_->blocks->at_once();
     const auto awaited = static_cast<int64_t>(awaited_blocks_.size());
-    return allowed_windows_ > 0 && awaited < 2 * makers &&
-           static_cast<int64_t>(open_.size()) < allowed_windows_ + 4 * makers;
+    return allowed_windows_ > 0 && awaited < 2 * at_once &&
+           static_cast<int64_t>(open_.size()) < allowed_windows_ + 4 * at_once;
   }
   return dataset_->files.remote() != nullptr && requests_.empty() &&
          fetched_bytes_ < allowed_bytes_ && open_.size() < kMostWindows;
@@ -370,6 +370,7 @@ void Scan::FailLocked(int64_t window, const Status& status) {
 void Scan::WakeLocked() {
   ++wakes_;
   ready_.notify_all();
+  if (options_.wakes) options_.wakes->Wake();
 }
 
 void Scan::WakeForWorkLocked() {
@@ -426,6 +427,14 @@ bool Scan::ready() {
   std::lock_guard lock(mutex_);
   const auto found = pending_.find(next_batch_);
   return found != pending_.end() && found->second.ready;
+}
+
+bool Scan::waits() {
+  if (*cancelled_ || !cpu_->has_threads()) return false;
+  std::lock_guard lock(mutex_);
+  if (next_batch_ == batches_ || LastWindow(next_batch_) >= failed_window_) return false;
+  const auto found = pending_.find(next_batch_);
+  return found == pending_.end() || !found->second.ready;
 }
 
 std::optional<Damage> Scan::damage() {

@@ -29,6 +29,8 @@ struct ScanOptions {
   int64_t request_bytes = 8 << 20;  // of one request to a store
   int64_t hole_bytes = 64 << 10;    // that a request reads along
   bool same_pass = false;           // as the scan before: its reads are not counted apart
+  std::shared_ptr<DecodedQueue>
+      wakes;  // when Next may have something, for who makes blocks
   // Of each kernel, what the seeds of rows are made of.
   std::vector<uint64_t> kernel_keys;
 };
@@ -94,6 +96,10 @@ class Scan : public std::enable_shared_from_this<Scan> {
 
   // Whether Next has a batch at once.
   bool ready();
+
+  // Whether Next would wait, rather than have a batch, the end or an error, or work to
+  // do.
+  bool waits();
 
   // What ended the pass, once Next has told its error; nullopt unless it is an
   // ErrorKind::kCorruptFile of a row group.
@@ -215,11 +221,11 @@ class Scan : public std::enable_shared_from_this<Scan> {
   int64_t next_to_open_ = 0;  // not after it
   std::map<int64_t, std::shared_ptr<Window>> open_;
   std::deque<Request>
-      requests_;                // units whose bytes are not asked for yet, in plan order
-  int64_t fetched_bytes_ = 0;   // bytes that admitted units and carried cursors may hold
+      requests_;               // units whose bytes are not asked for yet, in plan order
+  int64_t fetched_bytes_ = 0;  // bytes that admitted units and carried cursors may hold
   // That were asked for, and how many windows wait for each.
   std::map<DecodedQueue::Key, int64_t> awaited_blocks_;
-  int64_t admitted_ = 0;        // units admitted and not decoded yet
+  int64_t admitted_ = 0;                   // units admitted and not decoded yet
   std::shared_ptr<Window> last_prepared_;  // if the next window goes on from it
   std::vector<Shuffle> spare_shuffles_;    // of filled windows, for reuse
   std::map<int64_t, Pending> pending_;

@@ -12,10 +12,12 @@ import numpy as np
 from fastload._native import core
 from fastload.budget import Budget, divide_budget
 from fastload.cache import tell_once
+from fastload.decoded_answers import PassAnswers
 from fastload.decoded_blocks import UnfitOutputError, arrow_schema, fields_of, projection_of
-from fastload.decoded_filler import BlockFiller, filler_threads, serve_blocks
+from fastload.decoded_filler import BlockFiller, row_groups_at_once
 from fastload.decoded_key import BlockNames, code_of
 from fastload.decoded_maker import BlockMaker
+from fastload.decoded_service import serve_blocks
 from fastload.decoded_tier import DecodedTier
 from fastload.engine import Engine
 from fastload.kernel_plan import extra_outputs, plan_kernels
@@ -97,7 +99,8 @@ class BlockEngine(Engine):
     """An engine whose rows come from blocks.
 
     Attributes:
-        filler: brings them.
+        failures: by the message that the core was given, what kept blocks from being made.
+        filler: makes them.
         steps: what is left of the dataset's for their batches: `augment`.
         of_files: makes the engine of the process that reads the files instead.
         refuse: is told why blocks can't be made.
@@ -116,7 +119,7 @@ class BlockEngine(Engine):
         home: Home | None,
         filler: BlockFiller,
     ) -> None:
-        queue = core.DecodedQueue(filler.threads)
+        queue = core.DecodedQueue(filler.at_once)
         super().__init__(
             source,
             plan.projection,
@@ -132,7 +135,9 @@ class BlockEngine(Engine):
         )
         self.filler = filler
         self.steps = plan.steps
-        end = serve_blocks(filler, queue, self)
+        answers = PassAnswers(filler, queue)
+        self.failures = answers.failures
+        end = serve_blocks(filler, queue, answers, self)
         self.close = partial(_close, end, self.close)
 
     def counts(self) -> dict[str, int]:
@@ -263,26 +268,26 @@ class DecodedCache:
             plan = self._plan = self._plan or self._planned(names, process)
             row_group_bytes = self._source.most_row_group_rows * self._read_row_bytes
             remote = self._source.remote
-            threads = filler_threads(process.fill_bytes, row_group_bytes, remote=remote)
-            maker = self._maker(plan, process, threads)
+            at_once = row_groups_at_once(process.fill_bytes, row_group_bytes, remote=remote)
+            maker = self._maker(plan, process, at_once)
         except (UnfitOutputError, ValueError) as error:
             self._refuse(str(error))
             return None
         files, patience_s = self._source.files, process.io.timeout_s
-        return BlockFiller(tier, names, maker, files, threads, process.threads, patience_s)
+        return BlockFiller(tier, names, maker, files, at_once, process.threads, patience_s)
 
-    def _maker(self, plan: BlockPlan, process: BlockArguments, threads: int) -> BlockMaker:
-        """What makes blocks, on so many threads at a time."""
+    def _maker(self, plan: BlockPlan, process: BlockArguments, at_once: int) -> BlockMaker:
+        """What makes blocks, so many at a time."""
         projection = self._projection
         row_bytes = self._read_row_bytes
         largest = max(row_bytes, plan.projection.row_bytes)
-        most = min(_BATCH_BYTES, process.fill_bytes // (_BATCH_SHARE * threads)) // largest
+        most = min(_BATCH_BYTES, process.fill_bytes // (_BATCH_SHARE * at_once)) // largest
         # Columns of such a number of rows need no padding in a file.
         most_rows = -(-self._source.most_row_group_rows // _ALIGNED_ROWS) * _ALIGNED_ROWS
         most = min(most, _MOST_BATCH_ROWS)
         batch_rows = min(most // _ALIGNED_ROWS * _ALIGNED_ROWS or max(1, most), most_rows)
         budget = divide_budget(
-            process.fill_bytes // threads,
+            process.fill_bytes // at_once,
             batch_size=batch_rows,
             row_bytes=row_bytes,
             staged_row_bytes=projection.staged_row_bytes,
@@ -301,7 +306,7 @@ class DecodedCache:
             process.io,
             process.rows,
             kernels=self._making.kernels,
-            at_once=threads,
+            at_once=at_once,
         )
         return BlockMaker(engine, batch_rows, self._made_by, plan.fields, self._source.files)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from fastload._core import LentBatch, Scan
+    from fastload._core import DecodedQueue, LentBatch, Scan
     from fastload.batch import Batch
     from fastload.engine import Engine
     from fastload.fields import Field
@@ -57,11 +57,14 @@ class BlockMaker:
         # Functions of users are not called by two threads at a time.
         self._lock = threading.Lock()
 
-    def start(self, file: int, row_group: int, rows: int) -> Scan:
-        """Begins to read the rows of a row group that stay, so many."""
+    def start(self, file: int, row_group: int, rows: int, queue: DecodedQueue) -> Scan:
+        """Begins to read the rows of a row group that stay, so many.
+
+        queue: is woken when some have been read.
+        """
         stripe_rows = self.engine.budget.stripe_rows
         plan = row_group_plan(file, row_group, rows, self._batch_rows, stripe_rows)
-        return self.engine.start(plan, self._batch_rows)
+        return self.engine.start(plan, self._batch_rows, wakes=queue)
 
     def record_batch(self, lent: LentBatch) -> pa.RecordBatch:
         """What is made of some of them. Raises what the steps do."""

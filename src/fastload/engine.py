@@ -182,6 +182,7 @@ class Engine:
         *,
         again: bool = False,
         lead: int = 0,
+        wakes: core.DecodedQueue | None = None,
     ) -> core.Scan:
         """Begins a pass in batches of `batch_rows` rows.
 
@@ -189,6 +190,7 @@ class Engine:
             the memory that this one leaves.
         again: it is the rest of a pass that has begun.
         lead: rows that the first batch is short of.
+        wakes: is woken when there may be a batch.
         """
         self._passes += before is None and not again
         return self.pipeline.start(
@@ -212,6 +214,7 @@ class Engine:
             before=before,
             same_pass=again,
             kernel_keys=[step_key(plan.seed, plan.epoch, one.step) for one in self._kernels],
+            wakes=wakes,
         )
 
     def batch_of(self, lent: core.LentBatch, position: object) -> tuple[Batch, bool]:

@@ -85,9 +85,7 @@ class Feeds:
             left = replace(start, taken=start.taken + handed_out)
             return self._open(engine.of_files(), left, part, rank, None, None)
 
-        return BlockFeed(
-            feed, engine.filler.failures, engine.refuse, rest, counts_rows=self.yields_rows
-        )
+        return BlockFeed(feed, engine.failures, engine.refuse, rest, counts_rows=self.yields_rows)
 
     @property
     def plans(self) -> bool:
@@ -177,7 +175,7 @@ class Feeds:
                 again.next(mark)
             return again
 
-        return BlockFeed(feed, engine.filler.failures, engine.refuse, rest, counts_rows=False)
+        return BlockFeed(feed, engine.failures, engine.refuse, rest, counts_rows=False)
 
     def _open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: Scan | None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from fastload import plan
+from fastload._native import core
 from fastload.decoded_claim import NoRoomError
+from fastload.decoded_service import serve_blocks
 from fastload.errors import CacheError, CorruptFileError
 from fastload.progress_bar import showing
 
@@ -82,25 +83,48 @@ def warm_blocks(
     rows_of: Counter[tuple[int, int]] = Counter()
     for file, row_group, start, stop in read_plan.pieces.tolist():
         rows_of[file, row_group] += stop - start
-    ended = threading.Event()
-
-    def bring(file: int, row_group: int) -> int:
-        with suppress(CorruptFileError) if skip else nullcontext():
-            filler.bring(file, row_group, ended.is_set)
-        return rows_of[file, row_group]
-
     total, rows = read_plan.rows, 0
-    with showing(progress) as told, ThreadPoolExecutor(filler.threads) as pool:
-        told(rows, total)
-        try:
-            for done in as_completed([pool.submit(bring, *place) for place in rows_of]):
-                rows += done.result()
+    queue = core.DecodedQueue(filler.at_once)
+    answers = _Kept(filler)
+    end = serve_blocks(filler, queue, answers, answers)
+    try:
+        with showing(progress) as told:
+            told(rows, total)
+            for place in rows_of:
+                queue.ask(*place)
+            for _ in rows_of:
+                place, error = answers.had.get()
+                if error is not None and not (skip and isinstance(error, CorruptFileError)):
+                    raise error
+                rows += rows_of[place]
                 told(rows, total)
-        except NoRoomError as error:
-            raise CacheError(f"Expected room for all blocks, got less: {error}") from error
-        finally:
-            ended.set()
-            pool.shutdown(cancel_futures=True)
+    except NoRoomError as error:
+        raise CacheError(f"Expected room for all blocks, got less: {error}") from error
+    finally:
+        end()
+
+
+class _Kept:
+    """Asks for blocks that need only be there.
+
+    Attributes:
+        had: the file and row group of each, or of one that can't be, with the reason.
+    """
+
+    def __init__(self, filler: BlockFiller) -> None:
+        self.had: SimpleQueue[tuple[tuple[int, int], BaseException | None]] = SimpleQueue()
+        self._filler = filler
+
+    def opens(self, file: int, row_group: int, _written: int) -> bool | None:
+        """As `decoded_answers.Answers` has it."""
+        if not self._filler.tier.there(self._filler.name(file, row_group)):
+            return None
+        self.had.put(((file, row_group), None))
+        return True
+
+    def failed(self, file: int, row_group: int, error: BaseException) -> None:
+        """Likewise."""
+        self.had.put(((file, row_group), error))
 
 
 def _plan_of(

@@ -54,8 +54,8 @@ class DecodedQueueTest : public ::testing::Test {
 TEST_F(DecodedQueueTest, ABlockIsTakenOnceAndKept) {
   auto first = Ask({0, 3});
   auto second = Ask({0, 3});
-  EXPECT_EQ(queue_.Take(0ms), Key(0, 3));
-  EXPECT_EQ(queue_.Take(0ms), std::nullopt);
+  EXPECT_EQ(queue_.Take(), Key(0, 3));
+  EXPECT_EQ(queue_.Take(), std::nullopt);
   EXPECT_EQ(Open({0, 3}), BlockState::kMissing);
   EXPECT_FALSE(IsAnswered(first));
   Write({0, 3});
@@ -64,19 +64,19 @@ TEST_F(DecodedQueueTest, ABlockIsTakenOnceAndKept) {
   EXPECT_EQ(block->rows(), 4);
   EXPECT_EQ(*second.get(), block);
   EXPECT_EQ(*Ask({0, 3}).get(), block);
-  EXPECT_EQ(queue_.Take(0ms), std::nullopt);
+  EXPECT_EQ(queue_.Take(), std::nullopt);
 }
 
 TEST_F(DecodedQueueTest, TheyAreTakenInTheOrderOfAsking) {
   for (Key key : {Key(1, 0), Key(0, 5), Key(0, 1)}) Ask(key);
-  EXPECT_EQ(queue_.Take(0ms), Key(1, 0));
-  EXPECT_EQ(queue_.Take(0ms), Key(0, 5));
-  EXPECT_EQ(queue_.Take(0ms), Key(0, 1));
+  EXPECT_EQ(queue_.Take(), Key(1, 0));
+  EXPECT_EQ(queue_.Take(), Key(0, 5));
+  EXPECT_EQ(queue_.Take(), Key(0, 1));
 }
 
 TEST_F(DecodedQueueTest, DamageIsNotHandedOut) {
   auto asked = Ask({0, 0});
-  queue_.Take(0ms);
+  queue_.Take();
   Write({0, 0});
   testing::Overwrite(Path({0, 0}), testing::FileBytes(Path({0, 0})) / 2, "?");
   EXPECT_EQ(Open({0, 0}), BlockState::kDamaged);
@@ -97,7 +97,7 @@ TEST_F(DecodedQueueTest, WhatWasJustWrittenIsNotReadForItsChecksum) {
 
 TEST_F(DecodedQueueTest, AFailureNamesTheRowGroup) {
   auto asked = Ask({2, 7});
-  queue_.Take(0ms);
+  queue_.Take();
   queue_.Fail({2, 7}, ErrorKind::kCorruptFile, "Expected a page");
   const Status status = asked.get().status();
   EXPECT_EQ(KindOf(status), ErrorKind::kCorruptFile);
@@ -106,7 +106,7 @@ TEST_F(DecodedQueueTest, AFailureNamesTheRowGroup) {
   EXPECT_EQ(group->file, 2);
   EXPECT_EQ(group->row_group, 7);
   Ask({2, 7});
-  EXPECT_EQ(queue_.Take(0ms), Key(2, 7)) << "it is asked for anew";
+  EXPECT_EQ(queue_.Take(), Key(2, 7)) << "it is asked for anew";
 }
 
 TEST_F(DecodedQueueTest, MoreThanAreKeptAreAskedForAnew) {
@@ -122,15 +122,33 @@ TEST_F(DecodedQueueTest, MoreThanAreKeptAreAskedForAnew) {
 TEST_F(DecodedQueueTest, CloseEndsAllThatWait) {
   auto asked = Ask({0, 0});
   auto taken = std::async(std::launch::async, [&] {
-    queue_.Take(0ms);
-    return queue_.Take(60'000ms);
+    queue_.Take();
+    return queue_.Wait(queue_.Wait(-1, 0ms), 60'000ms);
   });
   queue_.Close();
   queue_.Close();
-  EXPECT_EQ(taken.get(), std::nullopt);
+  taken.get();
+  EXPECT_EQ(queue_.Take(), std::nullopt);
   EXPECT_TRUE(queue_.closed());
   EXPECT_EQ(KindOf(asked.get().status()), ErrorKind::kClosed);
   EXPECT_EQ(KindOf(Ask({0, 1}).get().status()), ErrorKind::kClosed);
+}
+
+TEST_F(DecodedQueueTest, AWaitEndsWithWhateverIsNext) {
+  const int64_t first = queue_.Wait(-1, 0ms);
+  EXPECT_EQ(queue_.Wait(first, 1ms), first) << "nothing was";
+  Ask({0, 0});
+  const int64_t asked = queue_.Wait(first, 60'000ms);
+  EXPECT_NE(asked, first);
+  Ask({0, 0});
+  EXPECT_EQ(queue_.Wait(asked, 1ms), asked) << "it is asked for already";
+  auto woken =
+      std::async(std::launch::async, [&] { return queue_.Wait(asked, 60'000ms); });
+  queue_.Wake();
+  EXPECT_NE(woken.get(), asked);
+  queue_.Close();
+  const int64_t closed = queue_.Wait(asked, 60'000ms);
+  EXPECT_EQ(queue_.Wait(closed, 60'000ms), closed) << "there will be nothing more";
 }
 
 // Several threads ask for the same blocks while others make them.
@@ -139,9 +157,12 @@ TEST_F(DecodedQueueTest, EachIsMadeOnceForAllWhoAsk) {
   std::mutex mutex;
   std::map<Key, int> made;
   const auto make = [&] {
+    int64_t seen = -1;
     while (!queue_.closed()) {
-      const auto key = queue_.Take(50ms);
+      seen = queue_.Wait(seen, 50ms);
+      const auto key = queue_.Take();
       if (!key) continue;
+      seen = -1;  // there may be more
       {
         const std::lock_guard lock(mutex);
         ++made[*key];

@@ -215,6 +215,39 @@ TEST_F(PipelineCloseTest, WindowsOpenNoFurtherThanAllowed) {
   EXPECT_EQ(Deliver(scan.get()).batches.size(), 29);
 }
 
+// Whoever makes blocks turns to a pass when it is woken, and Next has something then.
+TEST_F(PipelineCloseTest, WhatAPassHasIsToldToAQueue) {
+  const auto pipeline = Make(2);
+  const auto queue = std::make_shared<DecodedQueue>(1);
+  for (const ReadPlan& plan : {plan_, shuffled_}) {
+    const auto scan =
+        pipeline->Start(plan, {.fetch_bytes = 20'000, .wakes = queue}).ValueOrDie();
+    int64_t rows = 0;
+    int64_t seen = -1;
+    bool done = false;
+    while (!done) {
+      while (scan->waits()) {
+        const auto began = std::chrono::steady_clock::now();
+        seen = queue->Wait(seen, std::chrono::seconds(60));
+        ASSERT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(50));
+      }
+      const auto batch = scan->Next(std::chrono::milliseconds(0), &done).ValueOrDie();
+      ASSERT_TRUE(batch || done);
+      if (batch) rows += batch->areas.rows;
+    }
+    EXPECT_EQ(rows, plan.rows);
+    EXPECT_FALSE(scan->waits());
+  }
+  const auto closed = pipeline->Start(plan_, {.wakes = queue}).ValueOrDie();
+  pipeline->Close();
+  EXPECT_FALSE(closed->waits()) << "Next has an error";
+}
+
+TEST_F(PipelineCloseTest, APassThatIsWorkedOnByWhoWaitsHasWork) {
+  const auto pipeline = Make(0);
+  EXPECT_FALSE(pipeline->Start(plan_, {}).ValueOrDie()->waits());
+}
+
 TEST_F(PipelineCloseTest, NextReturnsInTime) {
   const auto pipeline = Make(0);
   const auto scan = pipeline->Start(plan_, {}).ValueOrDie();

@@ -374,9 +374,9 @@ def test_row_groups_are_begun_in_the_order_of_the_pass(tmp_path, monkeypatch):
     pq.write_table(pa.table({"x": np.arange(groups * 1000)}), path, row_group_size=1000)
     start = BlockMaker.start
 
-    def noted(self, file, row_group, rows):
+    def noted(self, file, row_group, *more):
         begun.append(row_group)
-        return start(self, file, row_group, rows)
+        return start(self, file, row_group, *more)
 
     monkeypatch.setattr(BlockMaker, "start", noted)
     with GcsServer() as server:
@@ -393,6 +393,27 @@ def test_row_groups_are_begun_in_the_order_of_the_pass(tmp_path, monkeypatch):
     assert begun == list(range(groups))
 
 
+def test_what_is_in_work_is_given_up_with_the_dataset(tmp_path):
+    groups = 24
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": np.arange(groups * 1000)}), path, row_group_size=1000)
+    cache = Cache(tmp_path / "cache", raw=False)
+    with GcsServer() as server:
+        server.put("bucket", "a.parquet", path.read_bytes())
+        server.latency_s = 0.05
+        for seen in (0, 1, 5):
+            with FastParquetDataset(
+                "gs://bucket/a.parquet",
+                batch_size=1000,
+                storage_options=server.options,
+                io=IO(transport="native", concurrency=4),
+                cache=cache,
+            ) as dataset:
+                for batch, _ in zip(dataset, range(seen + 1), strict=False):
+                    assert batch.rows == 1000
+            assert not list(tmp_path.rglob("*.part"))
+
+
 def test_the_next_row_group_is_made_beside_the_first(tmp_path, monkeypatch):
     """However many of the pass's first windows, which are small, lie in the first one."""
     path = tmp_path / "a.parquet"
@@ -400,11 +421,11 @@ def test_the_next_row_group_is_made_beside_the_first(tmp_path, monkeypatch):
     begun, two, together = [], threading.Event(), []
     start, record_batch = BlockMaker.start, BlockMaker.record_batch
 
-    def noted(self, file, row_group, rows):
+    def noted(self, file, row_group, *more):
         begun.append(row_group)
         if len(begun) == 2:
             two.set()
-        return start(self, file, row_group, rows)
+        return start(self, file, row_group, *more)
 
     def waiting(self, lent):
         together.append(two.wait(10))
