@@ -86,12 +86,14 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
   bool opened = false;
   {
     std::lock_guard lock(mutex_);
-    preparing_ = false;
     if (*cancelled_) return;
     w.prepared = true;
     if (!w.fresh.empty() && !w.fresh[0]) w.before = last_prepared_;
     last_prepared_ = w.continued ? window : nullptr;
-    if (!status.ok()) return FailLocked(w.index, status);
+    if (!status.ok()) {
+      preparing_ = false;
+      return FailLocked(w.index, status);
+    }
     for (size_t u = 0; u < w.units.size(); ++u) {
       WindowUnit& unit = w.units[u];
       unit.blockers = 1;  // held until all is set, or the order is known
@@ -106,9 +108,14 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
     }
     AdmitLocked();
     opened = w.opened;
+  }
+  // In plan order, too: the next window is prepared from here on.
+  if (blocks) AskForBlocks(window);
+  {
+    std::lock_guard lock(mutex_);
+    preparing_ = false;
     OpenWindowsLocked();
   }
-  if (blocks) AskForBlocks(window);
   if (opened) Open(window);
 }
 
