@@ -117,6 +117,10 @@ void RegisterRangeCache(py::module_& m) {
         "Whether an entry of a RangeCache is as it was written; one that is not is\n"
         "removed. None if it is not there, or can't be opened.");
   py::class_<PyRangeClaim>(m, "RangeClaim", "The right to fill an entry of a RangeCache.")
+      .def_property_readonly(
+          "descriptor", &PyRangeClaim::descriptor,
+          "Of the file that is written to, which is empty at first; -1\n"
+          "once it is given up.")
       .def("publish", &PyRangeClaim::Publish, py::arg("bytes"),
            "Writes the entry, which appears at once or not at all; returns the bytes "
            "that\n"

@@ -17,6 +17,7 @@ class PyRangeClaim {
 
   int64_t Publish(const pybind11::buffer& bytes);
   void Release() { claim_->Release(); }
+  int descriptor() const { return claim_->descriptor(); }
 
  private:
   const std::shared_ptr<RangeCache> cache_;

@@ -1,6 +1,7 @@
 #include "fastload/decoded_writer.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -85,7 +86,8 @@ class HashedFile final : public arrow::io::OutputStream {
     return Status::OK();
   }
 
-  // Writes what was gathered, and the checksum into its place; returns it.
+  // Writes what was gathered, and the checksum into its place, and ends the file there;
+  // returns it.
   Result<uint64_t> Seal() {
     ARROW_RETURN_NOT_OK(WriteGathered());
     // At the end: the bytes of the footer, and a magic.
@@ -106,6 +108,11 @@ class HashedFile final : public arrow::io::OutputStream {
     const auto at = from + static_cast<int64_t>(mark + kChecksumMark.size());
     ARROW_RETURN_NOT_OK(
         WriteAt(reinterpret_cast<const uint8_t*>(digits.data()), kNoChecksum.size(), at));
+    struct stat status{};
+    if (fstat(fd_, &status) != 0 ||
+        (status.st_size > position_ && ftruncate(fd_, position_) != 0)) {
+      return WriteError(errno);
+    }
     return checksum;
   }
 

@@ -17,7 +17,8 @@ class HashedFile;
 // ErrorKind::kStorage where the system refuses.
 class DecodedWriter {
  public:
-  // `fd` is borrowed. `name` is the entry's: a block in the place of another is damage.
+  // `fd` is borrowed; the file may be longer, without bytes, than it will be. `name` is
+  // the entry's: a block in the place of another is damage.
   static Result<std::unique_ptr<DecodedWriter>> Make(
       int fd, const std::string& name, const std::shared_ptr<arrow::Schema>& schema);
   ~DecodedWriter();

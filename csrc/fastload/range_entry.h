@@ -52,6 +52,8 @@ class RangeClaim {
 
   const RangeEntry& entry() const { return entry_; }
   bool held() const { return fd_ >= 0; }
+  // Of the file that is written to, empty at first; less than 0 once it is given up.
+  int descriptor() const { return fd_; }
 
   // Writes the entry's bytes, which appear at once or not at all, and gives the claim up.
   // Returns the bytes that they take on disk. Once.

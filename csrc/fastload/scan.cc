@@ -388,8 +388,7 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
     if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
     *done = next_batch_ == batches_;
     if (*done) return std::nullopt;
-    const auto found = pending_.find(next_batch_);
-    if (found != pending_.end() && found->second.ready) break;
+    if (ReadyLocked()) break;
     if (LastWindow(next_batch_) >= failed_window_) {
       if (const auto group = RowGroupOf(failure_);
           group && KindOf(failure_) == ErrorKind::kCorruptFile) {
@@ -423,18 +422,21 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
   return batch;
 }
 
-bool Scan::ready() {
-  std::lock_guard lock(mutex_);
+bool Scan::ReadyLocked() const {
   const auto found = pending_.find(next_batch_);
   return found != pending_.end() && found->second.ready;
+}
+
+bool Scan::ready() {
+  std::lock_guard lock(mutex_);
+  return ReadyLocked();
 }
 
 bool Scan::waits() {
   if (*cancelled_ || !cpu_->has_threads()) return false;
   std::lock_guard lock(mutex_);
   if (next_batch_ == batches_ || LastWindow(next_batch_) >= failed_window_) return false;
-  const auto found = pending_.find(next_batch_);
-  return found == pending_.end() || !found->second.ready;
+  return !ReadyLocked();
 }
 
 std::optional<Damage> Scan::damage() {

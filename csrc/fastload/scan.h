@@ -140,6 +140,8 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void DecodedLocked(const std::shared_ptr<Window>& window, int32_t unit);
   void FilledLocked(const std::shared_ptr<Window>& window);
   void CloseWindowLocked(const std::shared_ptr<Window>& window);
+  // Whether the next batch is there.
+  bool ReadyLocked() const;
   void FailLocked(int64_t window, const Status& status);
   void WakeLocked();
   // There is work: for those that wait in Next(), where nobody else does it.

@@ -339,6 +339,8 @@ class RangeCache:
 def check_range(directory: str, object: str, start: int, stop: int) -> bool | None: ...  # noqa: A002
 
 class RangeClaim:
+    @property
+    def descriptor(self) -> int: ...
     def publish(self, bytes: Buffer) -> int: ...  # noqa: A002 - as the core names it
     def release(self) -> None: ...
 

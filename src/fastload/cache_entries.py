@@ -16,17 +16,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Entry", "describe", "described", "entries_of", "make_room", "remove_all", "used_bytes"]
+__all__ = [
+    "Entry",
+    "describe",
+    "described",
+    "entries_of",
+    "make_room",
+    "remove_all",
+    "used_bytes",
+    "whole_blocks",
+]
 
 # Nothing else is ever removed.
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _ENTRY = re.compile(r"\d+-(\d+|[0-9a-f]{32}\.arrow)")
-_PART = re.compile(rf"\.{_ENTRY.pattern}\.part")
+_PART = re.compile(rf"\.({_ENTRY.pattern})\.part")
 _OBJECT = re.compile(r"[0-9a-f]{32}")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _DESCRIPTION = "object.json"
 _NEW = ".new-"
-_BLOCK_BYTES = 512  # of st_blocks, whatever the file system's own are
+_COUNTED_BYTES = 512  # of st_blocks, whatever the file system's own are
+_BLOCK_BYTES = 4096  # of most file systems
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +69,44 @@ def entries_of(directory: Path) -> Iterator[Entry]:
             if _ENTRY.fullmatch(file.name):
                 with contextlib.suppress(FileNotFoundError):
                     status = file.stat(follow_symlinks=False)
-                    disk_bytes = status.st_blocks * _BLOCK_BYTES
+                    disk_bytes = status.st_blocks * _COUNTED_BYTES
                     yield Entry(name, file.name, file.path, disk_bytes, status.st_mtime_ns)
 
 
+def whole_blocks(data_bytes: int) -> int:
+    """Bytes on disk that a file with so many takes."""
+    return -(-data_bytes // _BLOCK_BYTES) * _BLOCK_BYTES
+
+
 def used_bytes(directory: Path) -> int:
-    """Bytes on disk of all that lies below a directory, itself included."""
+    """Bytes on disk of all that lies below a directory, itself included.
+
+    What is being written counts as if it were complete.
+    """
     total = 0
     pending = [os.fspath(directory)]
     while pending:
         at = pending.pop()
         with contextlib.suppress(OSError):
-            total += os.lstat(at).st_blocks * _BLOCK_BYTES
+            total += os.lstat(at).st_blocks * _COUNTED_BYTES
         for file in _files(at):
             if file.is_dir(follow_symlinks=False):
                 pending.append(file.path)
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                total += file.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
+            else:
+                total += _file_bytes(at, file.name)
     return total
+
+
+def _file_bytes(directory: str, name: str) -> int:
+    """Of one that may have vanished."""
+    part = _PART.fullmatch(name)
+    try:
+        status = os.lstat(os.path.join(directory, name))
+    except FileNotFoundError:
+        # Its entry may have appeared.
+        return _file_bytes(directory, part[1]) if part else 0
+    disk_bytes = status.st_blocks * _COUNTED_BYTES
+    return max(disk_bytes, whole_blocks(status.st_size)) if part else disk_bytes
 
 
 def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, int]:

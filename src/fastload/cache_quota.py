@@ -9,17 +9,16 @@ import weakref
 from typing import TYPE_CHECKING
 
 from fastload.cache import tiers_of
-from fastload.cache_entries import make_room
+from fastload.cache_entries import make_room, whole_blocks
 
 if TYPE_CHECKING:
     from fastload.cache import Cache
 
 __all__ = ["Quota"]
 
-_BLOCK_BYTES = 4096  # of most file systems
 # Of an entry's head, and of an object's directory and description.
 _MORE_BYTES = 64
-_OBJECT_BYTES = 3 * _BLOCK_BYTES
+_OBJECT_BLOCKS = 3
 # Room is made for more than the next entry, since looking for the oldest takes a while.
 _LEFT = 0.9
 
@@ -28,7 +27,8 @@ class Quota:
     """The bytes of a cache's tiers, which stay below its `max_bytes`.
 
     The sum lies in a file, under a lock: what a killed process has added wrongly is found out
-    when room is made next, and when the first entry of a process is.
+    when room is made next, and when the first entry of a process is. What others are about to
+    write then is told by the lengths of their files.
     """
 
     def __init__(self, cache: Cache) -> None:
@@ -38,17 +38,19 @@ class Quota:
         self._file: int | None = None
         self._lock = threading.Lock()
 
-    def take(self, data_bytes: int, *, first: bool) -> bool:
-        """Whether there is room for an entry, which then counts.
+    def take(self, data_bytes: int, part: int, *, first: bool) -> bool:
+        """Whether there is room for what is about to be written, which then counts.
 
-        first: of its object in this process.
+        part: the file, which is made as long as it will be: whoever counts anew meanwhile counts
+            its length.
+        first: it begins the first entry of its object in this process.
 
         Raises `OSError` where the system refuses.
         """
         if self._limit is None:
             return True
-        needed = -(-(data_bytes + _MORE_BYTES) // _BLOCK_BYTES) * _BLOCK_BYTES
-        needed += _OBJECT_BYTES * first
+        needed = whole_blocks(data_bytes + _MORE_BYTES)
+        needed += _OBJECT_BLOCKS * whole_blocks(1) * first
         # flock holds back other processes, whose descriptors are others.
         with self._lock:
             if self._file is None:
@@ -57,7 +59,10 @@ class Quota:
                 weakref.finalize(self, os.close, self._file)
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
-                return self._take(self._file, self._limit, needed)
+                if not self._take(self._file, self._limit, needed):
+                    return False
+                os.ftruncate(part, os.fstat(part).st_size + data_bytes + _MORE_BYTES)
+                return True
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 

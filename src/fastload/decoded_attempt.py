@@ -63,7 +63,7 @@ class BlockAttempt:
         self._filling: _Filling | None = None
         self._damaged = 0
         self._poll_s = _FIRST_POLL_S
-        self._seen = -1  # bytes that another process has written
+        self._seen_ns = -1  # when another process wrote last
         self._until = 0.0
 
     def begin(self) -> None:
@@ -113,10 +113,10 @@ class BlockAttempt:
 
     def _wait_for_other(self) -> None:
         """Raises NoRoomError if whoever makes the block makes no progress."""
-        written = self._tier.part_bytes(self._name)
+        written_ns = self._tier.part_written_ns(self._name)
         now = time.monotonic()
-        if written != self._seen:
-            self._seen, self._until = written, now + self._filler.patience_s
+        if written_ns != self._seen_ns:
+            self._seen_ns, self._until = written_ns, now + self._filler.patience_s
         elif now > self._until:
             raise NoRoomError("another process holds a row group without filling it")
         self.look_at = now + self._poll_s

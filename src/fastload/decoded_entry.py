@@ -59,7 +59,7 @@ class BlockEntry:
 
     def _take_room(self, data_bytes: int, *, first: bool = False) -> None:
         with self._told():
-            if not self._tier.take_room(data_bytes, first=first):
+            if not self._tier.take_room(data_bytes, self._claim, first=first):
                 raise NoRoomError("max_bytes leave no room for a row group beside those in use")
 
     @contextlib.contextmanager

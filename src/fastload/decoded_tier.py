@@ -47,11 +47,11 @@ class DecodedTier(CacheTier):
             pass  # of a directory that can be read alone
         return True
 
-    def part_bytes(self, name: str) -> int:
-        """Bytes that whoever has claimed an entry has written; -1 if nobody has."""
+    def part_written_ns(self, name: str) -> int:
+        """When whoever has claimed an entry wrote last, in ns since the epoch; -1 = nobody has."""
         folder, entry = os.path.split(self.path(name))
         try:
-            return os.stat(os.path.join(folder, part_of(entry))).st_size
+            return os.stat(os.path.join(folder, part_of(entry))).st_mtime_ns
         except OSError:
             return -1
 
@@ -103,9 +103,9 @@ class DecodedTier(CacheTier):
         """Whether no entry of an entry's directory was written by this process yet."""
         return os.path.dirname(name) not in self._described
 
-    def take_room(self, data_bytes: int, *, first: bool) -> bool:
+    def take_room(self, data_bytes: int, claim: BlockClaim, *, first: bool) -> bool:
         """Whether there is room for what is about to be written, which it makes if need be.
 
         first: it is the first entry of its directory. Raises OSError.
         """
-        return self._quota.take(data_bytes, first=first)
+        return self._quota.take(data_bytes, claim.descriptor, first=first)

@@ -88,8 +88,9 @@ class RawTier(CacheTier):
     ) -> None:
         """Keeps the bytes that a claim is of; where it can't, they are not kept."""
         first = self._is_first(name)
+        data_bytes = memoryview(data).nbytes
         try:
-            if not self.writes or not self._quota.take(memoryview(data).nbytes, first=first):
+            if not self.writes or not self._quota.take(data_bytes, claim.descriptor, first=first):
                 claim.release()
                 return
             claim.publish(data)

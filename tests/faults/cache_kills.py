@@ -71,8 +71,7 @@ def check(cache):
         assert check_range(str(raw), entry.object, *entry.range)
         body = Path(entry.path).read_bytes()[-(entry.range[1] - entry.range[0]) :]
         assert body == content(numbers[entry.object], *entry.range)
-    # What each process was writing, and has not counted, comes on top.
-    assert used_bytes(raw) <= MOST_BYTES + 4 * PIECE
+    assert used_bytes(raw) <= MOST_BYTES
     tier = RawTier(cache, "")
     for name in numbers:
         for start in range(0, OBJECT_BYTES, PIECE):

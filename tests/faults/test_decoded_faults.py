@@ -174,6 +174,13 @@ def test_a_directory_that_can_not_be_made(path, tmp_path, told):
     assert len(record) == 1
 
 
+def test_room_that_was_taken_is_no_part_of_a_block(path, tmp_path):
+    cache = Cache(tmp_path / "limited", max_bytes="1GB")
+    assert read(path, tmp_path / "all") == read(path, cache) == (list(range(ROWS)), 8)
+    for one, other in zip(blocks(tmp_path / "all"), blocks(cache), strict=True):
+        assert Path(one.path).read_bytes() == Path(other.path).read_bytes()
+
+
 def test_it_keeps_to_its_bytes(path, tmp_path, told):
     read(path, tmp_path / "all")
     every = used_bytes(tmp_path / "all" / DECODED)
