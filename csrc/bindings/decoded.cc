@@ -4,10 +4,13 @@
 #include <string>
 #include <utility>
 
-#include "arrow/c/bridge.h"
+#include "arrow/util/byte_size.h"
+#include "bindings/arrow_capsules.h"
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
+#include "bindings/scan.h"
 #include "bindings/without_gil.h"
+#include "fastload/block_rows.h"
 #include "fastload/decoded_block.h"
 #include "fastload/decoded_queue.h"
 #include "fastload/decoded_writer.h"
@@ -19,32 +22,34 @@ namespace py = pybind11;
 
 namespace {
 
-// What a capsule of the Arrow PyCapsule interface holds.
-template <typename T>
-T* Held(const py::handle& capsule, const char* name) {
-  auto* const held = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), name));
-  if (held == nullptr) throw py::error_already_set();
-  return held;
-}
-
 std::unique_ptr<DecodedWriter> MakeWriter(int fd, const std::string& name,
                                           const py::object& schema) {
-  const py::object capsule = schema.attr("__arrow_c_schema__")();
-  auto imported = arrow::ImportSchema(Held<ArrowSchema>(capsule, "arrow_schema"));
-  return ValueOrRaise(DecodedWriter::Make(fd, name, ValueOrRaise(std::move(imported))));
+  return ValueOrRaise(DecodedWriter::Make(fd, name, SchemaOf(schema)));
+}
+
+// Rows of a block.
+struct BlockBatch {
+  std::shared_ptr<arrow::RecordBatch> rows;
+};
+
+BlockBatch RowsOfLent(const BlockRows& rows, const LentBatch& lent) {
+  auto batch = [&] {
+    const WithoutGil without_gil;
+    return rows.Of(lent.batch.block, lent.batch.areas);
+  }();
+  return {ValueOrRaise(std::move(batch))};
+}
+
+void AddRows(DecodedWriter& writer, const BlockBatch& batch) {
+  const Status status = [&] {
+    const WithoutGil without_gil;
+    return writer.Add(*batch.rows);
+  }();
+  RaiseIfError(status);
 }
 
 void Add(DecodedWriter& writer, const py::object& batch) {
-  const py::tuple capsules = batch.attr("__arrow_c_array__")();
-  auto imported =
-      arrow::ImportRecordBatch(Held<ArrowArray>(capsules[1], "arrow_array"),
-                               Held<ArrowSchema>(capsules[0], "arrow_schema"));
-  const auto rows = ValueOrRaise(std::move(imported));
-  const Status status = [&] {
-    const WithoutGil without_gil;
-    return writer.Add(*rows);
-  }();
-  RaiseIfError(status);
+  AddRows(writer, {RecordBatchOf(batch)});
 }
 
 uint64_t Finish(DecodedWriter& writer) {
@@ -72,14 +77,26 @@ std::optional<bool> CheckBlock(const std::string& path, const std::string& name)
 }  // namespace
 
 void RegisterDecoded(py::module_& m) {
+  py::class_<BlockBatch>(m, "BlockBatch", "Rows of a block, in the memory of a batch.")
+      .def_property_readonly(
+          "nbytes",
+          [](const BlockBatch& batch) {
+            return arrow::util::TotalBufferSize(*batch.rows);
+          },
+          "Of its columns.");
+  py::class_<BlockRows, std::shared_ptr<BlockRows>>(
+      m, "BlockRows", "How batches become rows of a block: of `Pipeline.block_rows`.")
+      .def("of", &RowsOfLent, py::arg("lent"),
+           "The rows of a batch that nobody else uses.");
   py::class_<DecodedWriter>(m, "DecodedWriter", "Writes a block of decoded rows.")
       .def(py::init(&MakeWriter), py::arg("fd"), py::arg("name"), py::arg("schema"),
            "fd: an empty file, borrowed.\n"
            "name: of the entry, which the checksum is of, too.\n"
            "schema: of all record batches, with `__arrow_c_schema__`.")
+      .def("add", &AddRows, py::arg("batch"),
+           "Writes rows. Raises StorageError where the system refuses.")
       .def("add", &Add, py::arg("batch"),
-           "Writes a record batch, which has `__arrow_c_array__`, and no nulls. Raises\n"
-           "StorageError where the system refuses.")
+           "Likewise, a record batch that has `__arrow_c_array__`, and no nulls.")
       .def("finish", &Finish, "Ends the file; returns its checksum. Once.");
   m.def(
       "check_block", &CheckBlock, py::arg("path"), py::arg("name"),

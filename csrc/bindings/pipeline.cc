@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/arrow_capsules.h"
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 #include "bindings/files.h"
@@ -17,6 +18,7 @@
 #include "bindings/shared_batches.h"
 #include "bindings/tensor_memory.h"
 #include "bindings/without_gil.h"
+#include "fastload/block_rows.h"
 #include "fastload/output_check.h"
 #include "fastload/row_selection.h"
 #include "pybind11/numpy.h"
@@ -76,6 +78,11 @@ class PyPipeline {
       return pipeline_->Start(std::move(plan), options, scan_before);
     }();
     return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)), memory_);
+  }
+
+  std::shared_ptr<BlockRows> RowsOfBlocks(const py::object& schema,
+                                          const std::vector<int32_t>& outputs) const {
+    return std::make_shared<BlockRows>(SchemaOf(schema), pipeline_->layout(), outputs);
   }
 
   void Close() {
@@ -246,6 +253,11 @@ void RegisterPipeline(py::module_& m) {
           "rest of that.\n"
           "wakes: woken when the pass may have something, for who makes blocks.\n"
           "Raises RuntimeError once closed.")
+      .def("block_rows", &PyPipeline::RowsOfBlocks, py::arg("schema"), py::arg("outputs"),
+           "How its batches become rows of a block.\n"
+           "schema: of the block, with `__arrow_c_schema__`.\n"
+           "outputs: for each of its fields the output that it has, by number, whose\n"
+           "elements lie as the field's do.")
       // Joins threads.
       .def("close", &PyPipeline::Close, py::call_guard<WithoutGil>(),
            "Ends all passes and threads; batches stay valid. Idempotent.")

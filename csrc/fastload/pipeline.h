@@ -60,6 +60,7 @@ class Pipeline {
   // The column, or the first of the columns, that a unit of a Span decodes.
   std::vector<std::string> UnitNames() const;
 
+  const Layout& layout() const { return dataset_.layout; }
   const Counters& counters() const { return dataset_.counters; }
   const Counters& counters_ahead() const { return dataset_.counters_ahead; }
   BlockPool::Stats batch_memory() const { return batches_.stats(); }

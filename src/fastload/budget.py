@@ -105,6 +105,7 @@ def divide_budget(
     prefetch: int,
     row_group_rows: int = 0,
     fixed_stripes: bool = False,
+    once: bool = False,
 ) -> Budget:
     """Divides `memory_budget` bytes.
 
@@ -120,6 +121,7 @@ def divide_budget(
         prefetch: batches ready ahead of the consumer.
         row_group_rows: of a whole row group; 0 = that doesn't matter.
         fixed_stripes: stripe_rows does not depend on the budget, threads and prefetch.
+        once: no other epoch follows in order, so that there is never more than what it has.
 
     Raises:
         ValueError: the windows, or a few batches, alone exceed the budget; the message names
@@ -161,6 +163,8 @@ def divide_budget(
         ahead = -(-prefetch * batch_size // stripe_rows)
         busy = -(-2 * max(1, threads) // max(1, columns))
         open_windows = 1 + max(2, ahead, busy)
+        if once:
+            open_windows = min(open_windows, max(1, -(-total_rows // stripe_rows)))
         while open_windows > 2 and open_windows * stripe_rows * held > memory_budget // 2:
             open_windows -= 1
         needed = open_windows * stripe_rows * held
@@ -176,7 +180,10 @@ def divide_budget(
             )
     batch_bytes = max(_LEAST_BATCH_BYTES, batch_size * row_bytes)
     left = memory_budget - needed
-    least_lent = _LEAST_LENT_BATCHES * batch_bytes
+    lent_batches = _LEAST_LENT_BATCHES
+    if once:
+        lent_batches = min(lent_batches, max(1, -(-total_rows // batch_size)))
+    least_lent = lent_batches * batch_bytes
     most_fetched = min(_MOST_FETCH_BYTES, left // 2, left - least_lent)
     least_fetched = min(_LEAST_FETCH_BYTES * max(1, threads), memory_budget // _LEAST_FETCH_SHARE)
     fetch_bytes = max(_LEAST_SEGMENT_BYTES, least_fetched, most_fetched)

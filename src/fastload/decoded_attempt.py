@@ -107,7 +107,9 @@ class BlockAttempt:
         claim = None if self._tier.there(self._name) else self._tier.claim(self._name)
         if claim is None:
             return False
-        self._filling = _Filling(self._filler, self._queue, claim, self.file, self.row_group)
+        self._filling = _Filling(
+            self._filler, self._queue, claim, self._name, self.file, self.row_group
+        )
         self.look_at = 0.0
         return True
 
@@ -131,12 +133,13 @@ class _Filling:
         filler: BlockFiller,
         queue: DecodedQueue,
         claim: BlockClaim,
+        name: str,
         file: int,
         row_group: int,
     ) -> None:
         self._filler = filler
         self._file = file
-        self._name = filler.name(file, row_group)
+        self._name = name
         with contextlib.ExitStack() as stack:
             stack.enter_context(claim)
             self._entry = BlockEntry(filler.tier, claim, self._name, filler.maker.schema)

@@ -145,12 +145,12 @@ def _said(field: Field) -> bytes:
 def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Tensor | Ragged:
     """The value, as its field says."""
     found = field_of(value)
-    if isinstance(value, torch.Tensor) and _is_chance(field, found):
+    if field.depth == 1 and isinstance(value, torch.Tensor) and _is_chance(field, found):
         # Lists that are of one length in these rows.
         offsets = torch.arange(len(value) + 1) * value.shape[1]
         value = Ragged(value.flatten(0, 1), offsets)
         found = field_of(value)
-    if replace(found, unit=field.unit) != field:
+    if found != field and replace(found, unit=field.unit) != field:
         raise UnfitOutputError(
             f"Expected output `{name}` to be what it is in the first rows, {field}, got {found}"
         )
@@ -164,11 +164,7 @@ def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Ten
 
 def _is_chance(field: Field, found: Field) -> bool:
     dense = replace(field, ragged=False, depth=0, unit=None)
-    return (
-        field.depth == 1
-        and found.shape[1:] == field.shape
-        and (replace(found, shape=field.shape) == dense)
-    )
+    return found.shape[1:] == field.shape and replace(found, shape=field.shape) == dense
 
 
 def _array(kind: pa.DataType, value: torch.Tensor | Ragged) -> pa.Array:

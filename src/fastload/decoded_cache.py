@@ -45,8 +45,10 @@ _FILL_SHARE = 4
 _MOST_FILL_BYTES = 512 << 20
 # A record batch: large enough that its own cost vanishes.
 _BATCH_BYTES = 16 << 20
-# And a share of what its thread has that leaves more than a third for what is read.
+# And a share of what its row group has that leaves more than a third for what is read, which one
+# that is whole does by itself.
 _BATCH_SHARE = 12
+_WHOLE_SHARE = 4
 _MOST_BATCH_ROWS = 1 << 18
 _ALIGNED_ROWS = 64
 # Row groups whose blocks are looked for to learn what is in them.
@@ -281,13 +283,15 @@ class DecodedCache:
         projection = self._projection
         row_bytes = self._read_row_bytes
         largest = max(row_bytes, plan.projection.row_bytes)
-        most = min(_BATCH_BYTES, process.fill_bytes // (_BATCH_SHARE * at_once)) // largest
+        each_bytes = process.fill_bytes // at_once
         # Columns of such a number of rows need no padding in a file.
         most_rows = -(-self._source.most_row_group_rows // _ALIGNED_ROWS) * _ALIGNED_ROWS
-        most = min(most, _MOST_BATCH_ROWS)
+        whole = most_rows * largest <= each_bytes // _WHOLE_SHARE
+        share = _WHOLE_SHARE if whole else _BATCH_SHARE
+        most = min(min(_BATCH_BYTES, each_bytes // share) // largest, _MOST_BATCH_ROWS)
         batch_rows = min(most // _ALIGNED_ROWS * _ALIGNED_ROWS or max(1, most), most_rows)
         budget = divide_budget(
-            process.fill_bytes // at_once,
+            each_bytes,
             batch_size=batch_rows,
             row_bytes=row_bytes,
             staged_row_bytes=projection.staged_row_bytes,
@@ -296,6 +300,7 @@ class DecodedCache:
             columns=len(projection.columns),
             threads=process.threads,
             prefetch=1,
+            once=True,
         )
         engine = Engine(
             self._source,
@@ -308,7 +313,8 @@ class DecodedCache:
             kernels=self._making.kernels,
             at_once=at_once,
         )
-        return BlockMaker(engine, batch_rows, self._made_by, plan.fields, self._source.files)
+        files, outputs = self._source.files, self._making.outputs
+        return BlockMaker(engine, batch_rows, outputs, self._made_by, plan.fields, files)
 
     @property
     def _read_row_bytes(self) -> int:

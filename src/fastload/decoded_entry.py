@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from fastload._core import BlockBatch
     from fastload.decoded_claim import BlockClaim
     from fastload.decoded_tier import DecodedTier
 
@@ -44,7 +45,7 @@ class BlockEntry:
         # The schema is in the footer, too.
         self._take_room(2 * schema.serialize().size + _MORE_BYTES, first=tier.is_new(name))
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: BlockBatch | pa.RecordBatch) -> None:
         """Writes rows. Raises NoRoomError."""
         self._take_room(batch.nbytes)
         with self._told():

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from fastload._core import DecodedQueue, LentBatch, Scan
+    from fastload._core import BlockBatch, BlockRows, DecodedQueue, LentBatch, Scan
     from fastload.batch import Batch
     from fastload.engine import Engine
     from fastload.fields import Field
+    from fastload.schema import OutputPlan
     from fastload.source import SourceFile
     from fastload.steps import Steps
 
@@ -30,6 +31,7 @@ class BlockMaker:
     Args:
         engine: reads row groups in order, with the kernels that come first.
         batch_rows: rows of a record batch.
+        outputs: of the engine.
         steps: preprocess, of which Python does what is left.
         fields: of the outputs.
         files: of the dataset, to name.
@@ -44,6 +46,7 @@ class BlockMaker:
         self,
         engine: Engine,
         batch_rows: int,
+        outputs: Sequence[OutputPlan],
         steps: Steps,
         fields: Mapping[str, Field],
         files: Sequence[SourceFile],
@@ -54,6 +57,10 @@ class BlockMaker:
         self._batch_rows = batch_rows
         self._fields = fields
         self._files = files
+        self._rows: BlockRows | None = None
+        if not steps and all(output.row_major for output in outputs):
+            shown = [number for number, output in enumerate(outputs) if not output.hidden]
+            self._rows = engine.pipeline.block_rows(self.schema, shown)
         # Functions of users are not called by two threads at a time.
         self._lock = threading.Lock()
 
@@ -66,8 +73,10 @@ class BlockMaker:
         plan = row_group_plan(file, row_group, rows, self._batch_rows, stripe_rows)
         return self.engine.start(plan, self._batch_rows, wakes=queue)
 
-    def record_batch(self, lent: LentBatch) -> pa.RecordBatch:
+    def record_batch(self, lent: LentBatch) -> BlockBatch | pa.RecordBatch:
         """What is made of some of them. Raises what the steps do."""
+        if self._rows is not None and lent.failed_kernel < 0:
+            return self._rows.of(lent)
         return record_batch(self.schema, self._fields, self._stepped(lent))
 
     def close(self) -> None:

@@ -232,14 +232,14 @@ def row_group_plan(
     file: int, row_group: int, rows: int, batch_rows: int, stripe_rows: int
 ) -> ReadPlan:
     """All of one row group in order, of which so many rows stay, as `read_plan` has it."""
-    edges = np.append(np.arange(0, rows, stripe_rows), rows)
-    count = len(edges) - 1
-    takes = np.stack([np.zeros(count, np.int64), np.diff(edges)], axis=1)
+    starts = np.arange(0, rows, stripe_rows)
+    count = len(starts)
     pieces = np.empty((count, 4), np.int64)
-    pieces[:, 0], pieces[:, 1] = file, row_group
-    pieces[:, 2], pieces[:, 3] = edges[:-1], edges[1:]
-    number = np.arange(count + 1)
-    windows = np.stack([number, number], axis=1)
+    pieces[:, 0], pieces[:, 1], pieces[:, 2] = file, row_group, starts
+    pieces[:, 3] = np.minimum(starts + stripe_rows, rows)
+    takes = np.zeros((count, 2), np.int64)
+    takes[:, 1] = pieces[:, 3] - starts
+    windows = np.arange(count + 1).repeat(2).reshape(-1, 2)
     return ReadPlan(batch_rows, rows, 0, False, pieces, takes, windows, np.zeros(count, np.uint64))
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -137,6 +138,79 @@ def test_any_arrow_tool_reads_blocks(paths, tmp_path):
             assert table["l"].type.value_type == pa.int64()
             assert np.array_equal(table["y"], np.asarray(table["f"]) * 3, equal_nan=True)
         assert rows == 2 * ROWS + 1
+
+
+@fastload.kernel(inputs=("i",), outputs={"k": "float32", "k2": ("int16", 3)})
+def computed(i, k, k2):
+    for row in range(len(i)):
+        k[row] = i[row] / 2
+        k2[row, :] = i[row] % 99
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"columns": {**PIECE, "v": Column("f", valid=True)}},
+        {"columns": ["s", "i", "ll"], "preprocess": computed},
+        {"columns": ["ls", "b", "h"], "filters": [("f", ">", 0.4)]},
+    ],
+    ids=lambda options: "-".join(options) or "plain",
+)
+def test_rows_without_python_s_steps_are_as_python_writes_them(
+    paths, tmp_path, monkeypatch, options
+):
+    """Byte for byte; the core writes them from its own memory."""
+    made = []
+    record_batch = BlockMaker.record_batch
+
+    def by_python(maker, lent):
+        rows = record_batch(maker, lent)
+        made.append(type(rows).__name__)
+        maker._rows = None
+        return record_batch(maker, lent)
+
+    def blocks(name):
+        with FastParquetDataset(paths, cache=tmp_path / name, **options) as dataset:
+            dataset.warm_cache(progress=False)
+        entries = entries_of(tmp_path / name / DECODED)
+        return {(each.object, each.name): Path(each.path).read_bytes() for each in entries}
+
+    by_core = blocks("core")
+    assert len(by_core) == 2 * -(-ROWS // GROUP_ROWS)
+    monkeypatch.setattr(BlockMaker, "record_batch", by_python)
+    assert blocks("python") == by_core
+    assert made[0] == "BlockBatch"
+
+
+def test_elements_that_lie_otherwise_than_their_shape_says(tmp_path):
+    kind = pa.fixed_shape_tensor(pa.int16(), [2, 3], permutation=[1, 0])
+    values = pa.FixedSizeListArray.from_arrays(pa.array(range(6 * ROWS), pa.int16()), 6)
+    table = pa.table({"t": pa.ExtensionArray.from_storage(kind, values)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=GROUP_ROWS)
+    with (
+        FastParquetDataset(tmp_path / "a.parquet") as plain,
+        FastParquetDataset(tmp_path / "a.parquet", cache=tmp_path / "cache") as kept,
+    ):
+        for _ in range(2):
+            assert_same(kept, plain)
+
+
+@pytest.mark.parametrize(("row_group_rows", "record_batches"), [(100_000, 1), (400_000, 5)])
+def test_a_small_row_group_is_one_record_batch(tmp_path, row_group_rows, record_batches):
+    """Of a quarter of what it has for being made, at most: 8 MB here."""
+    table = pa.table({"x": np.arange(row_group_rows)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=row_group_rows)
+    cache = Cache(tmp_path / "cache")
+    with FastParquetDataset(
+        tmp_path / "a.parquet", cache=cache, memory_budget="64MB", batch_size=1000
+    ) as dataset:
+        assert sum(batch.rows for batch in dataset) == row_group_rows
+    (entry,) = entries_of(cache.path / DECODED)
+    with pa.memory_map(entry.path) as file:
+        blocks = pa.ipc.open_file(file)
+        assert blocks.num_record_batches == record_batches
+        assert blocks.read_all()["x"].equals(table["x"])
 
 
 def test_preprocess_is_not_called_again(paths, tmp_path):

@@ -137,6 +137,39 @@ def test_stripes_end_where_row_groups_do(memory_budget, row_group_rows, stripe_r
     assert divided.stripe_rows == stripe_rows
 
 
+@given(st.integers(2**20, 2**34), datasets)
+def test_what_is_read_once_needs_no_more_than_it_has(memory_budget, dataset):
+    dataset = {**dataset, "shuffle_window": None, "total_rows": dataset["total_rows"] % 10**5}
+    try:
+        usual = divide_budget(memory_budget, **dataset)
+    except ValueError:
+        return
+    parts = divide_budget(memory_budget, **dataset, once=True)
+    batches = max(1, -(-dataset["total_rows"] // dataset["batch_size"]))
+    assert parts.stripe_rows == usual.stripe_rows
+    assert parts.open_windows <= min(usual.open_windows, batches)
+    assert parts.window_bytes <= usual.window_bytes
+    assert parts.fetch_bytes >= usual.fetch_bytes
+    batch_bytes = dataset["batch_size"] * dataset["row_bytes"]
+    assert parts.lend_bytes >= min(4, batches) * batch_bytes
+
+
+def test_one_batch_read_once_leaves_the_rest_for_reading():
+    parts = divide_budget(
+        4_000,
+        batch_size=10,
+        row_bytes=100,
+        staged_row_bytes=0,
+        total_rows=10,
+        shuffle_window=None,
+        columns=3,
+        threads=2,
+        prefetch=1,
+        once=True,
+    )
+    assert (parts.open_windows, parts.window_bytes) == (1, 1_000)
+
+
 def test_cores_of_the_cgroup(monkeypatch, tmp_path):
     monkeypatch.setattr(budget, "usable_cores", lambda: 8)
     for quota, cores in ((None, 8), (2.0, 2), (1.5, 1), (1.0, 1), (64.0, 8)):

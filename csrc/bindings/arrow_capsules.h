@@ -1,0 +1,36 @@
+// What other libraries hand over by the Arrow PyCapsule interface.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "arrow/c/bridge.h"
+#include "arrow/record_batch.h"
+#include "bindings/errors.h"
+#include "pybind11/pybind11.h"
+
+namespace fastload {
+
+// What a capsule holds.
+template <typename T>
+T* HeldBy(const pybind11::handle& capsule, const char* name) {
+  auto* const held = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), name));
+  if (held == nullptr) throw pybind11::error_already_set();
+  return held;
+}
+
+inline std::shared_ptr<arrow::Schema> SchemaOf(const pybind11::object& schema) {
+  const pybind11::object capsule = schema.attr("__arrow_c_schema__")();
+  auto imported = arrow::ImportSchema(HeldBy<ArrowSchema>(capsule, "arrow_schema"));
+  return ValueOrRaise(std::move(imported));
+}
+
+inline std::shared_ptr<arrow::RecordBatch> RecordBatchOf(const pybind11::object& batch) {
+  const pybind11::tuple capsules = batch.attr("__arrow_c_array__")();
+  auto imported =
+      arrow::ImportRecordBatch(HeldBy<ArrowArray>(capsules[1], "arrow_array"),
+                               HeldBy<ArrowSchema>(capsules[0], "arrow_schema"));
+  return ValueOrRaise(std::move(imported));
+}
+
+}  // namespace fastload
