@@ -16,9 +16,11 @@
 #include "arrow/array/data.h"
 #include "arrow/buffer.h"
 #include "arrow/io/interfaces.h"
+#include "arrow/util/byte_size.h"
 #include "arrow/util/key_value_metadata.h"
 #include "fastload/decoded_block.h"
 #include "fastload/hash.h"
+#include "fastload/platform.h"
 
 namespace fastload {
 namespace {
@@ -26,7 +28,7 @@ namespace {
 // Written at a time: what was hashed is still in a cache then.
 constexpr int64_t kChunkBytes = 256 << 10;
 // Less than this is gathered first.
-constexpr int64_t kSmallBytes = 16 << 10;
+constexpr int64_t kSmallBytes = 64 << 10;
 constexpr int32_t kAlignment = 64;
 constexpr std::array<uint8_t, kAlignment> kZeros{};
 
@@ -73,6 +75,10 @@ class HashedFile final : public arrow::io::OutputStream {
   Result<int64_t> Tell() const override { return position_; }
   Status Flush() override { return Status::OK(); }
 
+  // So many bytes come next.
+  void Reserve(int64_t bytes) const {
+    if (bytes > 0) FindBlocks(fd_, position_, bytes);
+  }
   using arrow::io::OutputStream::Write;
   Status Write(const void* data, int64_t bytes) override {
     if (position_ == kSchemaBytesAt && bytes == sizeof(int32_t)) {
@@ -208,6 +214,7 @@ Result<std::unique_ptr<DecodedWriter>> DecodedWriter::Make(
 DecodedWriter::~DecodedWriter() = default;
 
 Status DecodedWriter::Add(const arrow::RecordBatch& batch) {
+  file_->Reserve(arrow::util::TotalBufferSize(batch));
   std::vector<std::shared_ptr<arrow::ArrayData>> columns;
   for (const auto& column : batch.column_data()) {
     ARROW_ASSIGN_OR_RAISE(columns.emplace_back(), Padded(*column));
