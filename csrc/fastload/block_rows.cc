@@ -5,18 +5,10 @@
 #include <utility>
 
 #include "arrow/array/data.h"
-#include "arrow/extension_type.h"
-#include "arrow/util/checked_cast.h"
+#include "fastload/decoded_block.h"
 
 namespace fastload {
 namespace {
-
-using arrow::internal::checked_cast;
-
-const arrow::DataType& Storage(const arrow::DataType& type) {
-  if (type.id() != arrow::Type::EXTENSION) return type;
-  return *checked_cast<const arrow::ExtensionType&>(type).storage_type();
-}
 
 // Arrays over the memory of one batch.
 class Arrays {
@@ -28,7 +20,7 @@ class Arrays {
       const std::shared_ptr<arrow::DataType>& type, int32_t levels,
       const int64_t* numbers) const {
     if (levels == 0) return Dense(type, numbers[0], numbers[1]);
-    const arrow::DataType& storage = Storage(*type);
+    const arrow::DataType& storage = *StorageOf(type.get());
     const int64_t lists = numbers[1];
     auto offsets = Bytes(numbers[0], (lists + 1) * static_cast<int64_t>(sizeof(int64_t)));
     const arrow::Type::type id = storage.id();
@@ -47,9 +39,9 @@ class Arrays {
   // Of numbers, and of lists of a fixed size of such, that lie one after the other.
   Result<std::shared_ptr<arrow::ArrayData>> Dense(
       const std::shared_ptr<arrow::DataType>& type, int64_t offset, int64_t bytes) const {
-    const arrow::DataType& storage = Storage(*type);
+    const arrow::DataType& storage = *StorageOf(type.get());
     if (storage.id() == arrow::Type::FIXED_SIZE_LIST) {
-      const auto& list = checked_cast<const arrow::FixedSizeListType&>(storage);
+      const auto& list = static_cast<const arrow::FixedSizeListType&>(storage);
       ARROW_ASSIGN_OR_RAISE(auto items, Dense(list.value_type(), offset, bytes));
       const int64_t lists = items->length / list.list_size();
       return arrow::ArrayData::Make(type, lists, {nullptr}, {std::move(items)}, 0);

@@ -54,17 +54,12 @@ arrow::Type::type TypeOf(DType dtype) {
   return arrow::Type::NA;
 }
 
-const arrow::DataType* Storage(const arrow::DataType* type) {
-  if (type->id() != arrow::Type::EXTENSION) return type;
-  return static_cast<const arrow::ExtensionType*>(type)->storage_type().get();
-}
-
 // Goes down to the next level of an array.
 class Walk {
  public:
   explicit Walk(const arrow::ArrayData& data) : data_(&data) {}
 
-  const arrow::DataType& type() const { return *Storage(data_->type.get()); }
+  const arrow::DataType& type() const { return *StorageOf(data_->type.get()); }
   // As the writer leaves them.
   bool plain() const { return data_->offset == 0 && data_->GetNullCount() == 0; }
   const uint8_t* buffer(size_t index) const {
@@ -135,6 +130,11 @@ std::optional<DecodedBlock::Run> RunOf(const arrow::ArrayData& data,
 }
 
 }  // namespace
+
+const arrow::DataType* StorageOf(const arrow::DataType* type) {
+  if (type->id() != arrow::Type::EXTENSION) return type;
+  return static_cast<const arrow::ExtensionType*>(type)->storage_type().get();
+}
 
 std::optional<size_t> FindChecksum(std::string_view file) {
   if (file.size() < 2 * kMagic.size() + sizeof(int32_t)) return std::nullopt;

@@ -24,6 +24,9 @@ inline constexpr char kChecksumKey[] = "fastload.checksum";
 inline constexpr std::string_view kChecksumMark = "fastload-xxh64:";
 inline constexpr std::string_view kNoChecksum = "0000000000000000";
 
+// The type that values lie as in a block: that of an extension type, or itself.
+const arrow::DataType* StorageOf(const arrow::DataType* type);
+
 // Where the digits lie in a file of these bytes; nullopt if it is no such file.
 std::optional<size_t> FindChecksum(std::string_view file);
 

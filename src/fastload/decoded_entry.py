@@ -22,6 +22,8 @@ __all__ = ["BlockEntry"]
 
 # Of a file beside its schema and values: heads of messages, and padding.
 _MORE_BYTES = 4096
+# Likewise of each record batch, for each of the arrays that its columns consist of.
+_ARRAY_BYTES = 128
 
 
 class BlockEntry:
@@ -40,6 +42,7 @@ class BlockEntry:
     def __init__(self, tier: DecodedTier, claim: BlockClaim, name: str, schema: pa.Schema) -> None:
         self._tier = tier
         self._claim = claim
+        self._batch_bytes = sum(_arrays(field.type) for field in schema) * _ARRAY_BYTES
         with self._told():
             self._writer = core.DecodedWriter(claim.descriptor, name, schema)
         # The schema is in the footer, too.
@@ -47,7 +50,7 @@ class BlockEntry:
 
     def add(self, batch: BlockBatch | pa.RecordBatch) -> None:
         """Writes rows. Raises NoRoomError."""
-        self._take_room(batch.nbytes)
+        self._take_room(batch.nbytes + self._batch_bytes)
         with self._told():
             self._writer.add(batch)
 
@@ -75,3 +78,9 @@ class BlockEntry:
             cause = f"{getattr(error, 'strerror', None) or error} - at {self._tier.directory}"
             self._tier.give_up(cause)
             raise NoRoomError(cause) from error
+
+
+def _arrays(kind: pa.DataType) -> int:
+    """A column's, and those below it."""
+    kind = getattr(kind, "storage_type", kind)
+    return 1 + sum(_arrays(kind.field(child).type) for child in range(kind.num_fields))

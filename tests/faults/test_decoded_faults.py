@@ -181,6 +181,20 @@ def test_room_that_was_taken_is_no_part_of_a_block(path, tmp_path):
         assert Path(one.path).read_bytes() == Path(other.path).read_bytes()
 
 
+def test_no_less_is_counted_than_is_written(tmp_path):
+    """Of many record batches with many columns, whose heads are not small."""
+    table = pa.table({f"x{i}": np.zeros(8_000, np.float32) for i in range(500)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    cache = Cache(tmp_path / "cache", max_bytes="1GB")
+    with FastParquetDataset(tmp_path / "a.parquet", cache=cache, memory_budget="64MB") as dataset:
+        assert sum(batch.rows for batch in dataset) == 8_000
+    (entry,) = blocks(cache)
+    with pa.memory_map(entry.path) as file:
+        assert pa.ipc.open_file(file).num_record_batches > 10
+    counted = int((cache.path / "used").read_text())
+    assert used_bytes(cache.path / DECODED) <= counted < 1.1 * used_bytes(cache.path / DECODED)
+
+
 def test_it_keeps_to_its_bytes(path, tmp_path, told):
     read(path, tmp_path / "all")
     every = used_bytes(tmp_path / "all" / DECODED)
