@@ -216,6 +216,7 @@ def _measure_decoded(path: str, caches: str, repeats: int, pace: float) -> None:
             _seconds(first_of_all, column, expected)
         step_s = 0.0
         if pace:
+            _have_memory()
             with FastParquetDataset(path, **options) as first_pass:
                 step_s = pace * _seconds(first_pass, column, expected) / batches
         for _ in range(repeats):
