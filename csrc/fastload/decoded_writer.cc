@@ -79,6 +79,7 @@ class HashedFile final : public arrow::io::OutputStream {
   void Reserve(int64_t bytes) const {
     if (bytes > 0) FindBlocks(fd_, position_, bytes);
   }
+
   using arrow::io::OutputStream::Write;
   Status Write(const void* data, int64_t bytes) override {
     if (position_ == kSchemaBytesAt && bytes == sizeof(int32_t)) {

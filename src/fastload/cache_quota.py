@@ -18,7 +18,7 @@ __all__ = ["Quota"]
 
 # Of an entry's head, and of an object's directory and description.
 _MORE_BYTES = 64
-_OBJECT_BLOCKS = 3
+_OBJECT_BYTES = 3 * whole_blocks(1)
 # Room is made for more than the next entry, since looking for the oldest takes a while.
 _LEFT = 0.9
 
@@ -50,7 +50,7 @@ class Quota:
         if self._limit is None:
             return True
         needed = whole_blocks(data_bytes + _MORE_BYTES)
-        needed += _OBJECT_BLOCKS * whole_blocks(1) * first
+        needed += _OBJECT_BYTES * first
         # flock holds back other processes, whose descriptors are others.
         with self._lock:
             if self._file is None:

@@ -142,7 +142,8 @@ class _Filling:
         self._name = name
         with contextlib.ExitStack() as stack:
             stack.enter_context(claim)
-            self._entry = BlockEntry(filler.tier, claim, self._name, filler.maker.schema)
+            maker = filler.maker
+            self._entry = BlockEntry(filler.tier, claim, name, maker.schema, maker.heads)
             self._scan = filler.read(file, row_group, queue)
             stack.enter_context(contextlib.closing(self._scan))
             self._held = stack.pop_all()

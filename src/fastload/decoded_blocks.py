@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import torch
@@ -26,7 +26,14 @@ from fastload.step_outputs import field_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["UnfitOutputError", "arrow_schema", "fields_of", "projection_of", "record_batch"]
+__all__ = [
+    "Heads",
+    "UnfitOutputError",
+    "arrow_schema",
+    "fields_of",
+    "projection_of",
+    "record_batch",
+]
 
 _FIELD = b"fastload.field"
 _STORED = {
@@ -40,6 +47,30 @@ _STORED = {
         for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
     },
 }
+
+
+# Of a file beside its schema and values: heads of messages, and padding.
+_MORE_BYTES = 4096
+# Likewise of each record batch, for each of the arrays that its columns consist of.
+_ARRAY_BYTES = 128
+
+
+class Heads(NamedTuple):
+    """What lies in a block beside its values, in bytes, at most.
+
+    file_bytes: of the file.
+    batch_bytes: of each record batch.
+    """
+
+    file_bytes: int
+    batch_bytes: int
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> Heads:
+        """Those of blocks of a schema."""
+        arrays = sum(_arrays(field.type) for field in schema)
+        # The schema is in the footer, too.
+        return cls(2 * schema.serialize().size + _MORE_BYTES, arrays * _ARRAY_BYTES)
 
 
 class UnfitOutputError(TypeError):
@@ -183,3 +214,9 @@ def _array(kind: pa.DataType, value: torch.Tensor | Ragged) -> pa.Array:
         return pa.Array.from_buffers(kind, len(flat), [None], 0, children=items)
     numbers = flat.view(_STORED[flat.dtype][1]).numpy()
     return pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(numbers)], 0)
+
+
+def _arrays(kind: pa.DataType) -> int:
+    """A column's, and those below it."""
+    kind = getattr(kind, "storage_type", kind)
+    return 1 + sum(_arrays(kind.field(child).type) for child in range(kind.num_fields))

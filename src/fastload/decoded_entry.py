@@ -15,15 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fastload._core import BlockBatch
+    from fastload.decoded_blocks import Heads
     from fastload.decoded_claim import BlockClaim
     from fastload.decoded_tier import DecodedTier
 
 __all__ = ["BlockEntry"]
-
-# Of a file beside its schema and values: heads of messages, and padding.
-_MORE_BYTES = 4096
-# Likewise of each record batch, for each of the arrays that its columns consist of.
-_ARRAY_BYTES = 128
 
 
 class BlockEntry:
@@ -34,23 +30,25 @@ class BlockEntry:
         claim: to fill it.
         name: of it.
         schema: of its rows.
+        heads: what is written beside these.
 
     Raises:
         NoRoomError: it can't be written.
     """
 
-    def __init__(self, tier: DecodedTier, claim: BlockClaim, name: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, tier: DecodedTier, claim: BlockClaim, name: str, schema: pa.Schema, heads: Heads
+    ) -> None:
         self._tier = tier
         self._claim = claim
-        self._batch_bytes = sum(_arrays(field.type) for field in schema) * _ARRAY_BYTES
+        self._heads = heads
         with self._told():
             self._writer = core.DecodedWriter(claim.descriptor, name, schema)
-        # The schema is in the footer, too.
-        self._take_room(2 * schema.serialize().size + _MORE_BYTES, first=tier.is_new(name))
+        self._take_room(heads.file_bytes, first=tier.is_new(name))
 
     def add(self, batch: BlockBatch | pa.RecordBatch) -> None:
         """Writes rows. Raises NoRoomError."""
-        self._take_room(batch.nbytes + self._batch_bytes)
+        self._take_room(batch.nbytes + self._heads.batch_bytes)
         with self._told():
             self._writer.add(batch)
 
@@ -78,9 +76,3 @@ class BlockEntry:
             cause = f"{getattr(error, 'strerror', None) or error} - at {self._tier.directory}"
             self._tier.give_up(cause)
             raise NoRoomError(cause) from error
-
-
-def _arrays(kind: pa.DataType) -> int:
-    """A column's, and those below it."""
-    kind = getattr(kind, "storage_type", kind)
-    return 1 + sum(_arrays(kind.field(child).type) for child in range(kind.num_fields))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from fastload.decoded_blocks import arrow_schema, record_batch
+from fastload.decoded_blocks import Heads, arrow_schema, record_batch
 from fastload.plan import row_group_plan
 from fastload.step_run import Order, run_steps
 
@@ -38,6 +38,7 @@ class BlockMaker:
 
     Attributes:
         engine: as it was made with.
+        heads: what lies in blocks beside their values.
         schema: of the blocks.
         steps: as it was made with.
     """
@@ -53,6 +54,7 @@ class BlockMaker:
     ) -> None:
         self.engine = engine
         self.schema: pa.Schema = arrow_schema(fields)
+        self.heads = Heads.of(self.schema)
         self.steps = steps
         self._batch_rows = batch_rows
         self._fields = fields
