@@ -48,9 +48,9 @@ def server(shared_server, monkeypatch, tmp_path_factory):
     return shared_server
 
 
-def remote(server, cache, **options):
+def remote(server, cache, timeout_s=30.0, **options):
     cache = replace(cache if isinstance(cache, Cache) else Cache(cache), decoded=False)
-    io = IO(transport="fsspec", hole_bytes=4096, timeout_s=0.5)
+    io = IO(transport="fsspec", hole_bytes=4096, timeout_s=timeout_s)
     return FastParquetDataset(
         "gs://bucket/train/", columns=COLUMNS, io=io, storage_options=server.options,
         cache=cache, **options,
@@ -224,7 +224,7 @@ def test_a_filler_that_hangs_is_not_waited_for(server, expected, tmp_path):
     held = [ranges.claim(each.object, *each.range) for each in entries]
     assert all(held)
     start = time.monotonic()
-    batches, asked = read(server, tmp_path)
+    batches, asked = read(server, tmp_path, timeout_s=0.5)
     assert_same(batches, expected)
     assert asked > 0
     assert time.monotonic() - start < 20
