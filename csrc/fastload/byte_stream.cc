@@ -18,21 +18,13 @@ int64_t TotalBytes(const std::vector<ByteRange>& ranges) {
 Status ReadRanges(const FetchContext& context, const File& file,
                   const std::vector<ByteRange>& ranges, int64_t position, int64_t bytes,
                   uint8_t* out) {
-  for (const ByteRange& range : ranges) {
-    if (position >= range.bytes) {
-      position -= range.bytes;
-      continue;
-    }
-    const int64_t n = std::min(bytes, range.bytes - position);
-    if (n == 0) break;
-    ARROW_RETURN_NOT_OK(file.ReadAt(range.offset + position, n, out));
+  return ForEachPart(ranges, position, bytes, [&](const ByteRange& part) {
+    ARROW_RETURN_NOT_OK(file.ReadAt(part.offset, part.bytes, out));
     context.counters->read_requests += 1;
-    context.counters->read_bytes += n;
-    out += n;
-    bytes -= n;
-    position = 0;
-  }
-  return Status::OK();
+    context.counters->read_bytes += part.bytes;
+    out += part.bytes;
+    return Status::OK();
+  });
 }
 
 std::shared_ptr<ByteStream> MakeLocalStream(const FetchContext& context, int32_t file,

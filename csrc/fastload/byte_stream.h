@@ -1,6 +1,7 @@
 // The bytes of a column chunk, as a stream that its reader consumes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,6 +34,9 @@ class ByteStream : public arrow::io::InputStream {
   // comes from the first read.
   virtual bool Start(std::function<void()> ready) = 0;
 
+  // Whether Start never has to wait.
+  virtual bool at_hand() const { return false; }
+
   // Most bytes of it in memory at once.
   virtual int64_t MemoryBytes() const = 0;
 
@@ -60,6 +64,25 @@ std::shared_ptr<ByteStream> MakeLocalStream(const FetchContext& context, int32_t
 
 // Bytes of all ranges.
 int64_t TotalBytes(const std::vector<ByteRange>& ranges);
+
+// Calls fn(ByteRange) for where `bytes` bytes from `position` on of all ranges taken as
+// one lie.
+template <typename Fn>
+Status ForEachPart(const std::vector<ByteRange>& ranges, int64_t position, int64_t bytes,
+                   const Fn& fn) {
+  for (const ByteRange& range : ranges) {
+    if (position >= range.bytes) {
+      position -= range.bytes;
+      continue;
+    }
+    const int64_t n = std::min(bytes, range.bytes - position);
+    if (n == 0) break;
+    ARROW_RETURN_NOT_OK(fn(ByteRange{range.offset + position, n}));
+    bytes -= n;
+    position = 0;
+  }
+  return Status::OK();
+}
 
 // Reads `bytes` bytes from `position` on of all ranges taken as one, and counts them.
 Status ReadRanges(const FetchContext& context, const File& file,

@@ -21,6 +21,7 @@ class CachedStream final : public ByteStream {
                std::vector<ByteRange> ranges, int64_t memory_bytes, Cancelled cancelled);
 
   bool Start(std::function<void()> /*ready*/) override { return true; }
+  bool at_hand() const override { return true; }
   int64_t MemoryBytes() const override { return memory_bytes_; }
   int64_t Rest() override;
 

@@ -15,6 +15,7 @@
 #include "arrow/ipc/reader.h"
 #include "arrow/type.h"
 #include "fastload/hash.h"
+#include "fastload/platform.h"
 
 namespace fastload {
 namespace {
@@ -163,6 +164,7 @@ DecodedBlock::Opened DecodedBlock::Open(const std::string& path, const std::stri
   size_t bytes = 0;
   if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
     bytes = static_cast<size_t>(status.st_size);
+    BringAhead(fd, 0, status.st_size);
     void* const mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (mapped != MAP_FAILED) data = static_cast<const uint8_t*>(mapped);
   }

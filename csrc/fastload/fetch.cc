@@ -5,6 +5,14 @@
 #include <utility>
 
 namespace fastload {
+namespace {
+
+// Column chunks that are brought ahead of the one that is read, in plan order: where each
+// read takes milliseconds as many are on their way at a time, and a fast disk is not kept
+// from what is needed next.
+constexpr int64_t kAhead = 64;
+
+}  // namespace
 
 ChunkStream::ChunkStream(const FetchContext& context, int32_t file,
                          std::vector<ByteRange> ranges, int64_t segment_bytes,
@@ -94,6 +102,10 @@ void ChunkStream::Request(size_t i, std::function<void()> ready) {
   }
   if (extents_[i].read != nullptr) return RequestRemote(i, std::move(ready));
   auto self = std::dynamic_pointer_cast<ChunkStream>(InputStream::shared_from_this());
+  context_.io->Submit(priority_ - kAhead, [self, i](Scratch&) {
+    // Why it can't be brought is told by reading it.
+    [[maybe_unused]] const Status status = self->BringAhead(self->extents_[i]);
+  });
   context_.io->Submit(priority_,
                       [self = std::move(self), i, ready = std::move(ready)](Scratch&) {
                         self->Fill(i, self->ReadLocal(self->extents_[i]));
@@ -127,6 +139,15 @@ void ChunkStream::RequestRemote(size_t i, std::function<void()> ready) {
   } else {
     arrived();
   }
+}
+
+Status ChunkStream::BringAhead(const Extent& extent) const {
+  if (*cancelled_) return Status::OK();
+  ARROW_ASSIGN_OR_RAISE(const auto file, context_.files->Open(file_));
+  return ForEachPart(ranges_, extent.start, extent.bytes, [&](const ByteRange& part) {
+    file->BringAhead(part);
+    return Status::OK();
+  });
 }
 
 Result<std::shared_ptr<arrow::Buffer>> ChunkStream::ReadLocal(const Extent& extent) {

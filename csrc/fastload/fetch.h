@@ -66,6 +66,7 @@ class ChunkStream final : public ByteStream {
 
   void Request(size_t i, std::function<void()> ready);
   void RequestRemote(size_t i, std::function<void()> ready);
+  Status BringAhead(const Extent& extent) const;
   Result<std::shared_ptr<arrow::Buffer>> ReadLocal(const Extent& extent);
   static Result<std::shared_ptr<arrow::Buffer>> TakeRemote(const Extent& extent);
   void Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes);

@@ -138,6 +138,10 @@ bool LocalFile::IsCached(const ByteRange& range, std::optional<int64_t>* seen) c
   return range.bytes == 0 || cached(last);
 }
 
+void LocalFile::BringAhead(const ByteRange& range) const {
+  fastload::BringAhead(fd_, range.offset, range.bytes);
+}
+
 bool FileTable::OnDisk(int32_t file, const std::vector<ByteRange>& ranges) const {
   return !spec(file).remote || remote_->Keeps(file, ranges);
 }

@@ -88,6 +88,8 @@ class File {
                         std::optional<int64_t>* /*seen*/) const {
     return false;
   }
+  // Has the system bring bytes that are read soon, without waiting for them.
+  virtual void BringAhead(const ByteRange& /*range*/) const {}
 };
 
 class LocalFile final : public File {
@@ -101,6 +103,7 @@ class LocalFile final : public File {
 
   Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
   bool IsCached(const ByteRange& range, std::optional<int64_t>* seen) const override;
+  void BringAhead(const ByteRange& range) const override;
 
  private:
   LocalFile(int fd, const std::string& path) : fd_(fd), path_(path) {}

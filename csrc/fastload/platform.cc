@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <random>
@@ -69,6 +70,16 @@ bool IsByteCached(int fd, int64_t offset) {
   return preadv2(fd, &one, 1, offset, RWF_NOWAIT) == 1;
 }
 
+void BringAhead(int fd, int64_t offset, int64_t bytes) {
+  // Linux reads no more for a call than it reads ahead, of which this is the usual size.
+  constexpr int64_t kStep = 128 << 10;
+  for (int64_t at = 0; at < bytes; at += kStep) {
+    // What can't be brought is read when it is asked for.
+    [[maybe_unused]] const int refused =
+        posix_fadvise(fd, offset + at, std::min(kStep, bytes - at), POSIX_FADV_WILLNEED);
+  }
+}
+
 void FindBlocks(int fd, int64_t offset, int64_t bytes) {
   // Where there is no room, writing tells.
   [[maybe_unused]] const int refused = fallocate(fd, 0, offset, bytes);
@@ -119,6 +130,8 @@ void LeaveOutOfDumps(void* /*data*/, size_t /*bytes*/) {}
 void AdviseHugePages(void* /*data*/, size_t /*bytes*/) {}
 
 bool IsByteCached(int /*fd*/, int64_t /*offset*/) { return false; }
+
+void BringAhead(int /*fd*/, int64_t /*offset*/, int64_t /*bytes*/) {}
 
 void FindBlocks(int /*fd*/, int64_t /*offset*/, int64_t /*bytes*/) {}
 

@@ -27,6 +27,10 @@ void AdviseHugePages(void* data, size_t bytes);
 // not tell.
 bool IsByteCached(int fd, int64_t offset);
 
+// Has the system read bytes into its page cache, without waiting for them, where it has
+// that.
+void BringAhead(int fd, int64_t offset, int64_t bytes);
+
 // Has a file system find blocks for bytes that are about to be written, and makes the
 // file as long, where it has that: writing them is quicker then.
 void FindBlocks(int fd, int64_t offset, int64_t bytes);

@@ -135,8 +135,8 @@ bool Scan::LooksAheadLocked() const {
     return allowed_windows_ > 0 && awaited < 2 * at_once &&
            static_cast<int64_t>(open_.size()) < allowed_windows_ + 4 * at_once;
   }
-  return dataset_->files.remote() != nullptr && requests_.empty() &&
-         fetched_bytes_ < allowed_bytes_ && open_.size() < kMostWindows;
+  return fetches_ && requests_.empty() && fetched_bytes_ < allowed_bytes_ &&
+         open_.size() < kMostWindows;
 }
 
 void Scan::OpenWindowsLocked() {

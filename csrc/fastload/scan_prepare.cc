@@ -21,6 +21,14 @@ const File* IndexesOf(const std::map<int32_t, std::shared_ptr<File>>& indexes,
   return found == indexes.end() ? nullptr : found->second.get();
 }
 
+// Whether bytes of a window are not at hand.
+bool Fetches(const Window& window) {
+  const auto waits = [](const auto& s) { return s != nullptr && !s->at_hand(); };
+  return std::ranges::any_of(window.units, [&](const WindowUnit& unit) {
+    return std::ranges::any_of(unit.streams, waits);
+  });
+}
+
 }  // namespace
 
 // Column chunks of a unit that are decoded side by side: enough for all threads, where
@@ -88,6 +96,7 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
     std::lock_guard lock(mutex_);
     if (*cancelled_) return;
     w.prepared = true;
+    fetches_ = fetches_ || Fetches(w);
     if (!w.fresh.empty() && !w.fresh[0]) w.before = last_prepared_;
     last_prepared_ = w.continued ? window : nullptr;
     if (!status.ok()) {

@@ -1,9 +1,13 @@
 #include "fastload/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +47,29 @@ TEST_F(FileTest, ReadsAnywhere) {
   EXPECT_EQ(ReadAt(*file, 0, 10), "0123456789");
   EXPECT_EQ(ReadAt(*file, 4, 3), "456");
   EXPECT_EQ(ReadAt(*file, 4, 0), "");
+}
+
+// Where the file system lets a file leave the page cache.
+TEST_F(FileTest, BytesComeAheadWithoutARead) {
+  constexpr int64_t kBytes = 3 << 20;
+  const auto file = *LocalFile::Open(Write("a", std::string(kBytes, 'a')));
+  const auto cached = [&](int64_t offset) {
+    std::optional<int64_t> seen;
+    return file->IsCached({offset, 1}, &seen);
+  };
+  const int fd = open(directory_.File("a").c_str(), O_RDONLY);
+  ASSERT_EQ(fsync(fd), 0);
+  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  close(fd);
+  if (cached(0) || cached(kBytes - 1)) GTEST_SKIP() << "it stays in memory";
+  file->BringAhead({1 << 20, 2 << 20});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  for (const int64_t offset : {1 << 20, (1 << 20) + (600 << 10), (3 << 20) - 1}) {
+    while (!cached(offset) && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_TRUE(cached(offset)) << offset;
+  }
 }
 
 TEST_F(FileTest, AReadPastTheEndIsAChange) {

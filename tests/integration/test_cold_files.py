@@ -1,0 +1,102 @@
+"""Local files that are not in the page cache: what is needed next is brought ahead."""
+
+import os
+import time
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastload import FastParquetDataset
+
+COLUMNS = 4
+ROWS = 1 << 21
+GROUP_ROWS = 1 << 17
+TIMEOUT_S = 30
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    values = np.random.default_rng(0).integers(0, 1 << 60, (COLUMNS, ROWS))
+    table = pa.table({f"value{number}": column for number, column in enumerate(values)})
+    path = tmp_path_factory.mktemp("cold") / "values.parquet"
+    pq.write_table(
+        table, path, row_group_size=GROUP_ROWS, use_dictionary=False, compression="none"
+    )
+    return path
+
+
+def in_page_cache(path):
+    """Whether some of it is; True where the system does not tell."""
+    if not hasattr(os, "RWF_NOWAIT"):
+        return True
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        for offset in range(0, os.path.getsize(path), 1 << 16):
+            try:
+                if os.preadv(descriptor, [bytearray(1)], offset, os.RWF_NOWAIT):
+                    return True
+            except BlockingIOError:
+                continue
+            except OSError:
+                return True
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def make_cold(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    deadline = time.monotonic() + TIMEOUT_S
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    while in_page_cache(path):
+        if time.monotonic() > deadline:
+            pytest.skip("the system keeps the file in memory, or does not tell")
+        time.sleep(0.1)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
+def read_while_waiting(path):
+    """The share of a file that is read while a consumer looks at one of the first batches."""
+    with FastParquetDataset(path, batch_size=1 << 14, shuffle=False, threads=2) as dataset:
+        batches = iter(dataset)
+        # Beyond what the system reads ahead by itself.
+        next(islice(batches, 24, None))
+        read = -1
+        while (now := dataset.stats().read.bytes) != read:
+            read = now
+            time.sleep(0.5)
+        del batches
+        return read / os.path.getsize(path)
+
+
+def test_row_groups_are_read_ahead_of_windows(path):
+    make_cold(path)
+    cold = read_while_waiting(path)
+    # What is in the page cache can wait there.
+    cached = read_while_waiting(path)
+    assert cached < 0.7 < 0.95 < cold
+
+
+@pytest.mark.parametrize("options", [{"threads": 0}, {"threads": 2}, {"memory_budget": "96MB"}])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_same_rows(path, options, shuffle):
+    def values():
+        options_of = {"batch_size": 1 << 14, "shuffle": shuffle, "seed": 5, **options}
+        with FastParquetDataset(path, **options_of) as dataset:
+            return np.concatenate([batch["value1"].numpy().copy() for batch in dataset])
+
+    expected = values()
+    make_cold(path)
+    assert np.array_equal(values(), expected)
+
+
+def test_a_pass_that_is_given_up(path):
+    make_cold(path)
+    with FastParquetDataset(path, batch_size=1 << 14, shuffle=False, threads=2) as dataset:
+        for _ in range(3):
+            assert len(list(islice(dataset, 2))) == 2
