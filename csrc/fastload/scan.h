@@ -228,7 +228,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   // That were asked for, and how many windows wait for each.
   std::map<DecodedQueue::Key, int64_t> awaited_blocks_;
   bool fetches_ = false;  // not all bytes of the windows so far were at hand
-  int64_t admitted_ = 0;                   // units admitted and not decoded yet
+  int64_t admitted_ = 0;  // units admitted and not decoded yet
   std::shared_ptr<Window> last_prepared_;  // if the next window goes on from it
   std::vector<Shuffle> spare_shuffles_;    // of filled windows, for reuse
   std::map<int64_t, Pending> pending_;

@@ -22,9 +22,7 @@ def path(tmp_path_factory):
     values = np.random.default_rng(0).integers(0, 1 << 60, (COLUMNS, ROWS))
     table = pa.table({f"value{number}": column for number, column in enumerate(values)})
     path = tmp_path_factory.mktemp("cold") / "values.parquet"
-    pq.write_table(
-        table, path, row_group_size=GROUP_ROWS, use_dictionary=False, compression="none"
-    )
+    pq.write_table(table, path, row_group_size=GROUP_ROWS, use_dictionary=False, compression="none")
     return path
 
 

@@ -1,0 +1,191 @@
+"""One question: how near does a pass over files that nobody has in memory come to their disk?
+
+    python benchmarks/bench_cold.py PATH [--columns a,b] [--repeats N] [--batch-size N]
+
+PATH is a Parquet file or a directory of such, on the disk or mount in question. Before each timed
+pass the files leave the page cache. Timed are fastload in order and shuffled, and from the blocks
+of a full cache that lies beside PATH where that can be written to; pyarrow and polars (if it is
+installed), which read the same columns of all files with all threads; and reading the files'
+bytes, with two and with eight threads, 1 MiB at a time. A line for each says the median and the
+least seconds of a pass, and its seconds when all is in the page cache. What hands out rows has to
+hand out as many.
+
+A disk whose every read takes a while is made by benchmarks/slow_mount.c, on Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import statistics
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from fastload import Cache, FastParquetDataset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+try:
+    import polars as pl
+except ImportError:
+    pl = None  # type: ignore[assignment]
+
+_READ_BYTES = 1 << 20
+# None of a file's bytes may be at hand: a few of them are looked at.
+_LOOKS = 64
+_PATIENCE_S = 10.0
+
+
+def _leave_page_cache(paths: Sequence[Path]) -> None:
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            until = time.monotonic() + _PATIENCE_S
+            while _drop(descriptor):
+                if time.monotonic() > until:
+                    raise SystemExit(f"Expected a file that leaves the page cache, got {path}")
+                time.sleep(0.05)
+        finally:
+            os.close(descriptor)
+
+
+def _drop(descriptor: int) -> bool:
+    """Whether some of a file is still in the page cache."""
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    size = os.fstat(descriptor).st_size
+    offsets = range(0, size, max(1, size // _LOOKS))
+    return any(_is_cached(descriptor, offset) for offset in offsets)
+
+
+def _is_cached(descriptor: int, offset: int) -> bool:
+    """Whether a byte is in the page cache; False where the file system does not tell."""
+    try:
+        return os.preadv(descriptor, [bytearray(1)], offset, os.RWF_NOWAIT) == 1
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+            return False
+        raise
+
+
+def _fastload(
+    paths: Sequence[Path],
+    columns: Sequence[str] | None,
+    batch_size: int,
+    cache: Cache | None = None,
+    *,
+    shuffle: bool,
+) -> int:
+    names = [str(path) for path in paths]
+    with FastParquetDataset(
+        names, columns=columns, batch_size=batch_size, shuffle=shuffle, cache=cache
+    ) as dataset:
+        return sum(batch.rows for batch in dataset)
+
+
+def _pyarrow(paths: Sequence[Path], columns: Sequence[str] | None) -> int:
+    return sum(pq.read_table(path, columns=columns).num_rows for path in paths)
+
+
+def _polars(paths: Sequence[Path], columns: Sequence[str] | None) -> int:
+    return sum(pl.read_parquet(path, columns=columns).height for path in paths)
+
+
+def _bytes(paths: Sequence[Path], threads: int) -> None:
+    def read(path: Path, offset: int) -> None:
+        with path.open("rb", buffering=0) as file:
+            os.preadv(file.fileno(), [bytearray(_READ_BYTES)], offset)
+
+    with ThreadPoolExecutor(threads) as pool:
+        pieces = [(path, at) for path in paths for at in range(0, _size(path), _READ_BYTES)]
+        list(pool.map(read, *zip(*pieces, strict=True)))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _programs(
+    paths: Sequence[Path], columns: Sequence[str] | None, batch_size: int, cache: Cache | None
+) -> dict[str, Callable[[], int | None]]:
+    fastload = partial(_fastload, paths, columns, batch_size)
+    found: dict[str, Callable[[], int | None]] = {
+        "fastload, in order": partial(fastload, shuffle=False),
+        "fastload, shuffled": partial(fastload, shuffle=True),
+    }
+    if cache is not None:
+        found["fastload, blocks in order"] = partial(fastload, cache, shuffle=False)
+        found["fastload, blocks shuffled"] = partial(fastload, cache, shuffle=True)
+    found["pyarrow"] = partial(_pyarrow, paths, columns)
+    if pl is not None:
+        found["polars"] = partial(_polars, paths, columns)
+    for threads in (2, 8):
+        found[f"bytes, {threads} threads"] = partial(_bytes, paths, threads)
+    return found
+
+
+def _timed(program: Callable[[], int | None], rows: int) -> float:
+    start = time.perf_counter()
+    found = program()
+    seconds = time.perf_counter() - start
+    if found not in (None, rows):
+        raise SystemExit(f"Expected {rows} rows, got {found}")
+    return seconds
+
+
+def main() -> None:
+    """Runs the benchmark and prints its table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--columns", type=lambda names: names.split(","))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=16_384)
+    arguments = parser.parse_args()
+    path = arguments.path
+    paths = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    rows = sum(pq.read_metadata(path).num_rows for path in paths)
+    beside = path if path.is_dir() else path.parent
+    try:
+        blocks = tempfile.TemporaryDirectory(dir=beside)
+    except OSError:
+        _measure(paths, rows, None, arguments)
+        return
+    with blocks:
+        _measure(paths, rows, Path(blocks.name), arguments)
+
+
+def _measure(
+    paths: Sequence[Path],
+    rows: int,
+    blocks: Path | None,
+    arguments: argparse.Namespace,
+) -> None:
+    cache = None if blocks is None else Cache(str(blocks), raw=False)
+    programs = _programs(paths, arguments.columns, arguments.batch_size, cache)
+    for program in programs.values():  # imports; the cache is filled
+        _timed(program, rows)
+    cold: dict[str, list[float]] = {name: [] for name in programs}
+    cached: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(arguments.repeats):
+        for name, program in programs.items():
+            cached[name].append(_timed(program, rows))
+            _leave_page_cache([*paths, *([] if blocks is None else blocks.rglob("*.arrow"))])
+            cold[name].append(_timed(program, rows))
+    total = sum(map(_size, paths))
+    print(f"{rows:,} rows, {total / 1e6:.0f} MB of files; seconds of a pass")
+    print(f"{'':28}{'cold':>8}{'least':>8}{'in the page cache':>20}")
+    for name in programs:
+        median, least = statistics.median(cold[name]), min(cold[name])
+        print(f"{name:28}{median:8.3f}{least:8.3f}{statistics.median(cached[name]):20.3f}")
+
+
+if __name__ == "__main__":
+    main()
