@@ -16,9 +16,9 @@ A disk whose every read takes a while is made by benchmarks/slow_mount.c, on Lin
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import statistics
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +30,9 @@ import pyarrow.parquet as pq
 
 from fastload import Cache, FastParquetDataset
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from page_cache import leave_page_cache
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -39,41 +42,12 @@ except ImportError:
     pl = None  # type: ignore[assignment]
 
 _READ_BYTES = 1 << 20
-# None of a file's bytes may be at hand: a few of them are looked at.
-_LOOKS = 64
-_PATIENCE_S = 10.0
 
 
-def _leave_page_cache(paths: Sequence[Path]) -> None:
+def _make_cold(paths: Sequence[Path]) -> None:
     for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-            until = time.monotonic() + _PATIENCE_S
-            while _drop(descriptor):
-                if time.monotonic() > until:
-                    raise SystemExit(f"Expected a file that leaves the page cache, got {path}")
-                time.sleep(0.05)
-        finally:
-            os.close(descriptor)
-
-
-def _drop(descriptor: int) -> bool:
-    """Whether some of a file is still in the page cache."""
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    size = os.fstat(descriptor).st_size
-    offsets = range(0, size, max(1, size // _LOOKS))
-    return any(_is_cached(descriptor, offset) for offset in offsets)
-
-
-def _is_cached(descriptor: int, offset: int) -> bool:
-    """Whether a byte is in the page cache; False where the file system does not tell."""
-    try:
-        return os.preadv(descriptor, [bytearray(1)], offset, os.RWF_NOWAIT) == 1
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
-            return False
-        raise
+        if not leave_page_cache(path):
+            raise SystemExit(f"Expected a file that leaves the page cache, got {path}")
 
 
 def _fastload(
@@ -177,7 +151,7 @@ def _measure(
     for _ in range(arguments.repeats):
         for name, program in programs.items():
             cached[name].append(_timed(program, rows))
-            _leave_page_cache([*paths, *([] if blocks is None else blocks.rglob("*.arrow"))])
+            _make_cold([*paths, *([] if blocks is None else blocks.rglob("*.arrow"))])
             cold[name].append(_timed(program, rows))
     total = sum(map(_size, paths))
     print(f"{rows:,} rows, {total / 1e6:.0f} MB of files; seconds of a pass")

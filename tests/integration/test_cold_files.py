@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
+from page_cache import leave_page_cache
 
 COLUMNS = 4
 ROWS = 1 << 21
 GROUP_ROWS = 1 << 17
-TIMEOUT_S = 30
 
 
 @pytest.fixture(scope="module")
@@ -26,36 +26,9 @@ def path(tmp_path_factory):
     return path
 
 
-def in_page_cache(path):
-    """Whether some of it is; True where the system does not tell."""
-    if not hasattr(os, "RWF_NOWAIT"):
-        return True
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        for offset in range(0, os.path.getsize(path), 1 << 16):
-            try:
-                if os.preadv(descriptor, [bytearray(1)], offset, os.RWF_NOWAIT):
-                    return True
-            except BlockingIOError:
-                continue
-            except OSError:
-                return True
-        return False
-    finally:
-        os.close(descriptor)
-
-
 def make_cold(path):
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    deadline = time.monotonic() + TIMEOUT_S
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    while in_page_cache(path):
-        if time.monotonic() > deadline:
-            pytest.skip("the system keeps the file in memory, or does not tell")
-        time.sleep(0.1)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
+    if not leave_page_cache(path):
+        pytest.skip("the system keeps the file in memory")
 
 
 def read_while_waiting(path):
