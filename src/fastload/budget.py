@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from fastload.system import usable_cores
+if TYPE_CHECKING:
+    from fastload.work_units import WorkUnits
 
-__all__ = ["Budget", "available_cores", "divide_budget", "parse_bytes", "resolve_window"]
+__all__ = ["Budget", "divide_budget", "parse_bytes", "resolve_window"]
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", re.IGNORECASE)
 
@@ -34,14 +35,13 @@ _LEAST_FETCH_SHARE = 16
 # twice the average where strings vary.
 _LEAST_LENT_BATCHES = 4
 _LEAST_BATCH_BYTES = 4096  # the core's smallest block
-# A slice of a stack that one task decodes: a cache line of each row.
-_SCRATCH_ROW_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Bytes and counts that a pipeline keeps to.
 
+    threads: of the core; fewer than there might be, where there is no memory for their scratch.
     stripe_rows: rows of one window without shuffle, a multiple of the batch size.
     open_windows: windows whose memory is open at a time.
     window_bytes: decoded bytes of all open windows.
@@ -51,6 +51,7 @@ class Budget:
     lend_bytes: batch memory that the consumer may hold; past it batches are copied.
     """
 
+    threads: int
     stripe_rows: int
     open_windows: int
     window_bytes: int
@@ -101,6 +102,7 @@ def divide_budget(
     total_rows: int,
     shuffle_window: int | None,
     columns: int,
+    work: WorkUnits,
     threads: int,
     prefetch: int,
     row_group_rows: int = 0,
@@ -117,7 +119,8 @@ def divide_budget(
         total_rows: of the epoch.
         shuffle_window: rows, None without shuffle.
         columns: leaf columns decoded.
-        threads: of the core.
+        work: that a window is.
+        threads: of the core, at most; 0 = whoever waits for a batch does the work.
         prefetch: batches ready ahead of the consumer.
         row_group_rows: of a whole row group; 0 = that doesn't matter.
         fixed_stripes: stripe_rows does not depend on the budget, threads and prefetch.
@@ -128,68 +131,50 @@ def divide_budget(
             the bytes needed and the largest window (or batch) that fits.
     """
     held = row_bytes + staged_row_bytes
-    scratch = max(1, threads) * min(row_bytes, _SCRATCH_ROW_BYTES)
-    if shuffle_window is not None:
-        windows = max(1, total_rows // shuffle_window)
-        open_windows = min(2, windows)
-        rows = -(-total_rows // windows)
-        stripe_rows = batch_size
-        needed = rows * (open_windows * held + scratch) + batch_size * row_bytes
-        if needed > memory_budget:
-            fits = _largest_window(
-                memory_budget - batch_size * row_bytes, total_rows, held, scratch
-            )
-            raise ValueError(
-                f"Expected a memory_budget of at least {needed} bytes for {open_windows} windows "
-                f"of {rows} rows of {held} bytes, got {memory_budget}: "
-                + (
-                    f"the largest shuffle_window that fits is {fits}"
-                    if fits > 0
-                    else f"not even a batch of {batch_size} rows fits"
-                )
-            )
-    else:
-        if fixed_stripes:
-            most = min(_FIXED_STRIPE_BYTES // held, total_rows + batch_size - 1)
-        else:
-            most = min(memory_budget // 8, _STRIPE_BYTES) // held
-        batches = max(1, min(_STRIPE_ROWS, most) // batch_size)
-        if not fixed_stripes:
-            # A little more than usual, for stripes that are better cut.
-            most = min(memory_budget // 6, _STRIPE_BYTES) // held
-            most_batches = min(_STRIPE_ROWS, most) // batch_size
-            batches = _ending_with_row_groups(most_batches, batch_size, row_group_rows) or batches
-        stripe_rows = batches * batch_size
-        ahead = -(-prefetch * batch_size // stripe_rows)
-        busy = -(-2 * max(1, threads) // max(1, columns))
-        open_windows = 1 + max(2, ahead, busy)
-        if once:
-            open_windows = min(open_windows, max(1, -(-total_rows // stripe_rows)))
-        while open_windows > 2 and open_windows * stripe_rows * held > memory_budget // 2:
-            open_windows -= 1
-        needed = open_windows * stripe_rows * held
-        if needed > memory_budget:
-            fits = memory_budget // (open_windows * held)
-            raise ValueError(
-                f"Expected a memory_budget of at least {needed} bytes for {open_windows} stripes "
-                f"of {stripe_rows} rows of {held} bytes, got {memory_budget}"
-                if stripe_rows > batch_size
-                else f"Expected a memory_budget of at least {needed} bytes for batches of "
-                f"{batch_size} rows of {held} bytes, {open_windows} at a time, got "
-                f"{memory_budget}: the largest batch_size that fits is {fits}"
-            )
     batch_bytes = max(_LEAST_BATCH_BYTES, batch_size * row_bytes)
-    left = memory_budget - needed
     lent_batches = _LEAST_LENT_BATCHES
     if once:
         lent_batches = min(lent_batches, max(1, -(-total_rows // batch_size)))
     least_lent = lent_batches * batch_bytes
-    most_fetched = min(_MOST_FETCH_BYTES, left // 2, left - least_lent)
     least_fetched = min(_LEAST_FETCH_BYTES * max(1, threads), memory_budget // _LEAST_FETCH_SHARE)
+    scratch = 0
+    if shuffle_window is None:
+        stripe_rows, open_windows = _stripes(
+            memory_budget,
+            batch_size=batch_size,
+            held=held,
+            total_rows=total_rows,
+            units=work.units,
+            threads=threads,
+            prefetch=prefetch,
+            row_group_rows=row_group_rows,
+            fixed=fixed_stripes,
+            once=once,
+        )
+        needed = open_windows * stripe_rows * held
+    else:
+        stripe_rows = batch_size
+        windows = _windows(
+            memory_budget,
+            batch_size=batch_size,
+            row_bytes=row_bytes,
+            held=held,
+            total_rows=total_rows,
+            shuffle_window=shuffle_window,
+            work=work,
+            threads=threads,
+            least_beside=least_lent + least_fetched,
+        )
+        threads, open_windows = windows.threads, windows.open
+        needed = windows.rows * open_windows * held + batch_size * row_bytes
+        scratch = windows.rows * max(1, threads) * work.scratch_row_bytes
+    left = memory_budget - needed - scratch
+    most_fetched = min(_MOST_FETCH_BYTES, left // 2, left - least_lent)
     fetch_bytes = max(_LEAST_SEGMENT_BYTES, least_fetched, most_fetched)
     segments = 2 * max(1, columns)
     segment_bytes = fetch_bytes // segments
     return Budget(
+        threads=threads,
         stripe_rows=stripe_rows,
         open_windows=open_windows,
         window_bytes=needed,
@@ -198,6 +183,116 @@ def divide_budget(
         segment_bytes=max(_LEAST_SEGMENT_BYTES, min(_MOST_SEGMENT_BYTES, segment_bytes)),
         lend_bytes=max(least_lent, left - fetch_bytes),
     )
+
+
+def _stripes(
+    memory_budget: int,
+    *,
+    batch_size: int,
+    held: int,
+    total_rows: int,
+    units: int,
+    threads: int,
+    prefetch: int,
+    row_group_rows: int,
+    fixed: bool,
+    once: bool,
+) -> tuple[int, int]:
+    """Rows of a window without shuffle, and how many are open.
+
+    Raises:
+        ValueError: they exceed the budget.
+    """
+    if fixed:
+        most = min(_FIXED_STRIPE_BYTES // held, total_rows + batch_size - 1)
+    else:
+        most = min(memory_budget // 8, _STRIPE_BYTES) // held
+    batches = max(1, min(_STRIPE_ROWS, most) // batch_size)
+    if not fixed:
+        # A little more than usual, for stripes that are better cut.
+        most = min(memory_budget // 6, _STRIPE_BYTES) // held
+        most_batches = min(_STRIPE_ROWS, most) // batch_size
+        batches = _ending_with_row_groups(most_batches, batch_size, row_group_rows) or batches
+    stripe_rows = batches * batch_size
+    ahead = -(-prefetch * batch_size // stripe_rows)
+    busy = -(-2 * max(1, threads) // units)
+    open_windows = 1 + max(2, ahead, busy)
+    if once:
+        open_windows = min(open_windows, max(1, -(-total_rows // stripe_rows)))
+    while open_windows > 2 and open_windows * stripe_rows * held > memory_budget // 2:
+        open_windows -= 1
+    needed = open_windows * stripe_rows * held
+    if needed > memory_budget:
+        fits = memory_budget // (open_windows * held)
+        raise ValueError(
+            f"Expected a memory_budget of at least {needed} bytes for {open_windows} stripes "
+            f"of {stripe_rows} rows of {held} bytes, got {memory_budget}"
+            if stripe_rows > batch_size
+            else f"Expected a memory_budget of at least {needed} bytes for batches of "
+            f"{batch_size} rows of {held} bytes, {open_windows} at a time, got "
+            f"{memory_budget}: the largest batch_size that fits is {fits}"
+        )
+    return stripe_rows, open_windows
+
+
+class _Windows(NamedTuple):
+    """Rows of a shuffled window, how many are open, and the threads that there is room for."""
+
+    rows: int
+    open: int
+    threads: int
+
+
+def _windows(
+    memory_budget: int,
+    *,
+    batch_size: int,
+    row_bytes: int,
+    held: int,
+    total_rows: int,
+    shuffle_window: int,
+    work: WorkUnits,
+    threads: int,
+    least_beside: int,
+) -> _Windows:
+    """How windows are shuffled.
+
+    least_beside: bytes that should be left.
+
+    Raises:
+        ValueError: they exceed the budget.
+    """
+    windows = max(1, total_rows // shuffle_window)
+    open_windows = min(2, windows)
+    rows = -(-total_rows // windows)
+    scratch = rows * work.scratch_row_bytes  # of a thread
+    least = rows * open_windows * held + batch_size * row_bytes
+    if least + scratch > memory_budget:
+        fits = _largest_window(
+            memory_budget - batch_size * row_bytes, total_rows, held, work.scratch_row_bytes
+        )
+        raise ValueError(
+            f"Expected a memory_budget of at least {least + scratch} bytes for {open_windows} "
+            f"windows of {rows} rows of {held} bytes, got {memory_budget}: "
+            + (
+                f"the largest shuffle_window that fits is {fits}"
+                if fits > 0
+                else f"not even a batch of {batch_size} rows fits"
+            )
+        )
+    # More windows where these have no work for all threads.
+    if not work.shared:
+        while open_windows < min(windows, 1 + -(-threads // work.units)):
+            busy = min(threads, open_windows * work.units)
+            if least + rows * held + busy * scratch > memory_budget // 2:
+                break
+            open_windows += 1
+            least += rows * held
+    # The order is the same on every machine, so it is threads that yield. Half of the rest is
+    # for bytes on their way, and for batches.
+    left = memory_budget - least - least_beside
+    threads = min(threads, max(1, left // max(1, 2 * scratch)))
+    return _Windows(rows, open_windows, threads)
 
 
 def _ending_with_row_groups(most: int, batch_size: int, row_group_rows: int) -> int:
@@ -225,25 +320,3 @@ def _largest_window(free_bytes: int, total_rows: int, held: int, scratch: int) -
     # Of W = total // window windows the larger have ceil(total / W) rows.
     windows = -(-total_rows // rows)
     return total_rows // windows
-
-
-def available_cores() -> int:
-    """Cores that this process may use: its CPU affinity and its cgroup's quota, at least 1."""
-    cores = usable_cores()
-    return max(1, min(cores, int(_cgroup_quota() or cores)))
-
-
-def _cgroup_quota() -> float | None:
-    """Cores granted by the cgroup (v2, else v1); None when there is no limit."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-    except (OSError, ValueError):
-        v1 = Path("/sys/fs/cgroup/cpu")
-        try:
-            quota = (v1 / "cpu.cfs_quota_us").read_text().strip()
-            period = (v1 / "cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return None
-    if not quota.isdigit() or not int(period):
-        return None
-    return max(1.0, int(quota) / int(period))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fastload._native import core
-from fastload.budget import available_cores
+from fastload.cores import available_cores
 from fastload.engine import column_specs
 from fastload.filter_reader import plan_filter_columns
 from fastload.row_conditions import RowConditions

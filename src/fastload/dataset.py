@@ -114,8 +114,10 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             of its own, on blocks of row groups, and outputs have to be what they are in the first
             rows. What an output or a `memory_budget` rules out is said in a warning, and read and
             computed each time.
-        threads: of the core; None = the cores this process may use, divided among the
-            DataLoader's workers; 0 = all work is done by the thread that asks for a batch.
+        threads: of the core; None = the cores this process may use, divided among the ranks of
+            this machine (LOCAL_WORLD_SIZE) and the DataLoader's workers; 0 = all work is done by
+            the thread that asks for a batch. Those that shuffle are no more than `memory_budget`
+            has room for.
         memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
             rank, divided among the DataLoader's workers.
         prefetch: batches kept ready ahead of the consumer, at least; without shuffle.

@@ -23,6 +23,7 @@ from fastload.engine import Engine
 from fastload.kernel_plan import extra_outputs, plan_kernels
 from fastload.step_schema import fields_after, first_rows
 from fastload.steps import Steps
+from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +127,6 @@ class BlockEngine(Engine):
             source,
             plan.projection,
             plan.outputs,
-            process.threads,
             budget,
             process.io,
             process.rows,
@@ -298,6 +298,7 @@ class DecodedCache:
             total_rows=self._source.most_row_group_rows,
             shuffle_window=None,
             columns=len(projection.columns),
+            work=work_units(projection.outputs),
             threads=process.threads,
             prefetch=1,
             once=True,
@@ -306,7 +307,6 @@ class DecodedCache:
             self._source,
             projection,
             self._making.outputs,
-            process.threads,
             budget,
             process.io,
             process.rows,
@@ -356,6 +356,7 @@ class DecodedCache:
         """Likewise, of what the steps make of the first rows."""
         projection, making = self._projection, self._making
         budget = Budget(
+            threads=0,
             stripe_rows=16,
             open_windows=1,
             window_bytes=1 << 20,
@@ -364,7 +365,7 @@ class DecodedCache:
             segment_bytes=1 << 20,
             lend_bytes=1 << 40,
         )
-        where = (0, budget, process.io, process.rows)
+        where = (budget, process.io, process.rows)
         engine = Engine(self._source, projection, making.outputs, *where, kernels=making.kernels)
         try:
             batch = first_rows(engine, process.row_groups, skip=process.skip)

@@ -49,8 +49,7 @@ class Engine:
         source: the files.
         projection: the columns to decode.
         outputs: the outputs of a batch: the projection's, and perhaps provenance.
-        threads: of the core; 0 = whoever waits for a batch does the work.
-        budget: bytes and counts that a pass keeps to.
+        budget: threads, bytes and counts that a pass keeps to.
         io: how files are read.
         rows: by file, its rows that stay; () = all.
         allocate: makes the memory of batches, as uint8 tensors of so many bytes; None = the core.
@@ -69,7 +68,6 @@ class Engine:
         source: Source,
         projection: Projection,
         outputs: Sequence[OutputPlan],
-        threads: int,
         budget: Budget,
         io: IO,
         rows: Sequence[FileRows] = (),
@@ -84,7 +82,6 @@ class Engine:
         wait_for_queues_at_exit()
         self.budget = budget
         self.blocks = blocks
-        self._threads = threads
         self._passes = 0
         self.lend_bytes = at_once * budget.lend_bytes
         self._pid = os.getpid()
@@ -119,8 +116,8 @@ class Engine:
                 )
                 for output in outputs
             ],
-            threads=threads,
-            io_threads=min(_IO_THREADS, threads, io.concurrency),
+            threads=budget.threads,
+            io_threads=min(_IO_THREADS, budget.threads, io.concurrency),
             # Who makes the memory may have reasons to reuse it later than we would.
             batch_memory_bytes=0
             if allocate is not None
@@ -164,7 +161,7 @@ class Engine:
     @property
     def threaded(self) -> bool:
         """Whether it works while nobody waits for a batch."""
-        return self._threads > 0
+        return self.budget.threads > 0
 
     def begin(self, scan: core.Scan, *, again: bool = False) -> None:
         """Begins a pass that was prepared.

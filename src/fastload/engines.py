@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch.utils.data import get_worker_info
 
-from fastload.budget import Budget, available_cores, divide_budget
+from fastload.budget import Budget, divide_budget
+from fastload.cores import RankCores
 from fastload.decoded_cache import BlockArguments, BlockEngine
 from fastload.device import memory_of_batches
 from fastload.engine import Engine
 from fastload.passes import copies_warning
 from fastload.transport import Home
+from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +56,8 @@ class Engines:
     blocks: the decoded tier of its cache; None = there is none.
     current: of this process, or of the one that it was forked from; None = not made yet.
     span_capacity: of the recorder of `current`; 0 = it is off.
-    told: that reads are small.
+    cores: that it shares with other processes.
+    told: of what, in this process.
     """
 
     source: Source
@@ -75,7 +78,8 @@ class Engines:
     blocks: DecodedCache | None
     current: Engine | None = None
     span_capacity: int = 0
-    told: bool = False
+    cores: RankCores = field(default_factory=RankCores)
+    told: set[str] = field(default_factory=set)
 
     def of_process(self, workers: int, *, finds: bool = False) -> Engine:
         """The engine of this process, one of `workers`; made when it is first asked for.
@@ -91,6 +95,7 @@ class Engines:
         self.current = made or self.another(workers, *self._batch_memory())
         if made is None:
             self._tell_of_small_reads(self.current.budget)
+        self._tell_of_few_threads(self.current.budget)
         if self.span_capacity and (self.yields_rows or get_worker_info() is None):
             self.current.pipeline.start_spans(self.span_capacity)
         return self.current
@@ -124,12 +129,13 @@ class Engines:
         allocate, home: as `Engine` takes them.
         inline: without threads.
         """
-        threads, budget = self.budget(workers)
+        budget = self.budget(workers)
+        if inline:
+            budget = replace(budget, threads=0)
         return Engine(
             self.source,
             self.projection,
             self.outputs,
-            0 if inline else threads,
             budget,
             self.io,
             self.rows.files,
@@ -164,19 +170,18 @@ class Engines:
         return memory_of_batches(self.pin_memory), None
 
     def _threads(self, workers: int) -> int:
-        return max(1, available_cores() // workers) if self.threads is None else self.threads
+        return self.cores.of_process(workers) if self.threads is None else self.threads
 
-    def budget(self, workers: int) -> tuple[int, Budget]:
+    def budget(self, workers: int) -> Budget:
         """Threads and memory of one of `workers` processes.
 
         Raises:
             ValueError: the windows, or a few batches, exceed the memory budget.
         """
-        threads = self._threads(workers)
         extra = self.outputs[len(self.projection.outputs) :]
         extra_bytes = sum(output.field.item_bytes for output in extra)
         memory = self.memory_budget // workers
-        return threads, self._divided(memory, self.projection, extra_bytes, threads)
+        return self._divided(memory, self.projection, extra_bytes, self._threads(workers))
 
     def _divided(
         self, memory_budget: int, projection: Projection, extra_bytes: int, threads: int
@@ -191,6 +196,7 @@ class Engines:
             total_rows=self.options.total_places or self.rows.row_groups.total_rows,
             shuffle_window=self.options.shuffle_window if self.options.shuffle else None,
             columns=len(projection.columns),
+            work=work_units(projection.outputs),
             threads=threads,
             prefetch=self.prefetch,
             row_group_rows=self.source.most_row_group_rows,
@@ -198,18 +204,29 @@ class Engines:
         )
 
     def _tell_of_small_reads(self, budget: Budget) -> None:
-        """Warns, once in a process, where a store is asked for little at a time."""
+        """Warns where a store is asked for little at a time."""
         row_group_bytes = self.source.most_row_group_rows * self.projection.row_bytes
         little = budget.fetch_bytes < min(_FEW_BYTES, row_group_bytes)
-        if self.told or not little or not self.source.remote:
-            return
-        self.told = True
-        warnings.warn(
-            f"memory_budget={self.memory_budget} leaves {budget.fetch_bytes} bytes for what is on "
-            "its way from the store, so that it is read in many small requests: raise it, or have "
-            "a smaller batch_size or shuffle_window",
-            stacklevel=4,
-        )
+        if little and self.source.remote:
+            self._tell(
+                f"leaves {budget.fetch_bytes} bytes for what is on its way from the store, so "
+                "that it is read in many small requests: raise it, or have a smaller batch_size "
+                "or shuffle_window"
+            )
+
+    def _tell_of_few_threads(self, budget: Budget) -> None:
+        """Warns where fewer threads shuffle than were asked for."""
+        if self.threads is not None and budget.threads < self.threads:
+            self._tell(
+                f"has room for {budget.threads} of {self.threads} threads that shuffle such "
+                "windows: raise it, or have a smaller shuffle_window"
+            )
+
+    def _tell(self, what: str) -> None:
+        """Warns once in a process, of what the memory budget is too small for."""
+        if what not in self.told:
+            self.told.add(what)
+            warnings.warn(f"memory_budget={self.memory_budget} {what}", stacklevel=5)
 
     def start_spans(self, capacity: int) -> None:
         """Records spans from now on; an engine that is made later does, too."""

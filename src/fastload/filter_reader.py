@@ -10,14 +10,16 @@ import pyarrow as pa
 import torch
 
 from fastload import plan
-from fastload.budget import available_cores, divide_budget
+from fastload.budget import divide_budget
 from fastload.columns import Column
+from fastload.cores import available_cores
 from fastload.engine import Engine
 from fastload.errors import FastloadError
 from fastload.leaf_types import NUMBERS
 from fastload.ragged import Ragged
 from fastload.schema import plan_columns
 from fastload.storage import IO
+from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -103,12 +105,11 @@ class FilterReader:
             total_rows=self._source.num_rows,
             shuffle_window=None,
             columns=len(projection.columns),
+            work=work_units(projection.outputs),
             threads=threads,
             prefetch=threads,
         )
-        return Engine(
-            self._source, projection, projection.outputs, threads, budget, IO(), rows, data=False
-        )
+        return Engine(self._source, projection, projection.outputs, budget, IO(), rows, data=False)
 
     def _table(self, batch: Batch) -> Any:
         arrays = [

@@ -50,8 +50,8 @@ def per_block(fn: Callable[[Block], Mapping[str, Any]], threads: int | None = No
     Args:
         fn: a function as `preprocess` takes, `fn(block)`, which may be called from several
             threads at a time, and for blocks in any order.
-        threads: of each process; None = the cores it may use, divided among the DataLoader's
-            workers; 0 = the thread that asks for a batch calls `fn`.
+        threads: of each process; None = its share of the cores, as of `FastParquetDataset`; 0 =
+            the thread that asks for a batch calls `fn`.
 
     Raises:
         TypeError, ValueError: a wrong argument. What `fn` raises is raised where the batch would

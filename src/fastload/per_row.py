@@ -52,8 +52,8 @@ def per_row(
             become a tensor (B, ...); str and bytes a Ragged, and so do values whose lengths
             differ in their first dimension. A batch may have values of one length by chance:
             a mapping from name to "ragged" or "dense" says what always comes (None = as above).
-        threads: of each process; None = the cores it may use, divided among the DataLoader's
-            workers; 0 = the thread that asks for a batch calls `fn`.
+        threads: of each process; None = its share of the cores, as of `FastParquetDataset`; 0 =
+            the thread that asks for a batch calls `fn`.
 
     Raises:
         TypeError, ValueError: a wrong argument. While iterating, a RuntimeError names the row

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from fastload.budget import available_cores
 from fastload.condition_finder import ConditionFinder
+from fastload.cores import available_cores
 from fastload.errors import CorruptFileError
 from fastload.filter_reader import FilterReader
 from fastload.filter_scan import FileScan, check_unchanged, naming

@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 
 from fastload.batch import Batch
 from fastload.block import Block
-from fastload.budget import available_cores
+from fastload.cores import RankCores
 from fastload.kernels import Kernel
 from fastload.per_block import PerBlock
 from fastload.per_row import PerRow, name_of
@@ -85,6 +85,7 @@ class Steps:
         self.core_augment = _leading_kernels(self.augment) if all_kernels else 0
         self.seconds = 0.0
         self._provenance = provenance
+        self._cores = RankCores()
         self._pools: dict[int, StepPool] = {}
         self._pid = os.getpid()
 
@@ -103,8 +104,8 @@ class Steps:
         most = 0
         for step in self.preprocess:
             if isinstance(step.run, PerBlock):
-                most = max(most, _threads_of(step.run))
-            elif isinstance(step.run, PerRow) and _threads_of(step.run):
+                most = max(most, self._threads_of(step.run))
+            elif isinstance(step.run, PerRow) and self._threads_of(step.run):
                 most = max(most, _BATCHES_OF_ROWS)
         return most
 
@@ -143,7 +144,7 @@ class Steps:
             # Threads don't survive a fork.
             self._pools, self._pid, self.seconds = {}, os.getpid(), 0.0
         if number not in self._pools:
-            self._pools[number] = StepPool(_threads_of(self.preprocess[number].run))
+            self._pools[number] = StepPool(self._threads_of(self.preprocess[number].run))
         return self._pools[number]
 
     def close(self) -> None:
@@ -151,6 +152,12 @@ class Steps:
         if self._pid == os.getpid():
             for pool in self._pools.values():
                 pool.close()
+
+    def _threads_of(self, step: PerBlock | PerRow) -> int:
+        if step.threads is not None:
+            return step.threads
+        info = get_worker_info()
+        return self._cores.of_process(1 if info is None else info.num_workers)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pools": {}, "seconds": 0.0}
@@ -214,12 +221,3 @@ def _leading_kernels(steps: list[Step]) -> int:
     """How many steps are kernels that nothing else comes before."""
     others = (n for n, step in enumerate(steps) if not isinstance(step.run, Kernel))
     return next(others, len(steps))
-
-
-def _threads_of(step: PerBlock | PerRow) -> int:
-    return _own_cores() if step.threads is None else step.threads
-
-
-def _own_cores() -> int:
-    info = get_worker_info()
-    return max(1, available_cores() // (1 if info is None else info.num_workers))

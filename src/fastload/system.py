@@ -6,6 +6,7 @@ core has to be built, Linux does without its own calls, too: that is how tests t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -14,7 +15,15 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LINUX", "Process", "anonymous_file", "processes", "thread_name", "usable_cores"]
+__all__ = [
+    "LINUX",
+    "Process",
+    "anonymous_file",
+    "launcher_cores",
+    "processes",
+    "thread_name",
+    "usable_cores",
+]
 
 LINUX = sys.platform.startswith("linux") and os.environ.get("FASTLOAD_PORTABLE") != "1"
 
@@ -32,6 +41,14 @@ def usable_cores() -> int:
     if LINUX:
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def launcher_cores() -> int:
+    """Cores that the process may run on which has started this one, or this one if that is gone."""
+    if LINUX:
+        with contextlib.suppress(OSError):
+            return len(os.sched_getaffinity(os.getppid()))
+    return usable_cores()
 
 
 def thread_name(number: int) -> str:

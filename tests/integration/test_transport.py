@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from fastload import Batch, Column, FastParquetDataset, Pad, Ragged, Stack, transport
-from fastload.budget import available_cores
+from fastload.cores import available_cores
 from sample_files import ids_of, write_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -153,9 +153,11 @@ def threads_of_worker(expected, _batch):
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_cores_are_divided_among_workers(path, workers):
-    expected = max(1, available_cores() // workers)
+def test_cores_are_divided_among_ranks_and_workers(path, workers, ranks, monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
+    expected = max(1, available_cores() // ranks // workers)
     with FastParquetDataset(path, batch_size=BATCH) as dataset:
         collate = partial(threads_of_worker, expected)
         loader = loader_of(dataset, num_workers=workers, collate_fn=collate)

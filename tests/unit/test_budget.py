@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastload import budget
-from fastload.budget import available_cores, divide_budget, parse_bytes, resolve_window
+from fastload.budget import divide_budget, parse_bytes, resolve_window
+from fastload.work_units import WorkUnits
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,9 @@ datasets = st.fixed_dictionaries(
         "total_rows": st.integers(0, 10**9),
         "shuffle_window": st.none() | st.integers(1, 10**7),
         "columns": st.integers(0, 500),
+        "work": st.builds(
+            WorkUnits, st.integers(1, 500), st.booleans(), st.sampled_from([0, 8, 24, 64])
+        ),
         "threads": st.integers(0, 256),
         "prefetch": st.integers(0, 50),
     }
@@ -67,13 +70,23 @@ def test_parts_keep_to_the_whole(memory_budget, dataset):
     assert parts.stripe_rows % dataset["batch_size"] == 0
     assert parts.stripe_rows >= dataset["batch_size"]
     assert parts.open_windows >= 1
-    assert parts.window_bytes <= memory_budget
+    assert min(1, dataset["threads"]) <= parts.threads <= dataset["threads"]
+    assert parts.window_bytes + scratch_of(parts, dataset) <= memory_budget
     batches = 4 * max(4096, dataset["batch_size"] * dataset["row_bytes"])
     # The least that a pass can do with may go past a budget that is just enough for windows.
     least = parts.window_bytes + max(64 << 10, memory_budget // 16) + batches
     assert parts.window_bytes + parts.fetch_bytes + parts.lend_bytes <= max(memory_budget, least)
     assert parts.lend_bytes >= batches
     assert 0 < parts.segment_bytes <= parts.fetch_bytes
+
+
+def scratch_of(parts, dataset):
+    """Bytes that all threads have for the rows of a window."""
+    if dataset["shuffle_window"] is None:
+        return 0
+    windows = max(1, dataset["total_rows"] // dataset["shuffle_window"])
+    rows = -(-dataset["total_rows"] // windows)
+    return max(1, parts.threads) * rows * dataset["work"].scratch_row_bytes
 
 
 def assert_advice_holds(memory_budget, dataset, sentence):
@@ -130,6 +143,7 @@ def test_stripes_end_where_row_groups_do(memory_budget, row_group_rows, stripe_r
         total_rows=10**6,
         shuffle_window=None,
         columns=10,
+        work=WorkUnits(10, shared=False, scratch_row_bytes=24),
         threads=2,
         prefetch=4,
         row_group_rows=row_group_rows,
@@ -163,6 +177,7 @@ def test_one_batch_read_once_leaves_the_rest_for_reading():
         total_rows=10,
         shuffle_window=None,
         columns=3,
+        work=WorkUnits(3, shared=False, scratch_row_bytes=24),
         threads=2,
         prefetch=1,
         once=True,
@@ -170,18 +185,11 @@ def test_one_batch_read_once_leaves_the_rest_for_reading():
     assert (parts.open_windows, parts.window_bytes) == (1, 1_000)
 
 
-def test_cores_of_the_cgroup(monkeypatch, tmp_path):
-    monkeypatch.setattr(budget, "usable_cores", lambda: 8)
-    for quota, cores in ((None, 8), (2.0, 2), (1.5, 1), (1.0, 1), (64.0, 8)):
-        monkeypatch.setattr(budget, "_cgroup_quota", lambda quota=quota: quota)
-        assert available_cores() == cores
-
-
 @given(st.integers(2**25, 2**40), st.integers(2**25, 2**40), datasets, datasets)
 def test_fixed_stripes_depend_on_the_data_alone(budget_bytes, other_bytes, dataset, other):
     """Not on the budget, threads and prefetch; nor are they longer than all rows."""
     data = {**dataset, "shuffle_window": None, "batch_size": dataset["batch_size"] % 100 + 1}
-    machine = {name: other[name] for name in ("columns", "threads", "prefetch")}
+    machine = {name: other[name] for name in ("columns", "work", "threads", "prefetch")}
     stripes = set()
     for size, options in ((budget_bytes, data), (other_bytes, {**data, **machine})):
         try:
@@ -190,3 +198,60 @@ def test_fixed_stripes_depend_on_the_data_alone(budget_bytes, other_bytes, datas
             continue
     assert len(stripes) <= 1
     assert all(rows < max(1, data["total_rows"]) + data["batch_size"] for rows in stripes)
+
+
+# Two windows of the click log, of which each of the many threads wants 12.6 MB.
+SHUFFLED = {
+    "batch_size": 4096,
+    "row_bytes": 264,
+    "staged_row_bytes": 0,
+    "total_rows": 10**8,
+    "shuffle_window": 2**19,
+    "columns": 40,
+    "work": WorkUnits(40, shared=False, scratch_row_bytes=24),
+    "prefetch": 4,
+}
+
+
+@given(st.integers(1, 2**34), datasets, st.integers(0, 1024))
+def test_a_machine_of_many_cores_refuses_what_a_small_one_does(memory_budget, dataset, threads):
+    dataset = {**dataset, "shuffle_window": dataset["shuffle_window"] or 1000}
+
+    def refusal(threads):
+        try:
+            divide_budget(memory_budget, **{**dataset, "threads": threads})
+        except ValueError as error:
+            return str(error)
+        return None
+
+    assert refusal(threads) == refusal(1)
+
+
+@pytest.mark.parametrize(
+    ("memory_budget", "cores", "threads", "windows"),
+    [
+        ("4GB", 2, 2, 2),
+        ("4GB", 48, 48, 3),
+        ("4GB", 208, 132, 3),
+        ("500MB", 26, 7, 2),
+        ("350MB", 208, 1, 2),
+        ("300MB", 208, 1, 2),
+    ],
+)
+def test_threads_have_memory_for_their_scratch(memory_budget, cores, threads, windows):
+    parts = divide_budget(parse_bytes(memory_budget), **SHUFFLED, threads=cores)
+    assert (parts.threads, parts.open_windows) == (threads, windows)
+
+
+@pytest.mark.parametrize("units", [1, 3, 40])
+@pytest.mark.parametrize("threads", [1, 2, 16, 96])
+@pytest.mark.parametrize("shuffle_window", [None, 2**17])
+def test_windows_have_work_for_all_threads(units, threads, shuffle_window):
+    work = WorkUnits(units, shared=False, scratch_row_bytes=24)
+    dataset = {**SHUFFLED, "row_bytes": 8, "shuffle_window": shuffle_window, "work": work}
+    parts = divide_budget(parse_bytes("4GB"), **dataset, threads=threads)
+    assert parts.threads == threads
+    # One of them may wait for the consumer.
+    assert (parts.open_windows - 1) * units >= threads
+    tight = divide_budget(parse_bytes("64MB"), **dataset, threads=threads)
+    assert 2 <= tight.open_windows <= parts.open_windows

@@ -161,7 +161,7 @@ def check(job: Job) -> dict[str, Any]:
 def run(job: Job) -> dict[str, Any]:
     """The result of a Job, as JSON can hold it."""
     if job.action == "roof":
-        from fastload.budget import available_cores
+        from fastload.cores import available_cores
         from fastload.roof import measure as roof
 
         threads = job.work.threads or available_cores()

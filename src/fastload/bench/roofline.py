@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload._native import core
-from fastload.budget import available_cores
 from fastload.cli.peers.fastload_dataset import dataset_of
+from fastload.cores import available_cores
 from fastload.device import seconds_to_device
 from fastload.roof import Roof
 

@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastload.budget import available_cores, divide_budget, resolve_window
+from fastload.budget import divide_budget, resolve_window
+from fastload.cores import available_cores
 from fastload.errors import FastloadError
 from fastload.file_leaves import FileLeaves
 from fastload.layout.column_layout import ColumnLayout
 from fastload.schema import plan_columns
 from fastload.source import Source
+from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -237,6 +239,7 @@ def _windows_of(projection: Projection, rows: int) -> Windows | None:
         total_rows=rows,
         shuffle_window=None,
         columns=len(projection.columns),
+        work=work_units(projection.outputs),
         threads=available_cores(),
         prefetch=_PREFETCH,
     )
