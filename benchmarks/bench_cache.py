@@ -183,7 +183,6 @@ def _copying(total_bytes: int, threads: int) -> float:
     parts = [torch.ones(total_bytes // threads, dtype=torch.uint8) for _ in range(threads)]
     copies = [torch.zeros_like(part) for part in parts]
     least = float("inf")
-    torch.set_num_threads(1)
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(5):
             start = time.perf_counter()
@@ -257,6 +256,8 @@ def main() -> None:
     parser.add_argument("--pace", type=float, default=0.0, help="steps, in the loader's times")
     parser.add_argument("--decoded", metavar="PARQUET", help="measure the decoded tier on it")
     arguments = parser.parse_args()
+    # OpenMP's threads spin for a while after each sum, on the cores that load.
+    torch.set_num_threads(1)
     if arguments.decoded:
         with tempfile.TemporaryDirectory() as caches:
             _measure_decoded(arguments.decoded, caches, arguments.repeats, arguments.pace)
