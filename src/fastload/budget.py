@@ -137,8 +137,8 @@ def divide_budget(
         lent_batches = min(lent_batches, max(1, -(-total_rows // batch_size)))
     least_lent = lent_batches * batch_bytes
     least_fetched = min(_LEAST_FETCH_BYTES * max(1, threads), memory_budget // _LEAST_FETCH_SHARE)
-    scratch = 0
     if shuffle_window is None:
+        scratch = 0
         stripe_rows, open_windows = _stripes(
             memory_budget,
             batch_size=batch_size,
@@ -154,7 +154,7 @@ def divide_budget(
         needed = open_windows * stripe_rows * held
     else:
         stripe_rows = batch_size
-        windows = _windows(
+        threads, open_windows, needed, scratch = _windows(
             memory_budget,
             batch_size=batch_size,
             row_bytes=row_bytes,
@@ -165,9 +165,6 @@ def divide_budget(
             threads=threads,
             least_beside=least_lent + least_fetched,
         )
-        threads, open_windows = windows.threads, windows.open
-        needed = windows.rows * open_windows * held + batch_size * row_bytes
-        scratch = windows.rows * max(1, threads) * work.scratch_row_bytes
     left = memory_budget - needed - scratch
     most_fetched = min(_MOST_FETCH_BYTES, left // 2, left - least_lent)
     fetch_bytes = max(_LEAST_SEGMENT_BYTES, least_fetched, most_fetched)
@@ -236,11 +233,16 @@ def _stripes(
 
 
 class _Windows(NamedTuple):
-    """Rows of a shuffled window, how many are open, and the threads that there is room for."""
+    """The threads that there is room for, how many windows are open, and bytes.
 
-    rows: int
-    open: int
+    window_bytes: of the windows, and a batch that lies in two.
+    scratch_bytes: of all threads.
+    """
+
     threads: int
+    open: int
+    window_bytes: int
+    scratch_bytes: int
 
 
 def _windows(
@@ -266,13 +268,13 @@ def _windows(
     open_windows = min(2, windows)
     rows = -(-total_rows // windows)
     scratch = rows * work.scratch_row_bytes  # of a thread
-    least = rows * open_windows * held + batch_size * row_bytes
-    if least + scratch > memory_budget:
+    needed = rows * open_windows * held + batch_size * row_bytes
+    if needed + scratch > memory_budget:
         fits = _largest_window(
             memory_budget - batch_size * row_bytes, total_rows, held, work.scratch_row_bytes
         )
         raise ValueError(
-            f"Expected a memory_budget of at least {least + scratch} bytes for {open_windows} "
+            f"Expected a memory_budget of at least {needed + scratch} bytes for {open_windows} "
             f"windows of {rows} rows of {held} bytes, got {memory_budget}: "
             + (
                 f"the largest shuffle_window that fits is {fits}"
@@ -284,15 +286,15 @@ def _windows(
     if not work.shared:
         while open_windows < min(windows, 1 + -(-threads // work.units)):
             busy = min(threads, open_windows * work.units)
-            if least + rows * held + busy * scratch > memory_budget // 2:
+            if needed + rows * held + busy * scratch > memory_budget // 2:
                 break
             open_windows += 1
-            least += rows * held
+            needed += rows * held
     # The order is the same on every machine, so it is threads that yield. Half of the rest is
     # for bytes on their way, and for batches.
-    left = memory_budget - least - least_beside
+    left = memory_budget - needed - least_beside
     threads = min(threads, max(1, left // max(1, 2 * scratch)))
-    return _Windows(rows, open_windows, threads)
+    return _Windows(threads, open_windows, needed, max(1, threads) * scratch)
 
 
 def _ending_with_row_groups(most: int, batch_size: int, row_group_rows: int) -> int:

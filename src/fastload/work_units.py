@@ -47,8 +47,8 @@ def work_units(outputs: Sequence[OutputPlan]) -> WorkUnits:
             most = _STACK_BYTES // output.field.dtype.itemsize
             whole, rest = divmod(len(output.columns), most)
             stacked += whole + bool(rest)
-            narrow = 0 < (rest if whole else len(output.columns)) < _WIDE_STACK
-            shared |= not narrow or whole > 0
+            narrow = 0 < rest < _WIDE_STACK
+            shared |= whole > 0 or not narrow
             scratch = max(scratch, _STACK_SCRATCH_BYTES if narrow else 0)
         elif output.columns:
             columns.add(output.columns[0])

@@ -39,6 +39,7 @@ def test_anonymous_files_are_read_written_and_have_no_name(linux):
 
 def test_there_is_a_core(linux):
     assert 1 <= system.usable_cores() <= os.cpu_count()
+    assert 1 <= system.launcher_cores() <= os.cpu_count()
 
 
 def test_threads_of_python_are_named(linux):
