@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from fastload import IO
 from fastload._core import coalesce
-from fastload.budget import parse_bytes
+from fastload.sizes import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,8 +25,7 @@ from fastload.per_block import per_block
 from fastload.per_row import per_row
 from fastload.ragged import Ragged
 from fastload.storage import IO
-
-__version__ = "0.1.0"
+from fastload.version import __version__ as __version__
 
 # fmt: off
 __all__ = [

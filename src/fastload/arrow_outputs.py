@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from fastload import _core
+from fastload._native import core
 from fastload.arrow_leaves import ArrowLeaf, leaves_of
 from fastload.arrow_numbers import cast, is_binary, is_text, numbers_of
 from fastload.columns import Codes, Column, Hash, Pad, Spec, Stack, column_name
@@ -182,7 +182,7 @@ def _bucket(spec: Hash, word: Any) -> int:
         data = (word % 2**64).to_bytes(8, "little")
     else:
         data = word.encode() if isinstance(word, str) else word
-    return _core.xxhash64(data, spec.seed) % spec.buckets
+    return core.xxhash64(data, spec.seed) % spec.buckets
 
 
 def _text(leaf: ArrowLeaf, spec: Column) -> Ragged:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from fastload.work_units import WorkUnits
 
-__all__ = ["Budget", "divide_budget", "parse_bytes", "resolve_window"]
-
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", re.IGNORECASE)
+__all__ = ["Budget", "divide_budget", "resolve_window"]
 
 _MIB = 1 << 20
 # A window mixes well and stays in memory; more than either of these costs more than it gains.
@@ -59,31 +56,6 @@ class Budget:
     fetch_bytes: int
     segment_bytes: int
     lend_bytes: int
-
-
-def parse_bytes(size: int | str, name: str = "memory_budget") -> int:
-    """Bytes of a size such as 4_000_000_000, "4GB" (10**9) or "4GiB" (2**30).
-
-    Raises:
-        TypeError, ValueError: it is no size, or not positive.
-    """
-    if isinstance(size, bool) or not isinstance(size, int | str):
-        raise TypeError(f'Expected {name} as bytes or a size like "4GB", got {size!r}')
-    if isinstance(size, int):
-        value = size
-    else:
-        match = _SIZE.fullmatch(size)
-        if match is None:
-            raise ValueError(f'Expected {name} as bytes or a size like "4GB", got {size!r}')
-        number, unit, binary = match.groups()
-        value = int(float(number) * (1024 if binary else 1000) ** _power(unit))
-    if value <= 0:
-        raise ValueError(f"Expected {name} of more than 0 bytes, got {size!r}")
-    return value
-
-
-def _power(unit: str) -> int:
-    return "KMGT".index(unit.upper()) + 1 if unit else 0
 
 
 def resolve_window(shuffle_window: int | None, row_bytes: int) -> int:

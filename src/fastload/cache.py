@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastload.budget import parse_bytes
 from fastload.errors import CacheError
+from fastload.sizes import parse_bytes
 
 if TYPE_CHECKING:
-    from fastload.paths import PathLike
+    from fastload.files import PathLike
 
 __all__ = [
     "DECODED",

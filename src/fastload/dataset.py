@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastload import plan
 from fastload.batch import Batch
-from fastload.budget import parse_bytes, resolve_window
+from fastload.budget import resolve_window
 from fastload.cache import Cache, cache_of
 from fastload.decoded_cache import DecodedCache
 from fastload.engines import Engines
@@ -21,14 +21,16 @@ from fastload.first_reads import FirstReads
 from fastload.kernel_plan import extra_outputs, plan_kernels
 from fastload.pass_ahead import PassAhead
 from fastload.passes import Pass, Prepared
+from fastload.position import Position
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.remote_storage import RemoteStorage
 from fastload.resumable import Resumable
 from fastload.schema import plan_columns
+from fastload.sizes import parse_bytes
 from fastload.skip_report import SkipReport
 from fastload.source import Source
-from fastload.state import Position, decode_state, encode_state
+from fastload.state import decode_state, encode_state
 from fastload.stats import Stats, stats_of
 from fastload.step_schema import first_rows, schema_after
 from fastload.steps import Steps
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from fastload._core import Scan
     from fastload.engine import Engine
     from fastload.epochs import Order
-    from fastload.paths import PathLike
+    from fastload.files import PathLike
     from fastload.predicate import Filters, SplitArgument
     from fastload.schema import Columns
     from fastload.sequence import Slices

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fastload.batch import Batch
-    from fastload.passes import Mark, OpenFeed
+    from fastload.passes import OpenFeed
+    from fastload.position import Mark
 
 __all__ = ["BlockFeed"]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fastload.decoded_key import BlockNames
     from fastload.decoded_maker import BlockMaker
     from fastload.decoded_tier import DecodedTier
-    from fastload.source import SourceFile
+    from fastload.files import SourceFile
 
 __all__ = ["BlockFiller", "row_groups_at_once"]
 

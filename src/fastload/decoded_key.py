@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import fastload
 from fastload.code_identity import code_digest
 from fastload.kernels import Kernel
 from fastload.per_row import PerRow
 from fastload.raw_tier import identity_of
+from fastload.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,7 +136,7 @@ class BlockNames:
             )
             for column in self._projection.columns
         ]
-        parts = [fastload.__version__, repr(columns), repr(self._projection.outputs)]
+        parts = [__version__, repr(columns), repr(self._projection.outputs)]
         return _digest([*parts, self._code])
 
 

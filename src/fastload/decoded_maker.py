@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from fastload.batch import Batch
     from fastload.engine import Engine
     from fastload.fields import Field
+    from fastload.files import SourceFile
     from fastload.schema import OutputPlan
-    from fastload.source import SourceFile
     from fastload.steps import Steps
 
 __all__ = ["BlockMaker"]

@@ -17,7 +17,7 @@ from fastload.decoded_claim import BlockClaim, NoRoomError, part_of
 from fastload.remote_paths import shown
 
 if TYPE_CHECKING:
-    from fastload.source import SourceFile
+    from fastload.files import SourceFile
 
 __all__ = ["DecodedTier"]
 

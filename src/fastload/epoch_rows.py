@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from fastload.filter_schema import FilterSchema
     from fastload.intervals import Int64s
     from fastload.options import Options
-    from fastload.passes import Part
+    from fastload.position import Part, Position
     from fastload.predicate import Predicate
     from fastload.row_selection import FileRows
     from fastload.skip_report import SkipReport
     from fastload.source import Source
-    from fastload.state import Position
 
 __all__ = ["EpochRows"]
 

@@ -42,8 +42,8 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import get_worker_info
 
 from fastload.plan import Leg
+from fastload.position import Position
 from fastload.shared_record import SharedRecord
-from fastload.state import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable

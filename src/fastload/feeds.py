@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from fastload.engine import Engine
     from fastload.epoch_rows import EpochRows
     from fastload.mix_plan import SourceShare
-    from fastload.passes import Mark, OpenFeed, Part
+    from fastload.passes import OpenFeed
+    from fastload.position import Mark, Part, Position
     from fastload.rank_split import Share
     from fastload.skip_report import SkipReport
     from fastload.source import Source
-    from fastload.state import Position
     from fastload.steps import Steps
 
 __all__ = ["Feeds"]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from fastload._core import Footer, Leaf
+    from fastload.files import SourceFile
     from fastload.leaf_types import LeafType
-    from fastload.source import SourceFile
 
 __all__ = ["FileSchema", "Path", "group_files", "groups_above", "merge_paths"]
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fastload import _core
+from fastload._native import core
 from fastload.columns import DTYPES, Fill
 
 __all__ = ["encode_bytes", "encode_hash", "encode_number"]
@@ -69,7 +69,7 @@ def encode_hash(
         data = (fill % 2**64).to_bytes(8, "little")
     else:
         raise ValueError(f"Expected a fill of 64 bits, got {fill!r}")
-    return encode_number(_core.xxhash64(data, seed) % buckets, torch.int64)
+    return encode_number(core.xxhash64(data, seed) % buckets, torch.int64)
 
 
 def _encode_float(fill: float, dtype: torch.dtype, what: str) -> bytes:

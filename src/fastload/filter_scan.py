@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fastload.files import SourceFile
     from fastload.filter_schema import FilterSchema
     from fastload.predicate import Predicate
     from fastload.remote_storage import RemoteStorage
-    from fastload.source import SourceFile
 
 __all__ = ["FileScan", "check_unchanged", "naming"]
 

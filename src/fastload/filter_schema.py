@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.file_schema import FileSchema
+    from fastload.files import SourceFile
     from fastload.predicate import Split
-    from fastload.source import Source, SourceFile
+    from fastload.source import Source
 
 __all__ = ["FilterSchema"]
 

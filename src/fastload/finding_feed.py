@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from fastload.batch import Batch
     from fastload.engine import Engine
     from fastload.found_rows import FoundRows
-    from fastload.passes import Mark
     from fastload.plan_steps import PlanSteps
+    from fastload.position import Mark
 
 __all__ = ["FindingFeed"]
 

@@ -20,8 +20,8 @@ from fastload.summary_files import read_summaries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from fastload.files import FoundFile
     from fastload.footer_pack import PlacedFooter
-    from fastload.paths import FoundFile
     from fastload.remote_storage import RemoteStorage
     from fastload.store import StoredFile
     from fastload.store_client import StoreClient

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from fastload._core import Scan
     from fastload.batch import Batch
-    from fastload.passes import Mark, OpenFeed
+    from fastload.passes import OpenFeed
+    from fastload.position import Mark
 
 __all__ = ["MixedFeed", "SourceFeed"]
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from fastload._core import Scan
     from fastload.mix_plan import SourceShare
     from fastload.options import Options
-    from fastload.passes import OpenFeed, Part
+    from fastload.passes import OpenFeed
+    from fastload.position import Part, Position
     from fastload.ranks import Rank
-    from fastload.state import Position
     from fastload.stats import Stats
 
 __all__ = ["MixSource"]

@@ -14,8 +14,9 @@ from fastload.mix_plan import Mixture, mix_batches, mix_plan
 from fastload.mix_schedule import Stop
 from fastload.mix_source import MixSource
 from fastload.passes import Pass
+from fastload.position import Position
 from fastload.resumable import Resumable
-from fastload.state import Position, decode_position, encode_position, no_state
+from fastload.state import decode_position, encode_position, no_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from fastload.epochs import Order
     from fastload.fields import Schema
     from fastload.mix_plan import MixPlan
-    from fastload.passes import Part
+    from fastload.position import Part
     from fastload.ranks import Rank
     from fastload.stats import Stats
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload._core import PageBounds
-    from fastload.source import SourceFile
+    from fastload.files import SourceFile
 
 __all__ = ["rows_of_pages"]
 

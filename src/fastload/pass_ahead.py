@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from fastload._core import Scan
     from fastload.engine import Engine
     from fastload.feeds import Feeds
-    from fastload.passes import OpenFeed, Part
+    from fastload.passes import OpenFeed
     from fastload.plan import ReadPlan
+    from fastload.position import Part, Position
     from fastload.rank_split import Share
-    from fastload.state import Position
 
 __all__ = ["PassAhead"]
 

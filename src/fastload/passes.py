@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from fastload.plan import Leg, advance
-from fastload.state import Position
+from fastload.position import Mark, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,12 +17,11 @@ if TYPE_CHECKING:
     from fastload._core import LentBatch, Scan
     from fastload.batch import Batch
     from fastload.engine import Engine
+    from fastload.position import Part, Position
 
 __all__ = [
     "Feed",
-    "Mark",
     "OpenFeed",
-    "Part",
     "Pass",
     "Prepared",
     "ScanFeed",
@@ -31,59 +29,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Which worker of how many delivers a pass, of how many ranks.
-
-    No worker processes count as one worker.
-    """
-
-    world: int
-    workers: int = 1
-    worker: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Where a batch stands: where its pass began, and the rank's batches up to it.
-
-    source: the one of a mix that the batch comes from.
-    """
-
-    start: Position
-    part: Part
-    delivered: int
-    source: str | None = None
-
-    @property
-    def position(self) -> Position:
-        """The position right after the batch."""
-        part = self.part
-        legs = advance(self.start.progress, part.world, part.workers, self.delivered)
-        return replace(self.start, progress=legs, taken=0)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Each batch of a worker process brings one along: plain numbers take a third of the time.
-        legs = tuple((leg.world, leg.workers, leg.delivered) for leg in self.start.progress)
-        start = (self.start.seed, self.start.epoch, legs, self.start.taken, self.start.seeds)
-        part = (self.part.world, self.part.workers, self.part.worker)
-        return _mark_of, (start, part, self.delivered, self.source)
-
-    def of_source(self, name: str) -> Mark:
-        """The same place, for a batch of that source."""
-        return replace(self, source=name)
-
-
-def _mark_of(
-    start: tuple[Any, ...], part: tuple[int, int, int], delivered: int, source: str | None
-) -> Mark:
-    seed, epoch, legs, taken, seeds = start
-    progress = tuple(Leg(*leg) for leg in legs)
-    return Mark(Position(seed, epoch, progress, taken, seeds), Part(*part), delivered, source)
-
-
 # Batches carry their marks; torch.load asks what it may make.
-torch.serialization.add_safe_globals([_mark_of])
+torch.serialization.add_safe_globals([mark_of])
 
 
 class Feed(Protocol):

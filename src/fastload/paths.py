@@ -6,44 +6,25 @@ import glob
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from fastload.errors import SourceNotFoundError, StorageError
+from fastload.files import FoundFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.store import StoredFile
+    from fastload.files import PathLike
 
-__all__ = ["HIDDEN", "SUMMARY", "FoundFile", "PathLike", "find_files", "url_of"]
-
-PathLike = str | os.PathLike[str]
+__all__ = ["HIDDEN", "SUMMARY", "find_files", "url_of"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # Hadoop's and Arrow's rule: such names are markers, logs and unfinished output, not data.
 HIDDEN = ("_", ".")
 SUMMARY = "_metadata"
 """The name of a file with the footers of all files below its directory."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file that a source stands for.
-
-    folders: the names of the directories between the directory given and the file, outermost
-        first; for a glob, from its first wildcard on. () for a file given by itself.
-    kind: of its store, and `stored` what that says of it; none for a local file.
-    summary: what may have its footer, in the directory that `folders` begin below.
-    """
-
-    path: str
-    folders: tuple[str, ...] = ()
-    kind: str = ""
-    stored: StoredFile | None = None
-    summary: FoundFile | None = None
 
 
 def find_files(

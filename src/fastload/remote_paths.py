@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fastload.errors import SourceNotFoundError
-from fastload.paths import HIDDEN, SUMMARY, FoundFile
+from fastload.files import FoundFile
+from fastload.paths import HIDDEN, SUMMARY
 from fastload.store import NOT_FOUND
 
 if TYPE_CHECKING:

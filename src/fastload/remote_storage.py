@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from fastload.cache import Cache
+    from fastload.files import FoundFile, PathLike, SourceFile
     from fastload.first_reads import FirstReads, Range
-    from fastload.paths import FoundFile, PathLike
-    from fastload.source import SourceFile
     from fastload.storage import IO
     from fastload.store import Store
 

@@ -14,7 +14,7 @@ from fastload.source import Source
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.paths import PathLike
+    from fastload.files import PathLike
     from fastload.schema import Columns
 
 __all__ = ["Roof", "measure"]

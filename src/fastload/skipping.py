@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 
     from fastload._core import LentBatch, Scan
     from fastload.engine import Engine
-    from fastload.passes import Part
     from fastload.plan import Options, ReadPlan, RowGroups
+    from fastload.position import Part, Position
     from fastload.skip_report import SkipReport
-    from fastload.state import Position
 
 __all__ = ["SkippingFeed", "share_of_leg"]
 

@@ -10,47 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fastload.files import SourceFile
 from fastload.fingerprint import file_sums, fingerprint
 from fastload.footers import ReadFooter, read_footers
 from fastload.hive import keys_of
-from fastload.paths import FoundFile, PathLike, find_files
+from fastload.paths import find_files
 from fastload.remote_storage import RemoteStorage
 from fastload.storage import IO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload._core import Footer
-    from fastload.hive import Keys
-    from fastload.store import StoredFile
+    from fastload.files import FoundFile, PathLike
 
-__all__ = ["Source", "SourceFile"]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """One file as it was when its footer was read.
-
-    path: as given or found, to open and to show.
-    size: bytes.
-    mtime_ns: modification time in ns since the epoch; with `size` it tells a later change. -1
-        of a file in a store.
-    digest: of the footer's bytes, 16 bytes.
-    keys: the hive keys in the names of its directories, with their values.
-    name: its path below the directory given, or from the first wildcard of a glob on, with
-        "/"; of a file given by itself its name without directories.
-    kind: of the store that it lies in, and `stored` what that says of it; none of a local file.
-    """
-
-    path: str
-    size: int
-    mtime_ns: int
-    footer: Footer
-    digest: bytes
-    keys: Keys = ()
-    name: str = ""
-    kind: str = ""
-    stored: StoredFile | None = None
+__all__ = ["Source"]
 
 
 @dataclass(frozen=True)

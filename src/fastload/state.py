@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import SourceChangedError
 from fastload.fingerprint import changed_file
 from fastload.plan import Leg, Options
+from fastload.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from fastload.source import Source
 
 __all__ = [
-    "Position",
     "check_identity",
     "decode_position",
     "decode_state",
@@ -27,26 +26,6 @@ __all__ = [
 ]
 
 _VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A place in an epoch: the legs run so far (plan.Leg), up to and including a batch.
-
-    seed: of the dataset.
-    taken: batches of its own share after those legs that one worker has delivered, where a
-        worker goes on by itself; 0 for a position of the whole rank.
-    """
-
-    seed: int
-    epoch: int
-    progress: tuple[Leg, ...]
-    taken: int = 0
-    seeds: tuple[int, ...] = ()
-
-    def of_epoch(self, epoch: int) -> Position:
-        """The beginning of an epoch, with the same seeds."""
-        return Position(self.seed, epoch, (), seeds=self.seeds)
 
 
 def encode_state(

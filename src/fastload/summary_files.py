@@ -16,7 +16,7 @@ from fastload.errors import FastloadError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.paths import FoundFile
+    from fastload.files import FoundFile
 
 __all__ = ["read_summaries"]
 

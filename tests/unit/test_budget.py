@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastload.budget import divide_budget, parse_bytes, resolve_window
+from fastload.budget import divide_budget, resolve_window
+from fastload.sizes import parse_bytes
 from fastload.work_units import WorkUnits
 
 

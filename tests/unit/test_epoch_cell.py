@@ -11,7 +11,7 @@ import pytest
 from fastload import epochs
 from fastload.epochs import EpochCell, Order, check_epoch, resolved
 from fastload.plan import Leg
-from fastload.state import Position
+from fastload.position import Position
 
 
 def never(position):

@@ -19,7 +19,8 @@ from fastload.errors import (
     StorageError,
     UnsupportedTypeError,
 )
-from fastload.paths import PathLike, find_files
+from fastload.files import PathLike
+from fastload.paths import find_files
 from fastload.source import Source
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fastload import SourceChangedError
 from fastload.plan import Leg, Options
+from fastload.position import Position
 from fastload.predicate import Predicate
-from fastload.state import Position, decode_state, encode_state
+from fastload.state import decode_state, encode_state
 
 SOURCE = SimpleNamespace(
     fingerprint="0123456789abcdef" * 2,

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.fields import Field
+    from fastload.files import PathLike, SourceFile
     from fastload.intervals import Int64s
-    from fastload.paths import PathLike
     from fastload.remote_storage import RemoteStorage
     from fastload.schema import Projection
-    from fastload.source import SourceFile
 
 __all__ = ["DatasetLayout", "Spread", "Windows"]
 

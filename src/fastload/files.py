@@ -1,0 +1,59 @@
+"""Files of a source: as they were found, and as they were when their footers were read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastload._core import Footer
+    from fastload.hive import Keys
+    from fastload.store import StoredFile
+
+__all__ = ["FoundFile", "PathLike", "SourceFile"]
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file that a source stands for.
+
+    folders: the names of the directories between the directory given and the file, outermost
+        first; for a glob, from its first wildcard on. () for a file given by itself.
+    kind: of its store, and `stored` what that says of it; none for a local file.
+    summary: what may have its footer, in the directory that `folders` begin below.
+    """
+
+    path: str
+    folders: tuple[str, ...] = ()
+    kind: str = ""
+    stored: StoredFile | None = None
+    summary: FoundFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file as it was when its footer was read.
+
+    path: as given or found, to open and to show.
+    size: bytes.
+    mtime_ns: modification time in ns since the epoch; with `size` it tells a later change. -1
+        of a file in a store.
+    digest: of the footer's bytes, 16 bytes.
+    keys: the hive keys in the names of its directories, with their values.
+    name: its path below the directory given, or from the first wildcard of a glob on, with
+        "/"; of a file given by itself its name without directories.
+    kind: of the store that it lies in, and `stored` what that says of it; none of a local file.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    footer: Footer
+    digest: bytes
+    keys: Keys = ()
+    name: str = ""
+    kind: str = ""
+    stored: StoredFile | None = None
