@@ -141,7 +141,7 @@ typecheck: build ## mypy on the sources, pyright on what users write, stubtest o
 	$(BIN)/mypy --python-version 3.10 --no-warn-return-any
 	$(BIN)/mypy tests/typing
 	$(BIN)/pyright --pythonpath $(RUN)
-	$(BIN)/stubtest fastload._core --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest_allowlist.txt
+	$(BIN)/stubtest fastload.runtime._core --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest_allowlist.txt
 
 lint-cpp: venv
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
@@ -209,4 +209,4 @@ portable: build ## C++ and Python tests without the calls that only Linux has, a
 
 clean: ## remove what was built, but for .venv
 	rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -f src/fastload/_build_info.py src/fastload/_core*.so
+	rm -f src/fastload/runtime/_build_info.py src/fastload/runtime/_core*.so

@@ -37,7 +37,7 @@ PORTABLE = os.environ.get("FASTLOAD_PORTABLE") == "1"
 MACOS = sys.platform == "darwin"
 INSTALLED_MAJOR = pyarrow.__version__.partition(".")[0]
 MAJORS = os.environ.get("FASTLOAD_PYARROWS", "").split() or [INSTALLED_MAJOR]
-CORE = "fastload._core_pyarrow"  # and the major version
+CORE = "fastload.runtime._core_pyarrow"  # and the major version
 BUILD_INFO = '''"""What the compiled cores were built against; written by setup.py."""
 
 PYARROW_VERSIONS = {}
@@ -160,7 +160,9 @@ class BuildCore(build_ext):
         self.build_temp = str(self.objects / (versions + kind))
         ext.extra_compile_args += ["-isystem", against.include, "-isystem", pybind11.get_include()]
         ext.extra_objects = [str(against.library(name)) for name in ("arrow", "parquet")]
-        ext.runtime_library_dirs = ["@loader_path/../pyarrow" if MACOS else "$ORIGIN/../pyarrow"]
+        ext.runtime_library_dirs = [
+            "@loader_path/../../pyarrow" if MACOS else "$ORIGIN/../../pyarrow"
+        ]
         if self.inplace:
             ext.runtime_library_dirs.append(against.libraries)
         super().build_extension(ext)

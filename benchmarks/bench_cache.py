@@ -52,9 +52,9 @@ import torch
 from click_log_store import COLUMNS, serve, write_click_log
 
 from fastload import IO, Cache, FastParquetDataset
-from fastload.cache import RAW
-from fastload.cache_entries import entries_of, used_bytes
-from fastload.cores import available_cores
+from fastload.runtime.cores import available_cores
+from fastload.runtime.disk.cache import RAW
+from fastload.runtime.disk.entries import entries_of, used_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -29,7 +29,7 @@ from core_rows import BY_NAME
 from core_sections import SECTIONS, Setting
 from other_load import OtherLoad
 
-from fastload.cores import available_cores
+from fastload.runtime.cores import available_cores
 
 if TYPE_CHECKING:
     from core_results import Figure

@@ -26,7 +26,7 @@ from fractions_of_roof import cpu_s
 
 from fastload import IO, FastParquetDataset
 from fastload.bench import sample
-from fastload.cores import available_cores
+from fastload.runtime.cores import available_cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

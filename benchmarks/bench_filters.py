@@ -30,7 +30,7 @@ import torch
 from fractions_of_roof import SteadyPasses
 
 from fastload import FastParquetDataset
-from fastload.cores import available_cores
+from fastload.runtime.cores import available_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fastload import FastParquetDataset
-from fastload.cores import available_cores
+from fastload.runtime.cores import available_cores
 from fastload.testing import assert_same_batches
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 import fractions_of_roof
 
 from fastload.bench import sample
-from fastload.cores import available_cores
+from fastload.runtime.cores import available_cores
 
 
 def main() -> None:

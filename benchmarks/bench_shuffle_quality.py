@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import shuffle_buffers
 
 from fastload import FastParquetDataset
-from fastload.cores import available_cores
+from fastload.runtime.cores import available_cores
 from fastload.testing import ShuffleQuality, shuffle_quality
 from fastload.testing.quality import order_quality
 

@@ -23,7 +23,7 @@ import core_workloads
 import fractions_of_roof
 
 from fastload import Pad
-from fastload.cores import available_cores
+from fastload.runtime.cores import available_cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

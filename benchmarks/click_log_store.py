@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload import IO
-from fastload._core import coalesce
-from fastload.sizes import parse_bytes
+from fastload.runtime._core import coalesce
+from fastload.runtime.sizes import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ import pyarrow as pa
 import torch
 
 import fastload
-from fastload.cores import available_cores
+from fastload.runtime.cores import available_cores
 
 DIRECTORY = Path(__file__).parent / "results"
 _DIGITS = 4

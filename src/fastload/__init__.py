@@ -1,8 +1,9 @@
 """Loads Parquet datasets into PyTorch, decoded and collated by a C++ core."""
 
-from fastload import _native  # first: refuses a core built for another pyarrow
+from fastload.runtime import native as _native  # first: refuses a core built for another pyarrow
+
+# isort: split
 from fastload.batch import Batch
-from fastload.cache import Cache
 from fastload.columns import Codes, Column, Hash, Pad, Stack
 from fastload.data_wait import DataWait
 from fastload.dataset import FastParquetDataset
@@ -24,8 +25,9 @@ from fastload.mixed import MixedDataset, mix
 from fastload.per_block import per_block
 from fastload.per_row import per_row
 from fastload.ragged import Ragged
+from fastload.runtime.disk.cache import Cache
+from fastload.runtime.version import __version__ as __version__
 from fastload.storage import IO
-from fastload.version import __version__ as __version__
 
 # fmt: off
 __all__ = [

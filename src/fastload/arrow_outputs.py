@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from fastload._native import core
 from fastload.arrow_leaves import ArrowLeaf, leaves_of
 from fastload.arrow_numbers import cast, is_binary, is_text, numbers_of
 from fastload.columns import Codes, Column, Hash, Pad, Spec, Stack, column_name
 from fastload.ragged import Ragged
+from fastload.runtime.native import core
 from fastload.views import assign
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from fastload._native import core
-from fastload.cache import DECODED, RAW, Cache, open_directory, tiers_of
-from fastload.cache_entries import (
+from fastload.errors import CacheError
+from fastload.runtime.disk.cache import DECODED, RAW, Cache, open_directory, tiers_of
+from fastload.runtime.disk.entries import (
     Entry,
     described,
     entries_of,
@@ -17,8 +17,8 @@ from fastload.cache_entries import (
     remove_all,
     used_bytes,
 )
-from fastload.errors import CacheError
-from fastload.progress_bar import showing
+from fastload.runtime.native import core
+from fastload.runtime.progress_bar import showing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

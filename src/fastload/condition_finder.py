@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastload._native import core
-from fastload.cores import available_cores
 from fastload.engine import column_specs
 from fastload.filter_reader import plan_filter_columns
 from fastload.row_conditions import RowConditions
 from fastload.row_selection import FileRows, pack_rows
+from fastload.runtime.cores import available_cores
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

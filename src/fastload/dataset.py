@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from fastload import plan
 from fastload.batch import Batch
 from fastload.budget import resolve_window
-from fastload.cache import Cache, cache_of
 from fastload.decoded_cache import DecodedCache
 from fastload.engines import Engines
 from fastload.epoch_rows import EpochRows
@@ -26,8 +25,9 @@ from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.remote_storage import RemoteStorage
 from fastload.resumable import Resumable
+from fastload.runtime.disk.cache import Cache, cache_of
+from fastload.runtime.sizes import parse_bytes
 from fastload.schema import plan_columns
-from fastload.sizes import parse_bytes
 from fastload.skip_report import SkipReport
 from fastload.source import Source
 from fastload.state import decode_state, encode_state
@@ -41,11 +41,11 @@ from fastload.warming import warm, warm_blocks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from fastload._core import Scan
     from fastload.engine import Engine
     from fastload.epochs import Order
     from fastload.files import PathLike
     from fastload.predicate import Filters, SplitArgument
+    from fastload.runtime._core import Scan
     from fastload.schema import Columns
     from fastload.sequence import Slices
     from fastload.steps import Augment, Preprocess

@@ -12,9 +12,9 @@ from fastload.decoded_entry import BlockEntry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload._core import DecodedQueue
     from fastload.decoded_claim import BlockClaim
     from fastload.decoded_filler import BlockFiller
+    from fastload.runtime._core import DecodedQueue
 
 __all__ = ["BlockAttempt"]
 

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastload._native import core
 from fastload.budget import Budget, divide_budget
-from fastload.cache import tell_once
 from fastload.decoded_answers import PassAnswers
 from fastload.decoded_blocks import UnfitOutputError, arrow_schema, fields_of, projection_of
 from fastload.decoded_filler import BlockFiller, row_groups_at_once
@@ -21,6 +19,8 @@ from fastload.decoded_service import serve_blocks
 from fastload.decoded_tier import DecodedTier
 from fastload.engine import Engine
 from fastload.kernel_plan import extra_outputs, plan_kernels
+from fastload.runtime.disk.cache import tell_once
+from fastload.runtime.native import core
 from fastload.step_schema import fields_after, first_rows
 from fastload.steps import Steps
 from fastload.work_units import work_units
@@ -28,11 +28,11 @@ from fastload.work_units import work_units
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.cache import Cache
     from fastload.fields import Field
     from fastload.kernel_plan import CoreKernel, KernelPlan
     from fastload.plan import RowGroups
     from fastload.row_selection import FileRows
+    from fastload.runtime.disk.cache import Cache
     from fastload.schema import OutputPlan, Projection
     from fastload.source import Source
     from fastload.storage import IO

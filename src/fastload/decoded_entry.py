@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from fastload._native import core
 from fastload.decoded_claim import NoRoomError
 from fastload.errors import FastloadError
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     import pyarrow as pa
 
-    from fastload._core import BlockBatch
     from fastload.decoded_blocks import Heads
     from fastload.decoded_claim import BlockClaim
     from fastload.decoded_tier import DecodedTier
+    from fastload.runtime._core import BlockBatch
 
 __all__ = ["BlockEntry"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload._core import DecodedQueue, Scan
     from fastload.decoded_key import BlockNames
     from fastload.decoded_maker import BlockMaker
     from fastload.decoded_tier import DecodedTier
     from fastload.files import SourceFile
+    from fastload.runtime._core import DecodedQueue, Scan
 
 __all__ = ["BlockFiller", "row_groups_at_once"]
 

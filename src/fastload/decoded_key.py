@@ -12,7 +12,7 @@ from fastload.code_identity import code_digest
 from fastload.kernels import Kernel
 from fastload.per_row import PerRow
 from fastload.raw_tier import identity_of
-from fastload.version import __version__
+from fastload.runtime.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from fastload._core import BlockBatch, BlockRows, DecodedQueue, LentBatch, Scan
     from fastload.batch import Batch
     from fastload.engine import Engine
     from fastload.fields import Field
     from fastload.files import SourceFile
+    from fastload.runtime._core import BlockBatch, BlockRows, DecodedQueue, LentBatch, Scan
     from fastload.schema import OutputPlan
     from fastload.steps import Steps
 

@@ -17,9 +17,9 @@ from fastload.decoded_attempt import BlockAttempt
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload._core import DecodedQueue
     from fastload.decoded_answers import Answers
     from fastload.decoded_filler import BlockFiller
+    from fastload.runtime._core import DecodedQueue
 
 __all__ = ["BlockService", "serve_blocks"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fastload._native import core
-from fastload.cache import DECODED
-from fastload.cache_entries import describe
-from fastload.cache_tier import CacheTier
 from fastload.decoded_claim import BlockClaim, NoRoomError, part_of
 from fastload.remote_paths import shown
+from fastload.runtime.disk.cache import DECODED
+from fastload.runtime.disk.entries import describe
+from fastload.runtime.disk.tier import CacheTier
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from fastload.files import SourceFile

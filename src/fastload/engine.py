@@ -7,14 +7,14 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Literal
 
-from fastload._native import core
 from fastload.assemble import Assembler, Output
 from fastload.columns import DTYPES
 from fastload.errors import StorageError
-from fastload.interpreter_exit import wait_for_queues_at_exit
 from fastload.kernel_failure import raise_failure
 from fastload.row_seeds import step_key
-from fastload.sizes import parse_bytes
+from fastload.runtime.native import core
+from fastload.runtime.shutdown import wait_for_queues_at_exit
+from fastload.runtime.sizes import parse_bytes
 from fastload.transport import Sender
 
 if TYPE_CHECKING:

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch.utils.data import get_worker_info
 
 from fastload.budget import Budget, divide_budget
-from fastload.cores import RankCores
 from fastload.decoded_cache import BlockArguments, BlockEngine
 from fastload.device import memory_of_batches
 from fastload.engine import Engine
 from fastload.passes import copies_warning
+from fastload.runtime.cores import RankCores
 from fastload.transport import Home
 from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload._core import RecordedSpan
     from fastload.decoded_cache import DecodedCache
     from fastload.decoded_filler import BlockFiller
     from fastload.epoch_rows import EpochRows
     from fastload.kernel_plan import CoreKernel
     from fastload.options import Options
+    from fastload.runtime._core import RecordedSpan
     from fastload.schema import OutputPlan, Projection
     from fastload.source import Source
     from fastload.storage import IO

@@ -43,7 +43,7 @@ from torch.utils.data import get_worker_info
 
 from fastload.plan import Leg
 from fastload.position import Position
-from fastload.shared_record import SharedRecord
+from fastload.runtime.shared_record import SharedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable

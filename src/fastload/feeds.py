@@ -19,13 +19,13 @@ from fastload.stepped_feed import SteppedFeed
 from fastload.substitution import Substitution
 
 if TYPE_CHECKING:
-    from fastload._core import Scan
     from fastload.engine import Engine
     from fastload.epoch_rows import EpochRows
     from fastload.mix_plan import SourceShare
     from fastload.passes import OpenFeed
     from fastload.position import Mark, Part, Position
     from fastload.rank_split import Share
+    from fastload.runtime._core import Scan
     from fastload.skip_report import SkipReport
     from fastload.source import Source
     from fastload.steps import Steps

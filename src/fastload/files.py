@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastload._core import Footer
     from fastload.hive import Keys
+    from fastload.runtime._core import Footer
     from fastload.store import StoredFile
 
 __all__ = ["FoundFile", "PathLike", "SourceFile"]

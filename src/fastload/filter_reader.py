@@ -12,11 +12,11 @@ import torch
 from fastload import plan
 from fastload.budget import divide_budget
 from fastload.columns import Column
-from fastload.cores import available_cores
 from fastload.engine import Engine
 from fastload.errors import FastloadError
 from fastload.leaf_types import NUMBERS
 from fastload.ragged import Ragged
+from fastload.runtime.cores import available_cores
 from fastload.schema import plan_columns
 from fastload.storage import IO
 from fastload.work_units import work_units

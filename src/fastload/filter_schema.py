@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fastload._native import core
 from fastload.errors import ColumnNotFoundError, FastloadError, SchemaError
 from fastload.file_leaves import describe_not_found
 from fastload.file_schema import group_files
@@ -19,6 +18,7 @@ from fastload.hive import find_keys
 from fastload.predicate import Predicate, expression_of, serialized
 from fastload.remote_file import RemoteFile
 from fastload.row_hash import can_hash
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

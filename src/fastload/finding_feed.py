@@ -13,12 +13,12 @@ from fastload.passes import ScanFeed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload._core import Scan
     from fastload.batch import Batch
     from fastload.engine import Engine
     from fastload.found_rows import FoundRows
     from fastload.plan_steps import PlanSteps
     from fastload.position import Mark
+    from fastload.runtime._core import Scan
 
 __all__ = ["FindingFeed"]
 

@@ -8,9 +8,9 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastload.cache import is_empty
-from fastload.cache_directory import CacheDirectory, publish
 from fastload.native_options import AZURE, GCS, S3
+from fastload.runtime.disk.cache import is_empty
+from fastload.runtime.disk.private_directory import CacheDirectory, publish
 from fastload.store import StoredFile
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer, Self
 
-    from fastload.cache import Cache
+    from fastload.runtime.disk.cache import Cache
     from fastload.store_client import StoreClient
 
 __all__ = ["FirstReads", "Range"]

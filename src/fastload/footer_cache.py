@@ -12,14 +12,14 @@ import os
 import time
 from typing import TYPE_CHECKING, Literal
 
-from fastload.cache_directory import CacheDirectory, publish, try_lock
 from fastload.footer_pack import FooterPack, NewFooter, PlacedFooter, pack_parts
+from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from fastload._core import FooterSchemas
+    from fastload.runtime._core import FooterSchemas
 
 __all__ = ["FooterCache", "FooterKey"]
 

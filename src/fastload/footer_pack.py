@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload._core import Footer, FooterSchema, KeptFile
 from fastload.errors import FastloadError
+from fastload.runtime._core import Footer, FooterSchema, KeptFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload._core import FooterSchemas
+    from fastload.runtime._core import FooterSchemas
 
 __all__ = ["FooterPack", "NewFooter", "PlacedFooter", "pack_parts"]
 

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastload._core import Footer, FooterSchemas
 from fastload.errors import SourceChangedError, SourceNotFoundError, StorageError
 from fastload.footer_cache import FooterCache, FooterKey
 from fastload.footer_pack import NewFooter
-from fastload.progress_line import Progress
+from fastload.runtime._core import Footer, FooterSchemas
+from fastload.runtime.progress_line import Progress
 from fastload.summary_files import read_summaries
 
 if TYPE_CHECKING:

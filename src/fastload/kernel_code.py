@@ -26,8 +26,8 @@ from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
-from fastload.cache_directory import cache_home, publish
 from fastload.code_identity import code_digest
+from fastload.runtime.disk.private_directory import cache_home, publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,9 +13,9 @@ from fastload.step_run import note
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload._core import LentBatch
     from fastload.assemble import Output
     from fastload.kernel_plan import CoreKernel
+    from fastload.runtime._core import LentBatch
 
 __all__ = ["raise_failure"]
 

@@ -12,7 +12,7 @@ import torch
 from fastload.errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from fastload._core import Leaf
+    from fastload.runtime._core import Leaf
 
 __all__ = ["NUMBERS", "LeafType", "resolve", "resolve_leaf"]
 

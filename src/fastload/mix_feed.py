@@ -9,10 +9,10 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload._core import Scan
     from fastload.batch import Batch
     from fastload.passes import OpenFeed
     from fastload.position import Mark
+    from fastload.runtime._core import Scan
 
 __all__ = ["MixedFeed", "SourceFeed"]
 

@@ -19,12 +19,12 @@ from fastload.state import check_identity, encode_identity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from fastload._core import Scan
     from fastload.mix_plan import SourceShare
     from fastload.options import Options
     from fastload.passes import OpenFeed
     from fastload.position import Part, Position
     from fastload.ranks import Rank
+    from fastload.runtime._core import Scan
     from fastload.stats import Stats
 
 __all__ = ["MixSource"]

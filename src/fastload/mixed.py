@@ -21,13 +21,13 @@ from fastload.state import decode_position, encode_position, no_state
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fastload._core import Scan
     from fastload.dataset import FastParquetDataset
     from fastload.epochs import Order
     from fastload.fields import Schema
     from fastload.mix_plan import MixPlan
     from fastload.position import Part
     from fastload.ranks import Rank
+    from fastload.runtime._core import Scan
     from fastload.stats import Stats
 
 __all__ = ["MixedDataset", "mix"]

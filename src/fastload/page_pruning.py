@@ -10,15 +10,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow.fs import LocalFileSystem
 
-from fastload._native import core
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from fastload._core import PageBounds
     from fastload.files import SourceFile
+    from fastload.runtime._core import PageBounds
 
 __all__ = ["rows_of_pages"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastload._core import Scan
     from fastload.engine import Engine
     from fastload.feeds import Feeds
     from fastload.passes import OpenFeed
     from fastload.plan import ReadPlan
     from fastload.position import Part, Position
     from fastload.rank_split import Share
+    from fastload.runtime._core import Scan
 
 __all__ = ["PassAhead"]
 

@@ -14,10 +14,10 @@ from fastload.position import Mark, mark_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fastload._core import LentBatch, Scan
     from fastload.batch import Batch
     from fastload.engine import Engine
     from fastload.position import Part, Position
+    from fastload.runtime._core import LentBatch, Scan
 
 __all__ = [
     "Feed",

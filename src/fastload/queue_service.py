@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from fastload._core import RemoteQueue
     from fastload.first_reads import FirstReads
+    from fastload.runtime._core import RemoteQueue
     from fastload.store import StoredFile
     from fastload.store_client import StoreClient
 

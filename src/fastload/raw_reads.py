@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from fastload._core import RangeClaim
     from fastload.raw_tier import RawTier
+    from fastload.runtime._core import RangeClaim
     from fastload.store import StoredFile
 
 __all__ = ["RawReads"]

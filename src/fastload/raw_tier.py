@@ -7,19 +7,19 @@ import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fastload._native import core
-from fastload.cache import RAW
-from fastload.cache_entries import describe
-from fastload.cache_tier import CacheTier
 from fastload.errors import StorageError
 from fastload.remote_paths import shown
+from fastload.runtime.disk.cache import RAW
+from fastload.runtime.disk.entries import describe
+from fastload.runtime.disk.tier import CacheTier
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from typing_extensions import Buffer
 
-    from fastload.cache import Cache
+    from fastload.runtime.disk.cache import Cache
     from fastload.store import StoredFile
 
 __all__ = ["RawTier", "identity_of", "place_of"]

@@ -12,8 +12,8 @@ from fastload.transport import is_living
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload._core import BatchReceiver
     from fastload.batch import Origin
+    from fastload.runtime._core import BatchReceiver
 
 __all__ = ["RegisteredMemory"]
 

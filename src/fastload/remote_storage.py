@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import get_worker_info
 
-from fastload._native import core
 from fastload.errors import FastloadError, StorageError
 from fastload.fallback_store import FallbackStore
 from fastload.native_options import UnsupportedOptionsError
@@ -22,6 +21,7 @@ from fastload.paths import url_of
 from fastload.process_store import ProcessStore
 from fastload.raw_tier import RawTier, place_of
 from fastload.remote_paths import FILESYSTEM, find_remote, shown
+from fastload.runtime.native import core
 from fastload.store_client import StoreClient
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from fastload.cache import Cache
     from fastload.files import FoundFile, PathLike, SourceFile
     from fastload.first_reads import FirstReads, Range
+    from fastload.runtime.disk.cache import Cache
     from fastload.storage import IO
     from fastload.store import Store
 

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fastload._native import core
+from fastload.runtime.native import core
 from fastload.schema import plan_columns
 from fastload.source import Source
 

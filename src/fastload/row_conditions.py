@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fastload._native import core
 from fastload.predicate import serialized
+from fastload.runtime.native import core
 from fastload.value_sets import Keys, ValueSet
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fastload.condition_finder import ConditionFinder
-from fastload.cores import available_cores
 from fastload.errors import CorruptFileError
 from fastload.filter_reader import FilterReader
 from fastload.filter_scan import FileScan, check_unchanged, naming
 from fastload.page_pruning import rows_of_pages
 from fastload.plan import RowGroups
-from fastload.progress_line import Progress
 from fastload.row_selection import FileRows, pack_rows
 from fastload.row_test import RowTest
+from fastload.runtime.cores import available_cores
+from fastload.runtime.progress_line import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastload._native import core
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastload.cache_directory import CacheDirectory, publish, try_lock
 from fastload.row_selection import FileRows
+from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import warnings
 from multiprocessing import reduction
 from typing import Any
 
-from fastload.shared_record import SharedRecord
+from fastload.runtime.shared_record import SharedRecord
 
 __all__ = ["SkipReport"]
 

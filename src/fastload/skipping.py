@@ -13,10 +13,10 @@ from fastload.substitution import NothingReadableError, Substitution
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload._core import LentBatch, Scan
     from fastload.engine import Engine
     from fastload.plan import Options, ReadPlan, RowGroups
     from fastload.position import Part, Position
+    from fastload.runtime._core import LentBatch, Scan
     from fastload.skip_report import SkipReport
 
 __all__ = ["SkippingFeed", "share_of_leg"]

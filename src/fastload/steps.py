@@ -12,10 +12,10 @@ from torch.utils.data import get_worker_info
 
 from fastload.batch import Batch
 from fastload.block import Block
-from fastload.cores import RankCores
 from fastload.kernels import Kernel
 from fastload.per_block import PerBlock
 from fastload.per_row import PerRow, name_of
+from fastload.runtime.cores import RankCores
 from fastload.step_pool import StepPool
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastload.errors import FastloadError
-from fastload.interpreter_exit import close_at_exit
 from fastload.native_options import UnsupportedOptionsError
 from fastload.queue_service import QueueService
 from fastload.raw_reads import RawReads
 from fastload.request_slots import RequestSlots
+from fastload.runtime.shutdown import close_at_exit
 from fastload.store import NOT_FOUND
 from fastload.store_errors import (
     check_length,
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from fastload._core import RemoteQueue
     from fastload.first_reads import FirstReads
     from fastload.queue_service import Served
     from fastload.raw_tier import RawTier
+    from fastload.runtime._core import RemoteQueue
     from fastload.storage import IO
     from fastload.store import Store, StoredFile
 

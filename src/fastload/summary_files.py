@@ -10,8 +10,8 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from fastload._core import Footer, split_summary
 from fastload.errors import FastloadError
+from fastload.runtime._core import Footer, split_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastload._core import summarize_leaves
 from fastload.errors import NullValueError
 from fastload.plan_sizes import PlanSizes
+from fastload.runtime._core import summarize_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastload.system import thread_name
+from fastload.runtime.platform import thread_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 
-from fastload._native import core
 from fastload.assemble import Assembler, Output
 from fastload.batch import Batch
 from fastload.errors import StorageError
 from fastload.packing import pack, unpack
-from fastload.process_watch import call_at_end_of, end_with_parent
 from fastload.ragged import Ragged
+from fastload.runtime.child_processes import call_at_end_of, end_with_parent
+from fastload.runtime.native import core
 
 __all__ = ["Home", "Sender", "is_living", "memory_of_workers"]
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.dataset import FastParquetDataset
-from fastload.progress_bar import showing
+from fastload.runtime.progress_bar import showing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.cache import Cache
+    from fastload.runtime.disk.cache import Cache
 
 __all__ = ["Description", "steps_of", "warm_jobs", "warm_share"]
 

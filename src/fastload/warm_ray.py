@@ -11,9 +11,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fastload.cache import Cache, open_directory
 from fastload.errors import CacheError
-from fastload.progress_bar import showing
+from fastload.runtime.disk.cache import Cache, open_directory
+from fastload.runtime.progress_bar import showing
 from fastload.warm_jobs import warm_share
 
 if TYPE_CHECKING:

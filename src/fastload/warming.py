@@ -9,11 +9,11 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from fastload import plan
-from fastload._native import core
 from fastload.decoded_claim import NoRoomError
 from fastload.decoded_service import serve_blocks
 from fastload.errors import CacheError, CorruptFileError
-from fastload.progress_bar import showing
+from fastload.runtime.native import core
+from fastload.runtime.progress_bar import showing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload._core import Scan
     from fastload.engine import Engine
     from fastload.passes import OpenFeed
+    from fastload.runtime._core import Scan
 
 __all__ = ["WrappedFeed"]
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload import Cache, FastParquetDataset
-from fastload._core import check_block
-from fastload.cache import DECODED
-from fastload.cache_entries import entries_of, used_bytes
 from fastload.decoded_tier import DecodedTier
+from fastload.runtime._core import check_block
+from fastload.runtime.disk.cache import DECODED
+from fastload.runtime.disk.entries import entries_of, used_bytes
 from killing import kill_again_and_again, run_command
 
 ROWS = 64_000

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from fastload import IO, Cache, FastParquetDataset
-from fastload._core import RangeCache, check_range
-from fastload.cache import RAW
-from fastload.cache_entries import entries_of, make_room, remove_all, used_bytes
+from fastload.runtime._core import RangeCache, check_range
+from fastload.runtime.disk.cache import RAW
+from fastload.runtime.disk.entries import entries_of, make_room, remove_all, used_bytes
 from stored_dataset import FILES, assert_same, served, write_files
 
 COLUMNS = ["c3", "c14", "s"]
@@ -199,7 +199,7 @@ def test_what_was_not_used_for_longest_makes_room(tmp_path):
 def test_a_killed_filler_is_followed_by_another(tmp_path):
     """A live one is waited for, and not for ever."""
     script = (
-        "import sys, time; from fastload._core import RangeCache\n"
+        "import sys, time; from fastload.runtime._core import RangeCache\n"
         "claim = RangeCache(sys.argv[1]).claim('ab/' + '0' * 32, 0, 100)\n"
         "print(claim is not None, flush=True); time.sleep(60)"
     )

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import Cache, CorruptFileError, FastParquetDataset
-from fastload import cache as cache_module
-from fastload._core import check_block
-from fastload.cache import DECODED
-from fastload.cache_entries import entries_of, remove_all, used_bytes
 from fastload.decoded_tier import DecodedTier
+from fastload.runtime._core import check_block
+from fastload.runtime.disk import cache as cache_module
+from fastload.runtime.disk.cache import DECODED
+from fastload.runtime.disk.entries import entries_of, remove_all, used_bytes
 from fastload.storage import IO
 
 ROWS, GROUP_ROWS = 8_000, 1_000

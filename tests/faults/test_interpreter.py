@@ -31,7 +31,7 @@ from fastload import (
     mix,
     per_row,
 )
-from fastload._interpreter import check_interpreter
+from fastload.runtime.interpreter import check_interpreter
 from sample_files import ids_of, write_sample
 
 ROWS = 1000

@@ -148,7 +148,7 @@ def test_daemon_thread_at_exit(path):
     script = """
 import threading, time
 import numpy as np
-from fastload._native import core
+from fastload.runtime.native import core
 numbers = np.arange(1_000_000)
 seeds = numbers.astype(np.uint64)
 def work():

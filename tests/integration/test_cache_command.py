@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from fastload import Cache, CacheError, Column, FastParquetDataset, Stack
-from fastload.cache import RAW
-from fastload.cache_entries import entries_of
 from fastload.cli.cache import main
+from fastload.runtime.disk.cache import RAW
+from fastload.runtime.disk.entries import entries_of
 from stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"

@@ -18,9 +18,9 @@ import pytest
 
 from damage import damage, write_groups
 from fastload import CacheError, FastParquetDataset
-from fastload.cache import DECODED, RAW, Cache
-from fastload.cache_entries import entries_of, remove_all
 from fastload.cli.cache import main
+from fastload.runtime.disk.cache import DECODED, RAW, Cache
+from fastload.runtime.disk.entries import entries_of, remove_all
 from fastload.warm_jobs import Description
 from fastload.warm_ray import _warm_share
 from stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files

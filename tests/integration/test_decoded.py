@@ -17,9 +17,9 @@ from torch.utils.data import DataLoader
 
 import fastload
 from fastload import Cache, Column, FastParquetDataset, Pad, Ragged, Stack, mix, per_row
-from fastload.cache import DECODED
-from fastload.cache_entries import entries_of
 from fastload.decoded_maker import BlockMaker
+from fastload.runtime.disk.cache import DECODED
+from fastload.runtime.disk.entries import entries_of
 from fastload.testing import assert_resumes_exactly
 
 ROWS, GROUP_ROWS = 3_000, 410

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from fastload import IO, Cache, FastParquetDataset
-from fastload.cache import DECODED
-from fastload.cache_entries import entries_of
 from fastload.decoded_maker import BlockMaker
+from fastload.runtime.disk.cache import DECODED
+from fastload.runtime.disk.entries import entries_of
 from stores import GcsServer
 
 

@@ -30,8 +30,8 @@ def path(tmp_path_factory):
 @pytest.fixture
 def many_cores(monkeypatch):
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    monkeypatch.setattr("fastload.cores.usable_cores", lambda: 208)
-    monkeypatch.setattr("fastload.cores._cgroup_quota", lambda: None)
+    monkeypatch.setattr("fastload.runtime.cores.usable_cores", lambda: 208)
+    monkeypatch.setattr("fastload.runtime.cores._cgroup_quota", lambda: None)
 
 
 def batches_of(path, **options):

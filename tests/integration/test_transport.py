@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from fastload import Batch, Column, FastParquetDataset, Pad, Ragged, Stack, transport
-from fastload.cores import available_cores
+from fastload.runtime.cores import available_cores
 from sample_files import ids_of, write_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")

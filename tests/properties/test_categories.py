@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload._native import core
+from fastload.runtime.native import core
 from fastload.source import Source
 from xxhash64 import xxhash64
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastload._core import coalesce
+from fastload.runtime._core import coalesce
 
 _RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=6)
 

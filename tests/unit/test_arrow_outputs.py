@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 import torch
 
-from fastload import Codes, Column, Hash, Pad, Ragged, Stack, _core
+from fastload import Codes, Column, Hash, Pad, Ragged, Stack
 from fastload.arrow_numbers import cast
 from fastload.arrow_outputs import outputs_of
+from fastload.runtime import _core
 
 
 def rows_of(array, spec="x", **others):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload.budget import divide_budget, resolve_window
-from fastload.sizes import parse_bytes
+from fastload.runtime.sizes import parse_bytes
 from fastload.work_units import WorkUnits
 
 

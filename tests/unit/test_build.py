@@ -71,7 +71,10 @@ def test_wheels_hold_a_core_for_each_pyarrow_asked_for():
     )
     result = setup(prelude=code, FASTLOAD_PYARROWS="24 25", FASTLOAD_PURE="")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["fastload._core_pyarrow24", "fastload._core_pyarrow25"]
+    assert result.stdout.split() == [
+        "fastload.runtime._core_pyarrow24",
+        "fastload.runtime._core_pyarrow25",
+    ]
 
 
 def test_version_is_written_in_one_place():

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from fastload import Cache
-from fastload._core import RangeCache
-from fastload.cache import RAW
-from fastload.cache_entries import make_room, used_bytes
-from fastload.cache_quota import Quota
+from fastload.runtime._core import RangeCache
+from fastload.runtime.disk.cache import RAW
+from fastload.runtime.disk.entries import make_room, used_bytes
+from fastload.runtime.disk.quota import Quota
 
 PIECE = 40_000
 OBJECT = "ab/" + "0" * 32

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fastload import cores
-from fastload.cores import RankCores, available_cores, rank_cores
+from fastload.runtime import cores
+from fastload.runtime.cores import RankCores, available_cores, rank_cores
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastload._core import Footer, FooterSchemas, summarize_leaves
-from fastload.cache_directory import publish
 from fastload.footer_cache import _MOST_PACKS, FooterCache, FooterKey
 from fastload.footer_pack import NewFooter
+from fastload.runtime._core import Footer, FooterSchemas, summarize_leaves
+from fastload.runtime.disk.private_directory import publish
 
 DIGEST = bytes(range(16))
 

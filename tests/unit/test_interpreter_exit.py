@@ -3,7 +3,7 @@
 import _thread
 import time
 
-from fastload.interpreter_exit import wait_for_foreign_threads
+from fastload.runtime.shutdown import wait_for_foreign_threads
 
 
 def test_a_thread_that_is_not_pythons_own_is_waited_for():

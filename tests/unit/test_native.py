@@ -11,12 +11,14 @@ import pyarrow
 import pytest
 
 import fastload
-from fastload import _native
+from fastload.runtime import native as _native
 
 
 def import_in(directory: Path) -> subprocess.CompletedProcess[str]:
-    """Imports the `_native` of a copy of the package in a process of its own."""
-    return run_in(directory, "import fastload._native as native; print(native.core.__name__)")
+    """Imports the `native` of a copy of the package in a process of its own."""
+    return run_in(
+        directory, "import fastload.runtime.native as native; print(native.core.__name__)"
+    )
 
 
 def run_in(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
@@ -34,28 +36,29 @@ def run_in(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A copy of what loads the core, in an otherwise empty package."""
-    source = Path(fastload.__file__).parent
-    copy = tmp_path / "fastload"
-    copy.mkdir()
+    source = Path(fastload.__file__).parent / "runtime"
+    copy = tmp_path / "fastload" / "runtime"
+    copy.mkdir(parents=True)
     for path in [
-        *source.glob("_interpreter.py"),
-        *source.glob("_native.py"),
+        *source.glob("interpreter.py"),
+        *source.glob("native.py"),
         *source.glob("_build_info.py"),
         *source.glob("*.so"),
     ]:
         shutil.copy(path, copy)
     (copy / "__init__.py").touch()
+    (copy.parent / "__init__.py").touch()
     return copy
 
 
 def test_core_is_loaded_beside_its_pyarrow():
-    assert _native.core.__name__ == "fastload._core"
+    assert _native.core.__name__ == "fastload.runtime._core"
 
 
 def test_copy_of_the_package_loads(package):
-    result = import_in(package.parent)
+    result = import_in(package.parent.parent)
     assert result.returncode == 0, result.stderr
-    assert result.stdout == "fastload._core\n"
+    assert result.stdout == "fastload.runtime._core\n"
 
 
 def write_versions(package: Path, *versions: str) -> None:
@@ -65,12 +68,13 @@ def write_versions(package: Path, *versions: str) -> None:
 
 def test_classes_are_found_by_the_one_name(package):
     code = (
-        "import sys, fastload._native as native, fastload\n"
-        "import fastload._core as by_name\n"
-        "assert native.core is by_name is fastload._core is sys.modules['fastload._core']\n"
-        "assert by_name.Footer.__module__ == 'fastload._core'"
+        "import sys, fastload.runtime.native as native, fastload\n"
+        "import fastload.runtime._core as by_name\n"
+        "core = fastload.runtime._core\n"
+        "assert native.core is by_name is core is sys.modules['fastload.runtime._core']\n"
+        "assert by_name.Footer.__module__ == 'fastload.runtime._core'"
     )
-    result = run_in(package.parent, code)
+    result = run_in(package.parent.parent, code)
     assert result.returncode == 0, result.stderr
 
 
@@ -78,14 +82,14 @@ def test_core_of_the_installed_pyarrow_is_picked_among_several(package):
     write_versions(package, "19.0.1", pyarrow.__version__, "99.0.0")
     for major in (19, 99):  # would not load
         (package / f"_core_pyarrow{major}{EXTENSION_SUFFIXES[0]}").write_bytes(b"no library")
-    result = import_in(package.parent)
+    result = import_in(package.parent.parent)
     assert result.returncode == 0, result.stderr
-    assert result.stdout == "fastload._core\n"
+    assert result.stdout == "fastload.runtime._core\n"
 
 
 def test_core_built_for_another_pyarrow_is_refused(package):
     write_versions(package, "19.0.1")
-    result = import_in(package.parent)
+    result = import_in(package.parent.parent)
     assert result.returncode == 1
     message = result.stderr.splitlines()[-1]
     assert message.startswith("ImportError: Expected pyarrow 19.0, which ")
@@ -96,7 +100,7 @@ def test_core_built_for_another_pyarrow_is_refused(package):
 
 def test_core_that_was_never_built_says_so(package):
     (package / "_build_info.py").unlink()
-    result = import_in(package.parent)
+    result = import_in(package.parent.parent)
     assert result.returncode == 1
     message = result.stderr.splitlines()[-1]
     assert message.startswith("ImportError: Expected fastload's compiled core, found none")

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
-from fastload._native import core
 from fastload.filter_schema import FilterSchema
 from fastload.page_pruning import rows_of_pages
+from fastload.runtime.native import core
 from fastload.source import Source
 
 ROWS = 4000

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fastload._native import core
 from fastload.permutation import permutation, stream_key, stream_keys, stream_values
+from fastload.runtime.native import core
 
 MASK = (1 << 64) - 1
 GAMMA = 0x9E3779B97F4A7C15

@@ -51,7 +51,7 @@ def test_disassembly_is_told_apart():
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="of x86-64 alone")
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump (binutils) is not on PATH")
 def test_newer_instructions_are_chosen_at_run_time():
-    cores = sorted(Path(fastload.__file__).parent.glob("_core_pyarrow*.so"))
+    cores = sorted(Path(fastload.__file__).parent.glob("runtime/_core_pyarrow*.so"))
     assert cores
     for core in cores:
         objdump = ["objdump", "--disassemble", "--no-show-raw-insn", str(core)]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fastload import StorageError
-from fastload._core import RangeCache, check_range
-from fastload.progress_bar import line_of
 from fastload.raw_tier import RawTier, place_of
+from fastload.runtime._core import RangeCache, check_range
+from fastload.runtime.progress_bar import line_of
 from fastload.store import StoredFile
 
 NAME = "0f/" + "f" * 32

@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
-from fastload import process_watch, system
 from fastload.bench import usage
+from fastload.runtime import child_processes as process_watch
+from fastload.runtime import platform as system
 
 
 @pytest.fixture(params=[True, False], ids=["linux", "portable"])

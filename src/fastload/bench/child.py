@@ -161,8 +161,8 @@ def check(job: Job) -> dict[str, Any]:
 def run(job: Job) -> dict[str, Any]:
     """The result of a Job, as JSON can hold it."""
     if job.action == "roof":
-        from fastload.cores import available_cores
         from fastload.roof import measure as roof
+        from fastload.runtime.cores import available_cores
 
         threads = job.work.threads or available_cores()
         return {"seconds": roof(list(job.work.files), list(job.work.columns), threads)}

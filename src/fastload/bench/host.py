@@ -6,7 +6,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from fastload.system import usable_cores
+from fastload.runtime.platform import usable_cores
 
 
 def host() -> dict[str, Any]:

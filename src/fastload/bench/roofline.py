@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastload._native import core
 from fastload.cli.peers.fastload_dataset import dataset_of
-from fastload.cores import available_cores
 from fastload.device import seconds_to_device
 from fastload.roof import Roof
+from fastload.runtime.cores import available_cores
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.bench.child import Job, Timing
 from fastload.bench.launch import JobError, launch
-from fastload.system import usable_cores
+from fastload.runtime.platform import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

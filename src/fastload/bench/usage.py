@@ -7,7 +7,7 @@ import resource
 import sys
 from pathlib import Path
 
-from fastload.system import LINUX, Process, processes
+from fastload.runtime.platform import LINUX, Process, processes
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024

@@ -9,9 +9,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from fastload import cache_report
-from fastload.cache import Cache
 from fastload.errors import FastloadError
-from fastload.sizes import parse_bytes
+from fastload.runtime.disk.cache import Cache
+from fastload.runtime.sizes import parse_bytes
 from fastload.warm_jobs import Description, warm_jobs
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload.budget import divide_budget, resolve_window
-from fastload.cores import available_cores
 from fastload.errors import FastloadError
 from fastload.file_leaves import FileLeaves
 from fastload.layout.column_layout import ColumnLayout
+from fastload.runtime.cores import available_cores
 from fastload.schema import plan_columns
 from fastload.source import Source
 from fastload.work_units import work_units

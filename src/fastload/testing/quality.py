@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload import plan
-from fastload._native import core
 from fastload.dataset import FastParquetDataset
 from fastload.intervals import edges_of
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

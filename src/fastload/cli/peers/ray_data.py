@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from fastload.system import usable_cores
+from fastload.runtime.platform import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

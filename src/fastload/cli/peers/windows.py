@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from fastload.system import usable_cores
+from fastload.runtime.platform import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

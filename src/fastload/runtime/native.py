@@ -2,10 +2,10 @@
 
 A core is linked to the libarrow and libparquet inside the pyarrow wheel, whose ABI changes
 with every release series. So an installation holds a core for each of several series,
-`_core_pyarrow26` and the like, side by side; the one that fits becomes `fastload._core`, and
-a pyarrow that none fits is refused by name, before anything is linked.
+`_core_pyarrow26` and the like, side by side; the one that fits becomes
+`fastload.runtime._core`, and a pyarrow that none fits is refused by name, before anything is linked.
 
-    core    the module `fastload._core`
+    core    the module `fastload.runtime._core`
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastload._interpreter import check_interpreter
+from fastload.runtime.interpreter import check_interpreter
 
 check_interpreter()
 
@@ -26,14 +26,14 @@ import pyarrow  # noqa: E402 - only safe after the check
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NAME = "fastload._core"
+NAME = "fastload.runtime._core"
 REBUILD = (
     "`pip install --no-build-isolation --no-deps --force-reinstall --no-binary fastload fastload`, "
     "or `make build` in a checkout"
 )
 
 try:
-    from fastload._build_info import PYARROW_VERSIONS
+    from fastload.runtime._build_info import PYARROW_VERSIONS
 except ImportError:
     raise ImportError(
         "Expected fastload's compiled core, found none: it was never built. Run `make build` in "
@@ -68,7 +68,7 @@ def fitting(built: Sequence[str], installed: str) -> str:
 
 
 def load(version: str) -> None:
-    """Makes the core that was built against that pyarrow the module `fastload._core`."""
+    """Makes the core that was built against that pyarrow the module `fastload.runtime._core`."""
     major, minor = series_of(version)
     soversion = f"{major}{int(minor):02d}"
     file = f"{soversion}.dylib" if sys.platform == "darwin" else f"so.{soversion}"
@@ -91,6 +91,6 @@ def load(version: str) -> None:
 
 load(fitting(PYARROW_VERSIONS, pyarrow.__version__))
 
-from fastload import _core as core  # noqa: E402 - it is there only now
+from fastload.runtime import _core as core  # noqa: E402 - it is there only now
 
 __all__ = ["core"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastload.errors import CacheError
-from fastload.sizes import parse_bytes
+from fastload.runtime.sizes import parse_bytes
 
 if TYPE_CHECKING:
     from fastload.files import PathLike

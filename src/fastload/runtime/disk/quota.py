@@ -8,11 +8,11 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-from fastload.cache import tiers_of
-from fastload.cache_entries import make_room, whole_blocks
+from fastload.runtime.disk.cache import tiers_of
+from fastload.runtime.disk.entries import make_room, whole_blocks
 
 if TYPE_CHECKING:
-    from fastload.cache import Cache
+    from fastload.runtime.disk.cache import Cache
 
 __all__ = ["Quota"]
 

@@ -6,15 +6,15 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fastload.cache import open_directory, tell_once
-from fastload.cache_quota import Quota
+from fastload.runtime.disk.cache import open_directory, tell_once
+from fastload.runtime.disk.quota import Quota
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from typing_extensions import Self
 
-    from fastload.cache import Cache
+    from fastload.runtime.disk.cache import Cache
 
 __all__ = ["CacheTier"]
 

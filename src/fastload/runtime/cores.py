@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch.utils.data import get_worker_info
 
-from fastload.system import launcher_cores, usable_cores
+from fastload.runtime.platform import launcher_cores, usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastload.system import anonymous_file
+from fastload.runtime.platform import anonymous_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import threading
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
-from fastload.system import LINUX
+from fastload.runtime.platform import LINUX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
