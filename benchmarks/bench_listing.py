@@ -19,8 +19,8 @@ from time import perf_counter
 from bench_scale import peak_bytes
 
 from fastload import IO
-from fastload.paths import find_files
-from fastload.remote_storage import RemoteStorage
+from fastload.source.local_paths import find_files
+from fastload.source.stores.stores import RemoteStorage
 
 _SERVER = """
 import bisect, json, sys

@@ -27,7 +27,7 @@ from fastload.per_row import per_row
 from fastload.ragged import Ragged
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.version import __version__ as __version__
-from fastload.storage import IO
+from fastload.source.stores.io import IO
 
 # fmt: off
 __all__ = [

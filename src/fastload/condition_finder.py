@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastload.filter_schema import FilterSchema
     from fastload.predicate import Predicate
     from fastload.schema import Projection
-    from fastload.source import Source
+    from fastload.source.source import Source
 
 __all__ = ["ConditionFinder"]
 

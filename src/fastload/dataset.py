@@ -16,25 +16,25 @@ from fastload.engines import Engines
 from fastload.epoch_rows import EpochRows
 from fastload.feeds import Feeds
 from fastload.fields import Schema
-from fastload.first_reads import FirstReads
 from fastload.kernel_plan import extra_outputs, plan_kernels
 from fastload.pass_ahead import PassAhead
 from fastload.passes import Pass, Prepared
 from fastload.position import Position
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
-from fastload.remote_storage import RemoteStorage
 from fastload.resumable import Resumable
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.sizes import parse_bytes
 from fastload.schema import plan_columns
 from fastload.skip_report import SkipReport
-from fastload.source import Source
+from fastload.source.source import Source
+from fastload.source.stores.first_reads import FirstReads
+from fastload.source.stores.io import IO
+from fastload.source.stores.stores import RemoteStorage
 from fastload.state import decode_state, encode_state
 from fastload.stats import Stats, stats_of
 from fastload.step_schema import first_rows, schema_after
 from fastload.steps import Steps
-from fastload.storage import IO
 from fastload.transport import memory_of_workers
 from fastload.warming import warm, warm_blocks
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
     from fastload.engine import Engine
     from fastload.epochs import Order
-    from fastload.files import PathLike
     from fastload.predicate import Filters, SplitArgument
     from fastload.runtime._core import Scan
     from fastload.schema import Columns
     from fastload.sequence import Slices
+    from fastload.source.files import PathLike
     from fastload.steps import Augment, Preprocess
 
 __all__ = ["FastParquetDataset"]

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from fastload.row_selection import FileRows
     from fastload.runtime.disk.cache import Cache
     from fastload.schema import OutputPlan, Projection
-    from fastload.source import Source
-    from fastload.storage import IO
+    from fastload.source.source import Source
+    from fastload.source.stores.io import IO
     from fastload.transfer import PinnedMemory
     from fastload.transport import Home
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from fastload.decoded_key import BlockNames
     from fastload.decoded_maker import BlockMaker
     from fastload.decoded_tier import DecodedTier
-    from fastload.files import SourceFile
     from fastload.runtime._core import DecodedQueue, Scan
+    from fastload.source.files import SourceFile
 
 __all__ = ["BlockFiller", "row_groups_at_once"]
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from fastload.code_identity import code_digest
 from fastload.kernels import Kernel
 from fastload.per_row import PerRow
-from fastload.raw_tier import identity_of
 from fastload.runtime.version import __version__
+from fastload.source.stores.raw_tier import identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.row_selection import FileRows
     from fastload.schema import Projection
-    from fastload.source import Source
+    from fastload.source.source import Source
     from fastload.steps import Step
 
 __all__ = ["BlockNames", "code_of"]

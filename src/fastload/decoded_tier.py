@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from fastload.decoded_claim import BlockClaim, NoRoomError, part_of
-from fastload.remote_paths import shown
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import describe
 from fastload.runtime.disk.tier import CacheTier
 from fastload.runtime.native import core
+from fastload.source.store_paths import shown
 
 if TYPE_CHECKING:
-    from fastload.files import SourceFile
+    from fastload.source.files import SourceFile
 
 __all__ = ["DecodedTier"]
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from fastload.plan import ReadPlan
     from fastload.row_selection import FileRows
     from fastload.schema import OutputPlan, Projection
-    from fastload.source import Source
-    from fastload.storage import IO
+    from fastload.source.source import Source
+    from fastload.source.stores.io import IO
     from fastload.transport import Home
 
 __all__ = ["Engine", "column_specs"]

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from fastload.options import Options
     from fastload.runtime._core import RecordedSpan
     from fastload.schema import OutputPlan, Projection
-    from fastload.source import Source
-    from fastload.storage import IO
+    from fastload.source.source import Source
+    from fastload.source.stores.io import IO
     from fastload.transfer import PinnedMemory
 
 __all__ = ["Engines"]

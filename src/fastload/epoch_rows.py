@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastload.predicate import Predicate
     from fastload.row_selection import FileRows
     from fastload.skip_report import SkipReport
-    from fastload.source import Source
+    from fastload.source.source import Source
 
 __all__ = ["EpochRows"]
 

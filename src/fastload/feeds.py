@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastload.rank_split import Share
     from fastload.runtime._core import Scan
     from fastload.skip_report import SkipReport
-    from fastload.source import Source
+    from fastload.source.source import Source
     from fastload.steps import Steps
 
 __all__ = ["Feeds"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastload import leaf_types
 from fastload.errors import ColumnNotFoundError, SchemaError
 from fastload.file_schema import FileSchema, Path, group_files, groups_above, merge_paths
-from fastload.hive import HiveKey, find_keys
+from fastload.source.hive import HiveKey, find_keys
 from fastload.unify import common_type
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from fastload.leaf_types import LeafType
-    from fastload.source import Source
+    from fastload.source.source import Source
 
 __all__ = ["FileLeaves", "SelectedLeaf", "describe_not_found"]
 

@@ -14,9 +14,9 @@ from fastload.errors import SchemaError, UnsupportedTypeError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fastload.files import SourceFile
     from fastload.leaf_types import LeafType
     from fastload.runtime._core import Footer, Leaf
+    from fastload.source.files import SourceFile
 
 __all__ = ["FileSchema", "Path", "group_files", "groups_above", "merge_paths"]
 

@@ -18,7 +18,7 @@ from fastload.leaf_types import NUMBERS
 from fastload.ragged import Ragged
 from fastload.runtime.cores import available_cores
 from fastload.schema import plan_columns
-from fastload.storage import IO
+from fastload.source.stores.io import IO
 from fastload.work_units import work_units
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fastload.predicate import Predicate
     from fastload.row_selection import FileRows
     from fastload.schema import Projection
-    from fastload.source import Source
+    from fastload.source.source import Source
 
 __all__ = ["FilterReader", "plan_filter_columns"]
 

@@ -17,18 +17,18 @@ from fastload.errors import (
     SourceChangedError,
     StorageError,
 )
-from fastload.remote_file import RemoteFile
 from fastload.row_test import RowTest
+from fastload.source.stores.file_object import RemoteFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from fastload.files import SourceFile
     from fastload.filter_schema import FilterSchema
     from fastload.predicate import Predicate
-    from fastload.remote_storage import RemoteStorage
+    from fastload.source.files import SourceFile
+    from fastload.source.stores.stores import RemoteStorage
 
 __all__ = ["FileScan", "check_unchanged", "naming"]
 

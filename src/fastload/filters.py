@@ -19,12 +19,12 @@ from fastload.selection_cache import SelectionCache
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.files import SourceFile
     from fastload.filter_schema import FilterSchema
     from fastload.intervals import Int64s
     from fastload.predicate import Predicate
     from fastload.row_selection import FileRows
-    from fastload.source import Source
+    from fastload.source.files import SourceFile
+    from fastload.source.source import Source
 
 __all__ = ["RowSelection", "entry_keys", "select_rows"]
 

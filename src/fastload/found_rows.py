@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastload.position import Part, Position
     from fastload.predicate import Predicate
     from fastload.row_finder import RowFinder
-    from fastload.source import Source
+    from fastload.source.source import Source
 
 __all__ = ["FoundRows"]
 

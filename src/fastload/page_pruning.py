@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload.files import SourceFile
     from fastload.runtime._core import PageBounds
+    from fastload.source.files import SourceFile
 
 __all__ = ["rows_of_pages"]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from fastload.runtime.native import core
 from fastload.schema import plan_columns
-from fastload.source import Source
+from fastload.source.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.files import PathLike
     from fastload.schema import Columns
+    from fastload.source.files import PathLike
 
 __all__ = ["Roof", "measure"]
 

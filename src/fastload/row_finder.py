@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fastload.filter_schema import FilterSchema
     from fastload.intervals import Int64s
     from fastload.predicate import Predicate
-    from fastload.source import Source
+    from fastload.source.source import Source
 
 __all__ = ["Found", "RowFinder"]
 

@@ -18,7 +18,7 @@ from fastload.selection import select
 from fastload.survey import survey
 
 if TYPE_CHECKING:
-    from fastload.source import Source
+    from fastload.source.source import Source
 
 __all__ = [
     "ColumnPlan",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import SourceChangedError
-from fastload.fingerprint import changed_file
 from fastload.plan import Leg, Options
 from fastload.position import Position
+from fastload.source.fingerprint import changed_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fastload.predicate import Predicate
-    from fastload.source import Source
+    from fastload.source.source import Source
 
 __all__ = [
     "check_identity",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.batch import Batch
-    from fastload.files import SourceFile
+    from fastload.source.files import SourceFile
     from fastload.step_pool import Job, StepPool
     from fastload.steps import Step, Steps
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fastload.batch import Batch
     from fastload.engine import Engine
-    from fastload.files import SourceFile
+    from fastload.source.files import SourceFile
     from fastload.steps import Steps
 
 __all__ = ["fields_after", "first_rows", "schema_after"]

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from fastload.batch import Batch
-    from fastload.files import SourceFile
     from fastload.passes import OpenFeed
     from fastload.position import Mark
+    from fastload.source.files import SourceFile
     from fastload.step_pool import Job
     from fastload.steps import Steps
 

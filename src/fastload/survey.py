@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fastload.column_plan import ColumnPlan
-    from fastload.files import SourceFile
+    from fastload.source.files import SourceFile
 
 __all__ = ["survey"]
 

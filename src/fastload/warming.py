@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastload.engine import Engine
     from fastload.options import Options
     from fastload.ranks import Rank
-    from fastload.source import Source
+    from fastload.source.source import Source
 
 __all__ = ["warm", "warm_blocks"]
 

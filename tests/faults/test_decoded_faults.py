@@ -21,7 +21,7 @@ from fastload.runtime._core import check_block
 from fastload.runtime.disk import cache as cache_module
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import entries_of, remove_all, used_bytes
-from fastload.storage import IO
+from fastload.source.stores.io import IO
 
 ROWS, GROUP_ROWS = 8_000, 1_000
 

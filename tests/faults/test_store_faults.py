@@ -8,8 +8,8 @@ import time
 import pytest
 
 from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
-from fastload.store_client import backoff_s
-from fastload.store_errors import describe, meaning
+from fastload.source.stores.client import backoff_s
+from fastload.source.stores.errors import describe, meaning
 from stored_dataset import assert_same, write_files
 from stores import Fault, GcsServer, Response
 

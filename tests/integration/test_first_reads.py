@@ -192,7 +192,7 @@ def test_a_damaged_guess_is_none(server, tmp_path, content):
 
 
 def test_few_are_remembered(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("fastload.first_reads._MOST_KEPT", 2)
+    monkeypatch.setattr("fastload.source.stores.first_reads._MOST_KEPT", 2)
     for seed in range(4):
         start(server, seed=seed)
     assert len(os.listdir(tmp_path / "cache" / "first-reads-1")) == 2

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastload.runtime.native import core
-from fastload.source import Source
+from fastload.source.source import Source
 from xxhash64 import xxhash64
 
 _NULL = -(2**40)

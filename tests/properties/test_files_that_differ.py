@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fastload import Column, FastParquetDataset, SchemaError
 from fastload.schema import plan_columns
-from fastload.source import Source
+from fastload.source.source import Source
 from fastload.testing import assert_same_rows
 
 NUMBERS = [

@@ -16,7 +16,7 @@ from fastload.condition_finder import ConditionFinder
 from fastload.filter_schema import FilterSchema
 from fastload.predicate import Predicate
 from fastload.row_conditions import RowConditions
-from fastload.source import Source
+from fastload.source.source import Source
 from fastload.value_sets import Keys, ValueSet
 
 NAN, INF = float("nan"), float("inf")

@@ -20,7 +20,7 @@ from fastload.filter_scan import naming
 from fastload.filter_schema import FilterSchema
 from fastload.filters import select_rows
 from fastload.predicate import parse_split
-from fastload.source import Source
+from fastload.source.source import Source
 
 ROWS = 5000
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fastload.files import SourceFile
-from fastload.fingerprint import changed_file, file_sums, fingerprint
+from fastload.source.files import SourceFile
+from fastload.source.fingerprint import changed_file, file_sums, fingerprint
 
 FILES = [
     SourceFile(f"d/part-{k}.parquet", 1000 + k, 0, None, bytes([k % 256] * 16)) for k in range(3000)

@@ -3,8 +3,8 @@
 import asyncio
 from types import SimpleNamespace
 
-from fastload.first_reads import FirstReads, Range
-from fastload.store import StoredFile
+from fastload.source.stores.first_reads import FirstReads, Range
+from fastload.source.stores.store import StoredFile
 
 MOST_BYTES = 100  # of what is read ahead
 FILE = StoredFile("bucket/a.parquet", 1000, "1")

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastload.footer_cache import _MOST_PACKS, FooterCache, FooterKey
-from fastload.footer_pack import NewFooter
 from fastload.runtime._core import Footer, FooterSchemas, summarize_leaves
 from fastload.runtime.disk.private_directory import publish
+from fastload.source.footer_cache import _MOST_PACKS, FooterCache, FooterKey
+from fastload.source.footer_pack import NewFooter
 
 DIGEST = bytes(range(16))
 
@@ -146,7 +146,7 @@ def test_a_full_disk_is_told_once(home, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fastload.footer_cache.publish", full)
+    monkeypatch.setattr("fastload.source.footer_cache.publish", full)
     kept = cache(home)
     with pytest.warns(UserWarning, match="Can't keep footers: No space left") as warned:
         placed = kept.store([new(key_of(1)), new(FooterKey("gs://b/x/y", "1"))])
@@ -197,10 +197,10 @@ def test_a_pack_that_another_merges_at_once_is_found(home, monkeypatch):
 
     def publish_and_merge(name, parts):
         publish(name, parts)
-        monkeypatch.setattr("fastload.footer_cache.publish", publish)
+        monkeypatch.setattr("fastload.source.footer_cache.publish", publish)
         cache(home).store([new(key_of(50))])
 
-    monkeypatch.setattr("fastload.footer_cache.publish", publish_and_merge)
+    monkeypatch.setattr("fastload.source.footer_cache.publish", publish_and_merge)
     last = key_of(_MOST_PACKS)
     placed = kept.store([new(last)])
     assert len(packs(home)) == 2

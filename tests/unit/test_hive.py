@@ -12,9 +12,9 @@ import torch
 
 from fastload.columns import Column, Stack
 from fastload.errors import NullValueError, SchemaError
-from fastload.hive import keys_of
 from fastload.schema import Field, plan_columns
-from fastload.source import Source
+from fastload.source.hive import keys_of
+from fastload.source.source import Source
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fastload.native_options import NativeOptions, UnsupportedOptionsError
+from fastload.source.stores.obstore_options import NativeOptions, UnsupportedOptionsError
 
 KEY = "c2VjcmV0"
 

@@ -14,7 +14,7 @@ import torch
 from fastload.columns import Codes, Column, Hash, Pad, Stack
 from fastload.errors import ColumnNotFoundError, NullValueError, SchemaError
 from fastload.schema import Field, Projection, plan_columns
-from fastload.source import Source
+from fastload.source.source import Source
 
 ROWS = 4
 NAN32 = struct.pack("=f", float("nan"))

@@ -13,7 +13,7 @@ from fastload import FastParquetDataset
 from fastload.filter_schema import FilterSchema
 from fastload.page_pruning import rows_of_pages
 from fastload.runtime.native import core
-from fastload.source import Source
+from fastload.source.source import Source
 
 ROWS = 4000
 GROUP = 1000

@@ -8,8 +8,8 @@ import fsspec
 import pytest
 
 from fastload import IO, SourceNotFoundError, StorageError
-from fastload.paths import find_files
-from fastload.remote_storage import RemoteStorage
+from fastload.source.local_paths import find_files
+from fastload.source.stores.stores import RemoteStorage
 
 _NAMES = [
     "a.parquet",

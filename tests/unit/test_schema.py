@@ -22,7 +22,7 @@ from fastload.errors import (
     SchemaError,
 )
 from fastload.schema import Field, Projection, plan_columns
-from fastload.source import Source
+from fastload.source.source import Source
 
 NAN32 = struct.pack("=f", float("nan"))
 NAN64 = struct.pack("=d", float("nan"))

@@ -19,9 +19,9 @@ from fastload.errors import (
     StorageError,
     UnsupportedTypeError,
 )
-from fastload.files import PathLike
-from fastload.paths import find_files
-from fastload.source import Source
+from fastload.source.files import PathLike
+from fastload.source.local_paths import find_files
+from fastload.source.source import Source
 
 
 def write(path: Path, rows: int = 3, row_group_size: int = 2) -> Path:

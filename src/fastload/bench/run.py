@@ -26,7 +26,7 @@ from fastload.bench.tune import remarks as tuning_remarks
 from fastload.bench.tune import table as tuning_table
 from fastload.bench.tune import tune
 from fastload.cli.peers import FAMILIES, PEERS, Peer, Work
-from fastload.storage import IO
+from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -172,8 +172,8 @@ def _files(source: str | None) -> list[str]:
     if source is None:
         print("no SOURCE given: measuring a click-log sample", file=sys.stderr, flush=True)
         return [str(sample())]
-    from fastload.paths import find_files
-    from fastload.remote_storage import RemoteStorage
+    from fastload.source.local_paths import find_files
+    from fastload.source.stores.stores import RemoteStorage
 
     storage = RemoteStorage(None, None, IO())
     try:

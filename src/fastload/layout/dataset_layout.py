@@ -15,17 +15,17 @@ from fastload.file_leaves import FileLeaves
 from fastload.layout.column_layout import ColumnLayout
 from fastload.runtime.cores import available_cores
 from fastload.schema import plan_columns
-from fastload.source import Source
+from fastload.source.source import Source
 from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.fields import Field
-    from fastload.files import PathLike, SourceFile
     from fastload.intervals import Int64s
-    from fastload.remote_storage import RemoteStorage
     from fastload.schema import Projection
+    from fastload.source.files import PathLike, SourceFile
+    from fastload.source.stores.stores import RemoteStorage
 
 __all__ = ["DatasetLayout", "Spread", "Windows"]
 

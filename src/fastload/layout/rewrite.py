@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastload.paths import url_of
+from fastload.source.local_paths import url_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from fastload.errors import CacheError
 from fastload.runtime.sizes import parse_bytes
 
 if TYPE_CHECKING:
-    from fastload.files import PathLike
+    from fastload.source.files import PathLike
 
 __all__ = [
     "DECODED",

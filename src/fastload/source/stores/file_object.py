@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from fastload.files import SourceFile
-    from fastload.remote_storage import RemoteStorage
+    from fastload.source.files import SourceFile
+    from fastload.source.stores.stores import RemoteStorage
 
 __all__ = ["RemoteFile"]
 

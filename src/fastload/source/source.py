@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fastload.files import SourceFile
-from fastload.fingerprint import file_sums, fingerprint
-from fastload.footers import ReadFooter, read_footers
-from fastload.hive import keys_of
-from fastload.paths import find_files
-from fastload.remote_storage import RemoteStorage
-from fastload.storage import IO
+from fastload.source.files import SourceFile
+from fastload.source.fingerprint import file_sums, fingerprint
+from fastload.source.footers import ReadFooter, read_footers
+from fastload.source.hive import keys_of
+from fastload.source.local_paths import find_files
+from fastload.source.stores.io import IO
+from fastload.source.stores.stores import RemoteStorage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.files import FoundFile, PathLike
+    from fastload.source.files import FoundFile, PathLike
 
 __all__ = ["Source"]
 

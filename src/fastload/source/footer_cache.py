@@ -12,8 +12,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Literal
 
-from fastload.footer_pack import FooterPack, NewFooter, PlacedFooter, pack_parts
 from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock
+from fastload.source.footer_pack import FooterPack, NewFooter, PlacedFooter, pack_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

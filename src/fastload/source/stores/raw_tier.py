@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fastload.errors import StorageError
-from fastload.remote_paths import shown
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import describe
 from fastload.runtime.disk.tier import CacheTier
 from fastload.runtime.native import core
+from fastload.source.store_paths import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from fastload.runtime.disk.cache import Cache
-    from fastload.store import StoredFile
+    from fastload.source.stores.store import StoredFile
 
 __all__ = ["RawTier", "identity_of", "place_of"]
 

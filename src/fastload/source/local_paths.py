@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from fastload.errors import SourceNotFoundError, StorageError
-from fastload.files import FoundFile
+from fastload.source.files import FoundFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.files import PathLike
+    from fastload.source.files import PathLike
 
 __all__ = ["HIDDEN", "SUMMARY", "find_files", "url_of"]
 

@@ -16,7 +16,7 @@ from fastload.runtime._core import Footer, split_summary
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.files import FoundFile
+    from fastload.source.files import FoundFile
 
 __all__ = ["read_summaries"]
 

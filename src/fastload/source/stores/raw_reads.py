@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from fastload.raw_tier import RawTier
     from fastload.runtime._core import RangeClaim
-    from fastload.store import StoredFile
+    from fastload.source.stores.raw_tier import RawTier
+    from fastload.source.stores.store import StoredFile
 
 __all__ = ["RawReads"]
 

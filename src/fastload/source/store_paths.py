@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fastload.errors import SourceNotFoundError
-from fastload.files import FoundFile
-from fastload.paths import HIDDEN, SUMMARY
-from fastload.store import NOT_FOUND
+from fastload.source.files import FoundFile
+from fastload.source.local_paths import HIDDEN, SUMMARY
+from fastload.source.stores.store import NOT_FOUND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.store import StoredFile
-    from fastload.store_client import StoreClient
+    from fastload.source.stores.client import StoreClient
+    from fastload.source.stores.store import StoredFile
 
 __all__ = ["FILESYSTEM", "find_remote", "shown"]
 

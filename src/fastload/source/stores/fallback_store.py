@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from fastload.store import Store, StoredFile
+from fastload.source.stores.store import Store, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.files import SourceFile
+    from fastload.source.files import SourceFile
 
 __all__ = ["changed_file", "file_sums", "fingerprint"]
 

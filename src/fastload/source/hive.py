@@ -13,7 +13,7 @@ from fastload.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.files import SourceFile
+    from fastload.source.files import SourceFile
 
 __all__ = ["HiveKey", "Keys", "find_keys", "keys_of"]
 

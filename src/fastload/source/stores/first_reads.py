@@ -8,10 +8,10 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastload.native_options import AZURE, GCS, S3
 from fastload.runtime.disk.cache import is_empty
 from fastload.runtime.disk.private_directory import CacheDirectory, publish
-from fastload.store import StoredFile
+from fastload.source.stores.obstore_options import AZURE, GCS, S3
+from fastload.source.stores.store import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
     from fastload.runtime.disk.cache import Cache
-    from fastload.store_client import StoreClient
+    from fastload.source.stores.client import StoreClient
 
 __all__ = ["FirstReads", "Range"]
 

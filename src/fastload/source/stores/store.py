@@ -34,7 +34,7 @@ NOT_FOUND = StoredFile("", -1)
 class Store(Protocol):
     """A client of a store. Its coroutines run in the event loop that it was made in.
 
-    They raise what the client raises; `fastload.store_errors` says what that means.
+    They raise what the client raises; `fastload.source.stores.errors` says what that means.
     """
 
     pins: bool

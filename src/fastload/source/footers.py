@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastload.errors import SourceChangedError, SourceNotFoundError, StorageError
-from fastload.footer_cache import FooterCache, FooterKey
-from fastload.footer_pack import NewFooter
 from fastload.runtime._core import Footer, FooterSchemas
 from fastload.runtime.progress_line import Progress
-from fastload.summary_files import read_summaries
+from fastload.source.footer_cache import FooterCache, FooterKey
+from fastload.source.footer_pack import NewFooter
+from fastload.source.summary_files import read_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from fastload.files import FoundFile
-    from fastload.footer_pack import PlacedFooter
-    from fastload.remote_storage import RemoteStorage
-    from fastload.store import StoredFile
-    from fastload.store_client import StoreClient
+    from fastload.source.files import FoundFile
+    from fastload.source.footer_pack import PlacedFooter
+    from fastload.source.stores.client import StoreClient
+    from fastload.source.stores.store import StoredFile
+    from fastload.source.stores.stores import RemoteStorage
 
 __all__ = ["ReadFooter", "read_footers"]
 

@@ -10,15 +10,22 @@ from urllib.parse import urlsplit
 from typing_extensions import override
 
 from fastload.errors import StorageError
-from fastload.native_options import AZURE, GCS, HTTP, S3, NativeOptions, UnsupportedOptionsError
-from fastload.store import Store, StoredFile
+from fastload.source.stores.obstore_options import (
+    AZURE,
+    GCS,
+    HTTP,
+    S3,
+    NativeOptions,
+    UnsupportedOptionsError,
+)
+from fastload.source.stores.store import Store, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from typing_extensions import Buffer
 
-    from fastload.storage import IO
+    from fastload.source.stores.io import IO
 
 __all__ = ["NativeStore", "check_forked", "is_native", "was_forked"]
 

@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import get_worker_info
 
 from fastload.errors import FastloadError, StorageError
-from fastload.fallback_store import FallbackStore
-from fastload.native_options import UnsupportedOptionsError
-from fastload.native_store import NativeStore, check_forked, is_native, was_forked
-from fastload.paths import url_of
-from fastload.process_store import ProcessStore
-from fastload.raw_tier import RawTier, place_of
-from fastload.remote_paths import FILESYSTEM, find_remote, shown
 from fastload.runtime.native import core
-from fastload.store_client import StoreClient
+from fastload.source.local_paths import url_of
+from fastload.source.store_paths import FILESYSTEM, find_remote, shown
+from fastload.source.stores.client import StoreClient
+from fastload.source.stores.fallback_store import FallbackStore
+from fastload.source.stores.obstore_options import UnsupportedOptionsError
+from fastload.source.stores.obstore_store import NativeStore, check_forked, is_native, was_forked
+from fastload.source.stores.process_store import ProcessStore
+from fastload.source.stores.raw_tier import RawTier, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from typing_extensions import Buffer
 
-    from fastload.files import FoundFile, PathLike, SourceFile
-    from fastload.first_reads import FirstReads, Range
     from fastload.runtime.disk.cache import Cache
-    from fastload.storage import IO
-    from fastload.store import Store
+    from fastload.source.files import FoundFile, PathLike, SourceFile
+    from fastload.source.stores.first_reads import FirstReads, Range
+    from fastload.source.stores.io import IO
+    from fastload.source.stores.store import Store
 
 __all__ = ["RemoteStorage"]
 
@@ -244,10 +244,10 @@ async def _open(
 ) -> Store:
     if kind == FILESYSTEM:
         if _is_arrow(filesystem):
-            from fastload.arrow_store import ArrowStore
+            from fastload.source.stores.pyarrow_store import ArrowStore
 
             return ArrowStore(filesystem, threads())
-        from fastload.fsspec_store import open_filesystem
+        from fastload.source.stores.fsspec_store import open_filesystem
 
         return await open_filesystem(filesystem, io, threads)
     by_fsspec = partial(_open_by_fsspec, options, io, threads, kind)
@@ -265,7 +265,7 @@ async def _open(
 async def _open_by_fsspec(
     options: Mapping[str, Any], io: IO, threads: _Threads, kind: str
 ) -> Store:
-    from fastload.fsspec_store import MissingPackageError, open_protocol
+    from fastload.source.stores.fsspec_store import MissingPackageError, open_protocol
 
     try:
         return await open_protocol(kind, options, io, threads)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastload.hive import Keys
     from fastload.runtime._core import Footer
-    from fastload.store import StoredFile
+    from fastload.source.hive import Keys
+    from fastload.source.stores.store import StoredFile
 
 __all__ = ["FoundFile", "PathLike", "SourceFile"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import fs
 from typing_extensions import override
 
-from fastload.store import Store, StoredFile
+from fastload.source.stores.store import Store, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

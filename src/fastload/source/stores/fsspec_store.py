@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from fastload.errors import StorageError
-from fastload.store import Store, StoredFile
-from fastload.store_errors import status_of
+from fastload.source.stores.errors import status_of
+from fastload.source.stores.store import Store, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from fastload.storage import IO
+    from fastload.source.stores.io import IO
 
 __all__ = ["MissingPackageError", "open_filesystem", "open_protocol"]
 

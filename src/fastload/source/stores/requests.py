@@ -6,17 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from fastload.errors import SourceChangedError
-from fastload.first_reads import Range
+from fastload.source.stores.first_reads import Range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
-    from fastload.first_reads import FirstReads
     from fastload.runtime._core import RemoteQueue
-    from fastload.store import StoredFile
-    from fastload.store_client import StoreClient
+    from fastload.source.stores.client import StoreClient
+    from fastload.source.stores.first_reads import FirstReads
+    from fastload.source.stores.store import StoredFile
 
 __all__ = ["QueueService", "Served"]
 

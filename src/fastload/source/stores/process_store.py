@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from fastload.native_options import NativeOptions
-from fastload.store import Store, StoredFile
+from fastload.source.stores.obstore_options import NativeOptions
+from fastload.source.stores.store import Store, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from typing_extensions import Buffer
 
-    from fastload.storage import IO
+    from fastload.source.stores.io import IO
 
 __all__ = ["ProcessStore", "main"]
 
@@ -32,7 +32,7 @@ import sys, types
 package = types.ModuleType("fastload")
 package.__path__ = [sys.argv[1]]
 sys.modules["fastload"] = package
-from fastload.process_store import main
+from fastload.source.stores.process_store import main
 main()
 """
 
@@ -141,7 +141,7 @@ def main() -> None:
 
 
 async def _serve() -> None:
-    from fastload.native_store import NativeStore
+    from fastload.source.stores.obstore_store import NativeStore
 
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()

@@ -13,31 +13,31 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastload.errors import FastloadError
-from fastload.native_options import UnsupportedOptionsError
-from fastload.queue_service import QueueService
-from fastload.raw_reads import RawReads
-from fastload.request_slots import RequestSlots
 from fastload.runtime.shutdown import close_at_exit
-from fastload.store import NOT_FOUND
-from fastload.store_errors import (
+from fastload.source.stores.errors import (
     check_length,
     is_changed,
     is_overload,
     is_transient,
     meaning,
 )
+from fastload.source.stores.obstore_options import UnsupportedOptionsError
+from fastload.source.stores.raw_reads import RawReads
+from fastload.source.stores.request_slots import RequestSlots
+from fastload.source.stores.requests import QueueService
+from fastload.source.stores.store import NOT_FOUND
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from typing_extensions import Buffer
 
-    from fastload.first_reads import FirstReads
-    from fastload.queue_service import Served
-    from fastload.raw_tier import RawTier
     from fastload.runtime._core import RemoteQueue
-    from fastload.storage import IO
-    from fastload.store import Store, StoredFile
+    from fastload.source.stores.first_reads import FirstReads
+    from fastload.source.stores.io import IO
+    from fastload.source.stores.raw_tier import RawTier
+    from fastload.source.stores.requests import Served
+    from fastload.source.stores.store import Store, StoredFile
 
 __all__ = ["StoreClient", "backoff_s"]
 
