@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fastload import FastParquetDataset, per_row
-from fastload.permutation import stream_key
+from fastload.plan.permutation import stream_key
 
 ROWS = 500
 

@@ -1,4 +1,4 @@
-// What one pass reads and delivers; made by fastload.plan.read_plan.
+// What one pass reads and delivers; made by fastload.plan.read_plan.read_plan.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace fastload {
 // A permutation of `rows` rows, in the two steps that carry it out: rows are dealt to
 // buckets, which keeps to as many cache lines as there are buckets, then each bucket is
 // permuted, which keeps to a bucket. Which permutation a key names is defined by
-// fastload.permutation.permutation.
+// fastload.plan.permutation.permutation.
 struct Shuffle {
   // The slot that each row is dealt to; empty where there is one bucket and rows stay.
   std::vector<uint32_t, HugeAllocator<uint32_t>> slots;

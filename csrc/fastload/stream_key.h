@@ -1,4 +1,4 @@
-// Keys of random streams; fastload.permutation defines them.
+// Keys of random streams; fastload.plan.permutation defines them.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from fastload.engine import column_specs
 from fastload.filter_reader import plan_filter_columns
+from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.row_conditions import RowConditions
-from fastload.row_selection import FileRows, pack_rows
 from fastload.runtime.cores import available_cores
 from fastload.runtime.native import core
 

@@ -8,7 +8,6 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fastload import plan
 from fastload.batch import Batch
 from fastload.budget import resolve_window
 from fastload.decoded_cache import DecodedCache
@@ -19,7 +18,8 @@ from fastload.fields import Schema
 from fastload.kernel_plan import extra_outputs, plan_kernels
 from fastload.pass_ahead import PassAhead
 from fastload.passes import Pass, Prepared
-from fastload.position import Position
+from fastload.plan import read_plan as plan
+from fastload.plan.position import Position
 from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.resumable import Resumable
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
     from fastload.engine import Engine
     from fastload.epochs import Order
+    from fastload.plan.sequence import Slices
     from fastload.predicate import Filters, SplitArgument
     from fastload.runtime._core import Scan
     from fastload.schema import Columns
-    from fastload.sequence import Slices
     from fastload.source.files import PathLike
     from fastload.steps import Augment, Preprocess
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from fastload.fields import Field
     from fastload.kernel_plan import CoreKernel, KernelPlan
-    from fastload.plan import RowGroups
-    from fastload.row_selection import FileRows
+    from fastload.plan.kept_rows import FileRows
+    from fastload.plan.read_plan import RowGroups
     from fastload.runtime.disk.cache import Cache
     from fastload.schema import OutputPlan, Projection
     from fastload.source.source import Source

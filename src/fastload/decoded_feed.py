@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fastload.batch import Batch
     from fastload.passes import OpenFeed
-    from fastload.position import Mark
+    from fastload.plan.position import Mark
 
 __all__ = ["BlockFeed"]
 

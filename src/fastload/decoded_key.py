@@ -17,7 +17,7 @@ from fastload.source.stores.raw_tier import identity_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.row_selection import FileRows
+    from fastload.plan.kept_rows import FileRows
     from fastload.schema import Projection
     from fastload.source.source import Source
     from fastload.steps import Step

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from fastload.decoded_blocks import Heads, arrow_schema, record_batch
-from fastload.plan import row_group_plan
+from fastload.plan.read_plan import row_group_plan
 from fastload.step_run import Order, run_steps
 
 if TYPE_CHECKING:

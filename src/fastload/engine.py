@@ -11,7 +11,7 @@ from fastload.assemble import Assembler, Output
 from fastload.columns import DTYPES
 from fastload.errors import StorageError
 from fastload.kernel_failure import raise_failure
-from fastload.row_seeds import step_key
+from fastload.plan.row_seeds import step_key
 from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.sizes import parse_bytes
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from fastload.budget import Budget
     from fastload.column_plan import ColumnPlan
     from fastload.kernel_plan import CoreKernel
-    from fastload.plan import ReadPlan
-    from fastload.row_selection import FileRows
+    from fastload.plan.kept_rows import FileRows
+    from fastload.plan.read_plan import ReadPlan
     from fastload.schema import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO

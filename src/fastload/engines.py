@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastload.decoded_filler import BlockFiller
     from fastload.epoch_rows import EpochRows
     from fastload.kernel_plan import CoreKernel
-    from fastload.options import Options
+    from fastload.plan.options import Options
     from fastload.runtime._core import RecordedSpan
     from fastload.schema import OutputPlan, Projection
     from fastload.source.source import Source

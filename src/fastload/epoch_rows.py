@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastload import plan
 from fastload.filters import RowSelection, select_rows
 from fastload.found_rows import FoundRows
+from fastload.plan import read_plan as plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.filter_schema import FilterSchema
-    from fastload.intervals import Int64s
-    from fastload.options import Options
-    from fastload.position import Part, Position
+    from fastload.plan.intervals import Int64s
+    from fastload.plan.kept_rows import FileRows
+    from fastload.plan.options import Options
+    from fastload.plan.position import Part, Position
     from fastload.predicate import Predicate
-    from fastload.row_selection import FileRows
     from fastload.skip_report import SkipReport
     from fastload.source.source import Source
 

@@ -41,8 +41,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import get_worker_info
 
-from fastload.plan import Leg
-from fastload.position import Position
+from fastload.plan.position import Position
+from fastload.plan.read_plan import Leg
 from fastload.runtime.shared_record import SharedRecord
 
 if TYPE_CHECKING:

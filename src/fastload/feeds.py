@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fastload import plan
 from fastload.decoded_cache import BlockEngine
 from fastload.decoded_feed import BlockFeed
 from fastload.finding_feed import FindingFeed
 from fastload.passes import ScanFeed, copies_warning
-from fastload.plan_steps import PlanSteps
+from fastload.plan import read_plan as plan
+from fastload.plan.plan_steps import PlanSteps
+from fastload.plan.substitution import Substitution
 from fastload.skipping import SkippingFeed, share_of_leg
 from fastload.step_run import Order
 from fastload.stepped_feed import SteppedFeed
-from fastload.substitution import Substitution
 
 if TYPE_CHECKING:
     from fastload.engine import Engine
     from fastload.epoch_rows import EpochRows
-    from fastload.mix_plan import SourceShare
     from fastload.passes import OpenFeed
-    from fastload.position import Mark, Part, Position
-    from fastload.rank_split import Share
+    from fastload.plan.mix_plan import SourceShare
+    from fastload.plan.position import Mark, Part, Position
+    from fastload.plan.rank_split import Share
     from fastload.runtime._core import Scan
     from fastload.skip_report import SkipReport
     from fastload.source.source import Source

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from fastload import plan
 from fastload.budget import divide_budget
 from fastload.columns import Column
 from fastload.engine import Engine
 from fastload.errors import FastloadError
 from fastload.leaf_types import NUMBERS
+from fastload.plan import read_plan as plan
 from fastload.ragged import Ragged
 from fastload.runtime.cores import available_cores
 from fastload.schema import plan_columns
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from fastload.batch import Batch
     from fastload.fields import Field
     from fastload.filter_schema import FilterSchema
+    from fastload.plan.kept_rows import FileRows
     from fastload.predicate import Predicate
-    from fastload.row_selection import FileRows
     from fastload.schema import Projection
     from fastload.source.source import Source
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.filter_schema import FilterSchema
-    from fastload.intervals import Int64s
+    from fastload.plan.intervals import Int64s
+    from fastload.plan.kept_rows import FileRows
     from fastload.predicate import Predicate
-    from fastload.row_selection import FileRows
     from fastload.source.files import SourceFile
     from fastload.source.source import Source
 

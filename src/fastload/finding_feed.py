@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from fastload.batch import Batch
     from fastload.engine import Engine
     from fastload.found_rows import FoundRows
-    from fastload.plan_steps import PlanSteps
-    from fastload.position import Mark
+    from fastload.plan.plan_steps import PlanSteps
+    from fastload.plan.position import Mark
     from fastload.runtime._core import Scan
 
 __all__ = ["FindingFeed"]

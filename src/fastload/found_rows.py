@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from fastload.filters import RowSelection, entry_keys, select_rows
-from fastload.row_selection import FileRows, empty_rows, pack_rows, put_bits
+from fastload.plan.kept_rows import FileRows, empty_rows, pack_rows, put_bits
 from fastload.selection_cache import SelectionCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.filter_schema import FilterSchema
-    from fastload.intervals import Int64s
-    from fastload.options import Options
-    from fastload.position import Part, Position
+    from fastload.plan.intervals import Int64s
+    from fastload.plan.options import Options
+    from fastload.plan.position import Part, Position
     from fastload.predicate import Predicate
     from fastload.row_finder import RowFinder
     from fastload.source.source import Source

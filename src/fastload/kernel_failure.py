@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from fastload.assemble import Assembler
 from fastload.kernel_arrays import arrays_of
-from fastload.row_seeds import seeds_of
+from fastload.plan.row_seeds import seeds_of
 from fastload.step_run import note
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from fastload.batch import Batch
     from fastload.passes import OpenFeed
-    from fastload.position import Mark
+    from fastload.plan.position import Mark
     from fastload.runtime._core import Scan
 
 __all__ = ["MixedFeed", "SourceFeed"]

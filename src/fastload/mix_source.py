@@ -12,17 +12,17 @@ import torch
 from fastload.dataset import FastParquetDataset
 from fastload.fields import Field, Schema
 from fastload.mix_feed import SourceFeed
-from fastload.mix_plan import SourceRows
 from fastload.passes import Prepared
+from fastload.plan.mix_plan import SourceRows
 from fastload.state import check_identity, encode_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from fastload.mix_plan import SourceShare
-    from fastload.options import Options
     from fastload.passes import OpenFeed
-    from fastload.position import Part, Position
+    from fastload.plan.mix_plan import SourceShare
+    from fastload.plan.options import Options
+    from fastload.plan.position import Part, Position
     from fastload.ranks import Rank
     from fastload.runtime._core import Scan
     from fastload.stats import Stats

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from fastload.batch import Batch
 from fastload.mix_feed import MixedFeed
-from fastload.mix_plan import Mixture, mix_batches, mix_plan
-from fastload.mix_schedule import Stop
 from fastload.mix_source import MixSource
 from fastload.passes import Pass
-from fastload.position import Position
+from fastload.plan.mix_draws import Stop
+from fastload.plan.mix_plan import Mixture, mix_batches, mix_plan
+from fastload.plan.position import Position
 from fastload.resumable import Resumable
 from fastload.state import decode_position, encode_position, no_state
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from fastload.dataset import FastParquetDataset
     from fastload.epochs import Order
     from fastload.fields import Schema
-    from fastload.mix_plan import MixPlan
-    from fastload.position import Part
+    from fastload.plan.mix_plan import MixPlan
+    from fastload.plan.position import Part
     from fastload.ranks import Rank
     from fastload.runtime._core import Scan
     from fastload.stats import Stats

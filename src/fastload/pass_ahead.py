@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from fastload.engine import Engine
     from fastload.feeds import Feeds
     from fastload.passes import OpenFeed
-    from fastload.plan import ReadPlan
-    from fastload.position import Part, Position
-    from fastload.rank_split import Share
+    from fastload.plan.position import Part, Position
+    from fastload.plan.rank_split import Share
+    from fastload.plan.read_plan import ReadPlan
     from fastload.runtime._core import Scan
 
 __all__ = ["PassAhead"]

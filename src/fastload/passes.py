@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from fastload.position import Mark, mark_of
+from fastload.plan.position import Mark, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fastload.batch import Batch
     from fastload.engine import Engine
-    from fastload.position import Part, Position
+    from fastload.plan.position import Part, Position
     from fastload.runtime._core import LentBatch, Scan
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch.utils.data import IterableDataset, get_worker_info
 
 from fastload.epochs import EpochCell, Order, check_epoch, resolved
-from fastload.position import Mark, Part
+from fastload.plan.position import Mark, Part
 from fastload.second_split import refuse_second_split
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fastload.batch import Batch
     from fastload.passes import Pass
-    from fastload.position import Position
+    from fastload.plan.position import Position
     from fastload.ranks import Rank
 
 __all__ = ["Resumable"]

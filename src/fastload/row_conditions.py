@@ -14,7 +14,7 @@ from fastload.value_sets import Keys, ValueSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.intervals import Int64s
+    from fastload.plan.intervals import Int64s
 
 __all__ = ["RowConditions"]
 

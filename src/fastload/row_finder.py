@@ -14,8 +14,8 @@ from fastload.errors import CorruptFileError
 from fastload.filter_reader import FilterReader
 from fastload.filter_scan import FileScan, check_unchanged, naming
 from fastload.page_pruning import rows_of_pages
-from fastload.plan import RowGroups
-from fastload.row_selection import FileRows, pack_rows
+from fastload.plan.kept_rows import FileRows, pack_rows
+from fastload.plan.read_plan import RowGroups
 from fastload.row_test import RowTest
 from fastload.runtime.cores import available_cores
 from fastload.runtime.progress_line import Progress
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.filter_schema import FilterSchema
-    from fastload.intervals import Int64s
+    from fastload.plan.intervals import Int64s
     from fastload.predicate import Predicate
     from fastload.source.source import Source
 

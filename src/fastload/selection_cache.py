@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastload.row_selection import FileRows
+from fastload.plan.kept_rows import FileRows
 from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock
 
 if TYPE_CHECKING:

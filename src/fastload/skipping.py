@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from fastload.errors import CorruptFileError
 from fastload.passes import ScanFeed
-from fastload.plan import read_plan, slices_of, turn
-from fastload.substitution import NothingReadableError, Substitution
+from fastload.plan.read_plan import read_plan, slices_of, turn
+from fastload.plan.substitution import NothingReadableError, Substitution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastload.engine import Engine
-    from fastload.plan import Options, ReadPlan, RowGroups
-    from fastload.position import Part, Position
+    from fastload.plan.position import Part, Position
+    from fastload.plan.read_plan import Options, ReadPlan, RowGroups
     from fastload.runtime._core import LentBatch, Scan
     from fastload.skip_report import SkipReport
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import SourceChangedError
-from fastload.plan import Leg, Options
-from fastload.position import Position
+from fastload.plan.position import Position
+from fastload.plan.read_plan import Leg, Options
 from fastload.source.fingerprint import changed_file
 
 if TYPE_CHECKING:

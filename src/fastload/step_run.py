@@ -12,8 +12,8 @@ from fastload.kernel_arrays import computed
 from fastload.kernels import Kernel
 from fastload.per_block import PerBlock
 from fastload.per_row import PerRow
+from fastload.plan.row_seeds import row_seeds
 from fastload.row_job import RowJob
-from fastload.row_seeds import row_seeds
 from fastload.step_outputs import merge
 from fastload.steps import FILE, RESERVED, ROW, check_inputs
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fastload.batch import Batch
     from fastload.passes import OpenFeed
-    from fastload.position import Mark
+    from fastload.plan.position import Mark
     from fastload.source.files import SourceFile
     from fastload.step_pool import Job
     from fastload.steps import Steps

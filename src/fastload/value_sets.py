@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fastload.intervals import Int64s
+    from fastload.plan.intervals import Int64s
 
 __all__ = ["Keys", "ValueSet"]
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from fastload import plan
 from fastload.decoded_claim import NoRoomError
 from fastload.decoded_service import serve_blocks
 from fastload.errors import CacheError, CorruptFileError
+from fastload.plan import read_plan as plan
 from fastload.runtime.native import core
 from fastload.runtime.progress_bar import showing
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fastload.decoded_filler import BlockFiller
     from fastload.engine import Engine
-    from fastload.options import Options
+    from fastload.plan.options import Options
     from fastload.ranks import Rank
     from fastload.source.source import Source
 

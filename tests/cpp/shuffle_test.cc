@@ -30,7 +30,7 @@ uint64_t Below(uint64_t random, uint64_t bound) {
   return ((random >> 32) * bound + (((random & 0xFFFFFFFF) * bound) >> 32)) >> 32;
 }
 
-// The definition in fastload.permutation, step by step.
+// The definition in fastload.plan.permutation, step by step.
 std::vector<uint32_t> Model(uint64_t key, uint32_t rows) {
   const uint64_t buckets = (uint64_t{rows} + kBucketRows - 1) / kBucketRows;
   std::vector<std::vector<uint32_t>> dealt(std::max<uint64_t>(1, buckets));
@@ -58,7 +58,7 @@ std::vector<uint32_t> Model(uint64_t key, uint32_t rows) {
   return order;
 }
 
-// The values that tests/unit/test_permutation.py keeps for fastload.permutation.
+// The values that tests/unit/test_permutation.py keeps for fastload.plan.permutation.
 TEST(Shuffle, ValuesStayAsTheyAre) {
   EXPECT_EQ(Permuted(0xCD7F3A87B5BB05BEULL, 10),
             (std::vector<uint32_t>{2, 4, 6, 7, 9, 3, 5, 1, 8, 0}));

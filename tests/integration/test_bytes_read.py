@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastload import FastParquetDataset, plan
+from fastload import FastParquetDataset
+from fastload.plan import read_plan as plan
 
 GROUP_ROWS = 20_000
 GROUPS = 40

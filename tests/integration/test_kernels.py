@@ -20,7 +20,7 @@ from fastload import Batch, Column, DevicePrefetcher, FastParquetDataset, kernel
 from fastload.code_identity import code_digest
 from fastload.kernel_code import counts
 from fastload.kernels import Argument
-from fastload.permutation import stream_key
+from fastload.plan.permutation import stream_key
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from kernel_samples import (
     label_as_float,

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from damage import damage, write_groups
 from fastload import CorruptFileError, per_row
-from fastload.permutation import permutation, stream_key
+from fastload.plan.permutation import permutation, stream_key
 from sample_files import ids_of, write_sample
 from stepped_dataset import ROWS, dataset_of
 

@@ -23,7 +23,7 @@ from fastload import (
     Ragged,
     per_row,
 )
-from fastload.permutation import stream_key
+from fastload.plan.permutation import stream_key
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from sample_files import ids_of, write_sample
 from stepped_dataset import DESCRIBE, ROWS, STEPS, check, dataset_of, draw, threads_of_steps

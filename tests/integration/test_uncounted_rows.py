@@ -29,7 +29,7 @@ KEPT = [k for k in range(30, ROWS) if k & 7 < 3]
 @pytest.fixture(autouse=True)
 def steps(monkeypatch):
     """A few row groups at a time."""
-    monkeypatch.setattr("fastload.plan_steps._STEP_PLACES", 100)
+    monkeypatch.setattr("fastload.plan.plan_steps._STEP_PLACES", 100)
 
 
 @pytest.fixture

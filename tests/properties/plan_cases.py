@@ -7,7 +7,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from fastload import plan
+from fastload.plan import read_plan as plan
 
 
 @dataclasses.dataclass(frozen=True)

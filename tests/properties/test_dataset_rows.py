@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from parquet_cases import files
 from spec_cases import outputs_of
 
-from fastload import FastParquetDataset, plan
+from fastload import FastParquetDataset
+from fastload.plan import read_plan as plan
 from fastload.testing import assert_same_batches, assert_same_rows
 from stored_tables import StoredTables
 

@@ -6,9 +6,9 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload.mix_plan import Mixture, SourceRows, mix_batches, mix_plan
-from fastload.options import Options
-from fastload.progress import Leg, advance
+from fastload.plan.mix_plan import Mixture, SourceRows, mix_batches, mix_plan
+from fastload.plan.options import Options
+from fastload.plan.progress import Leg, advance
 
 thorough = settings(max_examples=400, deadline=None)
 

@@ -23,8 +23,8 @@ from plan_cases import (
     worlds,
 )
 
-from fastload import plan
-from fastload.plan_steps import PlanSteps
+from fastload.plan import read_plan as plan
+from fastload.plan.plan_steps import PlanSteps
 
 thorough = settings(max_examples=1000, deadline=None)
 brief = settings(max_examples=300, deadline=None)
@@ -88,7 +88,7 @@ def test_steps_of_uncounted_rows_are_the_plan(data, case, world, step_places):
         found = np.zeros_like(groups.rows)
         unlooked = dataclasses.replace(groups, rows=found)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("fastload.plan_steps._STEP_PLACES", step_places)
+            patch.setattr("fastload.plan.plan_steps._STEP_PLACES", step_places)
             steps = PlanSteps(unlooked, options, case.epoch, world, rank, stripe_rows)
         rows = []
         first = 0

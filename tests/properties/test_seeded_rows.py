@@ -11,7 +11,7 @@ from semantics_cases import EXAMPLES, runs
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset, per_row
-from fastload.row_seeds import row_seeds
+from fastload.plan.row_seeds import row_seeds
 from sample_files import write_files
 
 pytestmark = [

@@ -69,7 +69,7 @@ def uncounted(directory):
     """Nothing is known of filtered rows, and little is looked at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FASTLOAD_CACHE_DIR", directory)
-        patch.setattr("fastload.plan_steps._STEP_PLACES", 50)
+        patch.setattr("fastload.plan.plan_steps._STEP_PLACES", 50)
         yield
 
 

@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from plan_cases import Case, cases, legs, progress_of, worlds
 
-from fastload import plan
-from fastload.substitution import NothingReadableError, Substitution
+from fastload.plan import read_plan as plan
+from fastload.plan.substitution import NothingReadableError, Substitution
 
 
 class Damage:

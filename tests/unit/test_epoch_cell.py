@@ -10,8 +10,8 @@ import pytest
 
 from fastload import epochs
 from fastload.epochs import EpochCell, Order, check_epoch, resolved
-from fastload.plan import Leg
-from fastload.position import Position
+from fastload.plan.position import Position
+from fastload.plan.read_plan import Leg
 
 
 def never(position):

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload import mix_schedule
-from fastload.mix_schedule import Stock, draw_sources
-from fastload.permutation import stream_values
+from fastload.plan import mix_draws as mix_schedule
+from fastload.plan.mix_draws import Stock, draw_sources
+from fastload.plan.permutation import stream_values
 
 
 def one_by_one(key, weights, stock, stop):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastload.permutation import permutation, stream_key, stream_keys, stream_values
+from fastload.plan.permutation import permutation, stream_key, stream_keys, stream_values
 from fastload.runtime.native import core
 
 MASK = (1 << 64) - 1

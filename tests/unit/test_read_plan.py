@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from fastload import plan
+from fastload.plan import read_plan as plan
 
 
 def row_groups(*rows, file=None, index=None):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fastload.permutation import stream_key
-from fastload.row_seeds import row_seeds
+from fastload.plan.permutation import stream_key
+from fastload.plan.row_seeds import row_seeds
 
 
 def test_each_is_the_key_of_a_stream():

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
+from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.row_finder import RowFinder
-from fastload.row_selection import FileRows, pack_rows
 from fastload.selection_cache import SelectionCache
 
 FILTERS = (pc.field("a") < 50) | (pc.field("a") > 940)

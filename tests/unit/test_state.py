@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload import SourceChangedError
-from fastload.plan import Leg, Options
-from fastload.position import Position
+from fastload.plan.position import Position
+from fastload.plan.read_plan import Leg, Options
 from fastload.predicate import Predicate
 from fastload.state import decode_state, encode_state
 

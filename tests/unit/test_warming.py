@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastload.plan import Options, RowGroups, rows_of
+from fastload.plan.read_plan import Options, RowGroups, rows_of
 from fastload.ranks import Rank
 from fastload.warming import _plan_of
 

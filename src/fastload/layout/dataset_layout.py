@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.fields import Field
-    from fastload.intervals import Int64s
+    from fastload.plan.intervals import Int64s
     from fastload.schema import Projection
     from fastload.source.files import PathLike, SourceFile
     from fastload.source.stores.stores import RemoteStorage

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
 
-from fastload.intervals import Int64s
+from fastload.plan.intervals import Int64s
 
 _File: TypeAlias = tuple[str, int, Footer]  # path, mtime_ns, footer
 _Selection: TypeAlias = tuple[NDArray[np.uint8], Sequence[int]]  # bits, offsets by row group

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload import plan
 from fastload.dataset import FastParquetDataset
-from fastload.intervals import edges_of
+from fastload.plan import read_plan as plan
+from fastload.plan.intervals import edges_of
 from fastload.runtime.native import core
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload.intervals import Int64s
+    from fastload.plan.intervals import Int64s
 
 __all__ = ["ShuffleQuality", "order_quality", "shuffle_quality"]
 

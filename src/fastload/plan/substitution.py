@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.intervals import Int64s, edges_of
+from fastload.plan.intervals import Int64s, edges_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from fastload.plan import ReadPlan
+    from fastload.plan.read_plan import ReadPlan
 
 __all__ = ["NothingReadableError", "Substitution"]
 

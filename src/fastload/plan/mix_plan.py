@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastload.mix_schedule import Stock, draw_sources
-from fastload.permutation import stream_key
-from fastload.progress import going_on, merged
-from fastload.rank_split import RankSplit, whole_epoch
+from fastload.plan.mix_draws import Stock, draw_sources
+from fastload.plan.permutation import stream_key
+from fastload.plan.progress import going_on, merged
+from fastload.plan.rank_split import RankSplit, whole_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fastload.intervals import Int64s
-    from fastload.mix_schedule import Indices, Stop
-    from fastload.options import Options
-    from fastload.progress import Leg
-    from fastload.rank_split import Share
+    from fastload.plan.intervals import Int64s
+    from fastload.plan.mix_draws import Indices, Stop
+    from fastload.plan.options import Options
+    from fastload.plan.progress import Leg
+    from fastload.plan.rank_split import Share
 
 __all__ = ["MixPlan", "Mixture", "SourceRows", "SourceShare", "mix_batches", "mix_plan"]
 

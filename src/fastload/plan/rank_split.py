@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.intervals import Int64s, near_equal, select
+from fastload.plan.intervals import Int64s, near_equal, select
 
 if TYPE_CHECKING:
-    from fastload.options import Options
+    from fastload.plan.options import Options
 
 __all__ = ["RankSplit", "Share", "whole_epoch"]
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.intervals import Int64s, edges_of, near_equal
-from fastload.plan import sequence_plan, window_count, window_edges, window_of
-from fastload.sequence import RowGroups, Sequence, row_group_order
+from fastload.plan.intervals import Int64s, edges_of, near_equal
+from fastload.plan.read_plan import sequence_plan, window_count, window_edges, window_of
+from fastload.plan.sequence import RowGroups, Sequence, row_group_order
 
 if TYPE_CHECKING:
-    from fastload.options import Options
-    from fastload.plan import ReadPlan
+    from fastload.plan.options import Options
+    from fastload.plan.read_plan import ReadPlan
 
 __all__ = ["PlanSteps"]
 

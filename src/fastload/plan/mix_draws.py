@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastload.intervals import Int64s, edges_of
-from fastload.permutation import below, stream_values
+from fastload.plan.intervals import Int64s, edges_of
+from fastload.plan.permutation import below, stream_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.intervals import Int64s, cut, edges_of, near_equal
-from fastload.permutation import permutation, stream_key
+from fastload.plan.intervals import Int64s, cut, edges_of, near_equal
+from fastload.plan.permutation import permutation, stream_key
 
 if TYPE_CHECKING:
-    from fastload.options import Options
+    from fastload.plan.options import Options
 
 __all__ = ["ROW_GROUP_STREAM", "RowGroups", "Sequence", "Slices", "row_group_order", "slices_of"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.permutation import fold, stream_key
+from fastload.plan.permutation import fold, stream_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

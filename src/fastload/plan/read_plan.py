@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fastload.intervals import Int64s, cut, edges_of
-from fastload.options import Options, Uneven
-from fastload.permutation import permutation, stream_key, stream_keys
-from fastload.progress import Leg, Turn, advance, batches, remaining_rows, share, turn
-from fastload.sequence import ROW_GROUP_STREAM, RowGroups, Sequence, row_group_order, slices_of
+from fastload.plan.intervals import Int64s, cut, edges_of
+from fastload.plan.options import Options, Uneven
+from fastload.plan.permutation import permutation, stream_key, stream_keys
+from fastload.plan.progress import Leg, Turn, advance, batches, remaining_rows, share, turn
+from fastload.plan.sequence import ROW_GROUP_STREAM, RowGroups, Sequence, row_group_order, slices_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Items
 
-    from fastload.rank_split import Share
+    from fastload.plan.rank_split import Share
 
 __all__ = [
     "Leg",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastload.progress import Leg, advance
+from fastload.plan.progress import Leg, advance
 
 __all__ = ["Mark", "Part", "Position", "mark_of"]
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.intervals import Int64s, near_equal
-from fastload.options import Options, expect_at_least
-from fastload.rank_split import RankSplit, Share, whole_epoch
+from fastload.plan.intervals import Int64s, near_equal
+from fastload.plan.options import Options, expect_at_least
+from fastload.plan.rank_split import RankSplit, Share, whole_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.sequence import Slices
+    from fastload.plan.sequence import Slices
 
 __all__ = [
     "Leg",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload.intervals import Int64s
+    from fastload.plan.intervals import Int64s
 
 __all__ = ["FileRows", "empty_rows", "pack_rows", "put_bits"]
 
