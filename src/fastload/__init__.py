@@ -4,7 +4,6 @@ from fastload.runtime import native as _native  # first: refuses a core built fo
 
 # isort: split
 from fastload.batch import Batch
-from fastload.columns import Codes, Column, Hash, Pad, Stack
 from fastload.data_wait import DataWait
 from fastload.dataset import FastParquetDataset
 from fastload.device import DevicePrefetcher
@@ -27,6 +26,7 @@ from fastload.per_row import per_row
 from fastload.ragged import Ragged
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.version import __version__ as __version__
+from fastload.schema.columns import Codes, Column, Hash, Pad, Stack
 from fastload.source.stores.io import IO
 
 # fmt: off

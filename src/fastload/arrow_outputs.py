@@ -13,13 +13,13 @@ import torch
 
 from fastload.arrow_leaves import ArrowLeaf, leaves_of
 from fastload.arrow_numbers import cast, is_binary, is_text, numbers_of
-from fastload.columns import Codes, Column, Hash, Pad, Spec, Stack, column_name
 from fastload.ragged import Ragged
 from fastload.runtime.native import core
+from fastload.schema.columns import Codes, Column, Hash, Pad, Spec, Stack, column_name
 from fastload.views import assign
 
 if TYPE_CHECKING:
-    from fastload.schema import Columns
+    from fastload.schema.projection import Columns
 
 __all__ = ["ArrowOutput", "outputs_of"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fastload.filter_schema import FilterSchema
     from fastload.predicate import Predicate
-    from fastload.schema import Projection
+    from fastload.schema.projection import Projection
     from fastload.source.source import Source
 
 __all__ = ["ConditionFinder"]

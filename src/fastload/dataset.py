@@ -14,7 +14,6 @@ from fastload.decoded_cache import DecodedCache
 from fastload.engines import Engines
 from fastload.epoch_rows import EpochRows
 from fastload.feeds import Feeds
-from fastload.fields import Schema
 from fastload.kernel_plan import extra_outputs, plan_kernels
 from fastload.pass_ahead import PassAhead
 from fastload.passes import Pass, Prepared
@@ -25,7 +24,8 @@ from fastload.ranks import Rank, resolve_rank
 from fastload.resumable import Resumable
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.sizes import parse_bytes
-from fastload.schema import plan_columns
+from fastload.schema.fields import Schema
+from fastload.schema.projection import plan_columns
 from fastload.skip_report import SkipReport
 from fastload.source.source import Source
 from fastload.source.stores.first_reads import FirstReads
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from fastload.plan.sequence import Slices
     from fastload.predicate import Filters, SplitArgument
     from fastload.runtime._core import Scan
-    from fastload.schema import Columns
+    from fastload.schema.projection import Columns
     from fastload.source.files import PathLike
     from fastload.steps import Augment, Preprocess
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import torch
 
-from fastload.column_plan import ColumnPlan
-from fastload.columns import DTYPES
-from fastload.fields import Field
 from fastload.ragged import Ragged, own_rows
-from fastload.schema import OutputPlan, Projection
+from fastload.schema.column_plan import ColumnPlan
+from fastload.schema.columns import DTYPES
+from fastload.schema.fields import Field
+from fastload.schema.projection import OutputPlan, Projection
 from fastload.step_outputs import field_of
 
 if TYPE_CHECKING:

@@ -28,12 +28,12 @@ from fastload.work_units import work_units
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.fields import Field
     from fastload.kernel_plan import CoreKernel, KernelPlan
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import RowGroups
     from fastload.runtime.disk.cache import Cache
-    from fastload.schema import OutputPlan, Projection
+    from fastload.schema.fields import Field
+    from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
     from fastload.transfer import PinnedMemory

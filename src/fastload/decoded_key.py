@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.plan.kept_rows import FileRows
-    from fastload.schema import Projection
+    from fastload.schema.projection import Projection
     from fastload.source.source import Source
     from fastload.steps import Step
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from fastload.batch import Batch
     from fastload.engine import Engine
-    from fastload.fields import Field
     from fastload.runtime._core import BlockBatch, BlockRows, DecodedQueue, LentBatch, Scan
-    from fastload.schema import OutputPlan
+    from fastload.schema.fields import Field
+    from fastload.schema.projection import OutputPlan
     from fastload.source.files import SourceFile
     from fastload.steps import Steps
 

@@ -8,13 +8,13 @@ import weakref
 from typing import TYPE_CHECKING, Literal
 
 from fastload.assemble import Assembler, Output
-from fastload.columns import DTYPES
 from fastload.errors import StorageError
 from fastload.kernel_failure import raise_failure
 from fastload.plan.row_seeds import step_key
 from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.sizes import parse_bytes
+from fastload.schema.columns import DTYPES
 from fastload.transport import Sender
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from fastload.batch import Batch
     from fastload.budget import Budget
-    from fastload.column_plan import ColumnPlan
     from fastload.kernel_plan import CoreKernel
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import ReadPlan
-    from fastload.schema import OutputPlan, Projection
+    from fastload.schema.column_plan import ColumnPlan
+    from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
     from fastload.transport import Home

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastload.kernel_plan import CoreKernel
     from fastload.plan.options import Options
     from fastload.runtime._core import RecordedSpan
-    from fastload.schema import OutputPlan, Projection
+    from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
     from fastload.transfer import PinnedMemory

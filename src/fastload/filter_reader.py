@@ -10,14 +10,14 @@ import pyarrow as pa
 import torch
 
 from fastload.budget import divide_budget
-from fastload.columns import Column
 from fastload.engine import Engine
 from fastload.errors import FastloadError
-from fastload.leaf_types import NUMBERS
 from fastload.plan import read_plan as plan
 from fastload.ragged import Ragged
 from fastload.runtime.cores import available_cores
-from fastload.schema import plan_columns
+from fastload.schema.columns import Column
+from fastload.schema.leaf_types import NUMBERS
+from fastload.schema.projection import plan_columns
 from fastload.source.stores.io import IO
 from fastload.work_units import work_units
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastload.batch import Batch
-    from fastload.fields import Field
     from fastload.filter_schema import FilterSchema
     from fastload.plan.kept_rows import FileRows
     from fastload.predicate import Predicate
-    from fastload.schema import Projection
+    from fastload.schema.fields import Field
+    from fastload.schema.projection import Projection
     from fastload.source.source import Source
 
 __all__ = ["FilterReader", "plan_filter_columns"]

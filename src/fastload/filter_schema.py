@@ -12,19 +12,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fastload.errors import ColumnNotFoundError, FastloadError, SchemaError
-from fastload.file_leaves import describe_not_found
-from fastload.file_schema import group_files
 from fastload.predicate import Predicate, expression_of, serialized
 from fastload.row_hash import can_hash
 from fastload.runtime.native import core
+from fastload.schema.file_schema import group_files
+from fastload.schema.leaves import describe_not_found
 from fastload.source.hive import find_keys
 from fastload.source.stores.file_object import RemoteFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.file_schema import FileSchema
     from fastload.predicate import Split
+    from fastload.schema.file_schema import FileSchema
     from fastload.source.files import SourceFile
     from fastload.source.source import Source
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from fastload.fields import Field
-from fastload.schema import OutputPlan
+from fastload.schema.fields import Field
+from fastload.schema.projection import OutputPlan
 from fastload.steps import RESERVED, check_inputs
 
 if TYPE_CHECKING:

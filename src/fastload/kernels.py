@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from fastload.code_identity import code_digest
-from fastload.columns import DTYPES
-from fastload.fields import Field
 from fastload.per_row import name_of
+from fastload.schema.columns import DTYPES
+from fastload.schema.fields import Field
 
 if TYPE_CHECKING:
     from fastload.kernel_code import KernelCode

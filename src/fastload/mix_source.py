@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastload.dataset import FastParquetDataset
-from fastload.fields import Field, Schema
 from fastload.mix_feed import SourceFeed
 from fastload.passes import Prepared
 from fastload.plan.mix_plan import SourceRows
+from fastload.schema.fields import Field, Schema
 from fastload.state import check_identity, encode_identity
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fastload.runtime.native import core
-from fastload.schema import plan_columns
+from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.schema import Columns
+    from fastload.schema.projection import Columns
     from fastload.source.files import PathLike
 
 __all__ = ["Roof", "measure"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fastload.fields import Field
 from fastload.ragged import Ragged
+from fastload.schema.fields import Field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.errors import CorruptFileError
-from fastload.fields import Field, Schema
 from fastload.plan.read_plan import Options, RowGroups, read_plan
+from fastload.schema.fields import Field, Schema
 from fastload.step_outputs import field_of
 from fastload.step_pool import StepPool
 from fastload.step_run import Order, note, run_steps

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.schema import OutputPlan
+    from fastload.schema.projection import OutputPlan
 
 __all__ = ["WorkUnits", "work_units"]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload import Column, FastParquetDataset, SchemaError
-from fastload.schema import plan_columns
+from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
 from fastload.testing import assert_same_rows
 

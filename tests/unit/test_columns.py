@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fastload.columns import DTYPES, Codes, Column, Hash, Pad, Stack, column_name
+from fastload.schema.columns import DTYPES, Codes, Column, Hash, Pad, Stack, column_name
 
 
 def test_column_defaults() -> None:

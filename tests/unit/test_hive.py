@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fastload.columns import Column, Stack
 from fastload.errors import NullValueError, SchemaError
-from fastload.schema import Field, plan_columns
+from fastload.schema.columns import Column, Stack
+from fastload.schema.projection import Field, plan_columns
 from fastload.source.hive import keys_of
 from fastload.source.source import Source
 

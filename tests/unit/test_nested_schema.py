@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fastload.columns import Codes, Column, Hash, Pad, Stack
 from fastload.errors import ColumnNotFoundError, NullValueError, SchemaError
-from fastload.schema import Field, Projection, plan_columns
+from fastload.schema.columns import Codes, Column, Hash, Pad, Stack
+from fastload.schema.projection import Field, Projection, plan_columns
 from fastload.source.source import Source
 
 ROWS = 4

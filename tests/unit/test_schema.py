@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fastload.columns import Column, Stack
 from fastload.errors import (
     ColumnNotFoundError,
     CorruptFileError,
     NullValueError,
     SchemaError,
 )
-from fastload.schema import Field, Projection, plan_columns
+from fastload.schema.columns import Column, Stack
+from fastload.schema.projection import Field, Projection, plan_columns
 from fastload.source.source import Source
 
 NAN32 = struct.pack("=f", float("nan"))

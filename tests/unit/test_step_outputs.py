@@ -152,7 +152,9 @@ def test_what_is_no_output_is_refused(error, match, returned):
 
 
 def test_fields():
-    assert field_of(torch.zeros(3, 2, dtype=torch.int8)) == fastload.fields.Field(torch.int8, (2,))
+    assert field_of(torch.zeros(3, 2, dtype=torch.int8)) == fastload.schema.fields.Field(
+        torch.int8, (2,)
+    )
     text = column_of(["a", "bc"], None)
     lists = Ragged(text, torch.tensor([0, 2, 2]))
     fields = [field_of(text), field_of(lists), field_of(Ragged(torch.ones(4, 2), lists.offsets))]

@@ -11,19 +11,19 @@ import pyarrow.parquet as pq
 
 from fastload.budget import divide_budget, resolve_window
 from fastload.errors import FastloadError
-from fastload.file_leaves import FileLeaves
 from fastload.layout.column_layout import ColumnLayout
 from fastload.runtime.cores import available_cores
-from fastload.schema import plan_columns
+from fastload.schema.leaves import FileLeaves
+from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
 from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.fields import Field
     from fastload.plan.intervals import Int64s
-    from fastload.schema import Projection
+    from fastload.schema.fields import Field
+    from fastload.schema.projection import Projection
     from fastload.source.files import PathLike, SourceFile
     from fastload.source.stores.stores import RemoteStorage
 

@@ -10,9 +10,9 @@ from fastload.layout.advice import advise, pass_cost, rewrite_of, size_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from fastload.fields import Field
     from fastload.layout.column_layout import ColumnLayout
     from fastload.layout.dataset_layout import DatasetLayout
+    from fastload.schema.fields import Field
 
 __all__ = ["lines_of", "report_of"]
 

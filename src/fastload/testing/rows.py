@@ -17,7 +17,7 @@ from fastload.views import bits
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
-    from fastload.schema import Columns
+    from fastload.schema.projection import Columns
 
 __all__ = ["assert_same_batches", "assert_same_rows", "row_keys"]
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import torch
 
-from fastload.columns import DTYPES, Codes, Column, Fill, Hash
-from fastload.constants import encode_constant, encode_constants
 from fastload.errors import SchemaError
-from fastload.fill import encode_bytes, encode_hash, encode_number
-from fastload.unify import multipliers
+from fastload.schema.columns import DTYPES, Codes, Column, Fill, Hash
+from fastload.schema.constants import encode_constant, encode_constants
+from fastload.schema.fill import encode_bytes, encode_hash, encode_number
+from fastload.schema.unify import multipliers
 
 if TYPE_CHECKING:
     import builtins
 
-    from fastload.file_leaves import SelectedLeaf
-    from fastload.leaf_types import LeafType
+    from fastload.schema.leaf_types import LeafType
+    from fastload.schema.leaves import SelectedLeaf
 
 __all__ = ["ColumnPlan", "Item", "plan_leaf", "row_major"]
 

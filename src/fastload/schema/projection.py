@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from fastload.column_plan import ColumnPlan, plan_leaf, row_major
-from fastload.columns import Codes, Column, Hash, Pad, Spec, Stack
 from fastload.errors import SchemaError
-from fastload.fields import Field, Schema
-from fastload.file_leaves import FileLeaves, SelectedLeaf
-from fastload.fill import encode_number
-from fastload.selection import select
-from fastload.survey import survey
+from fastload.schema.column_plan import ColumnPlan, plan_leaf, row_major
+from fastload.schema.columns import Codes, Column, Hash, Pad, Spec, Stack
+from fastload.schema.fields import Field, Schema
+from fastload.schema.fill import encode_number
+from fastload.schema.leaves import FileLeaves, SelectedLeaf
+from fastload.schema.resolve_names import select
+from fastload.schema.survey import survey
 
 if TYPE_CHECKING:
     from fastload.source.source import Source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fastload.columns import Codes, Column, Hash, Pad, Spec, Stack, column_name
-from fastload.file_leaves import FileLeaves, SelectedLeaf
+from fastload.schema.columns import Codes, Column, Hash, Pad, Spec, Stack, column_name
+from fastload.schema.leaves import FileLeaves, SelectedLeaf
 
 __all__ = ["select"]
 

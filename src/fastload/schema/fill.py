@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fastload.columns import DTYPES, Fill
 from fastload.runtime.native import core
+from fastload.schema.columns import DTYPES, Fill
 
 __all__ = ["encode_bytes", "encode_hash", "encode_number"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fastload.errors import NullValueError
-from fastload.plan_sizes import PlanSizes
 from fastload.runtime._core import summarize_leaves
+from fastload.schema.plan_sizes import PlanSizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fastload.column_plan import ColumnPlan
+    from fastload.schema.column_plan import ColumnPlan
     from fastload.source.files import SourceFile
 
 __all__ = ["survey"]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fastload import leaf_types
 from fastload.errors import SchemaError
+from fastload.schema import leaf_types
 
 if TYPE_CHECKING:
-    from fastload.file_leaves import SelectedLeaf
-    from fastload.leaf_types import LeafType
+    from fastload.schema.leaf_types import LeafType
+    from fastload.schema.leaves import SelectedLeaf
 
 __all__ = ["common_type", "multipliers"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.fill import encode_number
+from fastload.schema.fill import encode_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.file_leaves import SelectedLeaf
+    from fastload.schema.leaves import SelectedLeaf
 
 __all__ = ["encode_constant", "encode_constants"]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fastload import leaf_types
 from fastload.errors import SchemaError, UnsupportedTypeError
+from fastload.schema import leaf_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fastload.leaf_types import LeafType
     from fastload.runtime._core import Footer, Leaf
+    from fastload.schema.leaf_types import LeafType
     from fastload.source.files import SourceFile
 
 __all__ = ["FileSchema", "Path", "group_files", "groups_above", "merge_paths"]

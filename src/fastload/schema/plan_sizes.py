@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastload.columns import DTYPES
+from fastload.schema.columns import DTYPES
 
 if TYPE_CHECKING:
-    from fastload.column_plan import ColumnPlan
+    from fastload.schema.column_plan import ColumnPlan
 
 __all__ = ["PlanSizes"]
 

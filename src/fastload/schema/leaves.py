@@ -6,18 +6,18 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fastload import leaf_types
 from fastload.errors import ColumnNotFoundError, SchemaError
-from fastload.file_schema import FileSchema, Path, group_files, groups_above, merge_paths
+from fastload.schema import leaf_types
+from fastload.schema.file_schema import FileSchema, Path, group_files, groups_above, merge_paths
+from fastload.schema.unify import common_type
 from fastload.source.hive import HiveKey, find_keys
-from fastload.unify import common_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
 
-    from fastload.leaf_types import LeafType
+    from fastload.schema.leaf_types import LeafType
     from fastload.source.source import Source
 
 __all__ = ["FileLeaves", "SelectedLeaf", "describe_not_found"]
