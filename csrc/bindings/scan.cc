@@ -106,7 +106,7 @@ void RegisterScan(py::module_& m) {
             }
             return areas;
           },
-          "Where the outputs lie: fastload.assemble.Assembler reads it.");
+          "Where the outputs lie: fastload.batch.assembler.Assembler reads it.");
 
   py::class_<PyScan>(m, "Scan", "One pass over a dataset.")
       .def("next", &PyScan::Next,

@@ -103,7 +103,7 @@ void RegisterSharedBatches(py::module_& m) {
           "0 bytes if it is larger than these stretches.")
       .def_property_readonly(
           "areas", &Areas,
-          "Where the outputs lie: fastload.assemble.Assembler reads it.");
+          "Where the outputs lie: fastload.batch.assembler.Assembler reads it.");
 
   py::class_<BatchReceiver, std::shared_ptr<BatchReceiver>>(
       m, "BatchReceiver", "The memory of a `BatchSender`, in the process that receives.")

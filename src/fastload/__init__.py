@@ -3,10 +3,11 @@
 from fastload.runtime import native as _native  # first: refuses a core built for another pyarrow
 
 # isort: split
-from fastload.batch import Batch
+from fastload.batch.batch import Batch
+from fastload.batch.prefetcher import DevicePrefetcher
+from fastload.batch.ragged import Ragged
 from fastload.data_wait import DataWait
 from fastload.dataset import FastParquetDataset
-from fastload.device import DevicePrefetcher
 from fastload.errors import (
     CacheError,
     ColumnNotFoundError,
@@ -23,7 +24,6 @@ from fastload.kernels import kernel
 from fastload.mixed import MixedDataset, mix
 from fastload.per_block import per_block
 from fastload.per_row import per_row
-from fastload.ragged import Ragged
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.version import __version__ as __version__
 from fastload.schema.columns import Codes, Column, Hash, Pad, Stack

@@ -9,7 +9,7 @@ import torch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
 
 __all__ = ["Block", "Views"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from torch.profiler import record_function
 
-from fastload.batch import window_of
-from fastload.device import nvtx_range
+from fastload.batch.batch import window_of
+from fastload.batch.prefetcher import nvtx_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sized

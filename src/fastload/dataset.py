@@ -8,7 +8,8 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fastload.batch import Batch
+from fastload.batch.batch import Batch
+from fastload.batch.transport import memory_of_workers
 from fastload.budget import resolve_window
 from fastload.decoded_cache import DecodedCache
 from fastload.engines import Engines
@@ -35,7 +36,6 @@ from fastload.state import decode_state, encode_state
 from fastload.stats import Stats, stats_of
 from fastload.step_schema import first_rows, schema_after
 from fastload.steps import Steps
-from fastload.transport import memory_of_workers
 from fastload.warming import warm, warm_blocks
 
 if TYPE_CHECKING:

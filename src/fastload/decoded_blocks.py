@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import torch
 
-from fastload.ragged import Ragged, own_rows
+from fastload.batch.ragged import Ragged, own_rows
 from fastload.schema.column_plan import ColumnPlan
 from fastload.schema.columns import DTYPES
 from fastload.schema.fields import Field

@@ -28,6 +28,8 @@ from fastload.work_units import work_units
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fastload.batch.transfer import PinnedMemory
+    from fastload.batch.transport import Home
     from fastload.kernel_plan import CoreKernel, KernelPlan
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import RowGroups
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
-    from fastload.transfer import PinnedMemory
-    from fastload.transport import Home
 
 __all__ = ["BlockEngine", "DecodedCache"]
 

@@ -12,7 +12,7 @@ from fastload.wrapped_feed import WrappedFeed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.passes import OpenFeed
     from fastload.plan.position import Mark
 

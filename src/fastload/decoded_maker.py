@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.engine import Engine
     from fastload.runtime._core import BlockBatch, BlockRows, DecodedQueue, LentBatch, Scan
     from fastload.schema.fields import Field

@@ -7,7 +7,8 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Literal
 
-from fastload.assemble import Assembler, Output
+from fastload.batch.assembler import Assembler, Output
+from fastload.batch.transport import Sender
 from fastload.errors import StorageError
 from fastload.kernel_failure import raise_failure
 from fastload.plan.row_seeds import step_key
@@ -15,14 +16,14 @@ from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.sizes import parse_bytes
 from fastload.schema.columns import DTYPES
-from fastload.transport import Sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import torch
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
+    from fastload.batch.transport import Home
     from fastload.budget import Budget
     from fastload.kernel_plan import CoreKernel
     from fastload.plan.kept_rows import FileRows
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
-    from fastload.transport import Home
 
 __all__ = ["Engine", "column_specs"]
 

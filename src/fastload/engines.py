@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch.utils.data import get_worker_info
 
+from fastload.batch.prefetcher import memory_of_batches
+from fastload.batch.transport import Home
 from fastload.budget import Budget, divide_budget
 from fastload.decoded_cache import BlockArguments, BlockEngine
-from fastload.device import memory_of_batches
 from fastload.engine import Engine
 from fastload.passes import copies_warning
 from fastload.runtime.cores import RankCores
-from fastload.transport import Home
 from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fastload.batch.transfer import PinnedMemory
     from fastload.decoded_cache import DecodedCache
     from fastload.decoded_filler import BlockFiller
     from fastload.epoch_rows import EpochRows
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
-    from fastload.transfer import PinnedMemory
 
 __all__ = ["Engines"]
 

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from fastload.batch.ragged import Ragged
 from fastload.budget import divide_budget
 from fastload.engine import Engine
 from fastload.errors import FastloadError
 from fastload.plan import read_plan as plan
-from fastload.ragged import Ragged
 from fastload.runtime.cores import available_cores
 from fastload.schema.columns import Column
 from fastload.schema.leaf_types import NUMBERS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.filter_schema import FilterSchema
     from fastload.plan.kept_rows import FileRows
     from fastload.predicate import Predicate

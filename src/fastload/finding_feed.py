@@ -6,14 +6,14 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from fastload.batch.joining import joined
 from fastload.errors import CorruptFileError
-from fastload.joining import joined
 from fastload.passes import ScanFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.engine import Engine
     from fastload.found_rows import FoundRows
     from fastload.plan.plan_steps import PlanSteps

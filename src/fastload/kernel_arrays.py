@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastload.ragged import Ragged
+from fastload.batch.ragged import Ragged
 from fastload.step_outputs import field_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.kernels import Kernel
 
 __all__ = ["arrays_of", "computed"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fastload.assemble import Assembler
+from fastload.batch.assembler import Assembler
 from fastload.kernel_arrays import arrays_of
 from fastload.plan.row_seeds import seeds_of
 from fastload.step_run import note
@@ -13,7 +13,7 @@ from fastload.step_run import note
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.assemble import Output
+    from fastload.batch.assembler import Output
     from fastload.kernel_plan import CoreKernel
     from fastload.runtime._core import LentBatch
 

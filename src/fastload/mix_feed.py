@@ -9,7 +9,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.passes import OpenFeed
     from fastload.plan.position import Mark
     from fastload.runtime._core import Scan

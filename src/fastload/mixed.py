@@ -8,7 +8,7 @@ from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, get_args
 
-from fastload.batch import Batch
+from fastload.batch.batch import Batch
 from fastload.mix_feed import MixedFeed
 from fastload.mix_source import MixSource
 from fastload.passes import Pass

@@ -14,7 +14,7 @@ from fastload.plan.position import Mark, mark_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.engine import Engine
     from fastload.plan.position import Part, Position
     from fastload.runtime._core import LentBatch, Scan

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.passes import Pass
     from fastload.plan.position import Position
     from fastload.ranks import Rank

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from fastload.batch.ragged import Ragged
     from fastload.per_row import PerRow
-    from fastload.ragged import Ragged
 
 __all__ = ["RowJob"]
 

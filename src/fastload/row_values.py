@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import torch
 
-from fastload.packing import is_plain
-from fastload.ragged import Ragged, ragged_of
+from fastload.batch.packing import is_plain
+from fastload.batch.ragged import Ragged, ragged_of
 from fastload.step_outputs import tensor_of
 
 if TYPE_CHECKING:

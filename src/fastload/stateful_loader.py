@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from fastload.batch import Batch
+from fastload.batch.batch import Batch
 from fastload.resumable import Resumable
 
 if TYPE_CHECKING:

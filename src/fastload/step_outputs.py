@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fastload.ragged import Ragged
+from fastload.batch.ragged import Ragged
 from fastload.schema.fields import Field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.block import Block, Views
 
 __all__ = ["field_of", "merge", "tensor_of"]

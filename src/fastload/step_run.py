@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.source.files import SourceFile
     from fastload.step_pool import Job, StepPool
     from fastload.steps import Step, Steps

@@ -16,7 +16,7 @@ from fastload.step_run import Order, note, run_steps
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.engine import Engine
     from fastload.source.files import SourceFile
     from fastload.steps import Steps

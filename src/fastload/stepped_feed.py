@@ -13,7 +13,7 @@ from fastload.wrapped_feed import WrappedFeed
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.passes import OpenFeed
     from fastload.plan.position import Mark
     from fastload.source.files import SourceFile

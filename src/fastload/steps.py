@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
-from fastload.batch import Batch
+from fastload.batch.batch import Batch
 from fastload.block import Block
 from fastload.kernels import Kernel
 from fastload.per_block import PerBlock

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader
 
 import fastload.engines
 from fastload import Batch, FastParquetDataset
-from fastload.registered import RegisteredMemory
-from fastload.transfer import begin_transfer
+from fastload.batch.pinned_memory import RegisteredMemory
+from fastload.batch.transfer import begin_transfer
 from sample_files import ids_of, write_sample
 
 ROWS = 5000

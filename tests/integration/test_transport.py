@@ -17,7 +17,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, get_worker_info
 
-from fastload import Batch, Column, FastParquetDataset, Pad, Ragged, Stack, transport
+from fastload import Batch, Column, FastParquetDataset, Pad, Ragged, Stack
+from fastload.batch import transport
 from fastload.runtime.cores import available_cores
 from sample_files import ids_of, write_sample
 

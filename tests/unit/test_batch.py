@@ -10,9 +10,9 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, IterableDataset, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from fastload.assemble import Assembler, Output
-from fastload.batch import Batch
-from fastload.ragged import Ragged
+from fastload.batch.assembler import Assembler, Output
+from fastload.batch.batch import Batch
+from fastload.batch.ragged import Ragged
 
 POSITION = ("epoch", 3, 17)
 

@@ -3,7 +3,7 @@
 import torch
 
 from fastload import Batch, Ragged
-from fastload.joining import joined
+from fastload.batch.joining import joined
 
 
 def ragged(lists, kind=None):

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from fastload.ragged import Ragged
+from fastload.batch.ragged import Ragged
 
 
 def lists(rows, dtype=torch.int64):

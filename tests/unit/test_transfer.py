@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from fastload import Batch, Ragged
-from fastload.packing import ordinary_memory
+from fastload.batch.packing import ordinary_memory
+from fastload.batch.transfer import PinnedMemory, begin_transfer, moved
 from fastload.testing import assert_same_batches
-from fastload.transfer import PinnedMemory, begin_transfer, moved
 
 CPU = torch.device("cpu")
 META = torch.device("meta")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fastload.batch.prefetcher import seconds_to_device
 from fastload.cli.peers.fastload_dataset import dataset_of
-from fastload.device import seconds_to_device
 from fastload.roof import Roof
 from fastload.runtime.cores import available_cores
 from fastload.runtime.native import core

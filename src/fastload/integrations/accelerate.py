@@ -16,7 +16,7 @@ from accelerate.data_loader import DataLoaderStateMixin
 from accelerate.state import GradientState
 from torch.utils.data import IterableDataset
 
-from fastload.batch import Batch
+from fastload.batch.batch import Batch
 from fastload.stateful_loader import StatefulLoader, place_of, read_dataset
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from torch.utils.data import DataLoader
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
     from fastload.data_wait import DataWait
 
 __all__ = ["ResumableLoader", "WaitLogger"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from accelerate import Accelerator
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
 
 __all__ = ["DatasetMixin", "Trainer"]
 

@@ -14,7 +14,7 @@ from fastload.testing.rows import assert_same_batches
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from fastload.batch import Batch
+    from fastload.batch.batch import Batch
 
 __all__ = ["assert_resumes_exactly"]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.batch import Batch
-from fastload.ragged import Ragged, own_rows, ragged_of
+from fastload.batch.batch import Batch
+from fastload.batch.ragged import Ragged, own_rows, ragged_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 
-from fastload.ragged import Ragged, own_rows, ragged_of
-from fastload.views import untracked
+from fastload.batch.ragged import Ragged, own_rows, ragged_of
+from fastload.batch.tensor_views import untracked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import torch
 
-from fastload.batch import Batch, Origin
-from fastload.registered import RegisteredMemory
+from fastload.batch.batch import Batch, Origin
+from fastload.batch.pinned_memory import RegisteredMemory
+from fastload.batch.transfer import PinnedMemory, Transfer, begin_transfer, moved
 from fastload.stateful_loader import StatefulLoader, place_of
-from fastload.transfer import PinnedMemory, Transfer, begin_transfer, moved
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping

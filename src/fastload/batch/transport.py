@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 
-from fastload.assemble import Assembler, Output
-from fastload.batch import Batch
+from fastload.batch.assembler import Assembler, Output
+from fastload.batch.batch import Batch
+from fastload.batch.packing import pack, unpack
+from fastload.batch.ragged import Ragged
 from fastload.errors import StorageError
-from fastload.packing import pack, unpack
-from fastload.ragged import Ragged
 from fastload.runtime.child_processes import call_at_end_of, end_with_parent
 from fastload.runtime.native import core
 

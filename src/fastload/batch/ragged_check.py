@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from fastload.ragged import Ragged
+    from fastload.batch.ragged import Ragged
 
 __all__ = ["check_parts"]
 

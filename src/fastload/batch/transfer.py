@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from fastload.batch import Batch, Origin
-from fastload.packing import is_plain, ordinary_memory, pack, unpack
-from fastload.ragged import Ragged, ragged_of
-from fastload.views import untracked
+from fastload.batch.batch import Batch, Origin
+from fastload.batch.packing import is_plain, ordinary_memory, pack, unpack
+from fastload.batch.ragged import Ragged, ragged_of
+from fastload.batch.tensor_views import untracked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

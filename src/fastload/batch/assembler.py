@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
-from fastload.batch import Batch, Origin
-from fastload.ragged import Kind, Ragged, ragged_of
-from fastload.views import untracked
+from fastload.batch.batch import Batch, Origin
+from fastload.batch.ragged import Kind, Ragged, ragged_of
+from fastload.batch.tensor_views import untracked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

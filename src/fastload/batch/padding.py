@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fastload.views import assign
+from fastload.batch.tensor_views import assign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.ragged import Ragged
+    from fastload.batch.ragged import Ragged
 
 __all__ = ["pad"]
 

@@ -7,12 +7,12 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from fastload.transport import is_living
+from fastload.batch.transport import is_living
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.batch import Origin
+    from fastload.batch.batch import Origin
     from fastload.runtime._core import BatchReceiver
 
 __all__ = ["RegisteredMemory"]

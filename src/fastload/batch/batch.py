@@ -10,9 +10,9 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from fastload.packing import pack, unpack
-from fastload.ragged import Ragged
-from fastload.ragged_text import describe
+from fastload.batch.packing import pack, unpack
+from fastload.batch.ragged import Ragged
+from fastload.batch.ragged_text import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

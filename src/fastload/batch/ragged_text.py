@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from fastload.ragged import Ragged
+    from fastload.batch.ragged import Ragged
 
 __all__ = ["describe", "preview"]
 
