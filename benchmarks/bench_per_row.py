@@ -25,7 +25,7 @@ import torch
 from step_passes import medians, pass_s, show
 
 from fastload import FastParquetDataset, per_row
-from fastload.row_values import column_of
+from fastload.steps.row_values import column_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

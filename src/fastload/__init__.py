@@ -20,14 +20,14 @@ from fastload.errors import (
     StorageError,
     UnsupportedTypeError,
 )
-from fastload.kernels import kernel
 from fastload.mixed import MixedDataset, mix
-from fastload.per_block import per_block
-from fastload.per_row import per_row
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.version import __version__ as __version__
 from fastload.schema.columns import Codes, Column, Hash, Pad, Stack
 from fastload.source.stores.io import IO
+from fastload.steps.kernel import kernel
+from fastload.steps.per_block import per_block
+from fastload.steps.per_row import per_row
 
 # fmt: off
 __all__ = [

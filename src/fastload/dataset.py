@@ -15,7 +15,6 @@ from fastload.decoded_cache import DecodedCache
 from fastload.engines import Engines
 from fastload.epoch_rows import EpochRows
 from fastload.feeds import Feeds
-from fastload.kernel_plan import extra_outputs, plan_kernels
 from fastload.pass_ahead import PassAhead
 from fastload.passes import Pass, Prepared
 from fastload.plan import read_plan as plan
@@ -35,7 +34,8 @@ from fastload.source.stores.stores import RemoteStorage
 from fastload.state import decode_state, encode_state
 from fastload.stats import Stats, stats_of
 from fastload.step_schema import first_rows, schema_after
-from fastload.steps import Steps
+from fastload.steps.kernel_plan import extra_outputs, plan_kernels
+from fastload.steps.steps import Steps
 from fastload.warming import warm, warm_blocks
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fastload.runtime._core import Scan
     from fastload.schema.projection import Columns
     from fastload.source.files import PathLike
-    from fastload.steps import Augment, Preprocess
+    from fastload.steps.steps import Augment, Preprocess
 
 __all__ = ["FastParquetDataset"]
 

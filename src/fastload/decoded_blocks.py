@@ -21,7 +21,7 @@ from fastload.schema.column_plan import ColumnPlan
 from fastload.schema.columns import DTYPES
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan, Projection
-from fastload.step_outputs import field_of
+from fastload.steps.outputs import field_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

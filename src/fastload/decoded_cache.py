@@ -18,11 +18,11 @@ from fastload.decoded_maker import BlockMaker
 from fastload.decoded_service import serve_blocks
 from fastload.decoded_tier import DecodedTier
 from fastload.engine import Engine
-from fastload.kernel_plan import extra_outputs, plan_kernels
 from fastload.runtime.disk.cache import tell_once
 from fastload.runtime.native import core
 from fastload.step_schema import fields_after, first_rows
-from fastload.steps import Steps
+from fastload.steps.kernel_plan import extra_outputs, plan_kernels
+from fastload.steps.steps import Steps
 from fastload.work_units import work_units
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from fastload.batch.transfer import PinnedMemory
     from fastload.batch.transport import Home
-    from fastload.kernel_plan import CoreKernel, KernelPlan
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import RowGroups
     from fastload.runtime.disk.cache import Cache
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
+    from fastload.steps.kernel_plan import CoreKernel, KernelPlan
 
 __all__ = ["BlockEngine", "DecodedCache"]
 

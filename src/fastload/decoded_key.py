@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fastload.code_identity import code_digest
-from fastload.kernels import Kernel
-from fastload.per_row import PerRow
 from fastload.runtime.version import __version__
 from fastload.source.stores.raw_tier import identity_of
+from fastload.steps.code_digest import code_digest
+from fastload.steps.kernel import Kernel
+from fastload.steps.per_row import PerRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fastload.plan.kept_rows import FileRows
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
-    from fastload.steps import Step
+    from fastload.steps.steps import Step
 
 __all__ = ["BlockNames", "code_of"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fastload.decoded_blocks import Heads, arrow_schema, record_batch
 from fastload.plan.read_plan import row_group_plan
-from fastload.step_run import Order, run_steps
+from fastload.steps.run import Order, run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fastload.schema.fields import Field
     from fastload.schema.projection import OutputPlan
     from fastload.source.files import SourceFile
-    from fastload.steps import Steps
+    from fastload.steps.steps import Steps
 
 __all__ = ["BlockMaker"]
 

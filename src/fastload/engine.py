@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Literal
 from fastload.batch.assembler import Assembler, Output
 from fastload.batch.transport import Sender
 from fastload.errors import StorageError
-from fastload.kernel_failure import raise_failure
 from fastload.plan.row_seeds import step_key
 from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.sizes import parse_bytes
 from fastload.schema.columns import DTYPES
+from fastload.steps.kernel_failure import raise_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.batch.transport import Home
     from fastload.budget import Budget
-    from fastload.kernel_plan import CoreKernel
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import ReadPlan
     from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
+    from fastload.steps.kernel_plan import CoreKernel
 
 __all__ = ["Engine", "column_specs"]
 

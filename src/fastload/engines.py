@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from fastload.decoded_cache import DecodedCache
     from fastload.decoded_filler import BlockFiller
     from fastload.epoch_rows import EpochRows
-    from fastload.kernel_plan import CoreKernel
     from fastload.plan.options import Options
     from fastload.runtime._core import RecordedSpan
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
+    from fastload.steps.kernel_plan import CoreKernel
 
 __all__ = ["Engines"]
 

@@ -15,8 +15,8 @@ from fastload.plan import read_plan as plan
 from fastload.plan.plan_steps import PlanSteps
 from fastload.plan.substitution import Substitution
 from fastload.skipping import SkippingFeed, share_of_leg
-from fastload.step_run import Order
 from fastload.stepped_feed import SteppedFeed
+from fastload.steps.run import Order
 
 if TYPE_CHECKING:
     from fastload.engine import Engine
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fastload.runtime._core import Scan
     from fastload.skip_report import SkipReport
     from fastload.source.source import Source
-    from fastload.steps import Steps
+    from fastload.steps.steps import Steps
 
 __all__ = ["Feeds"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from fastload.errors import CorruptFileError
 from fastload.plan.read_plan import Options, RowGroups, read_plan
 from fastload.schema.fields import Field, Schema
-from fastload.step_outputs import field_of
-from fastload.step_pool import StepPool
-from fastload.step_run import Order, note, run_steps
+from fastload.steps.outputs import field_of
+from fastload.steps.run import Order, note, run_steps
+from fastload.steps.thread_pool import StepPool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.engine import Engine
     from fastload.source.files import SourceFile
-    from fastload.steps import Steps
+    from fastload.steps.steps import Steps
 
 __all__ = ["fields_after", "first_rows", "schema_after"]
 

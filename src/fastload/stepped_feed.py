@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from fastload.step_run import Order, note, run_steps
+from fastload.steps.run import Order, note, run_steps
 from fastload.wrapped_feed import WrappedFeed
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from fastload.passes import OpenFeed
     from fastload.plan.position import Mark
     from fastload.source.files import SourceFile
-    from fastload.step_pool import Job
-    from fastload.steps import Steps
+    from fastload.steps.steps import Steps
+    from fastload.steps.thread_pool import Job
 
 __all__ = ["SteppedFeed"]
 

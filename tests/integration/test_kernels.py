@@ -17,10 +17,10 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import fastload
 from damage import damage, write_groups
 from fastload import Batch, Column, DevicePrefetcher, FastParquetDataset, kernel
-from fastload.code_identity import code_digest
-from fastload.kernel_code import counts
-from fastload.kernels import Argument
 from fastload.plan.permutation import stream_key
+from fastload.steps.code_digest import code_digest
+from fastload.steps.kernel import Argument
+from fastload.steps.kernel_code import counts
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from kernel_samples import (
     label_as_float,

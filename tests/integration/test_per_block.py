@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import CorruptFileError, FastParquetDataset, per_block, per_row
-from fastload.code_identity import code_digest
+from fastload.steps.code_digest import code_digest
 from fastload.testing import assert_resumes_exactly
 from sample_files import ids_of, write_sample
 

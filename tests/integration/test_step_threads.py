@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import per_row
-from fastload.row_job import RowJob
-from fastload.step_pool import StepPool
+from fastload.steps.row_job import RowJob
+from fastload.steps.thread_pool import StepPool
 from sample_files import ids_of, write_sample
 from stepped_dataset import DESCRIBE, ROWS, STEPS, check, dataset_of, draw, threads_of_steps
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from fastload import per_row
-from fastload.code_identity import code_digest
+from fastload.steps.code_digest import code_digest
 
 SCALE = 3.0
 TABLE = np.arange(4)
@@ -166,7 +166,7 @@ def test_what_can_not_be_told_is_refused_without_a_version():
 def test_other_processes_have_the_same_digests():
     source = "import numpy as np\ndef f(x):\n    return {'b', 'a', 'c'} & np.sin(x) * scale"
     script = (
-        "from fastload.code_identity import code_digest\nscale = 2.5\n"
+        "from fastload.steps.code_digest import code_digest\nscale = 2.5\n"
         f"{source}\nprint(code_digest(f))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

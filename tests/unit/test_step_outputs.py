@@ -11,12 +11,12 @@ import torch
 
 import fastload
 from fastload import Batch, Ragged, per_row
-from fastload.per_row import name_of
-from fastload.row_job import RowJob
-from fastload.row_values import RefusedRowError, RowValues, column_of, rows_of
-from fastload.step_outputs import field_of, merge, tensor_of
-from fastload.step_pool import StepPool
-from fastload.steps import Steps
+from fastload.steps.outputs import field_of, merge, tensor_of
+from fastload.steps.per_row import name_of
+from fastload.steps.row_job import RowJob
+from fastload.steps.row_values import RefusedRowError, RowValues, column_of, rows_of
+from fastload.steps.steps import Steps
+from fastload.steps.thread_pool import StepPool
 
 
 def keep(block):

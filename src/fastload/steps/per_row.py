@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastload.row_values import Layout
+    from fastload.steps.row_values import Layout
 
 __all__ = ["PerRow", "check_threads", "name_of", "per_row"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.block import Block
+    from fastload.steps.block import Block
 
 __all__ = ["BlockJob"]
 

@@ -9,13 +9,13 @@ import torch
 
 from fastload.schema.fields import Field
 from fastload.schema.projection import OutputPlan
-from fastload.steps import RESERVED, check_inputs
+from fastload.steps.steps import RESERVED, check_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.kernels import Argument, Kernel
-    from fastload.steps import Step, Steps
+    from fastload.steps.kernel import Argument, Kernel
+    from fastload.steps.steps import Step, Steps
 
 __all__ = ["CoreKernel", "KernelPlan", "extra_outputs", "plan_kernels"]
 

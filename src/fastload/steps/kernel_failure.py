@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fastload.batch.assembler import Assembler
-from fastload.kernel_arrays import arrays_of
 from fastload.plan.row_seeds import seeds_of
-from fastload.step_run import note
+from fastload.steps.kernel_arrays import arrays_of
+from fastload.steps.run import note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.batch.assembler import Output
-    from fastload.kernel_plan import CoreKernel
     from fastload.runtime._core import LentBatch
+    from fastload.steps.kernel_plan import CoreKernel
 
 __all__ = ["raise_failure"]
 

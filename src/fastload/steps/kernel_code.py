@@ -26,8 +26,8 @@ from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
-from fastload.code_identity import code_digest
 from fastload.runtime.disk.private_directory import cache_home, publish
+from fastload.steps.code_digest import code_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload.kernels import Argument, Kernel
+    from fastload.steps.kernel import Argument, Kernel
 
 __all__ = ["Counts", "KernelCode", "compiled", "counts"]
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
 from fastload.batch.batch import Batch
-from fastload.block import Block
-from fastload.kernels import Kernel
-from fastload.per_block import PerBlock
-from fastload.per_row import PerRow, name_of
 from fastload.runtime.cores import RankCores
-from fastload.step_pool import StepPool
+from fastload.steps.block import Block
+from fastload.steps.kernel import Kernel
+from fastload.steps.per_block import PerBlock
+from fastload.steps.per_row import PerRow, name_of
+from fastload.steps.thread_pool import StepPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from fastload.per_row import name_of
-from fastload.row_values import RefusedRowError, RowValues, rows_of
+from fastload.steps.per_row import name_of
+from fastload.steps.row_values import RefusedRowError, RowValues, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from fastload.batch.ragged import Ragged
-    from fastload.per_row import PerRow
+    from fastload.steps.per_row import PerRow
 
 __all__ = ["RowJob"]
 

@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastload.block import Views
-from fastload.block_job import BlockJob
-from fastload.kernel_arrays import computed
-from fastload.kernels import Kernel
-from fastload.per_block import PerBlock
-from fastload.per_row import PerRow
 from fastload.plan.row_seeds import row_seeds
-from fastload.row_job import RowJob
-from fastload.step_outputs import merge
-from fastload.steps import FILE, RESERVED, ROW, check_inputs
+from fastload.steps.block import Views
+from fastload.steps.block_job import BlockJob
+from fastload.steps.kernel import Kernel
+from fastload.steps.kernel_arrays import computed
+from fastload.steps.outputs import merge
+from fastload.steps.per_block import PerBlock
+from fastload.steps.per_row import PerRow
+from fastload.steps.row_job import RowJob
+from fastload.steps.steps import FILE, RESERVED, ROW, check_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from fastload.batch.batch import Batch
     from fastload.source.files import SourceFile
-    from fastload.step_pool import Job, StepPool
-    from fastload.steps import Step, Steps
+    from fastload.steps.steps import Step, Steps
+    from fastload.steps.thread_pool import Job, StepPool
 
 __all__ = ["Order", "note", "run_steps"]
 

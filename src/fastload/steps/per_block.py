@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fastload.code_identity import code_digest
-from fastload.per_row import check_threads, name_of
+from fastload.steps.code_digest import code_digest
+from fastload.steps.per_row import check_threads, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fastload.block import Block
+    from fastload.steps.block import Block
 
 __all__ = ["PerBlock", "per_block"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.batch.batch import Batch
-    from fastload.block import Block, Views
+    from fastload.steps.block import Block, Views
 
 __all__ = ["field_of", "merge", "tensor_of"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastload.batch.ragged import Ragged
-from fastload.step_outputs import field_of
+from fastload.steps.outputs import field_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.batch.batch import Batch
-    from fastload.kernels import Kernel
+    from fastload.steps.kernel import Kernel
 
 __all__ = ["arrays_of", "computed"]
 

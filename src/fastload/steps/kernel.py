@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-from fastload.code_identity import code_digest
-from fastload.per_row import name_of
 from fastload.schema.columns import DTYPES
 from fastload.schema.fields import Field
+from fastload.steps.code_digest import code_digest
+from fastload.steps.per_row import name_of
 
 if TYPE_CHECKING:
-    from fastload.kernel_code import KernelCode
+    from fastload.steps.kernel_code import KernelCode
 
 __all__ = ["Argument", "Kernel", "kernel"]
 
@@ -125,7 +125,7 @@ class Kernel:
         key = tuple(inputs)
         if key not in self._codes:
             # Who has no kernels doesn't wait for numba to be imported.
-            from fastload.kernel_code import compiled
+            from fastload.steps.kernel_code import compiled
 
             self._codes[key] = compiled(self, key)
         return self._codes[key]

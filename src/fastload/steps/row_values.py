@@ -10,7 +10,7 @@ import torch
 
 from fastload.batch.packing import is_plain
 from fastload.batch.ragged import Ragged, ragged_of
-from fastload.step_outputs import tensor_of
+from fastload.steps.outputs import tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
