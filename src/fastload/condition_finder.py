@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastload.engine import column_specs
+from fastload.engine.engine import column_specs
 from fastload.filter_reader import plan_filter_columns
 from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.row_conditions import RowConditions

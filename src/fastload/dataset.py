@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastload.batch.batch import Batch
 from fastload.batch.transport import memory_of_workers
-from fastload.budget import resolve_window
-from fastload.decoded_cache import DecodedCache
+from fastload.engine.budget import resolve_window
+from fastload.engine.cache.cache import DecodedCache
+from fastload.engine.first_rows import first_rows, schema_after
+from fastload.engine.stats import Stats, stats_of
 from fastload.engines import Engines
 from fastload.epoch_rows import EpochRows
 from fastload.feeds import Feeds
@@ -32,8 +34,6 @@ from fastload.source.stores.first_reads import FirstReads
 from fastload.source.stores.io import IO
 from fastload.source.stores.stores import RemoteStorage
 from fastload.state import decode_state, encode_state
-from fastload.stats import Stats, stats_of
-from fastload.step_schema import first_rows, schema_after
 from fastload.steps.kernel_plan import extra_outputs, plan_kernels
 from fastload.steps.steps import Steps
 from fastload.warming import warm, warm_blocks
@@ -41,7 +41,7 @@ from fastload.warming import warm, warm_blocks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from fastload.engine import Engine
+    from fastload.engine.engine import Engine
     from fastload.epochs import Order
     from fastload.plan.sequence import Slices
     from fastload.predicate import Filters, SplitArgument

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastload.decoded_blocks import UnfitOutputError
-from fastload.decoded_claim import NoRoomError
+from fastload.engine.cache.blocks import UnfitOutputError
+from fastload.engine.cache.claim import NoRoomError
 from fastload.errors import StorageError
 from fastload.wrapped_feed import WrappedFeed
 

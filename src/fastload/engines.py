@@ -11,19 +11,19 @@ from torch.utils.data import get_worker_info
 
 from fastload.batch.prefetcher import memory_of_batches
 from fastload.batch.transport import Home
-from fastload.budget import Budget, divide_budget
-from fastload.decoded_cache import BlockArguments, BlockEngine
-from fastload.engine import Engine
+from fastload.engine.budget import Budget, divide_budget
+from fastload.engine.cache.cache import BlockArguments, BlockEngine
+from fastload.engine.engine import Engine
+from fastload.engine.work_units import work_units
 from fastload.passes import copies_warning
 from fastload.runtime.cores import RankCores
-from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.batch.transfer import PinnedMemory
-    from fastload.decoded_cache import DecodedCache
-    from fastload.decoded_filler import BlockFiller
+    from fastload.engine.cache.cache import DecodedCache
+    from fastload.engine.cache.filler import BlockFiller
     from fastload.epoch_rows import EpochRows
     from fastload.plan.options import Options
     from fastload.runtime._core import RecordedSpan

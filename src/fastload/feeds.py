@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fastload.decoded_cache import BlockEngine
 from fastload.decoded_feed import BlockFeed
+from fastload.engine.cache.cache import BlockEngine
 from fastload.finding_feed import FindingFeed
 from fastload.passes import ScanFeed, copies_warning
 from fastload.plan import read_plan as plan
@@ -19,7 +19,7 @@ from fastload.stepped_feed import SteppedFeed
 from fastload.steps.run import Order
 
 if TYPE_CHECKING:
-    from fastload.engine import Engine
+    from fastload.engine.engine import Engine
     from fastload.epoch_rows import EpochRows
     from fastload.passes import OpenFeed
     from fastload.plan.mix_plan import SourceShare

@@ -10,8 +10,9 @@ import pyarrow as pa
 import torch
 
 from fastload.batch.ragged import Ragged
-from fastload.budget import divide_budget
-from fastload.engine import Engine
+from fastload.engine.budget import divide_budget
+from fastload.engine.engine import Engine
+from fastload.engine.work_units import work_units
 from fastload.errors import FastloadError
 from fastload.plan import read_plan as plan
 from fastload.runtime.cores import available_cores
@@ -19,7 +20,6 @@ from fastload.schema.columns import Column
 from fastload.schema.leaf_types import NUMBERS
 from fastload.schema.projection import plan_columns
 from fastload.source.stores.io import IO
-from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

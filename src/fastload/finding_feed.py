@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastload.batch.batch import Batch
-    from fastload.engine import Engine
+    from fastload.engine.engine import Engine
     from fastload.found_rows import FoundRows
     from fastload.plan.plan_steps import PlanSteps
     from fastload.plan.position import Mark

@@ -19,13 +19,13 @@ from fastload.state import check_identity, encode_identity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from fastload.engine.stats import Stats
     from fastload.passes import OpenFeed
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.options import Options
     from fastload.plan.position import Part, Position
     from fastload.ranks import Rank
     from fastload.runtime._core import Scan
-    from fastload.stats import Stats
 
 __all__ = ["MixSource"]
 

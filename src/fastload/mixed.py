@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fastload.dataset import FastParquetDataset
+    from fastload.engine.stats import Stats
     from fastload.epochs import Order
     from fastload.plan.mix_plan import MixPlan
     from fastload.plan.position import Part
     from fastload.ranks import Rank
     from fastload.runtime._core import Scan
     from fastload.schema.fields import Schema
-    from fastload.stats import Stats
 
 __all__ = ["MixedDataset", "mix"]
 

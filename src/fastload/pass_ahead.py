@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastload.engine import Engine
+    from fastload.engine.engine import Engine
     from fastload.feeds import Feeds
     from fastload.passes import OpenFeed
     from fastload.plan.position import Part, Position

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fastload.batch.batch import Batch
-    from fastload.engine import Engine
+    from fastload.engine.engine import Engine
     from fastload.plan.position import Part, Position
     from fastload.runtime._core import LentBatch, Scan
 

@@ -13,7 +13,7 @@ from fastload.plan.substitution import NothingReadableError, Substitution
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.engine import Engine
+    from fastload.engine.engine import Engine
     from fastload.plan.position import Part, Position
     from fastload.plan.read_plan import Options, ReadPlan, RowGroups
     from fastload.runtime._core import LentBatch, Scan

@@ -8,8 +8,8 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from fastload.decoded_claim import NoRoomError
-from fastload.decoded_service import serve_blocks
+from fastload.engine.cache.claim import NoRoomError
+from fastload.engine.cache.service import serve_blocks
 from fastload.errors import CacheError, CorruptFileError
 from fastload.plan import read_plan as plan
 from fastload.runtime.native import core
@@ -18,8 +18,8 @@ from fastload.runtime.progress_bar import showing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.decoded_filler import BlockFiller
-    from fastload.engine import Engine
+    from fastload.engine.cache.filler import BlockFiller
+    from fastload.engine.engine import Engine
     from fastload.plan.options import Options
     from fastload.ranks import Rank
     from fastload.source.source import Source

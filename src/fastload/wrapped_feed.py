@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.engine import Engine
+    from fastload.engine.engine import Engine
     from fastload.passes import OpenFeed
     from fastload.runtime._core import Scan
 

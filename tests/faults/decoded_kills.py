@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload import Cache, FastParquetDataset
-from fastload.decoded_tier import DecodedTier
+from fastload.engine.cache.tier import DecodedTier
 from fastload.runtime._core import check_block
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import entries_of, used_bytes

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import Cache, CorruptFileError, FastParquetDataset
-from fastload.decoded_tier import DecodedTier
+from fastload.engine.cache.tier import DecodedTier
 from fastload.runtime._core import check_block
 from fastload.runtime.disk import cache as cache_module
 from fastload.runtime.disk.cache import DECODED

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastload
-import fastload.budget
+import fastload.engine.budget
 from damage import COLUMNS, damage, write_groups
 from fastload import CorruptFileError, FastParquetDataset, NullValueError, SourceChangedError
 from fastload.testing import assert_resumes_exactly, assert_same_batches
@@ -58,7 +58,7 @@ def written(tmp_path_factory):
 @pytest.fixture(params=[2000, 100_000])
 def stripes(request, monkeypatch):
     """Without shuffle, windows of so many bytes: some, or one."""
-    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", request.param)
+    monkeypatch.setattr(fastload.engine.budget, "_FIXED_STRIPE_BYTES", request.param)
 
 
 def dataset_of(paths, **options):
@@ -124,7 +124,7 @@ def test_rows_of_corrupt_row_groups_are_left_out(written, stripes, shuffle, thre
     ],
 )
 def test_resumed_after_every_batch_on_other_machines(written, monkeypatch, options):
-    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", 2000)
+    monkeypatch.setattr(fastload.engine.budget, "_FIXED_STRIPE_BYTES", 2000)
     machines = itertools.cycle(
         [{"threads": 0}, {"threads": 4, "memory_budget": "1GB"}, {"prefetch": 16}]
     )
@@ -133,7 +133,7 @@ def test_resumed_after_every_batch_on_other_machines(written, monkeypatch, optio
 
 
 def test_resumed_runs_of_workers(written, monkeypatch):
-    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", 2000)
+    monkeypatch.setattr(fastload.engine.budget, "_FIXED_STRIPE_BYTES", 2000)
     for shuffle in (False, True):
         make = partial(dataset_of, written[0], shuffle=shuffle)
         assert_resumes_exactly(make, after=[0, 3, 10], num_workers=2)
@@ -157,7 +157,7 @@ def test_stateful_data_loader(written):
 
 
 def test_rows_one_by_one(written, monkeypatch):
-    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", 2000)
+    monkeypatch.setattr(fastload.engine.budget, "_FIXED_STRIPE_BYTES", 2000)
     monkeypatch.setattr("fastload.dataset._ROWS_AT_ONCE", 16)
     paths, lost, rows = written
     for shuffle in (False, True):
@@ -264,7 +264,7 @@ def test_everything_corrupt(tmp_path):
 
 
 def test_a_rank_takes_rows_of_its_other_windows(tmp_path, monkeypatch):
-    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", 1)
+    monkeypatch.setattr(fastload.engine.budget, "_FIXED_STRIPE_BYTES", 1)
     paths, _, rows = write_files(tmp_path, [[8] * 12], dict.fromkeys(range(2, 12), "id"))
     for options in ({"workers": 2}, {"workers": 0}, {"workers": 0, "shuffle": True}):
         workers = options.pop("workers")
@@ -278,7 +278,7 @@ def test_a_rank_takes_rows_of_its_other_windows(tmp_path, monkeypatch):
 
 def test_damage_in_the_middle_of_a_row_group(tmp_path, monkeypatch):
     """Of a row group that spans windows, those with the damage lose its rows."""
-    monkeypatch.setattr(fastload.budget, "_FIXED_STRIPE_BYTES", 1)
+    monkeypatch.setattr(fastload.engine.budget, "_FIXED_STRIPE_BYTES", 1)
     path = write_groups(tmp_path / "a.parquet", [64, 64], data_page_size=64, write_batch_size=8)
     chunk = pq.ParquetFile(path, page_checksum_verification=False).metadata.row_group(0).column(0)
     pages = chunk.total_compressed_size // 8

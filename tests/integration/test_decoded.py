@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 import fastload
 from fastload import Cache, Column, FastParquetDataset, Pad, Ragged, Stack, mix, per_row
-from fastload.decoded_maker import BlockMaker
+from fastload.engine.cache.maker import BlockMaker
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import entries_of
 from fastload.testing import assert_resumes_exactly
@@ -225,7 +225,7 @@ def test_other_code_is_another_block(paths, tmp_path, monkeypatch):
     assert sums() == first
     monkeypatch.setitem(globals(), "SCALE", 6.0)
     assert sums() == pytest.approx(2 * first)
-    monkeypatch.setattr(fastload.decoded_key, "__version__", "other")
+    monkeypatch.setattr(fastload.engine.cache.key, "__version__", "other")
     count = len(list(entries_of(tmp_path / DECODED)))
     sums()
     assert len(list(entries_of(tmp_path / DECODED))) == count * 3 // 2

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fastload import IO, Cache, FastParquetDataset
-from fastload.decoded_maker import BlockMaker
+from fastload.engine.cache.maker import BlockMaker
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import entries_of
 from stores import GcsServer

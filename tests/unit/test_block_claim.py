@@ -2,7 +2,7 @@
 
 import os
 
-from fastload.decoded_claim import BlockClaim, part_of
+from fastload.engine.cache.claim import BlockClaim, part_of
 
 
 def test_what_a_dead_process_left_is_removed(tmp_path):

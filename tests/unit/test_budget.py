@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastload.budget import divide_budget, resolve_window
+from fastload.engine.budget import divide_budget, resolve_window
+from fastload.engine.work_units import WorkUnits
 from fastload.runtime.sizes import parse_bytes
-from fastload.work_units import WorkUnits
 
 
 @pytest.mark.parametrize(

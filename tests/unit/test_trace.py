@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from fastload import FastParquetDataset
+from fastload.engine.stats import prometheus_text
 from fastload.runtime.platform import LINUX
-from fastload.stats import prometheus_text
 from fastload.trace import Trace, record
 from sample_files import write_sample
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted(Path(__file__).parents[1].glob("typing/*.py"))
-MODULES = ["", "data_wait", "stats", "testing", "trace"]
+MODULES = ["", "data_wait", "engine.stats", "testing", "trace"]
 # Their classes are the frameworks' own, with methods that these call.
 INTEGRATIONS = [
     f"integrations.{name}" for name in ("accelerate", "lightning", "tensorboard", "transformers")
 ]
 # What only other parts of the package use.
-INTERNAL = {("stats", "stats_of")}
+INTERNAL = {("engine.stats", "stats_of")}
 
 
 def shown() -> tuple[dict[str, set[str]], set[str]]:

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastload.budget import divide_budget, resolve_window
+from fastload.engine.budget import divide_budget, resolve_window
+from fastload.engine.work_units import work_units
 from fastload.errors import FastloadError
 from fastload.layout.column_layout import ColumnLayout
 from fastload.runtime.cores import available_cores
 from fastload.schema.leaves import FileLeaves
 from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
-from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fastload.batch.batch import Batch
     from fastload.batch.transport import Home
-    from fastload.budget import Budget
+    from fastload.engine.budget import Budget
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import ReadPlan
     from fastload.schema.column_plan import ColumnPlan

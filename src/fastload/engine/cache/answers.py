@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from fastload.errors import CorruptFileError
 
 if TYPE_CHECKING:
-    from fastload.decoded_filler import BlockFiller
+    from fastload.engine.cache.filler import BlockFiller
     from fastload.runtime._core import DecodedQueue
 
 __all__ = ["Answers", "PassAnswers"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from fastload.decoded_blocks import Heads, arrow_schema, record_batch
+from fastload.engine.cache.blocks import Heads, arrow_schema, record_batch
 from fastload.plan.read_plan import row_group_plan
 from fastload.steps.run import Order, run_steps
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fastload.batch.batch import Batch
-    from fastload.engine import Engine
+    from fastload.engine.engine import Engine
     from fastload.runtime._core import BlockBatch, BlockRows, DecodedQueue, LentBatch, Scan
     from fastload.schema.fields import Field
     from fastload.schema.projection import OutputPlan

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.decoded_key import BlockNames
-    from fastload.decoded_maker import BlockMaker
-    from fastload.decoded_tier import DecodedTier
+    from fastload.engine.cache.key import BlockNames
+    from fastload.engine.cache.maker import BlockMaker
+    from fastload.engine.cache.tier import DecodedTier
     from fastload.runtime._core import DecodedQueue, Scan
     from fastload.source.files import SourceFile
 

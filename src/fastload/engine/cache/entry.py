@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from fastload.decoded_claim import NoRoomError
+from fastload.engine.cache.claim import NoRoomError
 from fastload.errors import FastloadError
 from fastload.runtime.native import core
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from fastload.decoded_blocks import Heads
-    from fastload.decoded_claim import BlockClaim
-    from fastload.decoded_tier import DecodedTier
+    from fastload.engine.cache.blocks import Heads
+    from fastload.engine.cache.claim import BlockClaim
+    from fastload.engine.cache.tier import DecodedTier
     from fastload.runtime._core import BlockBatch
 
 __all__ = ["BlockEntry"]

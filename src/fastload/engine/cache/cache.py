@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastload.budget import Budget, divide_budget
-from fastload.decoded_answers import PassAnswers
-from fastload.decoded_blocks import UnfitOutputError, arrow_schema, fields_of, projection_of
-from fastload.decoded_filler import BlockFiller, row_groups_at_once
-from fastload.decoded_key import BlockNames, code_of
-from fastload.decoded_maker import BlockMaker
-from fastload.decoded_service import serve_blocks
-from fastload.decoded_tier import DecodedTier
-from fastload.engine import Engine
+from fastload.engine.budget import Budget, divide_budget
+from fastload.engine.cache.answers import PassAnswers
+from fastload.engine.cache.blocks import UnfitOutputError, arrow_schema, fields_of, projection_of
+from fastload.engine.cache.filler import BlockFiller, row_groups_at_once
+from fastload.engine.cache.key import BlockNames, code_of
+from fastload.engine.cache.maker import BlockMaker
+from fastload.engine.cache.service import serve_blocks
+from fastload.engine.cache.tier import DecodedTier
+from fastload.engine.engine import Engine
+from fastload.engine.first_rows import fields_after, first_rows
+from fastload.engine.work_units import work_units
 from fastload.runtime.disk.cache import tell_once
 from fastload.runtime.native import core
-from fastload.step_schema import fields_after, first_rows
 from fastload.steps.kernel_plan import extra_outputs, plan_kernels
 from fastload.steps.steps import Steps
-from fastload.work_units import work_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,14 +6,14 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from fastload.decoded_claim import NoRoomError
-from fastload.decoded_entry import BlockEntry
+from fastload.engine.cache.claim import NoRoomError
+from fastload.engine.cache.entry import BlockEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.decoded_claim import BlockClaim
-    from fastload.decoded_filler import BlockFiller
+    from fastload.engine.cache.claim import BlockClaim
+    from fastload.engine.cache.filler import BlockFiller
     from fastload.runtime._core import DecodedQueue
 
 __all__ = ["BlockAttempt"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fastload.decoded_claim import BlockClaim, NoRoomError, part_of
+from fastload.engine.cache.claim import BlockClaim, NoRoomError, part_of
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import describe
 from fastload.runtime.disk.tier import CacheTier

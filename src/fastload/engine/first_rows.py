@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fastload.batch.batch import Batch
-    from fastload.engine import Engine
+    from fastload.engine.engine import Engine
     from fastload.source.files import SourceFile
     from fastload.steps.steps import Steps
 

@@ -12,13 +12,13 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from fastload.decoded_attempt import BlockAttempt
+from fastload.engine.cache.attempt import BlockAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.decoded_answers import Answers
-    from fastload.decoded_filler import BlockFiller
+    from fastload.engine.cache.answers import Answers
+    from fastload.engine.cache.filler import BlockFiller
     from fastload.runtime._core import DecodedQueue
 
 __all__ = ["BlockService", "serve_blocks"]

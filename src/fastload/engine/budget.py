@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from fastload.work_units import WorkUnits
+    from fastload.engine.work_units import WorkUnits
 
 __all__ = ["Budget", "divide_budget", "resolve_window"]
 

@@ -1,0 +1,6 @@
+"""One process's pipeline: the core's threads and memory, and how the memory budget is divided.
+
+In: a source, a projection, steps, a budget and a number of threads.
+Out: scans that deliver the batches of a read plan, and statistics of each stage. `cache/` keeps
+row groups that were decoded before.
+"""
