@@ -15,20 +15,20 @@ from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import first_rows, schema_after
 from fastload.engine.stats import Stats, stats_of
 from fastload.engines import Engines
-from fastload.epoch_rows import EpochRows
 from fastload.feeds import Feeds
 from fastload.pass_ahead import PassAhead
 from fastload.passes import Pass, Prepared
 from fastload.plan import read_plan as plan
 from fastload.plan.position import Position
-from fastload.predicate import Predicate, parse_filters, parse_split
 from fastload.ranks import Rank, resolve_rank
 from fastload.resumable import Resumable
+from fastload.rows.epoch_rows import EpochRows
+from fastload.rows.predicate import Predicate, parse_filters, parse_split
+from fastload.rows.skip_report import SkipReport
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.sizes import parse_bytes
 from fastload.schema.fields import Schema
 from fastload.schema.projection import plan_columns
-from fastload.skip_report import SkipReport
 from fastload.source.source import Source
 from fastload.source.stores.first_reads import FirstReads
 from fastload.source.stores.io import IO
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fastload.engine.engine import Engine
     from fastload.epochs import Order
     from fastload.plan.sequence import Slices
-    from fastload.predicate import Filters, SplitArgument
+    from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime._core import Scan
     from fastload.schema.projection import Columns
     from fastload.source.files import PathLike
@@ -233,7 +233,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._source = Source.open(source, storage)
         self._predicate = Predicate()
         if filters is not None or checked_split is not None:
-            from fastload.filter_schema import FilterSchema
+            from fastload.rows.filter_schema import FilterSchema
 
             filter_schema = FilterSchema.of(self._source)
             self._predicate = filter_schema.predicate(filters, checked_split)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from fastload.batch.transfer import PinnedMemory
     from fastload.engine.cache.cache import DecodedCache
     from fastload.engine.cache.filler import BlockFiller
-    from fastload.epoch_rows import EpochRows
     from fastload.plan.options import Options
+    from fastload.rows.epoch_rows import EpochRows
     from fastload.runtime._core import RecordedSpan
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source

@@ -20,13 +20,13 @@ from fastload.steps.run import Order
 
 if TYPE_CHECKING:
     from fastload.engine.engine import Engine
-    from fastload.epoch_rows import EpochRows
     from fastload.passes import OpenFeed
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.position import Mark, Part, Position
     from fastload.plan.rank_split import Share
+    from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.skip_report import SkipReport
     from fastload.runtime._core import Scan
-    from fastload.skip_report import SkipReport
     from fastload.source.source import Source
     from fastload.steps.steps import Steps
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from fastload.batch.batch import Batch
     from fastload.engine.engine import Engine
-    from fastload.found_rows import FoundRows
     from fastload.plan.plan_steps import PlanSteps
     from fastload.plan.position import Mark
+    from fastload.rows.found_rows import FoundRows
     from fastload.runtime._core import Scan
 
 __all__ = ["FindingFeed"]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from fastload.engine.engine import Engine
     from fastload.plan.position import Part, Position
     from fastload.plan.read_plan import Options, ReadPlan, RowGroups
+    from fastload.rows.skip_report import SkipReport
     from fastload.runtime._core import LentBatch, Scan
-    from fastload.skip_report import SkipReport
 
 __all__ = ["SkippingFeed", "share_of_leg"]
 

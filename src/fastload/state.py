@@ -12,7 +12,7 @@ from fastload.source.fingerprint import changed_file
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fastload.predicate import Predicate
+    from fastload.rows.predicate import Predicate
     from fastload.source.source import Source
 
 __all__ = [

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from damage import damage, write_groups
 from fastload import CorruptFileError, FastParquetDataset, Pad
-from fastload.row_finder import RowFinder
+from fastload.rows.finder import RowFinder
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 
 FILES = [[90, 200, 5], [60], [150, 150, 150, 40]]

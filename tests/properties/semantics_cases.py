@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from fastload.predicate import parse_split
-from fastload.row_hash import hash_columns
+from fastload.rows.predicate import parse_split
+from fastload.rows.row_hash import hash_columns
 
 # Of each end-to-end property; `make test-semantics EXAMPLES=5000` sets it.
 EXAMPLES = int(os.environ.get("FASTLOAD_EXAMPLES", "200"))

@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastload import SchemaError
-from fastload.condition_finder import ConditionFinder
-from fastload.filter_schema import FilterSchema
-from fastload.predicate import Predicate
-from fastload.row_conditions import RowConditions
+from fastload.rows.conditions import RowConditions
+from fastload.rows.core_finder import ConditionFinder
+from fastload.rows.filter_schema import FilterSchema
+from fastload.rows.predicate import Predicate
+from fastload.rows.value_sets import Keys, ValueSet
 from fastload.source.source import Source
-from fastload.value_sets import Keys, ValueSet
 
 NAN, INF = float("nan"), float("inf")
 FLOATS = [0.0, -0.0, 1.5, -1.5, 0.1, 5e-324, -1e-50, 1e-45, 3.4e38, 1e300, INF, -INF, NAN]

@@ -15,11 +15,11 @@ import torch
 
 from fastload import Column, FastParquetDataset, NullValueError, SchemaError, SourceChangedError
 from fastload.errors import ColumnNotFoundError, CorruptFileError, StorageError
-from fastload.filter_reader import FilterReader
-from fastload.filter_scan import naming
-from fastload.filter_schema import FilterSchema
-from fastload.filters import select_rows
-from fastload.predicate import parse_split
+from fastload.rows.arrow_scan import naming
+from fastload.rows.filter_reader import FilterReader
+from fastload.rows.filter_schema import FilterSchema
+from fastload.rows.predicate import parse_split
+from fastload.rows.selection import select_rows
 from fastload.source.source import Source
 
 ROWS = 5000
@@ -365,7 +365,7 @@ def test_a_changed_file(tmp_path, monkeypatch):
         pq.write_table(table_of(101), path)
         return real(*arguments)
 
-    monkeypatch.setattr("fastload.epoch_rows.select_rows", change_first)
+    monkeypatch.setattr("fastload.rows.epoch_rows.select_rows", change_first)
     with pytest.raises(SourceChangedError, match=r"a\.parquet"):
         FastParquetDataset(path, columns=["number"], filters=[("number", ">", 1)])
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
-from fastload.filter_schema import FilterSchema
-from fastload.page_pruning import rows_of_pages
+from fastload.rows.filter_schema import FilterSchema
+from fastload.rows.page_pruning import rows_of_pages
 from fastload.runtime.native import core
 from fastload.source.source import Source
 

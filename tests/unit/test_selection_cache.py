@@ -14,8 +14,8 @@ import pytest
 
 from fastload import FastParquetDataset
 from fastload.plan.kept_rows import FileRows, pack_rows
-from fastload.row_finder import RowFinder
-from fastload.selection_cache import SelectionCache
+from fastload.rows.finder import RowFinder
+from fastload.rows.selection_cache import SelectionCache
 
 FILTERS = (pc.field("a") < 50) | (pc.field("a") > 940)
 KEPT = [*range(50), *range(941, 1000)]
@@ -121,7 +121,7 @@ def test_a_full_disk_is_told_once(home, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fastload.selection_cache.publish", full)
+    monkeypatch.setattr("fastload.rows.selection_cache.publish", full)
     with pytest.warns(UserWarning, match="No space left") as warned:
         assert kept([tmp_path / f"{i}.parquet" for i in range(3)]) == KEPT * 3
     assert len(warned) == 1

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from fastload.skip_report import SkipReport
+from fastload.rows.skip_report import SkipReport
 
 
 def add(report, file, group, error="Expected X, got Y - at a.parquet, row group 3, column `b`"):

@@ -12,8 +12,8 @@ import pytest
 
 from fastload import FastParquetDataset, SchemaError
 from fastload.errors import ColumnNotFoundError
-from fastload.predicate import parse_split
-from fastload.row_hash import hash_columns, hash_numbers
+from fastload.rows.predicate import parse_split
+from fastload.rows.row_hash import hash_columns, hash_numbers
 from xxhash64 import xxhash64
 
 ROWS = 4000

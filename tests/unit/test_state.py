@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fastload import SourceChangedError
 from fastload.plan.position import Position
 from fastload.plan.read_plan import Leg, Options
-from fastload.predicate import Predicate
+from fastload.rows.predicate import Predicate
 from fastload.state import decode_state, encode_state
 
 SOURCE = SimpleNamespace(

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fastload.errors import ColumnNotFoundError, FastloadError, SchemaError
-from fastload.predicate import Predicate, expression_of, serialized
-from fastload.row_hash import can_hash
+from fastload.rows.predicate import Predicate, expression_of, serialized
+from fastload.rows.row_hash import can_hash
 from fastload.runtime.native import core
 from fastload.schema.file_schema import group_files
 from fastload.schema.leaves import describe_not_found
@@ -23,7 +23,7 @@ from fastload.source.stores.file_object import RemoteFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.predicate import Split
+    from fastload.rows.predicate import Split
     from fastload.schema.file_schema import FileSchema
     from fastload.source.files import SourceFile
     from fastload.source.source import Source

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastload.filters import RowSelection, select_rows
-from fastload.found_rows import FoundRows
 from fastload.plan import read_plan as plan
+from fastload.rows.found_rows import FoundRows
+from fastload.rows.selection import RowSelection, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.filter_schema import FilterSchema
     from fastload.plan.intervals import Int64s
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.options import Options
     from fastload.plan.position import Part, Position
-    from fastload.predicate import Predicate
-    from fastload.skip_report import SkipReport
+    from fastload.rows.filter_schema import FilterSchema
+    from fastload.rows.predicate import Predicate
+    from fastload.rows.skip_report import SkipReport
     from fastload.source.source import Source
 
 __all__ = ["EpochRows"]

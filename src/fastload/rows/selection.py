@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastload.selection_cache import SelectionCache
+from fastload.rows.selection_cache import SelectionCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.filter_schema import FilterSchema
     from fastload.plan.intervals import Int64s
     from fastload.plan.kept_rows import FileRows
-    from fastload.predicate import Predicate
+    from fastload.rows.filter_schema import FilterSchema
+    from fastload.rows.predicate import Predicate
     from fastload.source.files import SourceFile
     from fastload.source.source import Source
 
@@ -78,7 +78,7 @@ def select_rows(
             _load(cache, keys, found)
             missing = [index for index in range(len(keys)) if index not in found]
             # With modules of pyarrow that datasets without filters don't wait for.
-            from fastload.row_finder import RowFinder
+            from fastload.rows.finder import RowFinder
 
             finder = RowFinder(source, schema, predicate, skip=skip)
             with contextlib.closing(finder):

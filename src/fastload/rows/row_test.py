@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyarrow import acero
 
-from fastload.row_hash import hash_columns, hash_numbers
+from fastload.rows.row_hash import hash_columns, hash_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from fastload.filter_schema import FilterSchema
-    from fastload.predicate import Predicate
+    from fastload.rows.filter_schema import FilterSchema
+    from fastload.rows.predicate import Predicate
 
 __all__ = ["RowTest"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fastload.predicate import serialized
+from fastload.rows.predicate import serialized
+from fastload.rows.value_sets import Keys, ValueSet
 from fastload.runtime.native import core
-from fastload.value_sets import Keys, ValueSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

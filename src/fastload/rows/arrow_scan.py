@@ -17,7 +17,7 @@ from fastload.errors import (
     SourceChangedError,
     StorageError,
 )
-from fastload.row_test import RowTest
+from fastload.rows.row_test import RowTest
 from fastload.source.stores.file_object import RemoteFile
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload.filter_schema import FilterSchema
-    from fastload.predicate import Predicate
+    from fastload.rows.filter_schema import FilterSchema
+    from fastload.rows.predicate import Predicate
     from fastload.source.files import SourceFile
     from fastload.source.stores.stores import RemoteStorage
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastload.batch.batch import Batch
-    from fastload.filter_schema import FilterSchema
     from fastload.plan.kept_rows import FileRows
-    from fastload.predicate import Predicate
+    from fastload.rows.filter_schema import FilterSchema
+    from fastload.rows.predicate import Predicate
     from fastload.schema.fields import Field
     from fastload.schema.projection import Projection
     from fastload.source.source import Source

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastload.filters import RowSelection, entry_keys, select_rows
 from fastload.plan.kept_rows import FileRows, empty_rows, pack_rows, put_bits
-from fastload.selection_cache import SelectionCache
+from fastload.rows.selection import RowSelection, entry_keys, select_rows
+from fastload.rows.selection_cache import SelectionCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.filter_schema import FilterSchema
     from fastload.plan.intervals import Int64s
     from fastload.plan.options import Options
     from fastload.plan.position import Part, Position
-    from fastload.predicate import Predicate
-    from fastload.row_finder import RowFinder
+    from fastload.rows.filter_schema import FilterSchema
+    from fastload.rows.finder import RowFinder
+    from fastload.rows.predicate import Predicate
     from fastload.source.source import Source
 
 __all__ = ["FoundRows"]
@@ -98,7 +98,7 @@ class FoundRows:
     def finder(self) -> RowFinder:
         """What `find` takes; to be closed."""
         # With modules of pyarrow that datasets without filters don't wait for.
-        from fastload.row_finder import RowFinder
+        from fastload.rows.finder import RowFinder
 
         return RowFinder(self._source, self._schema, self._predicate, skip=self._skip)
 

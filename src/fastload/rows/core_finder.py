@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fastload.engine.engine import column_specs
-from fastload.filter_reader import plan_filter_columns
 from fastload.plan.kept_rows import FileRows, pack_rows
-from fastload.row_conditions import RowConditions
+from fastload.rows.conditions import RowConditions
+from fastload.rows.filter_reader import plan_filter_columns
 from fastload.runtime.cores import available_cores
 from fastload.runtime.native import core
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from fastload.filter_schema import FilterSchema
-    from fastload.predicate import Predicate
+    from fastload.rows.filter_schema import FilterSchema
+    from fastload.rows.predicate import Predicate
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
 

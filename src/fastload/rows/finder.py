@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from fastload.condition_finder import ConditionFinder
 from fastload.errors import CorruptFileError
-from fastload.filter_reader import FilterReader
-from fastload.filter_scan import FileScan, check_unchanged, naming
-from fastload.page_pruning import rows_of_pages
 from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.plan.read_plan import RowGroups
-from fastload.row_test import RowTest
+from fastload.rows.arrow_scan import FileScan, check_unchanged, naming
+from fastload.rows.core_finder import ConditionFinder
+from fastload.rows.filter_reader import FilterReader
+from fastload.rows.page_pruning import rows_of_pages
+from fastload.rows.row_test import RowTest
 from fastload.runtime.cores import available_cores
 from fastload.runtime.progress_line import Progress
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload.filter_schema import FilterSchema
     from fastload.plan.intervals import Int64s
-    from fastload.predicate import Predicate
+    from fastload.rows.filter_schema import FilterSchema
+    from fastload.rows.predicate import Predicate
     from fastload.source.source import Source
 
 __all__ = ["Found", "RowFinder"]
