@@ -6,8 +6,9 @@ from fastload.runtime import native as _native  # first: refuses a core built fo
 from fastload.batch.batch import Batch
 from fastload.batch.prefetcher import DevicePrefetcher
 from fastload.batch.ragged import Ragged
-from fastload.data_wait import DataWait
-from fastload.dataset import FastParquetDataset
+from fastload.dataset.dataset import FastParquetDataset
+from fastload.dataset.loaders.data_wait import DataWait
+from fastload.dataset.mix import MixedDataset, mix
 from fastload.errors import (
     CacheError,
     ColumnNotFoundError,
@@ -20,7 +21,6 @@ from fastload.errors import (
     StorageError,
     UnsupportedTypeError,
 )
-from fastload.mixed import MixedDataset, mix
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.version import __version__ as __version__
 from fastload.schema.columns import Codes, Column, Hash, Pad, Stack

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fastload.dataset import FastParquetDataset
+from fastload.dataset.dataset import FastParquetDataset
 from fastload.runtime.progress_bar import showing
 
 if TYPE_CHECKING:

@@ -158,7 +158,7 @@ def test_stateful_data_loader(written):
 
 def test_rows_one_by_one(written, monkeypatch):
     monkeypatch.setattr(fastload.engine.budget, "_FIXED_STRIPE_BYTES", 2000)
-    monkeypatch.setattr("fastload.dataset._ROWS_AT_ONCE", 16)
+    monkeypatch.setattr("fastload.dataset.dataset._ROWS_AT_ONCE", 16)
     paths, lost, rows = written
     for shuffle in (False, True):
         make = partial(dataset_of, paths, batch_size=None, shuffle=shuffle)

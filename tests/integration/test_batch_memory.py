@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-import fastload.engines
+import fastload.dataset.process_engine
 from fastload import Batch, FastParquetDataset
 from fastload.batch.pinned_memory import RegisteredMemory
 from fastload.batch.transfer import begin_transfer
@@ -47,7 +47,7 @@ class Memory:
 @pytest.fixture
 def memory(monkeypatch):
     memory = Memory()
-    monkeypatch.setattr(fastload.engines, "memory_of_batches", lambda _: memory)
+    monkeypatch.setattr(fastload.dataset.process_engine, "memory_of_batches", lambda _: memory)
     return memory
 
 
@@ -114,7 +114,7 @@ def test_memory_that_is_refused(path, monkeypatch):
     def refuse(size):
         raise MemoryError(size)
 
-    monkeypatch.setattr(fastload.engines, "memory_of_batches", lambda _: refuse)
+    monkeypatch.setattr(fastload.dataset.process_engine, "memory_of_batches", lambda _: refuse)
     with FastParquetDataset(path, batch_size=BATCH) as dataset:  # noqa: SIM117
         with pytest.raises(MemoryError, match="bytes for a batch"):
             next(iter(dataset))

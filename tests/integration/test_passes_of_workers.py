@@ -147,7 +147,7 @@ def test_set_epoch_right_after_living_workers_begin(dataset, epochs):
         begun.append(epochs.whole(running) - epoch)
         assert epochs.whole(loader) == epoch + 1 + begun[-1]
         dataset.set_epoch(epoch + 3)
-    # A pass takes a later order only by a scheduling accident: see fastload/epochs.py.
+    # A pass takes a later order only by a scheduling accident: see fastload/dataset/epochs.py.
     assert begun.count(0) >= 45
     assert set(begun) <= {0, 1}
 

@@ -6,7 +6,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
-from fastload.pass_ahead import PassAhead
+from fastload.dataset.passes.next_pass import PassAhead
 from fastload.plan import read_plan as plan
 from fastload.testing import assert_same_batches
 from sample_files import ids_of, write_sample

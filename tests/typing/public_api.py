@@ -26,9 +26,9 @@ from fastload import (
     per_block,
     per_row,
 )
+from fastload.dataset.trace import Trace, record
 from fastload.engine.stats import prometheus_text
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_rows
-from fastload.trace import Trace, record
 
 dataset = FastParquetDataset(
     ["a.parquet", "b.parquet"],

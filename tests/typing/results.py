@@ -9,10 +9,10 @@ import torch
 from typing_extensions import assert_type
 
 from fastload import Batch, Cache, Codes, Column, FastParquetDataset, Hash, Pad, Ragged, Stack, mix
-from fastload.data_wait import DataWait, Pause, Step, WaitReport
+from fastload.dataset.loaders.data_wait import DataWait, Pause, Step, WaitReport
+from fastload.dataset.trace import Span, record
 from fastload.engine.stats import Memory, Stage, Stats
 from fastload.testing import ShuffleQuality, assert_same_batches, shuffle_quality
-from fastload.trace import Span, record
 
 dataset = FastParquetDataset("a.parquet")
 

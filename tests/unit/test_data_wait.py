@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import DataWait, FastParquetDataset
-from fastload.data_wait import WaitReport
+from fastload.dataset.loaders.data_wait import WaitReport
 from sample_files import write_sample
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fastload import epochs
-from fastload.epochs import EpochCell, Order, check_epoch, resolved
+from fastload.dataset import epochs
+from fastload.dataset.epochs import EpochCell, Order, check_epoch, resolved
 from fastload.plan.position import Position
 from fastload.plan.read_plan import Leg
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fastload import ranks
-from fastload.ranks import Rank, resolve_rank
+from fastload.dataset import ranks
+from fastload.dataset.ranks import Rank, resolve_rank
 
 
 @pytest.fixture

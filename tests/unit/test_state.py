@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload import SourceChangedError
+from fastload.dataset.state import decode_state, encode_state
 from fastload.plan.position import Position
 from fastload.plan.read_plan import Leg, Options
 from fastload.rows.predicate import Predicate
-from fastload.state import decode_state, encode_state
 
 SOURCE = SimpleNamespace(
     fingerprint="0123456789abcdef" * 2,

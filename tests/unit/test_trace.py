@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from fastload import FastParquetDataset
+from fastload.dataset.trace import Trace, record
 from fastload.engine.stats import prometheus_text
 from fastload.runtime.platform import LINUX
-from fastload.trace import Trace, record
 from sample_files import write_sample
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted(Path(__file__).parents[1].glob("typing/*.py"))
-MODULES = ["", "data_wait", "engine.stats", "testing", "trace"]
+MODULES = ["", "dataset.loaders.data_wait", "engine.stats", "testing", "dataset.trace"]
 # Their classes are the frameworks' own, with methods that these call.
 INTEGRATIONS = [
     f"integrations.{name}" for name in ("accelerate", "lightning", "tensorboard", "transformers")

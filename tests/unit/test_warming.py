@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from fastload.dataset.ranks import Rank
+from fastload.dataset.warm import _plan_of
 from fastload.plan.read_plan import Options, RowGroups, rows_of
-from fastload.ranks import Rank
-from fastload.warming import _plan_of
 
 ROWS = np.array([1000] * 24 + [6])
 GROUPS = RowGroups(ROWS, np.zeros(25, np.int64), np.arange(25))

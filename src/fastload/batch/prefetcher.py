@@ -16,7 +16,7 @@ import torch
 from fastload.batch.batch import Batch, Origin
 from fastload.batch.pinned_memory import RegisteredMemory
 from fastload.batch.transfer import PinnedMemory, Transfer, begin_transfer, moved
-from fastload.stateful_loader import StatefulLoader, place_of
+from fastload.dataset.loaders.stateful import StatefulLoader, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.bench import usage
 from fastload.cli.peers.fastload_dataset import Contender
-from fastload.data_wait import DataWait, Step
-from fastload.trace import Span, Trace, record
+from fastload.dataset.loaders.data_wait import DataWait, Step
+from fastload.dataset.trace import Span, Trace, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fastload.cli.peers import Work
-    from fastload.dataset import FastParquetDataset
+    from fastload.dataset.dataset import FastParquetDataset
 
 # Another epoch is begun only within this time.
 _PATIENCE_S = 3.0
@@ -44,7 +44,7 @@ class Profile:
     pauses: the longest waits: {seconds, epoch, index, where}.
     steps: the first ones: {epoch, index, wait_s, work_s, where}.
     memory: samples: {at_s, resident, read, staged, batches}, in bytes.
-    spans: (stage, thread, start in ns, end in ns, index, column, bytes), as `fastload.trace.Span`.
+    spans: (stage, thread, start in ns, end in ns, index, column, bytes), as `fastload.dataset.trace.Span`.
     threads: number -> name.
     dropped_spans: that there was no room for.
     start_ns: the beginning, by the clock of the spans.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.cli.peers import Work
-    from fastload.dataset import FastParquetDataset
+    from fastload.dataset.dataset import FastParquetDataset
 
 _REPEATS = 5
 # Epochs of so many seconds, for each number of threads.

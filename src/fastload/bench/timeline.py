@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from fastload.bench.charts import Block
     from fastload.bench.profile import Profile
-    from fastload.trace import Span, Trace
+    from fastload.dataset.trace import Span, Trace
 
 _WORDS = {
     "read": "reads of files",

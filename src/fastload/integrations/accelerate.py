@@ -17,7 +17,7 @@ from accelerate.state import GradientState
 from torch.utils.data import IterableDataset
 
 from fastload.batch.batch import Batch
-from fastload.stateful_loader import StatefulLoader, place_of, read_dataset
+from fastload.dataset.loaders.stateful import StatefulLoader, place_of, read_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

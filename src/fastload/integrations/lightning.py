@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback
 
-from fastload.stateful_loader import StatefulLoader, place_of, read_dataset
+from fastload.dataset.loaders.stateful import StatefulLoader, place_of, read_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
     from fastload.batch.batch import Batch
-    from fastload.data_wait import DataWait
+    from fastload.dataset.loaders.data_wait import DataWait
 
 __all__ = ["ResumableLoader", "WaitLogger"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-    from fastload.data_wait import Step
+    from fastload.dataset.loaders.data_wait import Step
 
 __all__ = ["WaitWriter"]
 

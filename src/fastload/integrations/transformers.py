@@ -20,7 +20,7 @@ from accelerate.utils import recursively_apply
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import ExportableState
 
-from fastload.dataset import FastParquetDataset
+from fastload.dataset.dataset import FastParquetDataset
 from fastload.integrations.accelerate import PreparedLoader
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.dataset import FastParquetDataset
+from fastload.dataset.dataset import FastParquetDataset
 from fastload.plan import read_plan as plan
 from fastload.plan.intervals import edges_of
 from fastload.runtime.native import core

@@ -11,11 +11,11 @@ from torch.utils.data import get_worker_info
 
 from fastload.batch.prefetcher import memory_of_batches
 from fastload.batch.transport import Home
+from fastload.dataset.passes.epoch_iterator import copies_warning
 from fastload.engine.budget import Budget, divide_budget
 from fastload.engine.cache.cache import BlockArguments, BlockEngine
 from fastload.engine.engine import Engine
 from fastload.engine.work_units import work_units
-from fastload.passes import copies_warning
 from fastload.runtime.cores import RankCores
 
 if TYPE_CHECKING:

@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fastload.decoded_feed import BlockFeed
+from fastload.dataset.passes.block_feed import BlockFeed
+from fastload.dataset.passes.epoch_iterator import ScanFeed, copies_warning
+from fastload.dataset.passes.finding_feed import FindingFeed
+from fastload.dataset.passes.skipping_feed import SkippingFeed, share_of_leg
+from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.cache import BlockEngine
-from fastload.finding_feed import FindingFeed
-from fastload.passes import ScanFeed, copies_warning
 from fastload.plan import read_plan as plan
 from fastload.plan.plan_steps import PlanSteps
 from fastload.plan.substitution import Substitution
-from fastload.skipping import SkippingFeed, share_of_leg
-from fastload.stepped_feed import SteppedFeed
 from fastload.steps.run import Order
 
 if TYPE_CHECKING:
+    from fastload.dataset.passes.epoch_iterator import OpenFeed
     from fastload.engine.engine import Engine
-    from fastload.passes import OpenFeed
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.position import Mark, Part, Position
     from fastload.plan.rank_split import Share

@@ -9,24 +9,24 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, get_args
 
 from fastload.batch.batch import Batch
-from fastload.mix_feed import MixedFeed
-from fastload.mix_source import MixSource
-from fastload.passes import Pass
+from fastload.dataset.mix_feed import MixedFeed
+from fastload.dataset.mix_source import MixSource
+from fastload.dataset.passes.epoch_iterator import Pass
+from fastload.dataset.resumable import Resumable
+from fastload.dataset.state import decode_position, encode_position, no_state
 from fastload.plan.mix_draws import Stop
 from fastload.plan.mix_plan import Mixture, mix_batches, mix_plan
 from fastload.plan.position import Position
-from fastload.resumable import Resumable
-from fastload.state import decode_position, encode_position, no_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fastload.dataset import FastParquetDataset
+    from fastload.dataset.dataset import FastParquetDataset
+    from fastload.dataset.epochs import Order
+    from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
-    from fastload.epochs import Order
     from fastload.plan.mix_plan import MixPlan
     from fastload.plan.position import Part
-    from fastload.ranks import Rank
     from fastload.runtime._core import Scan
     from fastload.schema.fields import Schema
 

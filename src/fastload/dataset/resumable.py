@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastload.epochs import EpochCell, Order, check_epoch, resolved
+from fastload.dataset.epochs import EpochCell, Order, check_epoch, resolved
+from fastload.dataset.loaders.accelerate_guard import refuse_second_split
 from fastload.plan.position import Mark, Part
-from fastload.second_split import refuse_second_split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastload.batch.batch import Batch
-    from fastload.passes import Pass
+    from fastload.dataset.passes.epoch_iterator import Pass
+    from fastload.dataset.ranks import Rank
     from fastload.plan.position import Position
-    from fastload.ranks import Rank
 
 __all__ = ["Resumable"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fastload.dataset.passes.wrapped_feed import WrappedFeed
 from fastload.engine.cache.blocks import UnfitOutputError
 from fastload.engine.cache.claim import NoRoomError
 from fastload.errors import StorageError
-from fastload.wrapped_feed import WrappedFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fastload.batch.batch import Batch
-    from fastload.passes import OpenFeed
+    from fastload.dataset.passes.epoch_iterator import OpenFeed
     from fastload.plan.position import Mark
 
 __all__ = ["BlockFeed"]

@@ -7,14 +7,14 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from fastload.dataset.passes.wrapped_feed import WrappedFeed
 from fastload.steps.run import Order, note, run_steps
-from fastload.wrapped_feed import WrappedFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from fastload.batch.batch import Batch
-    from fastload.passes import OpenFeed
+    from fastload.dataset.passes.epoch_iterator import OpenFeed
     from fastload.plan.position import Mark
     from fastload.source.files import SourceFile
     from fastload.steps.steps import Steps

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from fastload.batch.joining import joined
+from fastload.dataset.passes.epoch_iterator import ScanFeed
 from fastload.errors import CorruptFileError
-from fastload.passes import ScanFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from fastload.batch.batch import Batch
-from fastload.resumable import Resumable
+from fastload.dataset.resumable import Resumable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sized

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fastload.dataset.passes.epoch_iterator import ScanFeed
 from fastload.errors import CorruptFileError
-from fastload.passes import ScanFeed
 from fastload.plan.read_plan import read_plan, slices_of, turn
 from fastload.plan.substitution import NothingReadableError, Substitution
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fastload.dataset.passes.epoch_iterator import OpenFeed
     from fastload.engine.engine import Engine
-    from fastload.passes import OpenFeed
     from fastload.runtime._core import Scan
 
 __all__ = ["WrappedFeed"]

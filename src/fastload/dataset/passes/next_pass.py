@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fastload.dataset.passes.epoch_iterator import OpenFeed
+    from fastload.dataset.passes.open_feed import Feeds
     from fastload.engine.engine import Engine
-    from fastload.feeds import Feeds
-    from fastload.passes import OpenFeed
     from fastload.plan.position import Part, Position
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan

@@ -18,10 +18,10 @@ from fastload.runtime.progress_bar import showing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fastload.dataset.ranks import Rank
     from fastload.engine.cache.filler import BlockFiller
     from fastload.engine.engine import Engine
     from fastload.plan.options import Options
-    from fastload.ranks import Rank
     from fastload.source.source import Source
 
 __all__ = ["warm", "warm_blocks"]

@@ -15,7 +15,7 @@ from fastload.runtime.platform import thread_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fastload.dataset import FastParquetDataset
+    from fastload.dataset.dataset import FastParquetDataset
 
 __all__ = ["Span", "Trace", "record"]
 

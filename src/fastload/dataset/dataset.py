@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastload.batch.batch import Batch
 from fastload.batch.transport import memory_of_workers
+from fastload.dataset.passes.epoch_iterator import Pass, Prepared
+from fastload.dataset.passes.next_pass import PassAhead
+from fastload.dataset.passes.open_feed import Feeds
+from fastload.dataset.process_engine import Engines
+from fastload.dataset.ranks import Rank, resolve_rank
+from fastload.dataset.resumable import Resumable
+from fastload.dataset.state import decode_state, encode_state
+from fastload.dataset.warm import warm, warm_blocks
 from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import first_rows, schema_after
 from fastload.engine.stats import Stats, stats_of
-from fastload.engines import Engines
-from fastload.feeds import Feeds
-from fastload.pass_ahead import PassAhead
-from fastload.passes import Pass, Prepared
 from fastload.plan import read_plan as plan
 from fastload.plan.position import Position
-from fastload.ranks import Rank, resolve_rank
-from fastload.resumable import Resumable
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
@@ -33,16 +35,14 @@ from fastload.source.source import Source
 from fastload.source.stores.first_reads import FirstReads
 from fastload.source.stores.io import IO
 from fastload.source.stores.stores import RemoteStorage
-from fastload.state import decode_state, encode_state
 from fastload.steps.kernel_plan import extra_outputs, plan_kernels
 from fastload.steps.steps import Steps
-from fastload.warming import warm, warm_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from fastload.dataset.epochs import Order
     from fastload.engine.engine import Engine
-    from fastload.epochs import Order
     from fastload.plan.sequence import Slices
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime._core import Scan

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.dataset import FastParquetDataset
-from fastload.mix_feed import SourceFeed
-from fastload.passes import Prepared
+from fastload.dataset.dataset import FastParquetDataset
+from fastload.dataset.mix_feed import SourceFeed
+from fastload.dataset.passes.epoch_iterator import Prepared
+from fastload.dataset.state import check_identity, encode_identity
 from fastload.plan.mix_plan import SourceRows
 from fastload.schema.fields import Field, Schema
-from fastload.state import check_identity, encode_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from fastload.dataset.passes.epoch_iterator import OpenFeed
+    from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
-    from fastload.passes import OpenFeed
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.options import Options
     from fastload.plan.position import Part, Position
-    from fastload.ranks import Rank
     from fastload.runtime._core import Scan
 
 __all__ = ["MixSource"]
