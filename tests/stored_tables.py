@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastload.arrow_leaves import leaves_of
-from fastload.arrow_numbers import is_binary, is_text
 from fastload.plan import read_plan as plan
+from fastload.testing.expected_leaves import leaves_of
+from fastload.testing.expected_numbers import is_binary, is_text
 
 # What nulls become by the kind of a column: no default, so that a mix-up shows.
 FILLS = {"str": "(nöne)", "bytes": b"\0\xff none", "bool": True, "float": -2.5, "int": 77}

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from fastload import Codes, Column, Hash, Pad, Ragged, Stack
-from fastload.arrow_numbers import cast
-from fastload.arrow_outputs import outputs_of
 from fastload.runtime import _core
+from fastload.testing.expected_numbers import cast
+from fastload.testing.expected_outputs import outputs_of
 
 
 def rows_of(array, spec="x", **others):

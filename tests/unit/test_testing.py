@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from fastload import Batch, Column, Pad, Ragged
-from fastload.arrow_outputs import outputs_of
 from fastload.testing import assert_same_batches, assert_same_rows
+from fastload.testing.expected_outputs import outputs_of
 
 TABLE = pa.table(
     {

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.arrow_outputs import ArrowOutput, outputs_of
 from fastload.batch.ragged import Ragged, own_rows
 from fastload.batch.ragged_text import describe
 from fastload.batch.tensor_views import bits
+from fastload.testing.expected_outputs import ArrowOutput, outputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from fastload.arrow_leaves import ArrowLeaf, leaves_of
-from fastload.arrow_numbers import cast, is_binary, is_text, numbers_of
 from fastload.batch.ragged import Ragged
 from fastload.batch.tensor_views import assign
 from fastload.runtime.native import core
 from fastload.schema.columns import Codes, Column, Hash, Pad, Spec, Stack, column_name
+from fastload.testing.expected_leaves import ArrowLeaf, leaves_of
+from fastload.testing.expected_numbers import cast, is_binary, is_text, numbers_of
 
 if TYPE_CHECKING:
     from fastload.schema.projection import Columns
