@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from fractions_of_roof import cpu_s
 
 from fastload import IO, FastParquetDataset
-from fastload.bench import sample
 from fastload.runtime.cores import available_cores
+from fastload.tools.bench import sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import Batch, DevicePrefetcher, FastParquetDataset
-from fastload.bench import sample
+from fastload.tools.bench import sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -4,7 +4,7 @@
 
 The same rows of a click log (40 columns, no nulls) are written in row groups of several sizes and
 with several codecs, and read in order on one thread. Printed are CPU seconds of a pass and what
-follows from them, which is what `fastload.layout.costs` has:
+follows from them, which is what `fastload.tools.inspect.costs` has:
 
 - of a column chunk: what passes over small row groups take beyond one over large ones, by chunk,
   without compression and with each codec;
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from fastload import FastParquetDataset
-from fastload.bench import sample
+from fastload.tools.bench import sample
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastload.bench.record import to_json
-from fastload.bench.report import heading, remarks, table
-from fastload.bench.run import Options, compare
-from fastload.cli.peers import LIBRARIES, PEERS
+from fastload.tools.bench.peers import LIBRARIES, PEERS
+from fastload.tools.bench.report.record import to_json
+from fastload.tools.bench.report.text import heading, remarks, table
+from fastload.tools.bench.run import Options, compare
 
 # Programs written by hand with the fastest libraries, and loaders.
 _BY_HAND = {"in_order": 1.8, "shuffled": 4.0}

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import fractions_of_roof
 
-from fastload.bench import sample
 from fastload.runtime.cores import available_cores
+from fastload.tools.bench import sample
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, default_convert, get_worker_info
 
 from fastload import Batch, FastParquetDataset
-from fastload.bench import sample
+from fastload.tools.bench import sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

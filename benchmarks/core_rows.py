@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import core_workloads
 
 from fastload import Stack
-from fastload.bench import sample
+from fastload.tools.bench import sample
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from core_rows import BY_NAME, ROWS
 from fractions_of_roof import SteadyPasses
 
 from fastload import FastParquetDataset
-from fastload.roof import Roof
+from fastload.tools.bench.roof import Roof
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

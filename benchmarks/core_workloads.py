@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastload.bench import sample
+from fastload.tools.bench import sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fastload import FastParquetDataset
-from fastload.roof import Roof
+from fastload.tools.bench.roof import Roof
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

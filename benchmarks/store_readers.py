@@ -13,8 +13,8 @@ import torch
 from click_log_store import BATCH_SIZE, COLUMNS
 
 from fastload import IO, FastParquetDataset
-from fastload.bench import environments
-from fastload.cli.peers.windows import table_tensors
+from fastload.tools.bench import environments
+from fastload.tools.bench.peers.windows import table_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

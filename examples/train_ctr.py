@@ -4,7 +4,8 @@
     torchrun --nproc-per-node=8 examples/train_ctr.py gs://bucket/train --checkpoint ctr.pt
 
 Expects columns `label`, `numeric_01`, ... and `category_01`, ...: the sample of fastload-bench has
-them (`python -c "from fastload.bench import sample; print(sample.sample())"`). Started again with
+them (`python -c "from fastload.tools.bench import sample; print(sample.sample())"`).
+Started again with
 the same checkpoint it goes on at the next row, on any number of processes.
 """
 

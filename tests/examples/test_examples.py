@@ -17,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fastload.bench import sample
+from fastload.tools.bench import sample
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ROWS = 2_048  # of a row group of the click log, of which there are two

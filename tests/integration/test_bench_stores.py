@@ -6,16 +6,16 @@ from functools import partial
 import jsonschema
 import pytest
 
-from fastload.bench.record import schema
-from fastload.bench.session import Plan
-from fastload.cli.bench import main
+from fastload.tools.bench.report.record import schema
+from fastload.tools.bench.session import Plan
+from fastload.tools.cli.bench import main
 from sample_files import write_sample
 from stores import GcsServer
 
 
 @pytest.mark.timeout(120)
 def test_a_store_is_read_and_kept(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastload.bench.run.Plan", partial(Plan, repeats=1))
+    monkeypatch.setattr("fastload.tools.bench.run.Plan", partial(Plan, repeats=1))
     path = write_sample(tmp_path / "sample.parquet", 1000)
     with GcsServer() as server, open(path, "rb") as file:
         server.put("bucket", "train/a.parquet", file.read())

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from fastload import Cache, CacheError, Column, FastParquetDataset, Stack
-from fastload.cli.cache import main
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of
+from fastload.tools.cli.cache import main
 from stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"
@@ -131,7 +131,7 @@ def test_warm_columns_as_a_program_describes_them(tmp_path, capsys):
 
 def test_a_killed_warm_goes_on(server, tmp_path):
     server.latency_s = 0.05
-    code = "import sys; from fastload.cli.cache import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from fastload.tools.cli.cache import main; sys.exit(main(sys.argv[1:]))"
     run = [sys.executable, "-c", code, "warm", URL, "--cache-dir", str(tmp_path)]
     environment = {**os.environ, "STORAGE_EMULATOR_HOST": server.url}
     with subprocess.Popen(run, env=environment, stderr=subprocess.PIPE, text=True) as warming:

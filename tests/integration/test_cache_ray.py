@@ -18,11 +18,11 @@ import pytest
 
 from damage import damage, write_groups
 from fastload import CacheError, FastParquetDataset
-from fastload.cli.cache import main
 from fastload.runtime.disk.cache import DECODED, RAW, Cache
 from fastload.runtime.disk.entries import entries_of, remove_all
-from fastload.warm_jobs import Description
-from fastload.warm_ray import _warm_share
+from fastload.tools.cli.cache import main
+from fastload.tools.cli.warm_jobs import Description
+from fastload.tools.cli.warm_ray import _warm_share
 from stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"
@@ -46,7 +46,7 @@ SCALE = 3
 def scaled(block):
     return {"y": block["c0"] // 2**40 * SCALE}
 """
-COMMAND = "import sys; from fastload.cli.cache import main; sys.exit(main(sys.argv[1:]))"
+COMMAND = "import sys; from fastload.tools.cli.cache import main; sys.exit(main(sys.argv[1:]))"
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import pytest
 
 from data_files import DIRECTORY
 from fastload import FastParquetDataset
-from fastload.cli.inspect import main
 from fastload.errors import FastloadError
+from fastload.tools.cli.inspect import main
 from stored_dataset import FILES, ROWS, served, write_files
 
 EVERY_FILE = sorted(

@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from fastload.bench import child, environments, sample, usage
-from fastload.bench.check import Fingerprint, fault, fingerprint
-from fastload.bench.child import Job
-from fastload.bench.launch import JobError, launch
-from fastload.bench.record import to_json
-from fastload.bench.report import heading, remarks, table
-from fastload.bench.session import Plan, measure, steps
-from fastload.bench.survey import survey
-from fastload.cli.peers import LIBRARIES, PEERS, REFERENCE, Peer, Work
 from fastload.errors import ColumnNotFoundError
+from fastload.tools.bench import child, environments, sample, usage
+from fastload.tools.bench.check import Fingerprint, fault, fingerprint
+from fastload.tools.bench.child import Job
+from fastload.tools.bench.launch import JobError, launch
+from fastload.tools.bench.peers import LIBRARIES, PEERS, REFERENCE, Peer, Work
+from fastload.tools.bench.report.record import to_json
+from fastload.tools.bench.report.text import heading, remarks, table
+from fastload.tools.bench.session import Plan, measure, steps
+from fastload.tools.bench.survey import survey
 
 # Ray starts servers, and warns of itself; those apart run in an environment of their own.
 APART = [peer for peer in PEERS if peer.apart or peer.family == "ray"]
@@ -155,7 +155,7 @@ def test_contenders_of_processes_of_their_own_give_these_rows(peer, files, tmp_p
 
 
 def test_batches_stay_when_the_memory_of_others_is_used_again(files):
-    from fastload.cli.peers import pyarrow_windows
+    from fastload.tools.bench.peers import pyarrow_windows
 
     work = work_of(files, shuffle=True)
     contender = pyarrow_windows.Contender(work)
@@ -418,7 +418,7 @@ def test_descendants_count_as_used():
 
 
 def test_the_command_refuses_what_does_not_do(capsys, tmp_path, monkeypatch):
-    from fastload.cli.bench import main
+    from fastload.tools.cli.bench import main
 
     for arguments in (["--batch-size", "0"], ["--threads", "x"], ["--workers", "-1"]):
         with pytest.raises(SystemExit):

@@ -14,16 +14,17 @@ import pytest
 from PIL import Image
 
 import browser
-from fastload.bench import charts, roofline, tune
-from fastload.bench.page import page
-from fastload.bench.profile import Profile, profile
-from fastload.bench.profile import report as profile_report
-from fastload.bench.record import schema, to_json
-from fastload.bench.roofline import StageRoofs
-from fastload.bench.session import Findings, Plan, Result
-from fastload.bench.survey import survey
-from fastload.bench.timeline import timeline
-from fastload.cli.peers import PEERS, Work
+from fastload.tools.bench import roofline, tune
+from fastload.tools.bench.peers import PEERS, Work
+from fastload.tools.bench.profile import Profile, profile
+from fastload.tools.bench.profile import report as profile_report
+from fastload.tools.bench.report import charts
+from fastload.tools.bench.report.page import page
+from fastload.tools.bench.report.record import schema, to_json
+from fastload.tools.bench.report.timeline import timeline
+from fastload.tools.bench.roofline import StageRoofs
+from fastload.tools.bench.session import Findings, Plan, Result
+from fastload.tools.bench.survey import survey
 
 NAMES = ("label", "price", "id")
 
@@ -410,9 +411,9 @@ def test_the_timeline_of_a_loop_that_begins_late(seen):
 
 
 def test_the_command_writes_its_reports(files, tmp_path, capsys, monkeypatch):
-    from fastload.cli.bench import main
+    from fastload.tools.cli.bench import main
 
-    monkeypatch.setattr("fastload.bench.run.Plan", partial(Plan, repeats=1))
+    monkeypatch.setattr("fastload.tools.bench.run.Plan", partial(Plan, repeats=1))
     paths = {name: tmp_path / f"report.{name}" for name in ("json", "html", "trace")}
     outputs = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
     arguments = [*files[:1], "--peers", "none", "--epochs", "2", "--no-shuffle", "--threads", "1"]

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import Column, FastParquetDataset, Pad, Stack
-from fastload.roof import Roof, measure
+from fastload.tools.bench.roof import Roof, measure
 
 ROWS = 3000
 

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from fastload.bench import usage
 from fastload.runtime import child_processes as process_watch
 from fastload.runtime import platform as system
+from fastload.tools.bench import usage
 
 
 @pytest.fixture(params=[True, False], ids=["linux", "portable"])

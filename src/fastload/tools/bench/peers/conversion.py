@@ -1,0 +1,37 @@
+"""Rows in another loader's own format: converted once for all processes of a session."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastload.tools.bench.peers import Work
+
+
+def converted(work: Work, name: str, convert: Callable[[Path], None]) -> tuple[Path, float]:
+    """The directory that holds the rows of `work`, and the seconds that converting took.
+
+    Args:
+        work: its files, columns and scratch count.
+        name: of the format.
+        convert: fills an empty directory.
+    """
+    key = json.dumps([name, work.files, work.columns])
+    parent = Path(work.scratch or tempfile.mkdtemp(prefix="fastload-bench-"))
+    directory = parent / hashlib.sha256(key.encode()).hexdigest()[:16]
+    seconds = directory / "seconds"
+    if not seconds.exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        started = time.perf_counter()
+        convert(directory)
+        seconds.write_text(repr(time.perf_counter() - started))
+    return directory, float(seconds.read_text())

@@ -1,0 +1,56 @@
+"""fastload as its README says to use it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import DataLoader
+
+from fastload import IO, FastParquetDataset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import torch
+
+    from fastload.tools.bench.peers import Work
+
+
+class Contender:
+    """`DataLoader(FastParquetDataset(...), batch_size=None)`; each pass is the next epoch."""
+
+    def __init__(self, work: Work) -> None:
+        self.dataset = dataset_of(work)
+        self._loader: DataLoader[Mapping[str, torch.Tensor]] = DataLoader(
+            self.dataset,
+            batch_size=None,
+            num_workers=work.workers,
+            persistent_workers=work.workers > 0,
+        )
+
+    def epoch(self, _number: int) -> Iterable[Mapping[str, torch.Tensor]]:
+        """As Contender."""
+        return self._loader
+
+    def bottleneck(self) -> str:
+        """As Contender: what `FastParquetDataset.stats` says."""
+        return self.dataset.stats().bottleneck
+
+
+def dataset_of(work: Work) -> FastParquetDataset:
+    """What the Work asks for; all it leaves open is as the README has it."""
+    options: dict[str, Any] = {}
+    if work.prefetch is not None:
+        options["prefetch"] = work.prefetch
+    if work.request_bytes is not None:
+        options["io"] = IO(request_bytes=work.request_bytes)
+    return FastParquetDataset(
+        list(work.files),
+        columns=list(work.columns),
+        batch_size=work.batch_size,
+        shuffle=work.shuffle,
+        seed=work.seed,
+        threads=work.threads,
+        cache=work.cache_dir or None,
+        **options,
+    )

@@ -1,0 +1,54 @@
+"""LitData's streaming of Parquet files, in place: an index of their footers is all it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import litdata
+from litdata.streaming.item_loader import ParquetLoader
+
+from fastload.tools.bench.peers.conversion import converted
+from fastload.tools.bench.peers.windows import stored_dtypes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+    from fastload.tools.bench.peers import Work
+
+
+class Contender:
+    """`StreamingDataLoader(StreamingDataset(..., item_loader=ParquetLoader(columns=...)))`."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        directory, self.conversion_s = converted(work, "litdata", self._index)
+        dataset = litdata.StreamingDataset(
+            str(directory / "files"),
+            item_loader=ParquetLoader(columns=list(work.columns)),
+            shuffle=work.shuffle,
+            seed=work.seed,
+        )
+        self._loader: Any = litdata.StreamingDataLoader(
+            dataset, batch_size=work.batch_size, shuffle=work.shuffle, num_workers=work.workers
+        )
+        self._dtypes = stored_dtypes(work)
+
+    def epoch(self, _number: int) -> Iterator[dict[str, torch.Tensor]]:
+        """As Contender. Each pass is its next epoch; numbers come as Python's, so are cast."""
+        for batch in self._loader:
+            yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
+
+    def bottleneck(self) -> str:
+        """As Contender."""
+        return ""
+
+    def _index(self, directory: Path) -> None:
+        # It reads all files of one directory, by name.
+        files = directory / "files"
+        files.mkdir()
+        for j, file in enumerate(self._work.files):
+            (files / f"{j:06}.parquet").symlink_to(Path(file).resolve())
+        litdata.index_parquet_dataset(str(files), num_workers=1)

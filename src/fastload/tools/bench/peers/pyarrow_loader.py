@@ -1,0 +1,98 @@
+"""pyarrow + DataLoader as people write it: an IterableDataset over iter_batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from fastload.tools.bench.peers.parquet_file import open_parquet
+from fastload.tools.bench.peers.windows import arrow_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from fastload.tools.bench.peers import Work
+
+_Batch: TypeAlias = dict[str, torch.Tensor]
+
+
+class Contender:
+    """One DataLoader for all epochs."""
+
+    def __init__(self, work: Work) -> None:
+        self._dataset = _Rows(work)
+        self._loader: DataLoader[_Batch] = DataLoader(
+            self._dataset, batch_size=None, num_workers=work.workers
+        )
+
+    def epoch(self, number: int) -> Iterable[_Batch]:
+        """As Contender."""
+        self._dataset.number = number
+        return self._loader
+
+    def bottleneck(self) -> str:
+        """As Contender."""
+        return ""
+
+
+class _Rows(IterableDataset[_Batch]):
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self.number = 0
+
+    def __iter__(self) -> Iterator[_Batch]:
+        work = self._work
+        if work.threads:
+            pa.set_cpu_count(work.threads)
+        records = self._records()
+        if not work.shuffle:
+            for record in records:
+                yield self._tensors(record)
+            return
+        # Shuffled: collect rows up to a window, then pick each batch of them at random.
+        window: list[pa.RecordBatch] = []
+        held = 0
+        for record in records:
+            window.append(record)
+            held += len(record)
+            if held >= work.window_rows:
+                yield from self._picked(window)
+                window, held = [], 0
+        if window:
+            yield from self._picked(window)
+
+    def _records(self) -> Iterator[pa.RecordBatch]:
+        work = self._work
+        info = get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        generator = torch.Generator().manual_seed(work.seed * 1_000_003 + self.number)
+        files = [(file, open_parquet(file)) for file in work.files]
+        groups = [(file, j) for _, file in files for j in range(file.num_row_groups)]
+        if work.shuffle:
+            groups = [groups[i] for i in torch.randperm(len(groups), generator=generator)]
+            for file, group in groups[worker::workers]:
+                yield from file.iter_batches(
+                    work.batch_size, row_groups=[group], columns=list(work.columns)
+                )
+            return
+        for _, file in files:
+            own = list(range(file.num_row_groups))[worker::workers]
+            if own:
+                yield from file.iter_batches(
+                    work.batch_size, row_groups=own, columns=list(work.columns)
+                )
+
+    def _picked(self, window: list[pa.RecordBatch]) -> Iterator[_Batch]:
+        work = self._work
+        table = pa.Table.from_batches(window).combine_chunks()
+        columns = {name: arrow_tensor(table.column(name).chunk(0)) for name in work.columns}
+        generator = torch.Generator().manual_seed(work.seed + self.number * 1_000_003 + len(window))
+        order = torch.randperm(len(table), generator=generator)
+        for rows in torch.split(order, work.batch_size):
+            yield {name: column[rows] for name, column in columns.items()}
+
+    def _tensors(self, record: pa.RecordBatch) -> _Batch:
+        return {name: arrow_tensor(record.column(name)) for name in self._work.columns}

@@ -1,0 +1,381 @@
+"""The page of --html: one file, without scripts and without anything from the network."""
+
+from __future__ import annotations
+
+import shlex
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fastload.tools.bench.report import charts
+from fastload.tools.bench.report.timeline import timeline
+
+if TYPE_CHECKING:
+    from fastload.tools.bench.profile import Profile
+
+_Record: TypeAlias = dict[str, Any]
+
+_MODES = {"in_order": "In order", "shuffled": "Shuffled"}
+# As many upright bars as a page shows well.
+_COLUMNS = 300
+_MEMORY_LINES = (("resident", "wait"), ("batches", "fill"), ("read", "read"), ("staged", "stage"))
+
+
+def page(record: _Record, profile: Profile | None) -> str:
+    """HTML of a record as `fastload.tools.bench.report.record.to_json` gives it.
+
+    Args:
+        record: what was found.
+        profile: whose spans the timeline shows; None = there is none.
+    """
+    style = (
+        resources.files("fastload.tools.bench.report")
+        .joinpath("page.css")
+        .read_text(encoding="utf-8")
+    )
+    parts = [
+        _summary(record),
+        *(_comparison(record, mode) for mode in _MODES),
+        _left_out(record),
+        _roofline(record),
+        _waits(record),
+        timeline(profile) if profile else "",
+        _memory(record),
+        _tuning(record),
+        _layout(record),
+        _method(record),
+    ]
+    title = f"fastload {record['fastload']}: loading {_source(record)}"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="data:,"><title>{escape(title)}</title><style>{style}</style>'
+        f"</head><body><header><h1>{escape(title)}</h1>{_facts(record)}</header>"
+        f"<main>{''.join(parts)}</main>{_footer(record)}</body></html>\n"
+    )
+
+
+def section(heading: str, *content: str) -> str:
+    """A section of the page; empty if there is no content."""
+    inside = "".join(content)
+    return f"<section><h2>{escape(heading)}</h2>{inside}</section>" if inside else ""
+
+
+def _facts(record: _Record) -> str:
+    data, host = record["dataset"], record["host"]
+    facts = [
+        ("rows", f"{data['rows']:,}"),
+        ("columns", str(len(data["columns"]))),
+        ("row groups", f"{data['row_groups']:,}"),
+        ("stored", _mb(data["stored_bytes"])),
+        ("decoded", _mb(data["decoded_bytes"])),
+        ("batches of", f"{data['batch_size']:,} rows"),
+        ("cores", str(host["cores"])),
+    ]
+    entries = (f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
+    return f'<dl class="facts">{"".join(entries)}</dl>'
+
+
+def _summary(record: _Record) -> str:
+    lines = []
+    for mode, words in _MODES.items():
+        results = _of(record, mode)
+        mine = next((r for r in results if r["name"] == "fastload"), None)
+        if mine is None:
+            continue
+        text = f"{words}, fastload gives {_million(mine['rows_per_s'])} rows/s"
+        if mine["roof_fraction"]:
+            text += f", {100 * mine['roof_fraction']:.0f} % of the roof"
+        others = [r for r in results if r is not mine]
+        if others:
+            times = mine["rows_per_s"] / others[0]["rows_per_s"]
+            text += f"; {times:.1f} times the best other, {others[0]['name']}"
+        lines.append(f"{text}.")
+    if record["roofline"]:
+        lines.append(record["roofline"]["verdict"])
+    if record["profile"]:
+        seen = record["profile"]
+        lines.append(
+            f"With steps of {1e3 * seen['step_s']:g} ms, {100 * seen['share']:.1f} % of the time "
+            "goes on waiting for data."
+        )
+    return section("Summary", *(f"<p>{escape(line)}</p>" for line in lines))
+
+
+def _comparison(record: _Record, mode: str) -> str:
+    results = _of(record, mode)
+    if not results:
+        return ""
+    drawn = charts.bars(
+        [
+            charts.Bar(
+                r["name"],
+                r["rows_per_s"],
+                r["spread"],
+                f"{_million(r['rows_per_s'])} rows/s",
+                r["name"] == "fastload",
+            )
+            for r in results
+        ]
+    )
+    rows = [
+        (
+            r["name"],
+            r["version"],
+            f"{r['rows_per_s']:,.0f}",
+            f"{100 * r['spread']:.0f} %",
+            f"{r['bytes_per_s'] / 1e6:,.0f}",
+            f"{r['first_batch_s']:.3f} s",
+            f"{_mb(r['peak_rss_bytes'])}",
+            f"{r['cpu_s'] * r['rows_per_s'] / record['dataset']['rows']:.2f}",
+            "-" if r["roof_fraction"] is None else f"{r['roof_fraction']:.2f}",
+        )
+        for r in results
+    ]
+    sizes = ("first batch", "peak memory", "cores", "of roof")
+    head = ("loader", "version", "rows/s", "+-", "MB/s", *sizes)
+    numbers = charts.table(
+        f"{_MODES[mode]}: medians of epochs after the first", head, rows, "fastload"
+    )
+    note = "<p>Longer is faster; whiskers are as long as the quartiles of epochs are apart.</p>"
+    return section(f"{_MODES[mode]}: rows a second", drawn, note, charts.folded("Numbers", numbers))
+
+
+def _left_out(record: _Record) -> str:
+    lines = [
+        f"<li>{escape(' '.join(filter(None, (one['name'], one['version']))))}"
+        + (f", {_MODES[one['mode']].lower()}" if one["mode"] else "")
+        + f": {escape(one['reason'])}.</li>"
+        for one in record["left_out"]
+    ]
+    lines += [
+        f"<li>column <code>{escape(name)}</code>: {escape(reason)}.</li>"
+        for name, reason in record["dataset"]["left_out"].items()
+    ]
+    return section("Not measured", f"<ul>{''.join(lines)}</ul>") if lines else ""
+
+
+def _roofline(record: _Record) -> str:
+    roofs = record["roofline"]
+    if not roofs:
+        return ""
+    wall = roofs["threads"]
+    decode_s = roofs["decompress_s"] + roofs["memcpy_s"]
+    stages = [
+        ("read", roofs["read_s"], roofs["fastload_read_s"] / wall),
+        ("decompress, decode and write", decode_s, roofs["fastload_decode_s"] / wall),
+        ("epoch", roofs["roof_s"], roofs["epoch_s"]),
+    ]
+    rows = [(name, _ms(roof), _ms(own), _share(roof, own)) for name, roof, own in stages]
+    if roofs["h2d_s"] is not None:
+        rows.append(("copy to the device", _ms(roofs["h2d_s"]), "-", "-"))
+    threads = [
+        (f"{one['threads']}", _ms(one["epoch_s"]), f"{100 * one['spread']:.0f} %")
+        for one in roofs["by_threads"]
+    ]
+    codecs = [(name, _ms(seconds)) for name, seconds in roofs["codecs"].items()]
+    return section(
+        "Distance from the roof",
+        f"<p>{escape(roofs['verdict'])}</p>",
+        charts.table(
+            "What reading, decompressing and one copy cost, and what fastload's threads took",
+            ("stage", "roof", "fastload", "of roof"),
+            rows,
+        ),
+        charts.folded(
+            "By threads and codecs",
+            charts.table("An epoch of fastload", ("threads", "median", "+-"), threads)
+            + charts.table(
+                "Reading and decompressing the first rows, written with each codec",
+                ("codec", "least"),
+                codecs,
+            ),
+        ),
+    )
+
+
+def _waits(record: _Record) -> str:
+    seen = record["profile"]
+    if not seen or not seen["steps"]:
+        return ""
+    steps = seen["steps"]
+    every = -(-len(steps) // _COLUMNS)
+    groups = [steps[i : i + every] for i in range(0, len(steps), every)]
+    values = [max(step["wait_s"] for step in group) for group in groups]
+    marks = [any(step["where"] == "epoch start" for step in group) for group in groups]
+    each = "each step" if every == 1 else f"the longest of {every} steps"
+    pauses = [
+        (
+            f"epoch {pause['epoch']}, batch {pause['index']}",
+            _ms(pause["seconds"]),
+            pause["where"] or "-",
+        )
+        for pause in seen["pauses"]
+    ]
+    below = charts.legend([("first of an epoch", "wait"), ("other steps", "ours")])
+    below += charts.table("The longest waits", ("before", "wait", "where"), pauses)
+    return section(
+        "Waits for data",
+        f"<p>{100 * seen['share']:.1f} % of the time of {seen['number_of_steps']:,} steps in "
+        f"{seen['epochs']} epochs ({_MODES[seen['mode']].lower()}, steps of "
+        f"{1e3 * seen['step_s']:g} ms) went on waiting.</p>",
+        charts.columns(
+            f"Wait before {each}",
+            values,
+            marks,
+            (_ms(max(values)), f"{len(steps)} steps"),
+            ("ours", "wait"),
+            below,
+        ),
+    )
+
+
+def _memory(record: _Record) -> str:
+    seen = record["profile"]
+    if not seen or not seen["memory"]:
+        return ""
+    samples = seen["memory"]
+    most = max(max(sample[name] for name, _ in _MEMORY_LINES) for sample in samples)
+    end = samples[-1]["at_s"]
+    words = {
+        "resident": "resident memory of the process",
+        "batches": "fastload: batches",
+        "read": "fastload: read bytes",
+        "staged": "fastload: staged strings and lists",
+    }
+    drawn = [
+        charts.Line(words[name], [(s["at_s"], s[name]) for s in samples], colour)
+        for name, colour in _MEMORY_LINES
+    ]
+    peaks = [(words[name], _mb(max(s[name] for s in samples))) for name, _ in _MEMORY_LINES]
+    numbers = charts.table("Peaks", ("bytes of", "most"), peaks)
+    return section(
+        "Memory over time",
+        charts.lines(
+            "Bytes held while fastload ran",
+            drawn,
+            (_mb(most), f"{end:.2f} s"),
+            (end, most),
+            numbers,
+        ),
+    )
+
+
+def _tuning(record: _Record) -> str:
+    tuning = record["tuning"]
+    if not tuning:
+        return ""
+    keys = ("threads", "workers", "prefetch", "request_bytes")
+    rows = []
+    for trial in tuning["trials"]:
+        best = all(trial[key] == tuning["best"][key] for key in keys)
+        cells = ["default" if trial[key] is None else f"{trial[key]:,}" for key in keys]
+        rate = "-" if trial["rows_per_s"] is None else f"{trial['rows_per_s']:,.0f}"
+        mark = "best" if best else trial["note"] or "-"
+        rows.append((*cells, rate, f"{100 * trial['spread']:.0f} %", mark))
+    return section(
+        "Tuning",
+        charts.table(
+            f"{_MODES[tuning['mode']]}; the same setting differed by {100 * tuning['noise']:.0f} % "
+            "from process to process",
+            ("threads", "workers", "prefetch", "request bytes", "rows/s", "+-", "note"),
+            rows,
+        ),
+    )
+
+
+def _layout(record: _Record) -> str:
+    data = record["dataset"]
+    groups = data["layout"]["row_groups"]
+    every = -(-len(groups) // _COLUMNS)
+    parts = [groups[i : i + every] for i in range(0, len(groups), every)]
+    values = [max(group["rows"] for group in part) for part in parts]
+    starts = [part[0]["file"] % 2 == 1 for part in parts]
+    each = "each row group" if every == 1 else f"the largest of {every} row groups"
+    columns = [
+        (
+            column["name"],
+            column["type"],
+            ", ".join(column["codecs"]).lower(),
+            ", ".join(column["encodings"]).lower(),
+            _mb(column["stored_bytes"]),
+            _mb(column["decoded_bytes"]),
+            f"{column['decoded_bytes'] / max(1, column['stored_bytes']):.1f}",
+        )
+        for column in data["layout"]["columns"]
+    ]
+    head = ("column", "type", "codec", "encodings", "stored", "decoded", "ratio")
+    files = "".join(f"<li><code>{escape(file)}</code></li>" for file in data["files"][:50])
+    more = len(data["files"]) - 50
+    files += f"<li>and {more:,} more</li>" if more > 0 else ""
+    return section(
+        "The files",
+        charts.columns(
+            f"Rows of {each}; files in turns of colour",
+            values,
+            starts,
+            (f"{max(values, default=0):,}", _row_groups(len(groups))),
+            ("ours", "theirs"),
+            charts.folded("Files", f"<ul>{files}</ul>"),
+        ),
+        charts.folded(
+            f"{len(columns)} columns", charts.table("Sizes of the columns read", head, columns)
+        ),
+    )
+
+
+def _method(record: _Record) -> str:
+    host = record["host"]
+    versions = {r["name"]: r["version"] for r in record["results"]}
+    rows = [
+        ("processor", f"{host['cpu']}, {host['cores']} cores"),
+        ("system", host["system"]),
+        ("Python", host["python"]),
+        ("torch", host["torch"]),
+        *((name, version) for name, version in versions.items()),
+    ]
+    return section(
+        "How it was measured",
+        f"<pre><code>{escape(shlex.join(record['command']))}</code></pre>",
+        "<p>Every contender reads the same rows and columns into the same batches of tensors, and "
+        "is checked against what pyarrow reads before it is timed. They take turns, each in a "
+        "process of its own; figures are medians of the epochs after the first. Local files were "
+        "in the page cache.</p>",
+        charts.table("Versions", ("of", "version"), rows, prose=True),
+    )
+
+
+def _footer(record: _Record) -> str:
+    text = f"fastload {record['fastload']}, {record['created']}"
+    return f"<footer><p>{escape(text)}</p></footer>"
+
+
+def _of(record: _Record, mode: str) -> list[_Record]:
+    results = [r for r in record["results"] if r["mode"] == mode]
+    return sorted(results, key=lambda r: -r["rows_per_s"])
+
+
+def _source(record: _Record) -> str:
+    files = record["dataset"]["files"]
+    name = files[0].rpartition("/")[2]
+    return name if len(files) == 1 else f"{name} and {len(files) - 1} more"
+
+
+def _million(rate: float) -> str:
+    return f"{rate / 1e6:.1f} M" if rate >= 1e5 else f"{rate:,.0f}"
+
+
+def _row_groups(count: int) -> str:
+    return f"{count:,} row group{'' if count == 1 else 's'}"
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB" if size >= 1e7 else f"{size / 1e6:,.1f} MB"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f} ms"
+
+
+def _share(roof_s: float, own_s: float) -> str:
+    return f"{roof_s / own_s:.2f}" if own_s > 1e-4 else "-"

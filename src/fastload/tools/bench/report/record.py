@@ -1,0 +1,122 @@
+"""What was found, for programs: the JSON of --json, which record.schema.json describes."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import asdict
+from importlib import resources
+from typing import TYPE_CHECKING, Any, cast
+
+from fastload.tools.bench import roofline, tune
+from fastload.tools.bench.host import fastload_version, host
+from fastload.tools.bench.report.text import roof_fraction
+
+if TYPE_CHECKING:
+    from fastload.tools.bench.profile import Profile
+    from fastload.tools.bench.roofline import StageRoofs
+    from fastload.tools.bench.session import Findings, Mode
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of what `to_json` gives."""
+    text = resources.files("fastload.tools.bench.report").joinpath("record.schema.json").read_text()
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def to_json(findings: Findings) -> dict[str, Any]:
+    """What --json writes."""
+    return {
+        "fastload": fastload_version(),
+        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": ["fastload-bench", *findings.command],
+        "host": host(),
+        "dataset": _dataset(findings),
+        "roof": findings.roof_s,
+        "results": _results(findings),
+        "left_out": [
+            {
+                "name": name,
+                "version": findings.versions.get(name),
+                "mode": mode or None,
+                "reason": reason,
+                "rows_per_s": findings.cut_off.get((name, cast("Mode", mode))),
+            }
+            for name, mode, reason in findings.left_out
+        ],
+        "roofline": findings.roofline and _roofline(findings.roofline),
+        "profile": findings.profile and _profile(findings.profile),
+        "tuning": findings.tuning and tune.to_json(findings.tuning),
+    }
+
+
+def _dataset(findings: Findings) -> dict[str, Any]:
+    survey = findings.plan.survey
+    return {
+        "files": list(survey.files),
+        "columns": list(survey.columns),
+        "left_out": survey.left_out,
+        "rows": survey.rows,
+        "row_groups": survey.row_groups,
+        "codecs": list(survey.codecs),
+        "stored_bytes": survey.stored_bytes,
+        "decoded_bytes": survey.decoded_bytes,
+        "batch_size": findings.plan.work.batch_size,
+        "threads": findings.plan.work.threads,
+        "workers": findings.plan.work.workers,
+        "layout": {
+            "row_groups": [asdict(group) for group in survey.row_group_sizes],
+            "columns": [
+                {
+                    **asdict(column),
+                    "codecs": list(column.codecs),
+                    "encodings": list(column.encodings),
+                }
+                for column in survey.column_sizes
+            ],
+        },
+    }
+
+
+def _results(findings: Findings) -> list[dict[str, Any]]:
+    survey = findings.plan.survey
+    return [
+        {
+            "name": result.peer.name,
+            "version": result.version,
+            "mode": result.mode,
+            "rows_per_s": survey.rows / result.epoch_s,
+            "bytes_per_s": survey.decoded_bytes / result.epoch_s,
+            "first_batch_s": result.first_batch_s,
+            "peak_rss_bytes": result.peak_rss_bytes,
+            "imports_rss_bytes": result.imports_rss_bytes,
+            "cpu_s": result.cpu_s,
+            "roof_fraction": roof_fraction(result, findings),
+            "repeats": result.repeats,
+            "spread": result.spread,
+            "conversion_s": result.conversion_s,
+        }
+        for result in findings.results
+    ]
+
+
+def _roofline(roofs: StageRoofs) -> dict[str, Any]:
+    return {
+        **asdict(roofs),
+        "roof_s": roofs.roof_s,
+        "by_threads": [
+            {"threads": int(threads), "epoch_s": epoch_s, "spread": spread}
+            for threads, (epoch_s, spread) in roofs.by_threads.items()
+        ],
+        "verdict": roofline.verdict(roofs),
+    }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    fields = asdict(profile)
+    # They are what --trace is for.
+    for name in ("spans", "threads", "start_ns"):
+        del fields[name]
+    mode = "shuffled" if fields.pop("shuffled") else "in_order"
+    return {"mode": mode, **fields}

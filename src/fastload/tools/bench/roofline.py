@@ -1,0 +1,266 @@
+"""The roof of each stage, on the same files and in the same process as fastload itself."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastload.batch.prefetcher import seconds_to_device
+from fastload.runtime.cores import available_cores
+from fastload.runtime.native import core
+from fastload.tools.bench.peers.fastload_dataset import dataset_of
+from fastload.tools.bench.roof import Roof
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastload.dataset.dataset import FastParquetDataset
+    from fastload.tools.bench.peers import Work
+
+_REPEATS = 5
+# Epochs of so many seconds, for each number of threads.
+_PASSES_S = 0.6
+# Rows that are written anew with other codecs: a second or two of work.
+_CODEC_ROWS = 1 << 18
+_CODECS = ("none", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class StageRoofs:
+    """Seconds for all rows, medians; the core's own are those of its threads together.
+
+    threads: of the roof and of fastload.
+    read_s, decompress_s, memcpy_s: of the roof: the columns' chunks read, run through libparquet's
+        page reader, and as many bytes copied as the batches have.
+    h2d_s: likewise copied from pinned memory to a CUDA device; None without one.
+    epoch_s: of fastload; spread is half the distance between the quartiles, as a share.
+    fastload_read_s, fastload_decode_s: thread seconds of fastload's stages in an epoch.
+    waiting: share of the epoch that the consumer waited.
+    bottleneck: by name.
+    by_threads: number of threads -> (seconds of an epoch of fastload, spread).
+    codecs: codec -> least seconds to read and decompress the first rows, written anew with it.
+    stored_codecs: of the files.
+    """
+
+    threads: int
+    read_s: float
+    decompress_s: float
+    memcpy_s: float
+    h2d_s: float | None
+    epoch_s: float
+    spread: float
+    fastload_read_s: float
+    fastload_decode_s: float
+    waiting: float
+    bottleneck: str
+    by_threads: dict[str, list[float]]
+    codecs: dict[str, float]
+    stored_codecs: list[str] = field(default_factory=list)
+
+    @property
+    def roof_s(self) -> float:
+        """Of an epoch in host memory."""
+        return self.read_s + self.decompress_s + self.memcpy_s
+
+
+def measure(work: Work) -> StageRoofs:
+    """The roofs, and fastload's own times, in turn."""
+    cores = available_cores()
+    threads = min(work.threads or cores, cores)
+    roof = Roof.of(list(work.files), list(work.columns))
+    times = _stages(roof, threads)
+    by_threads = {}
+    for count in sorted({1, *_doublings(2 * cores), threads}):
+        with dataset_of(replace(work, threads=count)) as dataset:
+            by_threads[count] = _epochs(dataset)
+    with dataset_of(replace(work, threads=threads)) as dataset:
+        _drain(dataset)
+        before = dataset.stats()
+        passes, seconds = 0, time.perf_counter()
+        while passes < 2 or time.perf_counter() - seconds < _PASSES_S:
+            _drain(dataset)
+            passes += 1
+        after = dataset.stats()
+    read_s = after.read.working_s - before.read.working_s
+    read_s += after.read_ahead.working_s - before.read_ahead.working_s
+    waiting_s = after.waiting_s - before.waiting_s
+    consuming_s = after.consuming_s - before.consuming_s
+    codecs, stored = _codecs(work, threads)
+    return StageRoofs(
+        threads=threads,
+        read_s=times[0],
+        decompress_s=times[1],
+        memcpy_s=times[2],
+        h2d_s=seconds_to_device(roof.output_bytes),
+        epoch_s=by_threads[threads][0],
+        spread=by_threads[threads][1],
+        fastload_read_s=read_s / passes,
+        fastload_decode_s=(after.decode.working_s - before.decode.working_s) / passes,
+        waiting=waiting_s / max(waiting_s + consuming_s, 1e-9),
+        bottleneck=after.bottleneck,
+        by_threads={str(count): list(pair) for count, pair in by_threads.items()},
+        codecs=codecs,
+        stored_codecs=stored,
+    )
+
+
+def report(roofs: StageRoofs) -> str:
+    """The table, and what it means."""
+    note = (
+        "Times of fastload's stages are those of its threads, divided by their number. What lies "
+        "in the page cache is read while it is decoded."
+    )
+    return "\n".join((table(roofs), verdict(roofs), note))
+
+
+def verdict(roofs: StageRoofs) -> str:
+    """The verdict: what bounds it, how near the roof it is, and what else was seen to matter."""
+    share = roofs.roof_s / roofs.epoch_s
+    bound = {"consumer": "bound by the consumer", "none": "idle"}
+    name = bound.get(roofs.bottleneck, f"{roofs.bottleneck}-bound")
+    parts = [f"{name}: {100 * share:.0f} % of the roof", _of_threads(roofs)]
+    parts += _of_codecs(roofs)
+    if roofs.h2d_s is not None and roofs.h2d_s > roofs.epoch_s:
+        parts.append("copies to the device take longer than all this")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def table(roofs: StageRoofs) -> str:
+    """A line for each stage: its roof, what fastload takes, and the distance."""
+    wall = roofs.threads  # of all threads together, in seconds of the clock
+    rows = [
+        ("", "roof", "fastload", "of roof"),
+        _line("read", roofs.read_s, roofs.fastload_read_s / wall),
+        ("decompress", f"{roofs.decompress_s:.4f} s", "", ""),
+        ("memcpy", f"{roofs.memcpy_s:.4f} s", "", ""),
+        _line(
+            "decompress, decode and write",
+            roofs.decompress_s + roofs.memcpy_s,
+            roofs.fastload_decode_s / wall,
+        ),
+        _line("epoch", roofs.roof_s, roofs.epoch_s),
+    ]
+    if roofs.h2d_s is not None:
+        rows.append(("copy to the device", f"{roofs.h2d_s:.4f} s", "", ""))
+    widths = [max(len(row[j]) for row in rows) for j in range(4)]
+    lines = [
+        "  ".join(
+            (row[0].ljust(widths[0]), *(row[j].rjust(widths[j]) for j in range(1, 4)))
+        ).rstrip()
+        for row in rows
+    ]
+    lines.insert(1, "-" * len(lines[0]))
+    return "\n".join(lines)
+
+
+def _line(stage: str, roof_s: float, own_s: float) -> tuple[str, str, str, str]:
+    # Bytes in the page cache are read while they are decoded, by nobody's read stage.
+    share = f"{roof_s / own_s:.2f}" if own_s > 1e-4 else "-"
+    return stage, f"{roof_s:.4f} s", f"{own_s:.4f} s", share
+
+
+def _of_threads(roofs: StageRoofs) -> str:
+    times = {int(count): pair for count, pair in roofs.by_threads.items()}
+    own_s, own_spread = times[roofs.threads]
+    best = min(times, key=lambda count: times[count][0])
+    most = max(times)
+    noise = 2 * (own_spread + times[best][1])
+    if best > roofs.threads and own_s / times[best][0] > 1 + noise:
+        return f"more threads help up to {best}: {own_s / times[best][0]:.1f} x"
+    own = "one thread gains" if roofs.threads == 1 else f"{roofs.threads} threads gain"
+    return f"more than {own} nothing up to {most}, within the noise"
+
+
+def _of_codecs(roofs: StageRoofs) -> list[str]:
+    own = [codec for codec in roofs.stored_codecs if codec in roofs.codecs]
+    others = {codec: s for codec, s in roofs.codecs.items() if codec not in ("none", *own)}
+    if len(own) != 1 or not others:
+        return []
+    best = min(others, key=lambda codec: others[codec])
+    ratio = roofs.codecs[own[0]] / others[best]
+    if ratio < 1.1:
+        return []
+    return [f"{own[0]} costs {ratio:.1f} x over {best} in reading and decompressing"]
+
+
+def _stages(roof: Roof, threads: int) -> tuple[float, float, float]:
+    """Seconds to read, to decompress and to copy."""
+    times = [_once(roof, threads) for _ in range(_REPEATS)]
+    read_s = statistics.median(t.read_s for t in times)
+    return (
+        read_s,
+        statistics.median(t.pages_s - t.read_s for t in times),
+        statistics.median(t.memcpy_s for t in times),
+    )
+
+
+def _once(roof: Roof, threads: int) -> core.RoofTimes:
+    return core.measure_roof(
+        files=[(file.path, file.mtime_ns, file.footer) for file in roof.source.files],
+        leaves=roof.leaves,
+        output_bytes=roof.output_bytes,
+        threads=threads,
+    )
+
+
+def _doublings(most: int) -> Sequence[int]:
+    return [1 << k for k in range(most.bit_length())]
+
+
+def _drain(dataset: FastParquetDataset) -> float:
+    started = time.perf_counter()
+    for _ in dataset:
+        pass
+    return time.perf_counter() - started
+
+
+def _epochs(dataset: FastParquetDataset) -> tuple[float, float]:
+    """Median and spread of epochs after the first."""
+    _drain(dataset)
+    begun = time.perf_counter()
+    seconds = [_drain(dataset) for _ in range(3)]
+    while time.perf_counter() - begun < _PASSES_S:
+        seconds.append(_drain(dataset))
+    low, middle, high = statistics.quantiles(seconds, method="inclusive")
+    return middle, (high - low) / 2 / middle
+
+
+def _codecs(work: Work, threads: int) -> tuple[dict[str, float], list[str]]:
+    """The least seconds to read and decompress the first rows, by codec; the files' codecs."""
+    columns = list(work.columns)
+    first = pq.ParquetFile(work.files[0])
+    batches, rows = [], 0
+    for batch in first.iter_batches(columns=columns):
+        batches.append(batch)
+        rows += len(batch)
+        if rows >= _CODEC_ROWS:
+            break
+    table_ = pa.Table.from_batches(batches, first.iter_batches(columns=columns).__next__().schema)
+    footer = first.metadata
+    stored = {
+        chunk.compression.lower()
+        for chunk in (footer.row_group(0).column(j) for j in range(footer.num_columns))
+        if chunk.path_in_schema in columns
+    }
+    names = {"uncompressed": "none"}
+    with tempfile.TemporaryDirectory(dir=work.scratch or None) as directory:
+        roofs = {}
+        for codec in _CODECS:
+            path = Path(directory, f"{codec}.parquet")
+            pq.write_table(table_, path, compression=codec)
+            roofs[codec] = Roof.of(str(path), columns)
+        # In turns, so that what else the machine does strikes all alike.
+        rounds = [
+            {codec: _once(roof, threads).pages_s for codec, roof in roofs.items()}
+            for _ in range(_REPEATS)
+        ]
+    seconds = {codec: min(times[codec] for times in rounds) for codec in _CODECS}
+    return seconds, sorted(names.get(codec, codec) for codec in stored)

@@ -1,0 +1,195 @@
+"""fastload-bench from its options to its exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastload.source.stores.io import IO
+from fastload.tools.bench.child import Job
+from fastload.tools.bench.launch import launch
+from fastload.tools.bench.peers import FAMILIES, PEERS, Peer, Work
+from fastload.tools.bench.profile import Profile
+from fastload.tools.bench.profile import report as profile_report
+from fastload.tools.bench.report.page import page
+from fastload.tools.bench.report.progress import Progress
+from fastload.tools.bench.report.record import to_json
+from fastload.tools.bench.report.text import heading, remarks, table
+from fastload.tools.bench.roofline import StageRoofs
+from fastload.tools.bench.roofline import report as roofline_report
+from fastload.tools.bench.sample import sample
+from fastload.tools.bench.session import Findings, Plan, measure, steps
+from fastload.tools.bench.survey import survey
+from fastload.tools.bench.tune import remarks as tuning_remarks
+from fastload.tools.bench.tune import table as tuning_table
+from fastload.tools.bench.tune import tune
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fastload.tools.bench.session import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line.
+
+    source: None = the sample.
+    shuffle: None = measure both in order and shuffled.
+    epochs: None = as many as begin within a few seconds, in each process.
+    peers: families of contenders beside fastload, or "all".
+    limit_s: a peer is cut off whose epoch takes longer.
+    step_ms: of a simulated training step; None = none is.
+    cache_dir: that fastload keeps remote bytes in.
+    roofline: measure the roof of each stage.
+    tune: search for a better setting, for tune_s seconds.
+    json, html, trace: files to write, or None.
+    command: the arguments as they were given.
+    """
+
+    source: str | None = None
+    columns: tuple[str, ...] | None = None
+    batch_size: int = 16384
+    shuffle: bool | None = None
+    epochs: int | None = None
+    threads: int | None = None
+    workers: int = 0
+    peers: tuple[str, ...] = ("all",)
+    limit_s: float = 20.0
+    step_ms: float | None = None
+    cache_dir: str | None = None
+    roofline: bool = False
+    tune: bool = False
+    tune_s: float = 90.0
+    json: str | None = None
+    html: str | None = None
+    trace: str | None = None
+    command: tuple[str, ...] = ()
+
+    @property
+    def profiles(self) -> bool:
+        """Whether fastload is to be watched at work."""
+        return bool(self.step_ms is not None or self.html or self.trace)
+
+
+def run(options: Options) -> int:
+    """Measures, prints and writes; 0 unless fastload itself could not be timed in a mode.
+
+    Raises:
+        FastloadError, ValueError, OSError: as the source or the options deserve.
+    """
+    # A report that can't be written is told before the hour is spent, not after.
+    for path in (options.json, options.html, options.trace):
+        if path and not Path(path).absolute().parent.is_dir():
+            raise ValueError(f"Expected a directory to write to, got none - at {path}")
+    findings = compare(options)
+    _show(findings, options)
+    if options.json:
+        Path(options.json).write_text(json.dumps(to_json(findings), indent=2) + "\n")
+    if options.html:
+        Path(options.html).write_text(page(to_json(findings), findings.profile), encoding="utf-8")
+    if options.trace and findings.profile:
+        findings.profile.trace().write(options.trace)
+    timed = [result for result in findings.results if result.peer.family == "fastload"]
+    return 0 if len(timed) == len(findings.plan.modes) else 1
+
+
+def compare(options: Options) -> Findings:
+    """Measures what the options say; says on standard error how far it is.
+
+    Raises:
+        FastloadError, ValueError, OSError: as `run`.
+    """
+    peers = _peers(options.peers)
+    files = _files(options.source)
+    surveyed = survey(files, options.columns)
+    if options.roofline and surveyed.remote:
+        raise ValueError("Expected local files for --roofline, got those of a store")
+    modes: tuple[Mode, ...] = ("in_order", "shuffled")
+    if options.shuffle is not None:
+        modes = ("shuffled",) if options.shuffle else ("in_order",)
+    with tempfile.TemporaryDirectory(prefix="fastload-bench-") as scratch:
+        work = Work(
+            files=surveyed.files,
+            columns=surveyed.columns,
+            batch_size=options.batch_size,
+            shuffle=False,
+            threads=options.threads,
+            workers=options.workers,
+            scratch=scratch,
+            cache_dir=options.cache_dir or "",
+        )
+        plan = Plan(surveyed, peers, modes, work, options.epochs, limit_s=options.limit_s)
+        progress = Progress(steps(plan) + options.roofline + options.profiles)
+        try:
+            findings = measure(plan, progress)
+            findings.command = options.command
+            # As most people train: shuffled, unless they asked for the other alone.
+            look_closer(findings, options, replace(work, shuffle="shuffled" in modes), progress)
+        finally:
+            progress.end()
+    return findings
+
+
+def look_closer(
+    findings: Findings, options: Options, work: Work, progress: Callable[[str], None]
+) -> None:
+    """Measures of fastload alone what the options ask for beside the comparison."""
+    if options.roofline:
+        progress("the roof of each stage")
+        findings.roofline = StageRoofs(**launch(Job("roofline", "", work)))
+    if options.profiles:
+        progress("fastload in a training loop")
+        step_s = (options.step_ms or 0.0) / 1e3
+        job = Job("profile", "", work, options.epochs, step_s=step_s)
+        findings.profile = Profile(**launch(job))
+    if options.tune:
+        read = findings.plan.survey
+        findings.tuning = tune(work, read.rows, options.tune_s, progress, remote=read.remote)
+
+
+def _show(findings: Findings, options: Options) -> None:
+    parts = [heading(findings), "", table(findings), remarks(findings)]
+    if findings.roofline:
+        parts += ["", roofline_report(findings.roofline)]
+    if findings.profile:
+        parts += ["", profile_report(findings.profile)]
+    if findings.tuning:
+        source = options.source or findings.plan.survey.files[0]
+        read = findings.plan.survey
+        columns = read.columns if options.columns or read.left_out else ()
+        parts += ["", tuning_table(findings.tuning), ""]
+        parts.append(tuning_remarks(findings.tuning, source, columns, findings.plan.work))
+    for part in parts:
+        print(part)
+
+
+def _files(source: str | None) -> list[str]:
+    if source is None:
+        print("no SOURCE given: measuring a click-log sample", file=sys.stderr, flush=True)
+        return [str(sample())]
+    from fastload.source.local_paths import find_files
+    from fastload.source.stores.stores import RemoteStorage
+
+    storage = RemoteStorage(None, None, IO())
+    try:
+        return [file.path for file in find_files(source, storage.find)]
+    finally:
+        storage.close()
+
+
+def _peers(names: Sequence[str]) -> tuple[Peer, ...]:
+    for name in names:
+        if name not in (*FAMILIES, "all", "none"):
+            raise ValueError(
+                f"Expected peers out of {', '.join(FAMILIES)}, all or none, got {name}"
+            )
+    return tuple(
+        peer
+        for peer in PEERS
+        if peer.family == "fastload" or "all" in names or peer.family in names
+    )

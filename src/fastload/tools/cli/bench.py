@@ -1,0 +1,108 @@
+"""fastload-bench: how fast fastload and others read Parquet into tensors on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from fastload.errors import FastloadError
+from fastload.tools.bench.launch import JobError
+from fastload.tools.bench.peers import FAMILIES
+from fastload.tools.bench.run import Options, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Returns:
+        0, or 1 if fastload could not be timed, or 2 for a source or an option that does not do.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = Options(**vars(_parser().parse_args(arguments)), command=tuple(arguments))
+    try:
+        return run(options)
+    except (FastloadError, JobError, ValueError, OSError) as error:
+        print(f"fastload-bench: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fastload-bench", description=__doc__)
+    add = parser.add_argument
+    add("source", nargs="?", help="file, directory, glob or URL; without it, a click-log sample")
+    add("--columns", type=_names, metavar="C,...", help="columns to read; default: all numbers")
+    add("--batch-size", type=_positive, default=16384, metavar="N", help="rows; default 16384")
+    add(
+        "--shuffle",
+        action=argparse.BooleanOptionalAction,
+        help="measure shuffled reads only, or only reads in order; default: both",
+    )
+    add("--epochs", type=_positive, metavar="N", help="in each process; default: those of 2.5 s")
+    add("--threads", type=_positive, metavar="N", help="for every contender; default: all cores")
+    add("--workers", type=_count, default=0, metavar="N", help="DataLoader workers; default 0")
+    add(
+        "--peers",
+        type=_names,
+        default=("all",),
+        metavar="P,...",
+        help=f"{', '.join(FAMILIES)}, all or none; default all",
+    )
+    add(
+        "--limit-s",
+        type=_positive,
+        default=20,
+        metavar="N",
+        help="a peer is cut off whose epoch takes longer; default 20",
+    )
+    add("--cache-dir", metavar="DIR", help="that fastload keeps the bytes of a store in")
+    add(
+        "--roofline",
+        action="store_true",
+        help="measure how fast these files can be read, decompressed and copied at all",
+    )
+    add(
+        "--step-ms",
+        type=_duration,
+        metavar="X",
+        help="simulate training steps of so many milliseconds, and tell the waits for data",
+    )
+    add("--tune", action="store_true", help="search for threads, workers, prefetch, request size")
+    add("--tune-s", type=_positive, default=90, metavar="N", help="that it may take; default 90")
+    add("--json", metavar="FILE", help="write the results there, too")
+    add("--html", metavar="FILE", help="write a page with the results, charts and a timeline")
+    add("--trace", metavar="FILE", help="write what fastload's threads did, for ui.perfetto.dev")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def _duration(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e6:
+        raise argparse.ArgumentTypeError(f"Expected milliseconds, from 0 up, got {text}")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"Expected a number from 0 up, got {text}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not _count(text):
+        raise argparse.ArgumentTypeError("Expected a number from 1 up, got 0")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""fastload-cache: fills a cache with what a dataset reads, and looks after it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from fastload.errors import FastloadError
+from fastload.runtime.disk.cache import Cache
+from fastload.runtime.sizes import parse_bytes
+from fastload.tools.cli import cache_report
+from fastload.tools.cli.warm_jobs import Description, warm_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Returns:
+        0, or 1 if `verify` found damage, 2 for what can't be done, 130 after Ctrl-C.
+    """
+    options = _parser().parse_args(arguments)
+    # Where whoever calls it has the modules of --preprocess; spawned processes inherit it.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        result, code = options.run(options)
+    except (FastloadError, ValueError, TypeError, OSError, ImportError) as error:
+        print(f"fastload-cache: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("fastload-cache: interrupted; begun again, it goes on", file=sys.stderr)
+        return 130
+    for line in [json.dumps(result)] if options.json else cache_report.lines_of(result):
+        print(line)
+    return int(code)
+
+
+def _warm(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    description = Description(
+        source=options.source,
+        cache=Cache(
+            options.cache_dir,
+            max_bytes=options.max_bytes,
+            decoded=not options.raw_only,
+            version=options.code_version,
+        ),
+        columns=options.columns_from or options.columns,
+        filters=options.filters,
+        preprocess=options.preprocess,
+        batch_size=options.batch_size,
+        rank=options.rank,
+        world_size=options.world_size,
+    )
+    progress = not options.quiet
+    if options.engine == "ray":
+        from fastload.tools.cli.warm_ray import warm_on_ray
+
+        warmed = warm_on_ray(description, options.ray_address, options.jobs, progress=progress)
+    elif options.ray_address is not None:
+        raise ValueError(f"Expected --engine ray with --ray-address, got {options.engine}")
+    else:
+        warmed = warm_jobs(description, options.jobs or 1, progress=progress)
+    return {"warmed": warmed}, 0
+
+
+def _ls(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    return cache_report.contents(Cache(options.cache_dir)), 0
+
+
+def _verify(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    found = cache_report.verify(Cache(options.cache_dir), progress=not options.quiet)
+    return found, 1 if found["damaged"] else 0
+
+
+def _prune(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    return cache_report.prune(Cache(options.cache_dir), parse_bytes(options.max_bytes)), 0
+
+
+def _clear(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    return cache_report.clear(Cache(options.cache_dir)), 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fastload-cache", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--cache-dir", required=True, metavar="D", help="the cache's directory")
+    common.add_argument("--json", action="store_true", help="print one line of JSON")
+    shown = argparse.ArgumentParser(add_help=False)
+    shown.add_argument("--quiet", action="store_true", help="show no progress")
+
+    warm = commands.add_parser(
+        "warm",
+        parents=[common, shown],
+        help="read what a dataset will ask for; begun again, it goes on where it ended",
+    )
+    warm.set_defaults(run=_warm)
+    add = warm.add_argument
+    add("source", help="file, directory, glob or URL")
+    read = warm.add_mutually_exclusive_group()
+    read.add_argument(
+        "--columns", type=_names, metavar="C,...", help="columns to read; default: all"
+    )
+    read.add_argument(
+        "--columns-from", metavar="M:C", help="columns as the dataset takes them, as module:name"
+    )
+    add("--filters", type=_filters, metavar="JSON", help='such as [["day", "<", 30]]')
+    add(
+        "--preprocess",
+        type=_names,
+        default=(),
+        metavar="M:F,...",
+        help="functions or kernels, each as module:name, whose results are kept",
+    )
+    add("--code-version", metavar="V", help="instead of the code of these functions")
+    add("--raw-only", action="store_true", help="keep bytes of remote files alone")
+    add("--rank", type=int, metavar="R", help="which share to read; default: all")
+    add("--world-size", type=int, metavar="W", help="of how many")
+    add("--engine", choices=("local", "ray"), default="local", help="default: local")
+    address = "of Ray, such as 10.0.0.1:6379; default: $RAY_ADDRESS, else on this machine"
+    add("--ray-address", metavar="A", help=address)
+    jobs = "processes, default 1; or tasks of Ray, default four for each CPU"
+    add("--jobs", type=_positive, metavar="N", help=jobs)
+    rows = "rows read at once, default 4096; fewer where rows are large"
+    add("--batch-size", type=_positive, default=4096, metavar="B", help=rows)
+    add("--max-bytes", metavar="X", help="on disk, such as 100GB; default: what there is room for")
+
+    commands.add_parser("ls", parents=[common], help="what is kept").set_defaults(run=_ls)
+    verify = commands.add_parser(
+        "verify", parents=[common, shown], help="compare all with its checksums; 1 on damage"
+    )
+    verify.set_defaults(run=_verify)
+    prune = commands.add_parser(
+        "prune", parents=[common], help="remove what was not used for longest"
+    )
+    prune.add_argument("--max-bytes", required=True, metavar="X", help="to be left, at most")
+    prune.set_defaults(run=_prune)
+    commands.add_parser("clear", parents=[common], help="remove all").set_defaults(run=_clear)
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _filters(text: str) -> Any:
+    """Conditions as the dataset takes them, whose tuples JSON writes as lists."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"Expected JSON, got {error}") from None
+    if not isinstance(found, list):
+        raise argparse.ArgumentTypeError(f"Expected a list of conditions, got {text}")
+    return [_condition(each) for each in found]
+
+
+def _condition(found: Any) -> Any:
+    if isinstance(found, list) and found and isinstance(found[0], list):
+        return [_condition(each) for each in found]
+    return tuple(found) if isinstance(found, list) else found
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"Expected a number from 1 up, got {text}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

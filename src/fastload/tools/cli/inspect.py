@@ -1,0 +1,50 @@
+"""fastload-inspect: how a dataset is stored, what it becomes, and what to change."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from fastload.errors import FastloadError
+from fastload.tools.inspect.dataset_layout import DatasetLayout
+from fastload.tools.inspect.report import lines_of, report_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Returns:
+        0, or 2 for a source or columns that can't be read.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        layout = DatasetLayout.of(options.source, options.columns)
+    except (FastloadError, ValueError, TypeError, OSError) as error:
+        print(f"fastload-inspect: {error}", file=sys.stderr)
+        return 2
+    report = report_of(layout, options.source)
+    for line in [json.dumps(report)] if options.json else lines_of(report):
+        print(line)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fastload-inspect", description=__doc__)
+    add = parser.add_argument
+    add("source", help="file, directory, glob or URL")
+    add("--columns", type=_names, metavar="C,...", help="columns to look at; default: all")
+    add("--json", action="store_true", help="print one line of JSON")
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

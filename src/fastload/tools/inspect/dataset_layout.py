@@ -1,0 +1,251 @@
+"""The layout of a dataset: files, row groups, columns and windows, from footers alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastload.engine.budget import divide_budget, resolve_window
+from fastload.engine.work_units import work_units
+from fastload.errors import FastloadError
+from fastload.runtime.cores import available_cores
+from fastload.schema.leaves import FileLeaves
+from fastload.schema.projection import plan_columns
+from fastload.source.source import Source
+from fastload.tools.inspect.column_layout import ColumnLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastload.plan.intervals import Int64s
+    from fastload.schema.fields import Field
+    from fastload.schema.projection import Projection
+    from fastload.source.files import PathLike, SourceFile
+    from fastload.source.stores.stores import RemoteStorage
+
+__all__ = ["DatasetLayout", "Spread", "Windows"]
+
+# So many take a few seconds; of more, files evenly among all are looked at.
+_MOST_CHUNKS = 200_000
+# As `FastParquetDataset` has them by default.
+_BATCH_ROWS = 1024
+_PREFETCH = 4
+# What windows need, whatever there is.
+_NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The least, the median and the greatest of some numbers."""
+
+    least: int
+    median: int
+    most: int
+
+    @classmethod
+    def of(cls, numbers: Int64s) -> Spread:
+        """0 throughout, if there are none."""
+        if not len(numbers):
+            return cls(0, 0, 0)
+        return cls(int(numbers.min()), int(np.median(numbers)), int(numbers.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What is decoded at a time.
+
+    row_bytes: of a row in batches; an estimate where strings or lists vary.
+    shuffled_rows: of a window with shuffle=True.
+    shuffled_bytes: of the windows that are open at a time then, at most.
+    in_order_rows: of a window without shuffle.
+    in_order_bytes: of those that are open at a time.
+    """
+
+    row_bytes: int
+    shuffled_rows: int
+    shuffled_bytes: int
+    in_order_rows: int
+    in_order_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetLayout:
+    """What footers say.
+
+    files, remote: how many, and whether they lie in a store.
+    file_bytes: of all files.
+    hive_keys: the names of columns in directories.
+    rows, row_groups: of all files.
+    group_rows, group_bytes: of row groups, the latter in the file and of files looked at.
+    writers: as files name what wrote them, each once.
+    fields: output name -> what a batch has of it; columns that can't be read are not there.
+    refused: column -> why it can't be read as it is.
+    windows: None where there is no row, or no column that can be read.
+    paths: of all leaf columns, as writers name them.
+    columns: of the files looked at.
+    files_seen: how many files were looked at for `columns`, evenly among all.
+    """
+
+    files: int
+    remote: bool
+    file_bytes: int
+    hive_keys: tuple[str, ...]
+    rows: int
+    row_groups: int
+    group_rows: Spread
+    group_bytes: Spread
+    writers: tuple[str, ...]
+    fields: dict[str, Field]
+    refused: dict[str, str]
+    windows: Windows | None
+    paths: tuple[str, ...]
+    columns: tuple[ColumnLayout, ...]
+    files_seen: int
+
+    @classmethod
+    def of(
+        cls,
+        source: PathLike | Sequence[PathLike],
+        columns: Sequence[str] | None = None,
+        storage: RemoteStorage | None = None,
+    ) -> DatasetLayout:
+        """Reads the footers, as `FastParquetDataset` does.
+
+        columns: names; None = all.
+
+        Raises what it raises for files that can't be read, and `ColumnNotFoundError`. Columns
+        that can't be read are told instead.
+        """
+        opened = Source.open(source, storage)
+        fields, refused, projection = _fields_of(opened, columns)
+        seen = _evenly(opened.files)
+        gathered: dict[str, ColumnLayout] = {}
+        sizes: list[int] = []
+        writers: dict[str, None] = {}
+        for file in seen:
+            metadata = pq.read_metadata(pa.BufferReader(file.footer.tail))
+            writers[str(metadata.created_by or "unknown")] = None
+            sizes += _add_file(gathered, file, metadata, columns)
+        rows = opened.row_group_rows
+        return cls(
+            files=len(opened.files),
+            remote=any(file.stored is not None for file in opened.files),
+            file_bytes=sum(file.size for file in opened.files),
+            hive_keys=tuple(dict.fromkeys(key for f in opened.files for key, _ in f.keys)),
+            rows=opened.num_rows,
+            row_groups=len(rows),
+            group_rows=Spread.of(rows),
+            group_bytes=Spread.of(np.array(sizes, dtype=np.int64)),
+            writers=tuple(writers),
+            fields=fields,
+            refused=refused,
+            windows=_windows_of(projection, opened.num_rows) if projection else None,
+            paths=tuple(dict.fromkeys(".".join(x.path) for f in seen for x in f.footer.leaves)),
+            columns=tuple(gathered.values()),
+            files_seen=len(seen),
+        )
+
+    @property
+    def times(self) -> float:
+        """By what the counts of `columns` are multiplied to be those of all files."""
+        return self.files / self.files_seen
+
+
+def _fields_of(
+    source: Source, columns: Sequence[str] | None
+) -> tuple[dict[str, Field], dict[str, str], Projection | None]:
+    """What can be read, why the rest can't, and the plan of the former."""
+    try:
+        projection = plan_columns(source, columns, check_nulls=False)
+    except FastloadError:
+        if columns is not None:
+            raise
+    else:
+        return dict(projection.schema), {}, projection
+    # One by one, as one that can't be read hides all.
+    leaves = FileLeaves(source)
+    readable, refused = [], {}
+    for name in dict.fromkeys(".".join(path) for path in leaves.paths):
+        try:
+            plan_columns(source, [name], check_nulls=False)
+        except FastloadError as error:
+            refused[name] = str(error)
+        else:
+            readable.append(name)
+    if not readable:
+        return {}, refused, None
+    projection = plan_columns(source, readable, check_nulls=False)
+    return dict(projection.schema), refused, projection
+
+
+def _evenly(files: Sequence[SourceFile]) -> list[SourceFile]:
+    """Files whose column chunks are few enough, evenly among all; at least one."""
+    chunks = sum(len(f.footer.packed_rows) // 8 * len(f.footer.leaves) for f in files)
+    step = max(1, -(-chunks // _MOST_CHUNKS))
+    return list(files[::step])
+
+
+def _add_file(
+    gathered: dict[str, ColumnLayout],
+    file: SourceFile,
+    metadata: Any,
+    columns: Sequence[str] | None,
+) -> list[int]:
+    """Counts the chunks of a file in; the bytes of its row groups."""
+    sizes = [0] * metadata.num_row_groups
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    for place, leaf in enumerate(file.footer.leaves):
+        name = ".".join(leaf.names)
+        if columns is not None and not _is_asked(name, columns):
+            continue
+        layout = gathered.get(name)
+        if layout is None:
+            path = ".".join(leaf.path)
+            layout = ColumnLayout(name, path, leaf.physical_type, leaf.logical_type)
+            gathered[name] = layout
+        try:
+            counts = file.footer.page_counts(place)
+            chunks = [group.column(place) for group in groups]
+        except (FastloadError, OSError):
+            layout.encrypted += len(groups)  # or damaged, which reading them tells
+            continue
+        for index, chunk in enumerate(chunks):
+            layout.add(chunk, counts[index])
+            sizes[index] += chunk.total_compressed_size
+    return sizes
+
+
+def _is_asked(name: str, columns: Sequence[str]) -> bool:
+    return any(name == asked or name.startswith(f"{asked}.") for asked in columns)
+
+
+def _windows_of(projection: Projection, rows: int) -> Windows | None:
+    if not rows:
+        return None
+    held = projection.row_bytes + projection.staged_row_bytes
+    window = resolve_window(None, projection.row_bytes)
+    windows = max(1, rows // window)
+    shuffled_rows = -(-rows // windows)
+    in_order = divide_budget(
+        _NO_LIMIT,
+        batch_size=_BATCH_ROWS,
+        row_bytes=projection.row_bytes,
+        staged_row_bytes=projection.staged_row_bytes,
+        total_rows=rows,
+        shuffle_window=None,
+        columns=len(projection.columns),
+        work=work_units(projection.outputs),
+        threads=available_cores(),
+        prefetch=_PREFETCH,
+    )
+    return Windows(
+        row_bytes=projection.row_bytes,
+        shuffled_rows=shuffled_rows,
+        shuffled_bytes=shuffled_rows * min(2, windows) * held,
+        in_order_rows=min(rows, in_order.stripe_rows),
+        in_order_bytes=min(rows, in_order.stripe_rows * in_order.open_windows) * held,
+    )
