@@ -3,7 +3,8 @@
 A core is linked to the libarrow and libparquet inside the pyarrow wheel, whose ABI changes
 with every release series. So an installation holds a core for each of several series,
 `_core_pyarrow26` and the like, side by side; the one that fits becomes
-`fastload.runtime._core`, and a pyarrow that none fits is refused by name, before anything is linked.
+`fastload.runtime._core`, and a pyarrow that none fits is refused by name, before anything is
+linked.
 
     core    the module `fastload.runtime._core`
 """

@@ -44,7 +44,7 @@ class Profile:
     pauses: the longest waits: {seconds, epoch, index, where}.
     steps: the first ones: {epoch, index, wait_s, work_s, where}.
     memory: samples: {at_s, resident, read, staged, batches}, in bytes.
-    spans: (stage, thread, start in ns, end in ns, index, column, bytes), as `fastload.dataset.trace.Span`.
+    spans: (stage, thread, start in ns, end in ns, index, column, bytes), as in `trace.Span`.
     threads: number -> name.
     dropped_spans: that there was no room for.
     start_ns: the beginning, by the clock of the spans.
