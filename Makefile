@@ -15,7 +15,7 @@ TEST_CPP := $(MAKE) --no-print-directory -f tests/cpp/Makefile PYTHON=$(RUN)
 PYARROWS := 24 25 $(shell $(or $(wildcard $(RUN)),$(PYTHON)) -c 'import sys; print("26" if sys.version_info >= (3, 11) else "")')
 OTHER := build/pyarrow-$(PYARROW)
 TESTS ?= tests/unit tests/conformance
-CXX_FILES := $(wildcard csrc/*/*.cc csrc/*/*.h tests/cpp/*.cc tests/cpp/*.h tests/fuzz/*.cc tests/fuzz/*.h benchmarks/*/*.cc benchmarks/*/*.h)
+CXX_FILES := $(sort $(shell find csrc tests/cpp tests/fuzz benchmarks -name '*.cc' -o -name '*.h'))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

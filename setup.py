@@ -193,8 +193,8 @@ if MACOS:
 cores = [
     Extension(
         CORE + major,
-        sources=relative("csrc/fastload/*.cc") + relative("csrc/bindings/*.cc"),
-        depends=[*relative("csrc/*/*.h"), "setup.py"],
+        sources=relative("csrc/fastload/**/*.cc") + relative("csrc/bindings/*.cc"),
+        depends=[*relative("csrc/**/*.h"), "setup.py"],
         language="c++",
         include_dirs=["csrc"],
         extra_compile_args=[*COMPILE_ARGS],

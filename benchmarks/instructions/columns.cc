@@ -5,7 +5,7 @@
 
 #include "column_file.h"
 #include "count.h"
-#include "fastload/chunk_reader.h"
+#include "fastload/decode/chunk_reader.h"
 
 namespace fastload::instructions {
 namespace {

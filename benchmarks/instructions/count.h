@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "fastload/status.h"
+#include "fastload/base/status.h"
 
 namespace fastload::instructions {
 

@@ -10,9 +10,9 @@
 
 #include "arrow/util/compression.h"
 #include "count.h"
-#include "fastload/bit_unpack.h"
-#include "fastload/gather.h"
-#include "fastload/snappy.h"
+#include "fastload/base/gather.h"
+#include "fastload/decode/pages/bit_unpack.h"
+#include "fastload/decode/pages/snappy.h"
 
 namespace fastload::instructions {
 namespace {

@@ -9,7 +9,7 @@
 #include "arrow/api.h"
 #include "arrow/io/file.h"
 #include "count.h"
-#include "fastload/pipeline.h"
+#include "fastload/scan/pipeline.h"
 #include "parquet/arrow/writer.h"
 #include "row_files.h"
 

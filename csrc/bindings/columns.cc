@@ -1,4 +1,4 @@
-#include "fastload/columns.h"
+#include "fastload/plan/columns.h"
 
 #include <array>
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
-#include "fastload/cast.h"
-#include "fastload/kernels.h"
-#include "fastload/vocabulary.h"
+#include "fastload/decode/values/cast.h"
+#include "fastload/decode/values/vocabulary.h"
+#include "fastload/scan/kernels.h"
 #include "pybind11/stl.h"
 
 namespace fastload {

@@ -10,10 +10,10 @@
 #include "bindings/errors.h"
 #include "bindings/scan.h"
 #include "bindings/without_gil.h"
-#include "fastload/block_rows.h"
-#include "fastload/decoded_block.h"
-#include "fastload/decoded_queue.h"
-#include "fastload/decoded_writer.h"
+#include "fastload/blocks/block_rows.h"
+#include "fastload/blocks/decoded_block.h"
+#include "fastload/blocks/decoded_queue.h"
+#include "fastload/blocks/decoded_writer.h"
 #include "pybind11/stl.h"
 
 namespace fastload {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "fastload/status.h"
+#include "fastload/base/status.h"
 
 namespace fastload {
 

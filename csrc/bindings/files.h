@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "fastload/file.h"
-#include "fastload/footer.h"
+#include "fastload/source/file.h"
+#include "fastload/source/footer.h"
 
 namespace fastload {
 

@@ -1,4 +1,4 @@
-#include "fastload/filter_expression.h"
+#include "fastload/filter/filter_expression.h"
 
 #include <string_view>
 #include <variant>

@@ -1,4 +1,4 @@
-#include "fastload/footer.h"
+#include "fastload/source/footer.h"
 
 #include <cstring>
 #include <memory>
@@ -12,8 +12,8 @@
 #include "bindings/bindings.h"
 #include "bindings/errors.h"
 #include "bindings/without_gil.h"
-#include "fastload/leaf_summary.h"
-#include "fastload/summary_file.h"
+#include "fastload/source/leaf_summary.h"
+#include "fastload/source/summary_file.h"
 #include "pybind11/stl.h"
 
 namespace fastload {

@@ -1,4 +1,4 @@
-#include "fastload/hash.h"
+#include "fastload/base/hash.h"
 
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-#include "fastload/page_index.h"
+#include "fastload/source/page_index.h"
 
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-#include "fastload/pipeline.h"
+#include "fastload/scan/pipeline.h"
 
 #include <array>
 #include <cstdint>
@@ -18,9 +18,9 @@
 #include "bindings/shared_batches.h"
 #include "bindings/tensor_memory.h"
 #include "bindings/without_gil.h"
-#include "fastload/block_rows.h"
-#include "fastload/output_check.h"
-#include "fastload/row_selection.h"
+#include "fastload/blocks/block_rows.h"
+#include "fastload/plan/output_check.h"
+#include "fastload/plan/row_selection.h"
 #include "pybind11/numpy.h"
 #include "pybind11/stl.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "fastload/range_cache.h"
+#include "fastload/fetch/range_cache.h"
 #include "pybind11/pybind11.h"
 
 namespace fastload {

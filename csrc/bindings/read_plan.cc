@@ -1,4 +1,4 @@
-#include "fastload/read_plan.h"
+#include "fastload/plan/read_plan.h"
 
 #include <cstdint>
 #include <memory>
@@ -8,7 +8,7 @@
 
 #include "bindings/array.h"
 #include "bindings/bindings.h"
-#include "fastload/shuffle.h"
+#include "fastload/collate/shuffle.h"
 
 namespace fastload {
 

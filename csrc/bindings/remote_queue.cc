@@ -8,7 +8,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/without_gil.h"
-#include "fastload/coalesce.h"
+#include "fastload/fetch/coalesce.h"
 #include "pybind11/stl.h"
 
 namespace fastload {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bindings/fork_guard.h"
-#include "fastload/remote.h"
+#include "fastload/fetch/remote.h"
 #include "pybind11/pybind11.h"
 
 namespace fastload {

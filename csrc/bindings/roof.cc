@@ -1,4 +1,4 @@
-#include "fastload/roof.h"
+#include "fastload/measure/roof.h"
 
 #include <limits>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "fastload/row_finder.h"
+#include "fastload/filter/row_finder.h"
 
 #include <chrono>
 #include <cstdint>

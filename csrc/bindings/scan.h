@@ -7,7 +7,7 @@
 
 #include "bindings/fork_guard.h"
 #include "bindings/tensor_memory.h"
-#include "fastload/scan.h"
+#include "fastload/scan/scan.h"
 #include "pybind11/pybind11.h"
 
 namespace fastload {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "bindings/fork_guard.h"
-#include "fastload/memory.h"
-#include "fastload/shared_batches.h"
+#include "fastload/base/memory.h"
+#include "fastload/share/shared_batches.h"
 
 namespace fastload {
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "fastload/memory.h"
+#include "fastload/base/memory.h"
 #include "pybind11/pybind11.h"
 
 namespace fastload {

@@ -16,8 +16,8 @@
 #include "arrow/builder.h"
 #include "arrow/record_batch.h"
 #include "arrow/type.h"
-#include "fastload/columns.h"
-#include "fastload/decoded_writer.h"
+#include "fastload/blocks/decoded_writer.h"
+#include "fastload/plan/columns.h"
 
 namespace fastload::testing {
 

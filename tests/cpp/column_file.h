@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arrow/io/memory.h"
-#include "fastload/chunk_reader.h"
+#include "fastload/decode/chunk_reader.h"
 #include "parquet/column_writer.h"
 #include "parquet/file_reader.h"
 #include "parquet/file_writer.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "arrow/api.h"
-#include "fastload/columns.h"
+#include "fastload/plan/columns.h"
 #include "nested_file.h"
 
 namespace fastload::testing {

@@ -11,7 +11,7 @@
 
 #include "arrow/api.h"
 #include "arrow/io/memory.h"
-#include "fastload/chunk_reader.h"
+#include "fastload/decode/chunk_reader.h"
 #include "parquet/arrow/reader.h"
 #include "parquet/arrow/writer.h"
 #include "parquet/file_reader.h"

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "fastload/chunk_open.h"
-#include "fastload/pipeline.h"
-#include "fastload/read_plan.h"
-#include "fastload/shuffle.h"
+#include "fastload/collate/shuffle.h"
+#include "fastload/decode/pages/chunk_open.h"
+#include "fastload/plan/read_plan.h"
+#include "fastload/scan/pipeline.h"
 #include "row_files.h"
 
 namespace fastload::testing {

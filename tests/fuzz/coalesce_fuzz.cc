@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "checked.h"
-#include "fastload/coalesce.h"
+#include "fastload/fetch/coalesce.h"
 #include "fuzzer/FuzzedDataProvider.h"
 
 namespace fastload::testing {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "arrow/io/memory.h"
-#include "fastload/arrow_versions.h"
-#include "fastload/file.h"
+#include "fastload/source/arrow_versions.h"
+#include "fastload/source/file.h"
 #include "parquet/exception.h"
 #include "parquet/file_reader.h"
 #include "parquet/metadata.h"

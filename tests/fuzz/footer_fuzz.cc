@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "checked.h"
-#include "fastload/footer.h"
-#include "fastload/kept_bytes.h"
-#include "fastload/summary_file.h"
+#include "fastload/source/footer.h"
+#include "fastload/source/kept_bytes.h"
+#include "fastload/source/summary_file.h"
 #include "file_mutation.h"
 
 namespace fastload::testing {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "checked.h"
-#include "fastload/hybrid.h"
-#include "fastload/level_stream.h"
+#include "fastload/decode/pages/hybrid.h"
+#include "fastload/decode/pages/level_stream.h"
 #include "fuzzer/FuzzedDataProvider.h"
 
 namespace fastload::testing {

@@ -9,8 +9,8 @@
 
 #include "arrow/api.h"
 #include "arrow/extension_type.h"
-#include "fastload/columns.h"
-#include "fastload/footer.h"
+#include "fastload/plan/columns.h"
+#include "fastload/source/footer.h"
 
 namespace fastload::testing {
 

@@ -12,7 +12,7 @@
 
 #include "../cpp/temporary_directory.h"
 #include "checked.h"
-#include "fastload/range_entry.h"
+#include "fastload/fetch/range_entry.h"
 #include "fuzzer/FuzzedDataProvider.h"
 
 namespace fastload::testing {

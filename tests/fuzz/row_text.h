@@ -10,9 +10,9 @@
 
 #include "arrow/api.h"
 #include "arrow/extension_type.h"
-#include "fastload/columns.h"
-#include "fastload/layout.h"
-#include "fastload/scan.h"
+#include "fastload/plan/columns.h"
+#include "fastload/plan/layout.h"
+#include "fastload/scan/scan.h"
 
 namespace fastload::testing {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checked.h"
-#include "fastload/shared_batches.h"
+#include "fastload/share/shared_batches.h"
 #include "fuzzer/FuzzedDataProvider.h"
 
 namespace fastload::testing {

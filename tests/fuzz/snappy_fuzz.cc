@@ -8,7 +8,7 @@
 
 #include "arrow/util/compression.h"
 #include "checked.h"
-#include "fastload/snappy.h"
+#include "fastload/decode/pages/snappy.h"
 
 namespace fastload::testing {
 namespace {

@@ -1,6 +1,6 @@
 """What the core's threads can do side by side: the units of work that a window is cut into.
 
-The core cuts it so (`csrc/fastload/unit.cc`): each column by itself, but for those of stacks.
+The core cuts it so (`csrc/fastload/plan/unit.cc`): each column by itself, but for those of stacks.
 """
 
 from __future__ import annotations

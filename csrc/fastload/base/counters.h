@@ -1,0 +1,73 @@
+// What the stages have done so far; every field only grows.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "fastload/base/spans.h"
+
+namespace fastload {
+
+struct Counters {
+  std::atomic<int64_t> read_requests{0};
+  std::atomic<int64_t> read_bytes{0};
+  std::atomic<int64_t> read_ns{0};
+  std::atomic<int64_t> decoded_values{0};  // rows x columns
+  std::atomic<int64_t> decode_ns{0};       // decoding, casting and gathering
+  std::atomic<int64_t> kernel_calls{0};    // kernels x batches
+  std::atomic<int64_t> kernel_ns{0};
+  std::atomic<int64_t> batches{0};
+  std::atomic<int64_t> rows{0};
+  std::atomic<int64_t> batch_bytes{0};
+  std::atomic<int64_t> wait_ns{0};         // the consumer waited for a batch
+  std::atomic<int64_t> merged_batches{0};  // put together from several windows
+};
+
+inline int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Its life is a span of a stage, if spans are recorded.
+class SpanTimer {
+ public:
+  // `spans` may be null.
+  SpanTimer(SpanRecorder* spans, Stage stage, const SpanPlace& place)
+      : spans_(spans != nullptr && spans->on() ? spans : nullptr),
+        stage_(stage),
+        place_(place),
+        start_ns_(spans_ == nullptr ? 0 : NowNs()) {}
+  ~SpanTimer() {
+    if (spans_ != nullptr) spans_->Add(stage_, start_ns_, NowNs(), place_);
+  }
+  SpanTimer(const SpanTimer&) = delete;
+  SpanTimer& operator=(const SpanTimer&) = delete;
+
+ private:
+  SpanRecorder* spans_;
+  Stage stage_;
+  SpanPlace place_;
+  int64_t start_ns_;
+};
+
+// Adds the nanoseconds of its life to a counter.
+class Timer {
+ public:
+  explicit Timer(std::atomic<int64_t>* total)
+      : total_(total), start_(std::chrono::steady_clock::now()) {}
+  ~Timer() {
+    *total_ += std::chrono::duration_cast<std::chrono::nanoseconds>(
+                   std::chrono::steady_clock::now() - start_)
+                   .count();
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  std::atomic<int64_t>* total_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace fastload

@@ -1,0 +1,41 @@
+// Memory in huge pages where the system has them.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+#include "fastload/base/platform.h"
+
+namespace fastload {
+
+// Working memory that is walked once for every column of a window costs a translation for
+// each page of it, and inside a virtual machine those are slow: huge pages have 512 times
+// fewer. nullptr when memory has run out; freed with std::free.
+inline void* AllocateHuge(size_t bytes) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  constexpr size_t kCacheLine = 64;
+  const size_t alignment = bytes < kHugePage / 2 ? kCacheLine : kHugePage;
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* data = std::aligned_alloc(alignment, rounded);
+  if (data != nullptr && alignment == kHugePage) AdviseHugePages(data, rounded);
+  return data;
+}
+
+template <typename T>
+struct HugeAllocator {
+  using value_type = T;
+  HugeAllocator() = default;
+  template <typename U>
+  explicit(false) HugeAllocator(const HugeAllocator<U>&) {}
+
+  T* allocate(size_t count) {
+    void* data = AllocateHuge(count * sizeof(T));
+    if (data == nullptr) throw std::bad_alloc();
+    return static_cast<T*>(data);
+  }
+  void deallocate(T* data, size_t) { std::free(data); }
+  bool operator==(const HugeAllocator&) const { return true; }
+};
+
+}  // namespace fastload

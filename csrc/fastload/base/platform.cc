@@ -1,0 +1,169 @@
+#include "fastload/base/platform.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <random>
+#include <system_error>
+
+#if defined(__linux__) && !defined(FASTLOAD_PORTABLE)
+#define FASTLOAD_LINUX_CALLS
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
+
+namespace fastload {
+
+int64_t ModifiedNs(const struct stat& status) {
+#if defined(__APPLE__)
+  const timespec& at = status.st_mtimespec;
+#else
+  const timespec& at = status.st_mtim;
+#endif
+  return static_cast<int64_t>(at.tv_sec) * 1'000'000'000 + at.tv_nsec;
+}
+
+int64_t ThreadNumber() {
+#if defined(__APPLE__)
+  uint64_t number = 0;
+  pthread_threadid_np(nullptr, &number);
+  return static_cast<int64_t>(number);
+#else
+  return syscall(SYS_gettid);
+#endif
+}
+
+void NameThread(const std::string& name) {
+  const std::string kept = name.substr(0, 15);
+#if defined(__APPLE__)
+  pthread_setname_np(kept.c_str());
+#else
+  pthread_setname_np(pthread_self(), kept.c_str());
+#endif
+}
+
+#if defined(FASTLOAD_LINUX_CALLS)
+
+int MakeAnonymousFile() {
+  return memfd_create("fastload-batches", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
+void KeepSize(int fd) {
+  (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+}
+
+void LeaveOutOfDumps(void* data, size_t bytes) { madvise(data, bytes, MADV_DONTDUMP); }
+
+void AdviseHugePages(void* data, size_t bytes) { madvise(data, bytes, MADV_HUGEPAGE); }
+
+bool IsByteCached(int fd, int64_t offset) {
+  uint8_t byte = 0;
+  const iovec one{.iov_base = &byte, .iov_len = 1};
+  return preadv2(fd, &one, 1, offset, RWF_NOWAIT) == 1;
+}
+
+void BringAhead(int fd, int64_t offset, int64_t bytes) {
+  // Linux reads no more for a call than it reads ahead, of which this is the usual size.
+  constexpr int64_t kStep = 128 << 10;
+  for (int64_t at = 0; at < bytes; at += kStep) {
+    // What can't be brought is read when it is asked for.
+    [[maybe_unused]] const int refused =
+        posix_fadvise(fd, offset + at, std::min(kStep, bytes - at), POSIX_FADV_WILLNEED);
+  }
+}
+
+void FindBlocks(int fd, int64_t offset, int64_t bytes) {
+  // Where there is no room, writing tells.
+  [[maybe_unused]] const int refused = fallocate(fd, 0, offset, bytes);
+}
+
+WakeEvent::WakeEvent()
+    : read_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), write_fd_(read_fd_) {
+  if (read_fd_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+}
+
+WakeEvent::~WakeEvent() { close(read_fd_); }
+
+void WakeEvent::Set() const {
+  // It can only fail because it is readable already.
+  [[maybe_unused]] const int written = eventfd_write(write_fd_, 1);
+}
+
+void WakeEvent::Clear() const {
+  eventfd_t count = 0;
+  // Nothing to read is no error.
+  [[maybe_unused]] const int read = eventfd_read(read_fd_, &count);
+}
+
+#else
+
+int MakeAnonymousFile() {
+  constexpr int kTries = 16;
+  std::random_device random;
+  for (int i = 0; i < kTries; ++i) {
+    // macOS takes names of 31 letters at most, and 22 of them stand here at most.
+    const std::string name = "/fastload-" + std::to_string(random()) + std::to_string(i);
+    const int fd = shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (fd < 0 && errno == EEXIST) continue;
+    if (fd >= 0) {
+      shm_unlink(name.c_str());
+      // POSIX leaves open whether shm_open has set it.
+      fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+    return fd;
+  }
+  return -1;
+}
+
+void KeepSize(int /*fd*/) {}
+
+void LeaveOutOfDumps(void* /*data*/, size_t /*bytes*/) {}
+
+void AdviseHugePages(void* /*data*/, size_t /*bytes*/) {}
+
+bool IsByteCached(int /*fd*/, int64_t /*offset*/) { return false; }
+
+void BringAhead(int /*fd*/, int64_t /*offset*/, int64_t /*bytes*/) {}
+
+void FindBlocks(int /*fd*/, int64_t /*offset*/, int64_t /*bytes*/) {}
+
+WakeEvent::WakeEvent() {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) {
+    throw std::system_error(errno, std::generic_category(), "pipe");
+  }
+  for (const int fd : ends) {
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+  }
+  read_fd_ = ends[0];
+  write_fd_ = ends[1];
+}
+
+WakeEvent::~WakeEvent() {
+  close(read_fd_);
+  close(write_fd_);
+}
+
+void WakeEvent::Set() const {
+  const char byte = 0;
+  // It can only fail because the pipe is full, and so readable already.
+  [[maybe_unused]] const ssize_t written = write(write_fd_, &byte, 1);
+}
+
+void WakeEvent::Clear() const {
+  std::array<char, 256> bytes{};
+  while (read(read_fd_, bytes.data(), bytes.size()) > 0) continue;
+}
+
+#endif
+
+}  // namespace fastload

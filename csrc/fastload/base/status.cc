@@ -1,0 +1,158 @@
+#include "fastload/base/status.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace fastload {
+
+namespace {
+
+constexpr const char kDetailId[] = "fastload::ErrorDetail";
+
+class ErrorDetail : public arrow::StatusDetail {
+ public:
+  struct Members {
+    std::optional<ErrorKind> kind;
+    bool placed = false;  // keeps At from adding a second place on the way up
+    std::optional<int64_t> value = std::nullopt;
+    std::optional<int64_t> row = std::nullopt;
+    std::optional<RowGroupId> row_group = std::nullopt;
+  };
+  explicit ErrorDetail(Members members) : members_(members) {}
+
+  const char* type_id() const override { return kDetailId; }
+  std::string ToString() const override { return "fastload"; }
+
+  const Members& members() const { return members_; }
+
+ private:
+  Members members_;
+};
+
+const ErrorDetail* DetailOf(const Status& status) {
+  const auto& detail = status.detail();
+  // Compared as text: a second copy of the core has another address for the same id.
+  if (detail == nullptr || std::string_view(detail->type_id()) != kDetailId) {
+    return nullptr;
+  }
+  return static_cast<const ErrorDetail*>(detail.get());
+}
+
+arrow::StatusCode CodeOf(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kCorruptFile:
+    case ErrorKind::kNullValue:
+    case ErrorKind::kValue:
+      return arrow::StatusCode::Invalid;
+    case ErrorKind::kUnsupported:
+      return arrow::StatusCode::NotImplemented;
+    case ErrorKind::kSourceChanged:
+    case ErrorKind::kStorage:
+      return arrow::StatusCode::IOError;
+    case ErrorKind::kClosed:
+      return arrow::StatusCode::Cancelled;
+  }
+  return arrow::StatusCode::UnknownError;
+}
+
+std::string Describe(const Place& place) {
+  std::string text;
+  const auto add = [&text](const std::string& part) {
+    text += text.empty() ? "" : ", ";
+    text += part;
+  };
+  if (!place.file.empty()) add(place.file);
+  if (place.row_group >= 0) add("row group " + std::to_string(place.row_group));
+  if (!place.column.empty()) add("column `" + place.column + "`");
+  if (place.page >= 0) add("page " + std::to_string(place.page));
+  if (place.row >= 0) add("row " + std::to_string(place.row));
+  return text;
+}
+
+Status With(const Status& status, std::string message, ErrorDetail::Members members) {
+  return Status(status.code(), std::move(message),
+                std::make_shared<ErrorDetail>(members));
+}
+
+}  // namespace
+
+Status MakeError(ErrorKind kind, std::string message) {
+  return Status(CodeOf(kind), std::move(message),
+                std::make_shared<ErrorDetail>(ErrorDetail::Members{.kind = kind}));
+}
+
+std::optional<ErrorKind> KindOf(const Status& status) {
+  const ErrorDetail* detail = DetailOf(status);
+  return detail == nullptr ? std::nullopt : detail->members().kind;
+}
+
+Status AtValue(const Status& status, int64_t value) {
+  const ErrorDetail* detail = DetailOf(status);
+  if (detail == nullptr) return status;
+  auto members = detail->members();
+  members.value = value;
+  return With(status, status.message(), members);
+}
+
+std::optional<int64_t> ValueOf(const Status& status) {
+  const ErrorDetail* detail = DetailOf(status);
+  return detail == nullptr ? std::nullopt : detail->members().value;
+}
+
+Status AtRow(const Status& status, int64_t row) {
+  const ErrorDetail* detail = DetailOf(status);
+  if (detail == nullptr) return status;
+  auto members = detail->members();
+  members.row = row;
+  return With(status, status.message(), members);
+}
+
+std::optional<int64_t> RowOf(const Status& status) {
+  const ErrorDetail* detail = DetailOf(status);
+  return detail == nullptr ? std::nullopt : detail->members().row;
+}
+
+Status At(const Status& status, const Place& place) {
+  if (status.ok()) return status;
+  const std::string where = Describe(place);
+  if (where.empty()) return status;
+  const std::string message = status.message() + " - at " + where;
+  const ErrorDetail* detail = DetailOf(status);
+  if (detail != nullptr) {
+    auto members = detail->members();
+    if (members.placed) return status;
+    members.placed = true;
+    if (place.file_index >= 0 && place.row_group >= 0) {
+      members.row_group = {place.file_index, place.row_group};
+    }
+    return With(status, message, members);
+  }
+  if (status.detail() != nullptr) {
+    // Someone else's detail (an errno, say) is worth more than a flag of ours.
+    if (status.message().find(" - at ") != std::string::npos) return status;
+    return Status(status.code(), message, status.detail());
+  }
+  return With(status, message, {.kind = std::nullopt, .placed = true});
+}
+
+Status AtRowGroup(ErrorKind kind, std::string message, RowGroupId row_group) {
+  return Status(CodeOf(kind), std::move(message),
+                std::make_shared<ErrorDetail>(ErrorDetail::Members{
+                    .kind = kind, .placed = true, .row_group = row_group}));
+}
+
+std::optional<RowGroupId> RowGroupOf(const Status& status) {
+  const ErrorDetail* detail = DetailOf(status);
+  return detail == nullptr ? std::nullopt : detail->members().row_group;
+}
+
+Status FromParquet(const Status& thrown) {
+  // A read that failed has a detail: ours, or an errno.
+  const bool corrupt = thrown.IsIOError() || thrown.IsInvalid();
+  if (!corrupt || thrown.detail() != nullptr) return thrown;
+  return MakeError(ErrorKind::kCorruptFile, thrown.message());
+}
+
+}  // namespace fastload

@@ -1,0 +1,83 @@
+// Copies and stores to memory that nobody reads soon.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "fastload/base/prefetch.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace fastload {
+
+// memcpy past the caches: what is written is not read from memory first, and displaces
+// nothing. Call StreamFence before another thread reads it.
+inline void StreamCopy(uint8_t* to, const uint8_t* from, int64_t bytes) {
+#if defined(__SSE2__)
+  constexpr int64_t kWord = sizeof(__m128i);
+  const auto stream4 = [&](int64_t until) {
+    for (; bytes > until; bytes -= 4, to += 4, from += 4) {
+      int word;
+      std::memcpy(&word, from, sizeof(word));
+      _mm_stream_si32(reinterpret_cast<int*>(to), word);
+    }
+  };
+  const auto address = reinterpret_cast<uintptr_t>(to);
+  if (address % 4 == 0 && bytes % 4 == 0 && bytes >= 2 * kWord) {
+    const auto head = static_cast<int64_t>(-address % kWord);
+    stream4(bytes - head);
+    for (; bytes >= kWord; bytes -= kWord, to += kWord, from += kWord) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    }
+    return stream4(0);
+  }
+#endif
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+// A store of that kind, of an element of 1, 2, 4 or 8 bytes; those of 1 and 2 bytes go
+// through the caches. Stores that follow each other in memory leave as whole lines.
+template <typename T>
+inline void StreamStore(T value, uint8_t* to) {
+#if defined(__SSE2__)
+  if constexpr (sizeof(T) == 4) {
+    _mm_stream_si32(reinterpret_cast<int*>(to), static_cast<int>(value));
+    return;
+  }
+#endif
+#if defined(__x86_64__)
+  if constexpr (sizeof(T) == 8) {
+    using Word = long long;  // NOLINT(google-runtime-int): the intrinsic's
+    _mm_stream_si64(reinterpret_cast<Word*>(to), static_cast<Word>(value));
+    return;
+  }
+#endif
+  std::memcpy(to, &value, sizeof(value));
+}
+
+// StoreStream past the caches, for elements that StreamStore keeps from them.
+template <typename T, typename Element, typename OnLine>
+inline void StoreStreamPast(T* out, int64_t n, const Element& element,
+                            const OnLine& on_line) {
+  if constexpr (sizeof(T) < 4) return StoreStream(out, n, element, on_line);
+  constexpr int64_t kPerLine = kCacheLine / static_cast<int64_t>(sizeof(T));
+  int64_t i = 0;
+  for (; i + kPerLine <= n; i += kPerLine) {
+    on_line(i);
+    for (int64_t j = i; j < i + kPerLine; ++j) {
+      StreamStore(element(j), reinterpret_cast<uint8_t*>(out + j));
+    }
+  }
+  for (; i < n; ++i) StreamStore(element(i), reinterpret_cast<uint8_t*>(out + i));
+}
+
+inline void StreamFence() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+}  // namespace fastload

@@ -1,0 +1,264 @@
+#include "fastload/blocks/decoded_block.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+
+#include "arrow/array/data.h"
+#include "arrow/extension_type.h"
+#include "arrow/io/memory.h"
+#include "arrow/ipc/reader.h"
+#include "arrow/type.h"
+#include "fastload/base/hash.h"
+#include "fastload/base/platform.h"
+
+namespace fastload {
+namespace {
+
+// At the end of an Arrow IPC file: the bytes of the footer before it, and a magic.
+constexpr std::string_view kMagic = "ARROW1";
+constexpr size_t kTailBytes = sizeof(int32_t) + kMagic.size();
+
+// Blocks of this process lie where a read takes long: then they are better brought as a
+// whole than by what the system reads ahead, which fast disks do well with.
+std::atomic<bool> disk_is_slow = false;
+
+// Hashes what may be on disk alone.
+void HashMapped(XXH64_state_t* state, std::string_view bytes) {
+  // 70 MB/s: less than a disk has that is busy with this alone.
+  constexpr size_t kPiece = 4 << 20;
+  constexpr auto kLong = std::chrono::milliseconds(60);
+  for (size_t at = 0; at < bytes.size(); at += kPiece) {
+    const std::string_view piece = bytes.substr(at, kPiece);
+    const auto begin = std::chrono::steady_clock::now();
+    XXH64_update(state, piece.data(), piece.size());
+    if (std::chrono::steady_clock::now() - begin > kLong) disk_is_slow = true;
+  }
+}
+
+// What Arrow has no type of bytes for lies as integers of that size.
+arrow::Type::type TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kInt8:
+      return arrow::Type::INT8;
+    case DType::kUInt8:
+      return arrow::Type::UINT8;
+    case DType::kUInt16:
+    case DType::kBFloat16:
+      return arrow::Type::UINT16;
+    case DType::kInt16:
+      return arrow::Type::INT16;
+    case DType::kUInt32:
+      return arrow::Type::UINT32;
+    case DType::kInt32:
+      return arrow::Type::INT32;
+    case DType::kUInt64:
+      return arrow::Type::UINT64;
+    case DType::kInt64:
+      return arrow::Type::INT64;
+    case DType::kFloat16:
+      return arrow::Type::HALF_FLOAT;
+    case DType::kFloat32:
+      return arrow::Type::FLOAT;
+    case DType::kFloat64:
+      return arrow::Type::DOUBLE;
+  }
+  return arrow::Type::NA;
+}
+
+// Goes down to the next level of an array.
+class Walk {
+ public:
+  explicit Walk(const arrow::ArrayData& data) : data_(&data) {}
+
+  const arrow::DataType& type() const { return *StorageOf(data_->type.get()); }
+  // As the writer leaves them.
+  bool plain() const { return data_->offset == 0 && data_->GetNullCount() == 0; }
+  const uint8_t* buffer(size_t index) const {
+    const auto& buffer = data_->buffers[index];
+    return buffer == nullptr ? nullptr : buffer->data();
+  }
+  int64_t buffer_bytes(size_t index) const {
+    const auto& buffer = data_->buffers[index];
+    return buffer == nullptr ? 0 : buffer->size();
+  }
+  int64_t length() const { return data_->length; }
+  void Down() { data_ = data_->child_data[0].get(); }
+
+ private:
+  const arrow::ArrayData* data_;
+};
+
+// The offsets of `lists` lists that hold `length` entries in all; null if they don't.
+const int64_t* Offsets(const uint8_t* bytes, int64_t buffer_bytes, int64_t lists,
+                       int64_t length) {
+  static constexpr int64_t kNone[1] = {0};
+  if (lists == 0) return kNone;
+  const auto* offsets = reinterpret_cast<const int64_t*>(bytes);
+  const auto needed = (lists + 1) * static_cast<int64_t>(sizeof(int64_t));
+  if (buffer_bytes < needed || offsets[0] != 0 || offsets[lists] > length) return nullptr;
+  return offsets;
+}
+
+// The run of one record batch's column; nullopt if that is of another type.
+std::optional<DecodedBlock::Run> RunOf(const arrow::ArrayData& data,
+                                       const ColumnSpec& spec) {
+  DecodedBlock::Run run{.rows = data.length};
+  Walk at(data);
+  for (int32_t level = 0; level < spec.depth; ++level) {
+    if (at.type().id() != arrow::Type::LARGE_LIST || !at.plain()) return std::nullopt;
+    const uint8_t* const bytes = at.buffer(1);
+    const int64_t size = at.buffer_bytes(1);
+    const int64_t lists = at.length();
+    at.Down();
+    run.offsets.push_back(Offsets(bytes, size, lists, at.length()));
+    if (run.offsets.back() == nullptr) return std::nullopt;
+  }
+  int64_t items = at.length();
+  if (spec.list_size > 0) {
+    if (at.type().id() != arrow::Type::FIXED_SIZE_LIST || !at.plain())
+      return std::nullopt;
+    const auto& list = static_cast<const arrow::FixedSizeListType&>(at.type());
+    if (list.list_size() != spec.list_size) return std::nullopt;
+    items *= spec.list_size;
+    at.Down();
+  }
+  if (!at.plain()) return std::nullopt;
+  if (spec.bytes) {
+    const auto id = at.type().id();
+    if (id != arrow::Type::LARGE_STRING && id != arrow::Type::LARGE_BINARY) {
+      return std::nullopt;
+    }
+    run.offsets.push_back(
+        Offsets(at.buffer(1), at.buffer_bytes(1), at.length(), at.buffer_bytes(2)));
+    if (run.offsets.back() == nullptr) return std::nullopt;
+    run.values = at.buffer(2);
+    return run;
+  }
+  if (at.type().id() != TypeOf(spec.dtype)) return std::nullopt;
+  if (at.buffer_bytes(1) < items * ItemSize(spec.dtype)) return std::nullopt;
+  run.values = at.buffer(1);
+  return run;
+}
+
+}  // namespace
+
+const arrow::DataType* StorageOf(const arrow::DataType* type) {
+  if (type->id() != arrow::Type::EXTENSION) return type;
+  return static_cast<const arrow::ExtensionType*>(type)->storage_type().get();
+}
+
+std::optional<size_t> FindChecksum(std::string_view file) {
+  if (file.size() < 2 * kMagic.size() + sizeof(int32_t)) return std::nullopt;
+  if (!file.starts_with(kMagic) || !file.ends_with(kMagic)) return std::nullopt;
+  const size_t tail = file.size() - kTailBytes;
+  int32_t footer_bytes = 0;
+  std::memcpy(&footer_bytes, file.data() + tail, sizeof(footer_bytes));
+  if (footer_bytes < 0 || static_cast<size_t>(footer_bytes) > tail) return std::nullopt;
+  const size_t first = tail - static_cast<size_t>(footer_bytes);
+  const std::string_view footer = file.substr(first, static_cast<size_t>(footer_bytes));
+  const size_t mark = footer.rfind(kChecksumMark);
+  if (mark == std::string_view::npos) return std::nullopt;
+  const size_t digits = mark + kChecksumMark.size();
+  if (digits + kNoChecksum.size() > footer.size()) return std::nullopt;
+  return first + digits;
+}
+
+DecodedBlock::Opened DecodedBlock::Open(const std::string& path, const std::string& name,
+                                        uint64_t* checked) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return {};
+  // Whoever makes room leaves it alone; where it can't be had, it is read nevertheless.
+  flock(fd, LOCK_SH | LOCK_NB);
+  struct stat status{};
+  const uint8_t* data = nullptr;
+  size_t bytes = 0;
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+    bytes = static_cast<size_t>(status.st_size);
+    if (disk_is_slow) BringAhead(fd, 0, status.st_size);
+    void* const mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (mapped != MAP_FAILED) data = static_cast<const uint8_t*>(mapped);
+  }
+  const std::shared_ptr<DecodedBlock> block(
+      new DecodedBlock(fd, data, data == nullptr ? 0 : bytes));
+  if (data != nullptr && block->Check(name, checked) && block->Parse().ok()) {
+    return {BlockState::kGood, block};
+  }
+  struct stat there{};
+  if (lstat(path.c_str(), &there) == 0 && there.st_ino == status.st_ino &&
+      there.st_dev == status.st_dev) {
+    unlink(path.c_str());
+  }
+  return {BlockState::kDamaged, nullptr};
+}
+
+DecodedBlock::~DecodedBlock() {
+  batches_.clear();
+  if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), bytes_);
+  flock(fd_, LOCK_UN);  // a fork's child may hold the descriptor, too
+  close(fd_);
+}
+
+bool DecodedBlock::Check(const std::string& name, uint64_t* checked) const {
+  const std::string_view file(reinterpret_cast<const char*>(data_), bytes_);
+  const auto digits = FindChecksum(file);
+  if (!digits) return false;
+  uint64_t said = 0;
+  const char* const first = file.data() + *digits;
+  const char* const last = first + kNoChecksum.size();
+  const auto [end, error] = std::from_chars(first, last, said, 16);
+  if (error != std::errc() || end != last) return false;
+  if (said != 0 && *checked == said) return true;
+  XXH64_state_t state;
+  XXH64_reset(&state, Hash64(name.data(), name.size(), 0));
+  HashMapped(&state, file.substr(0, *digits));
+  XXH64_update(&state, kNoChecksum.data(), kNoChecksum.size());
+  HashMapped(&state, file.substr(*digits + kNoChecksum.size()));
+  if (XXH64_digest(&state) != said) return false;
+  *checked = said;
+  return true;
+}
+
+Status DecodedBlock::Parse() {
+  const auto mapped =
+      std::make_shared<arrow::Buffer>(data_, static_cast<int64_t>(bytes_));
+  auto options = arrow::ipc::IpcReadOptions::Defaults();
+  options.use_threads = false;
+  ARROW_ASSIGN_OR_RAISE(const auto reader,
+                        arrow::ipc::RecordBatchFileReader::Open(
+                            std::make_shared<arrow::io::BufferReader>(mapped), options));
+  for (int i = 0; i < reader->num_record_batches(); ++i) {
+    ARROW_ASSIGN_OR_RAISE(batches_.emplace_back(), reader->ReadRecordBatch(i));
+    rows_ += batches_.back()->num_rows();
+  }
+  return Status::OK();
+}
+
+Result<std::vector<DecodedBlock::Run>> DecodedBlock::Column(
+    const ColumnSpec& spec) const {
+  std::vector<Run> runs;
+  runs.reserve(batches_.size());
+  const int32_t field = spec.leaves[0];
+  for (const auto& batch : batches_) {
+    std::optional<Run> run;
+    if (field < batch->num_columns()) run = RunOf(*batch->column_data(field), spec);
+    if (!run) {
+      return MakeError(ErrorKind::kStorage,
+                       "Expected a block in the cache with the columns that this dataset "
+                       "writes, got " +
+                           batch->schema()->ToString());
+    }
+    runs.push_back(*std::move(run));
+  }
+  return runs;
+}
+
+}  // namespace fastload

@@ -1,0 +1,225 @@
+#include "fastload/blocks/decoded_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fastload/base/stream_copy.h"
+
+namespace fastload {
+namespace {
+
+// Of more than this a copy past the caches is worth it; less may be scratch of a shuffle,
+// which is read soon.
+constexpr int64_t kStreamBytes = 16 << 10;
+
+void SetValid(uint8_t* valid, int64_t rows) {
+  if (valid != nullptr) std::memset(valid, 1, static_cast<size_t>(rows));
+}
+
+template <typename T>
+void CopyStrided(const uint8_t* from, int64_t rows, uint8_t* out, int64_t stride) {
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(out + i * stride, from + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  }
+}
+
+void CopyRows(const uint8_t* from, int64_t item, int64_t rows, uint8_t* out,
+              int64_t stride) {
+  if (stride == item) {
+    const int64_t bytes = rows * item;
+    if (bytes > kStreamBytes) return StreamCopy(out, from, bytes);
+    std::memcpy(out, from, static_cast<size_t>(bytes));
+    return;
+  }
+  switch (item) {
+    case 1:
+      return CopyStrided<uint8_t>(from, rows, out, stride);
+    case 2:
+      return CopyStrided<uint16_t>(from, rows, out, stride);
+    case 4:
+      return CopyStrided<uint32_t>(from, rows, out, stride);
+    case 8:
+      return CopyStrided<uint64_t>(from, rows, out, stride);
+    default:
+      for (int64_t i = 0; i < rows; ++i) {
+        std::memcpy(out + i * stride, from + i * item, static_cast<size_t>(item));
+      }
+  }
+}
+
+// A column's rows, front to back.
+class Rows {
+ public:
+  Rows(std::shared_ptr<const DecodedBlock> block, std::vector<DecodedBlock::Run> runs)
+      : block_(std::move(block)), runs_(std::move(runs)) {}
+
+  Status Skip(int64_t rows) {
+    return ForEach(rows, [](const auto&, int64_t, int64_t) { return Status::OK(); });
+  }
+
+  // Calls fn(run, first, rows) for the next rows, which are those from `first` on of each
+  // run.
+  template <typename Fn>
+  Status ForEach(int64_t rows, const Fn& fn) {
+    while (rows > 0) {
+      while (run_ < runs_.size() && row_ == runs_[run_].rows) {
+        ++run_;
+        row_ = 0;
+      }
+      if (run_ == runs_.size()) {
+        return MakeError(
+            ErrorKind::kStorage,
+            "Expected a block in the cache of all rows of its row group, got "
+            "one with " +
+                std::to_string(rows) + " rows less");
+      }
+      const int64_t n = std::min(rows, runs_[run_].rows - row_);
+      ARROW_RETURN_NOT_OK(fn(runs_[run_], row_, n));
+      row_ += n;
+      rows -= n;
+    }
+    return Status::OK();
+  }
+
+ private:
+  const std::shared_ptr<const DecodedBlock> block_;
+  const std::vector<DecodedBlock::Run> runs_;
+  size_t run_ = 0;
+  int64_t row_ = 0;  // next one of it
+};
+
+class DecodedFixedReader final : public FixedReader {
+ public:
+  DecodedFixedReader(Rows rows, const ColumnSpec& spec)
+      : rows_(std::move(rows)), item_(ItemBytes(spec)) {}
+
+  Status Skip(int64_t rows) override { return rows_.Skip(rows); }
+
+  Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
+    SetValid(valid, rows);
+    return rows_.ForEach(rows,
+                         [&](const DecodedBlock::Run& run, int64_t first, int64_t n) {
+                           CopyRows(run.values + first * item_, item_, n, out, stride);
+                           out += n * stride;
+                           return Status::OK();
+                         });
+  }
+
+  int64_t page() const override { return -1; }
+
+ private:
+  Rows rows_;
+  const int64_t item_;
+};
+
+// The views of `count` values from `first` on.
+void AddViews(const int64_t* offsets, const uint8_t* bytes, int64_t first, int64_t count,
+              ByteView* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t start = offsets[first + i];
+    out[i] = {bytes + start, offsets[first + i + 1] - start};
+  }
+}
+
+class DecodedBytesReader final : public BytesReader {
+ public:
+  explicit DecodedBytesReader(Rows rows) : rows_(std::move(rows)) {}
+
+  Status Skip(int64_t rows) override { return rows_.Skip(rows); }
+
+  Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena*) override {
+    SetValid(valid, rows);
+    return rows_.ForEach(rows,
+                         [&](const DecodedBlock::Run& run, int64_t first, int64_t n) {
+                           AddViews(run.offsets[0], run.values, first, n, views);
+                           views += n;
+                           return Status::OK();
+                         });
+  }
+
+  int64_t page() const override { return -1; }
+
+ private:
+  Rows rows_;
+};
+
+class DecodedNestedReader final : public NestedReader {
+ public:
+  DecodedNestedReader(Rows rows, const ColumnSpec& spec)
+      : rows_(std::move(rows)),
+        depth_(static_cast<size_t>(spec.depth)),
+        bytes_(spec.bytes),
+        item_(ItemBytes(spec)) {}
+
+  Status Skip(int64_t rows) override { return rows_.Skip(rows); }
+
+  Status Read(int64_t rows, NestedRows* out, bool valid) override {
+    out->offsets.resize(depth_);
+    for (auto& offsets : out->offsets) {
+      if (offsets.empty()) offsets.push_back(0);
+    }
+    if (valid) out->valid.resize(out->valid.size() + static_cast<size_t>(rows), 1);
+    return rows_.ForEach(
+        rows, [&](const DecodedBlock::Run& run, int64_t first, int64_t n) {
+          for (size_t level = 0; level < depth_; ++level) {
+            const int64_t* const from = run.offsets[level];
+            std::vector<int64_t>& offsets = out->offsets[level];
+            const int64_t shift = offsets.back() - from[first];
+            const size_t size = offsets.size();
+            offsets.resize(size + static_cast<size_t>(n));
+            for (int64_t i = 0; i < n; ++i) {
+              offsets[size + static_cast<size_t>(i)] = from[first + i + 1] + shift;
+            }
+            const int64_t end = from[first + n];
+            first = from[first];
+            n = end - first;
+          }
+          if (!bytes_) {
+            out->values.Borrow(run.values + first * item_, n * item_);
+            return Status::OK();
+          }
+          const size_t size = out->views.size();
+          out->views.resize(size + static_cast<size_t>(n));
+          AddViews(run.offsets[depth_], run.values, first, n, out->views.data() + size);
+          return Status::OK();
+        });
+  }
+
+  int64_t page() const override { return -1; }
+
+ private:
+  Rows rows_;
+  const size_t depth_;
+  const bool bytes_;
+  const int64_t item_;
+};
+
+Result<Rows> RowsOf(std::shared_ptr<const DecodedBlock> block, const ColumnSpec& spec) {
+  ARROW_ASSIGN_OR_RAISE(auto runs, block->Column(spec));
+  return Rows(std::move(block), std::move(runs));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FixedReader>> MakeDecodedFixedReader(
+    std::shared_ptr<const DecodedBlock> block, const ColumnSpec* spec) {
+  ARROW_ASSIGN_OR_RAISE(Rows rows, RowsOf(std::move(block), *spec));
+  return std::make_unique<DecodedFixedReader>(std::move(rows), *spec);
+}
+
+Result<std::unique_ptr<BytesReader>> MakeDecodedBytesReader(
+    std::shared_ptr<const DecodedBlock> block, const ColumnSpec* spec) {
+  ARROW_ASSIGN_OR_RAISE(Rows rows, RowsOf(std::move(block), *spec));
+  return std::make_unique<DecodedBytesReader>(std::move(rows));
+}
+
+Result<std::unique_ptr<NestedReader>> MakeDecodedNestedReader(
+    std::shared_ptr<const DecodedBlock> block, const ColumnSpec* spec) {
+  ARROW_ASSIGN_OR_RAISE(Rows rows, RowsOf(std::move(block), *spec));
+  return std::make_unique<DecodedNestedReader>(std::move(rows), *spec);
+}
+
+}  // namespace fastload

@@ -1,0 +1,211 @@
+#include "fastload/collate/nested_window.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "fastload/base/prefetch.h"
+#include "fastload/base/stream_copy.h"
+
+namespace fastload {
+namespace {
+
+// How many rows ahead offsets, and then what they point to, are brought into the cache:
+// far enough for a read from memory to end while rows of some hundred bytes are copied.
+constexpr int64_t kOffsetsAhead = 32;
+constexpr int64_t kItemsAhead = 8;
+
+// Brings offsets, then what they point to, into the cache before a row's turn.
+inline void Prefetch(const StagedLists& from, const TakenRows& taken, int64_t item,
+                     int64_t i) {
+  if (i + kOffsetsAhead < taken.count) {
+    const auto [rows, row] = from.Find(taken.rows[i + kOffsetsAhead]);
+    __builtin_prefetch(rows->offsets[0].data() + row);
+  }
+  // Who has no items to copy only follows offsets.
+  if (i + kItemsAhead < taken.count && (item > 0 || from.levels() > 1)) {
+    const auto [rows, row] = from.Find(taken.rows[i + kItemsAhead]);
+    const int64_t* ahead = rows->offsets[0].data() + row;
+    if (rows->offsets.size() > 1) {
+      PrefetchFirst(rows->offsets[1].data() + ahead[0],
+                    (ahead[1] - ahead[0]) * static_cast<int64_t>(sizeof(int64_t)));
+    } else {
+      rows->values.Prefetch(ahead[0] * item, (ahead[1] - ahead[0]) * item);
+    }
+  }
+}
+
+// Calls fn(rows, first, count) for runs of the rows taken, in turn.
+template <typename Fn>
+void ForEachTaken(const StagedLists& from, const TakenRows& taken, int64_t item,
+                  const Fn& fn) {
+  if (taken.rows == nullptr) return from.ForEachShare(taken.first, taken.count, fn);
+  for (int64_t i = 0; i < taken.count; ++i) {
+    Prefetch(from, taken, item, i);
+    const auto [rows, row] = from.Find(taken.rows[i]);
+    fn(*rows, row, 1);
+  }
+}
+
+void Copy(uint8_t* to, const uint8_t* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+// Appends rows to one ragged output.
+class RaggedWriter {
+ public:
+  RaggedWriter(size_t levels, int64_t item, uint8_t* base, const int64_t* numbers)
+      : item_(item), levels_(levels) {
+    for (Level& level : levels_) {
+      auto* out = reinterpret_cast<int64_t*>(base + *numbers);
+      *out = 0;
+      level.next = out + 1;
+      numbers += 2;
+    }
+    values_ = base + *numbers;
+  }
+
+  void Append(const NestedRows& from, int64_t first, int64_t rows) {
+    int64_t begin = first;
+    int64_t end = first + rows;
+    int64_t outer_begin = begin;
+    int64_t outer_end = end;
+    for (size_t l = 0; l < levels_.size(); ++l) {
+      Level& level = levels_[l];
+      const int64_t* offsets = from.offsets[l].data();
+      outer_begin = begin;
+      outer_end = end;
+      begin = offsets[outer_begin];
+      end = offsets[outer_end];
+      const int64_t shift = level.end - begin;
+      for (int64_t i = outer_begin + 1; i <= outer_end; ++i) {
+        *level.next++ = offsets[i] + shift;
+      }
+      level.end += end - begin;
+    }
+    if (from.views.empty()) {
+      from.values.Copy(begin * item_, (end - begin) * item_, values_);
+      values_ += (end - begin) * item_;
+      return;
+    }
+    for (int64_t i = outer_begin; i < outer_end; ++i) {
+      const ByteView& view = from.views[static_cast<size_t>(i)];
+      Copy(values_, view.data, view.size);
+      values_ += view.size;
+    }
+  }
+
+ private:
+  struct Level {
+    int64_t* next = nullptr;  // where the next offset goes
+    int64_t end = 0;          // of what has been appended
+  };
+
+  const int64_t item_;
+  std::vector<Level> levels_;
+  uint8_t* values_ = nullptr;
+};
+
+// Lists of one level of items of fixed width, the usual case: without a writer's state.
+void WriteFlat(const StagedLists& from, const TakenRows& taken, int64_t item,
+               int64_t* offsets, uint8_t* values) {
+  int64_t end = 0;
+  *offsets++ = 0;
+  for (int64_t i = 0; i < taken.count; ++i) {
+    Prefetch(from, taken, item, i);
+    const auto [rows, row] = from.Find(taken.rows[i]);
+    const int64_t* starts = rows->offsets[0].data() + row;
+    const int64_t count = starts[1] - starts[0];
+    rows->values.Copy(starts[0] * item, count * item, values + end * item);
+    end += count;
+    *offsets++ = end;
+  }
+}
+
+}  // namespace
+
+void AddByteLevel(NestedRows* rows) {
+  std::vector<int64_t> offsets;
+  offsets.reserve(rows->views.size() + 1);
+  int64_t end = 0;
+  offsets.push_back(0);
+  for (const ByteView& view : rows->views) {
+    end += view.size;
+    offsets.push_back(end);
+  }
+  rows->offsets.push_back(std::move(offsets));
+}
+
+StagedLists::StagedLists(BlockPool* pool, std::vector<int64_t> first_rows)
+    : first_rows_(std::move(first_rows)) {
+  for (size_t i = 0; i < first_rows_.size(); ++i) {
+    shares_.push_back(std::make_unique<Share>(pool));
+  }
+}
+
+void CountSizes(const StagedLists& from, const TakenRows& taken, int64_t item,
+                std::span<int64_t> sizes) {
+  std::fill(sizes.begin(), sizes.end(), 0);
+  const auto count = [&](const NestedRows& rows, int64_t begin, int64_t n) {
+    int64_t end = begin + n;
+    for (size_t level = 0; level < sizes.size(); ++level) {
+      const int64_t* offsets = rows.offsets[level].data();
+      begin = offsets[begin];
+      end = offsets[end];
+      sizes[level] += end - begin;
+    }
+  };
+  ForEachTaken(from, taken, 0, count);
+  sizes.back() *= item;
+}
+
+void WriteRagged(const StagedLists& from, const TakenRows& taken, int64_t item,
+                 uint8_t* base, const int64_t* numbers) {
+  const size_t levels = from.levels();
+  if (taken.rows != nullptr && levels == 1) {
+    return WriteFlat(from, taken, item, reinterpret_cast<int64_t*>(base + numbers[0]),
+                     base + numbers[2]);
+  }
+  RaggedWriter writer(levels, item, base, numbers);
+  ForEachTaken(from, taken, item, [&](const NestedRows& rows, int64_t first, int64_t n) {
+    writer.Append(rows, first, n);
+  });
+}
+
+void PadRow(const NestedRows& from, int64_t row, int64_t item, const std::string& padding,
+            uint8_t* out) {
+  const auto row_bytes = static_cast<int64_t>(padding.size());
+  const auto* pad = reinterpret_cast<const uint8_t*>(padding.data());
+  const int64_t* starts = from.offsets[0].data() + row;
+  const int64_t bytes = std::min((starts[1] - starts[0]) * item, row_bytes);
+  from.values.StreamTo(starts[0] * item, bytes, out);
+  StreamCopy(out + bytes, pad + bytes, row_bytes - bytes);
+}
+
+void WritePadded(const StagedLists& from, const TakenRows& taken, int64_t item,
+                 const std::string& padding, uint8_t* out) {
+  ForEachTaken(from, taken, item, [&](const NestedRows& rows, int64_t row, int64_t n) {
+    for (const int64_t end = row + n; row < end; ++row) {
+      PadRow(rows, row, item, padding, out);
+      out += padding.size();
+    }
+  });
+}
+
+void WriteLengths(const StagedLists& from, const TakenRows& taken, int64_t most,
+                  int64_t* out) {
+  ForEachTaken(from, taken, 0, [&](const NestedRows& rows, int64_t row, int64_t n) {
+    for (const int64_t end = row + n; row < end; ++row) {
+      *out++ = rows.Length(row, most);
+    }
+  });
+}
+
+void WriteValid(const StagedLists& from, const TakenRows& taken, uint8_t* out) {
+  ForEachTaken(from, taken, 0, [&](const NestedRows& rows, int64_t row, int64_t n) {
+    out = std::copy_n(rows.valid.data() + row, n, out);
+  });
+}
+
+}  // namespace fastload

@@ -1,0 +1,61 @@
+// Where the output rows of a window go, for rows that are copied there one by one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fastload/collate/window.h"
+#include "fastload/plan/layout.h"
+#include "fastload/plan/unit.h"
+
+namespace fastload {
+
+// Where the output rows of a window lie in the areas of one slot.
+class RowPlaces {
+ public:
+  RowPlaces(const std::vector<Part>& parts, const Layout::Slot& slot);
+
+  uint8_t* operator[](uint32_t output) const {
+    if (output < first_rows_) return parts_[0] + output * stride_;
+    const uint32_t after = output - first_rows_;
+    return parts_[1 + after / part_rows_] + after % part_rows_ * stride_;
+  }
+
+ private:
+  std::vector<uint8_t*> parts_;
+  int64_t stride_;
+  uint32_t first_rows_;
+  uint32_t part_rows_;
+};
+
+// Where the rows of each output of a unit go.
+struct UnitPlaces {
+  UnitPlaces(const std::vector<Part>& parts, const Unit& unit);
+
+  std::vector<RowPlaces> rows;
+  std::vector<RowPlaces> valid;
+  std::vector<RowPlaces> pads;
+  std::vector<RowPlaces> lengths;
+};
+
+// The output rows of consecutive rows of a window: the first that takes each, or
+// RowOrder::kNone.
+class OutputRows {
+ public:
+  OutputRows(const Window& window, int64_t most_rows);
+
+  // Those of window rows [first, first + rows), at most `most_rows`; until the next call.
+  const uint32_t* Get(int64_t first, int64_t rows);
+
+ private:
+  const uint32_t* order_;
+  std::vector<uint32_t> in_order_;
+};
+
+// Copies `count` packed rows of `width` bytes to the places of the rows `outputs`, those
+// but that none takes, past the caches: StreamFence comes before another thread reads
+// them.
+void CopyRows(const uint8_t* rows, int64_t width, const uint32_t* outputs, int64_t count,
+              const RowPlaces& places);
+
+}  // namespace fastload

@@ -1,0 +1,105 @@
+#include "fastload/collate/shuffle.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "fastload/base/clones.h"
+#include "fastload/base/stream_key.h"
+
+namespace fastload {
+namespace {
+
+constexpr uint32_t kBucketRows = 1 << 15;
+
+// Draws made at once: they stay in the L1 cache.
+constexpr uint32_t kBlockDraws = 1024;
+
+// floor(draw * bound / 2**64), in steps that vector instructions have.
+FASTLOAD_INLINE uint32_t Below(uint64_t draw, uint64_t bound) {
+  const uint64_t low = (draw & 0xFFFFFFFF) * bound >> 32;
+  return static_cast<uint32_t>(((draw >> 32) * bound + low) >> 32);
+}
+
+// The next `count` draws of the stream `key`: below bound, bound - step, ...
+FASTLOAD_CLONES void DrawBelow(uint64_t key, uint32_t bound, uint32_t step,
+                               uint32_t count, uint32_t* out) {
+  for (uint32_t i = 0; i < count; ++i) {
+    out[i] = Below(Mix64(key + (uint64_t{i} + 1) * kGamma), bound - i * step);
+  }
+}
+
+// Durstenfeld's shuffle of 0 .. rows-1 with the stream `key`.
+void ShuffleBucket(uint64_t key, uint32_t rows, uint16_t* out) {
+  std::array<uint32_t, kBlockDraws> draws;
+  std::iota(out, out + rows, uint16_t{0});
+  for (uint32_t left = rows; left > 1;) {
+    const uint32_t count = std::min(kBlockDraws, left - 1);
+    DrawBelow(key, left, 1, count, draws.data());
+    for (uint32_t i = 0; i < count; ++i) std::swap(out[left - 1 - i], out[draws[i]]);
+    key += count * kGamma;
+    left -= count;
+  }
+}
+
+// The bucket of each row.
+void DrawBuckets(uint64_t key, uint32_t buckets, std::span<uint32_t> out) {
+  for (size_t row = 0; row < out.size();) {
+    const auto count =
+        static_cast<uint32_t>(std::min<size_t>(kBlockDraws, out.size() - row));
+    DrawBelow(key, buckets, 0, count, out.data() + row);
+    key += count * kGamma;
+    row += count;
+  }
+}
+
+}  // namespace
+
+void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out) {
+  const uint32_t buckets = rows / kBucketRows + (rows % kBucketRows == 0 ? 0 : 1);
+  out->within.resize(rows);
+  out->slots.clear();
+  out->bucket_starts.assign(1, 0);
+  if (buckets <= 1) {
+    out->bucket_starts.push_back(rows);
+    ShuffleBucket(key, rows, out->within.data());
+    return;
+  }
+  // First the bucket of each row, then, knowing the buckets' sizes, its slot. A bucket
+  // has kBucketRows rows on average at most; that one has twice as many, and outgrows 16
+  // bits, is 180 standard deviations away.
+  out->slots.resize(rows);
+  std::vector<uint32_t> ends(buckets);
+  DrawBuckets(key, buckets, out->slots);
+  for (const uint32_t bucket : out->slots) ++ends[bucket];
+  for (uint32_t size : ends) {
+    out->bucket_starts.push_back(out->bucket_starts.back() + size);
+  }
+  for (uint32_t b = 0; b < buckets; ++b)
+    ends[b] = static_cast<uint32_t>(out->SlotStart(b));
+  for (uint32_t& slot : out->slots) slot = ends[slot]++;
+  for (uint32_t b = 0; b < buckets; ++b) {
+    const uint32_t start = out->bucket_starts[b];
+    ShuffleBucket(Fold(Fold(0, key), b), out->bucket_starts[b + 1] - start,
+                  out->within.data() + start);
+  }
+}
+
+std::vector<uint32_t> Permutation(const Shuffle& shuffle) {
+  std::vector<uint32_t> row_at(static_cast<size_t>(shuffle.slot_count()));
+  std::iota(row_at.begin(), row_at.end(), 0U);
+  for (uint32_t row = 0; row < shuffle.slots.size(); ++row)
+    row_at[shuffle.slots[row]] = row;
+  std::vector<uint32_t> rows(shuffle.within.size());
+  for (int64_t b = 0; b < shuffle.buckets(); ++b) {
+    const auto i = static_cast<size_t>(b);
+    for (uint32_t p = shuffle.bucket_starts[i]; p < shuffle.bucket_starts[i + 1]; ++p) {
+      rows[p] = row_at[static_cast<size_t>(shuffle.SlotStart(b)) + shuffle.within[p]];
+    }
+  }
+  return rows;
+}
+
+}  // namespace fastload

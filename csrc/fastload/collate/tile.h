@@ -1,0 +1,57 @@
+// Rows of several columns, decoded column by column and stored row by row.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "fastload/base/prefetch.h"
+
+namespace fastload {
+
+// Some rows of the columns of a stack, which stay in the L2 cache until they are stored.
+// The memory is borrowed.
+class Tile {
+ public:
+  // Of elements of `item` bytes (1, 2, 4 or 8).
+  Tile(uint8_t* memory, int64_t item, size_t columns)
+      : memory_(memory), item_(item), columns_(columns) {}
+  // As many rows as Bytes(item, columns) hold.
+  static int64_t Rows(int64_t item, size_t columns) {
+    const int64_t rows = kBytes / (item * static_cast<int64_t>(columns));
+    return std::clamp(rows / kLeastRows * kLeastRows, kLeastRows, kMostRows);
+  }
+  static int64_t Bytes(int64_t item, size_t columns) {
+    return Pitch(item, columns) * static_cast<int64_t>(columns);
+  }
+
+  // Where the column's elements begin, which lie without gaps.
+  uint8_t* Column(size_t column) const {
+    return memory_ + Pitch(item_, columns_) * static_cast<int64_t>(column);
+  }
+  // Copies rows [first, first + rows), side by side, to out, out + stride, ...
+  void Store(int64_t first, int64_t rows, uint8_t* out, int64_t stride) const;
+  // The same, past the caches; StreamFence comes before another thread reads it.
+  void Stream(int64_t first, int64_t rows, uint8_t* out, int64_t stride) const;
+
+ private:
+  // The columns' dictionaries take turns in the cache: for many rows at once.
+  static constexpr int64_t kBytes = 128 << 10;
+  static constexpr int64_t kLeastRows = 128;
+  static constexpr int64_t kMostRows = 1024;
+
+  template <typename StoreItem>
+  void ForEachItem(int64_t first, int64_t rows, uint8_t* out, int64_t stride,
+                   const StoreItem& store) const;
+
+  // A power of two would have all columns share a few sets of the cache.
+  static int64_t Pitch(int64_t item, size_t columns) {
+    return Rows(item, columns) * item + kCacheLine;
+  }
+
+  uint8_t* memory_;
+  int64_t item_;
+  size_t columns_;
+};
+
+}  // namespace fastload

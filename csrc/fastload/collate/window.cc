@@ -1,0 +1,342 @@
+#include "fastload/collate/window.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "fastload/base/stream_copy.h"
+#include "fastload/blocks/decoded_reader.h"
+#include "fastload/decode/constant_reader.h"
+#include "fastload/decode/pages/chunk_open.h"
+#include "fastload/decode/selected_reader.h"
+
+namespace fastload {
+namespace {
+
+// Whether each value has one destination, which it is decoded to. With more of them (a
+// column under two names) it is copied.
+bool IsDirect(const Window& window, const Unit& unit) {
+  return !window.shuffled && unit.slots.size() == 1 && unit.valid_slots.size() <= 1;
+}
+
+// Whether shares of a unit's rows are decoded independently of each other.
+bool IsShared(const Window& window, const Unit& unit) {
+  return unit.staged() || unit.kind == Unit::Kind::kPadded ||
+         (unit.kind == Unit::Kind::kFixed && (unit.row_by_row || IsDirect(window, unit)));
+}
+
+}  // namespace
+
+std::vector<Share> CutShares(const Window& window, int64_t wanted) {
+  const int64_t chunks = std::count(window.fresh.begin(), window.fresh.end(), true) +
+                         (window.fresh[0] ? 0 : 1);
+  const int64_t count = std::clamp<int64_t>(wanted, 1, chunks);
+  std::vector<Share> shares;
+  Share next;
+  int64_t chunk = 0;
+  for (size_t i = 0; i < window.pieces.size(); ++i) {
+    const bool begins = i == 0 || window.fresh[i];
+    // Share s begins with chunk ceil(s * chunks / count).
+    if (begins && chunk++ * count >= static_cast<int64_t>(shares.size()) * chunks) {
+      next.first_piece = i;
+      shares.push_back(next);
+    }
+    shares.back().end_piece = i + 1;
+    if (window.fresh[i]) ++next.first_chunk;
+    next.first_row += window.pieces[i].stop - window.pieces[i].start;
+  }
+  return shares;
+}
+
+int32_t WindowTask::Count(const Window& window, const Unit& unit, Step step) {
+  const size_t shares = window.shares.size();
+  if (step != Step::kStage && unit.staged()) {
+    return static_cast<int32_t>(std::min(shares, window.parts.size()));
+  }
+  return IsShared(window, unit) ? static_cast<int32_t>(shares) : 1;
+}
+
+bool WindowTask::Decodes(const Unit& unit, Step step) {
+  return !unit.columns.empty() && (step == Step::kStage || !unit.staged());
+}
+
+std::span<Part> WindowTask::Parts() const {
+  const auto tasks = static_cast<size_t>(Count(*window_, unit_, Step::kFill));
+  const auto task = static_cast<size_t>(task_);
+  const size_t first = task * window_->parts.size() / tasks;
+  const size_t end = (task + 1) * window_->parts.size() / tasks;
+  return std::span(window_->parts).subspan(first, end - first);
+}
+
+WindowTask::WindowTask(Dataset* dataset, Window* window, int32_t unit, int32_t task,
+                       Scratch* scratch)
+    : dataset_(dataset),
+      window_(window),
+      unit_(dataset->units[static_cast<size_t>(unit)]),
+      state_(window->units[static_cast<size_t>(unit)]),
+      before_(window->before ? &window->before->units[static_cast<size_t>(unit)]
+                             : nullptr),
+      task_(task),
+      scratch_(scratch) {}
+
+Place WindowTask::PlaceOf(size_t column, const Piece& piece, int64_t page) const {
+  const auto spec = static_cast<size_t>(unit_.columns[column]);
+  return Place{.file = dataset_->files.spec(static_cast<int32_t>(piece.file)).path,
+               .row_group = static_cast<int32_t>(piece.row_group),
+               .column = dataset_->columns[spec].name,
+               .page = page,
+               .file_index = static_cast<int32_t>(piece.file)};
+}
+
+Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
+                              Cursor* cursor) {
+  const Piece& p = window_->pieces[piece];
+  const auto file = static_cast<int32_t>(p.file);
+  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[column])];
+  if (dataset_->blocks != nullptr) return OpenBlock(window_->blocks[piece], spec, cursor);
+  if (!spec.HasLeaf(file)) {
+    *cursor = Cursor{};
+    if (spec.depth > 0) {
+      cursor->nested = MakeNullNestedReader(&spec);
+    } else if (spec.bytes) {
+      cursor->bytes = MakeConstantBytesReader(&spec, file);
+    } else {
+      cursor->fixed = MakeConstantFixedReader(&spec, file);
+    }
+    return Status::OK();
+  }
+  auto& bytes = state_.streams[stream];
+  *cursor = Cursor{.stream = bytes, .fetch_bytes = bytes->MemoryBytes()};
+  ARROW_ASSIGN_OR_RAISE(
+      ChunkInput input,
+      OpenChunk(dataset_->files.spec(file), static_cast<int32_t>(p.row_group),
+                spec.leaves[static_cast<size_t>(file)], std::move(bytes), &dataset_->pool,
+                {.verify_crc = dataset_->verify_crc}));
+  input.file = file;
+  ChunkPages& pages = state_.pages[stream];
+  const RowBits bits = dataset_->Bits(file, static_cast<int32_t>(p.row_group));
+  if (bits.bits != nullptr) {
+    if (spec.depth > 0) {
+      ARROW_ASSIGN_OR_RAISE(
+          cursor->nested,
+          MakeSelectedNestedReader(std::move(input), &spec, bits, std::move(pages)));
+    } else if (spec.bytes) {
+      ARROW_ASSIGN_OR_RAISE(
+          cursor->bytes,
+          MakeSelectedBytesReader(std::move(input), &spec, bits, std::move(pages)));
+    } else {
+      ARROW_ASSIGN_OR_RAISE(
+          cursor->fixed,
+          MakeSelectedFixedReader(std::move(input), &spec, bits, std::move(pages)));
+    }
+  } else if (spec.depth > 0) {
+    ARROW_ASSIGN_OR_RAISE(cursor->nested, NestedReader::Make(std::move(input), &spec));
+  } else if (spec.bytes) {
+    ARROW_ASSIGN_OR_RAISE(cursor->bytes, BytesReader::Make(std::move(input), &spec));
+  } else {
+    ARROW_ASSIGN_OR_RAISE(cursor->fixed, FixedReader::Make(std::move(input), &spec));
+  }
+  return Status::OK();
+}
+
+Status WindowTask::OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
+                             Cursor* cursor) {
+  *cursor = Cursor{};
+  if (spec.depth > 0) return MakeDecodedNestedReader(block, &spec).Value(&cursor->nested);
+  if (spec.bytes) return MakeDecodedBytesReader(block, &spec).Value(&cursor->bytes);
+  return MakeDecodedFixedReader(block, &spec).Value(&cursor->fixed);
+}
+
+WindowTask::Pieces WindowTask::PiecesOfShare() const {
+  const std::vector<Share>& shares = window_->shares;
+  const auto task = static_cast<size_t>(task_);
+  const bool last = !IsShared(*window_, unit_) || task + 1 == shares.size();
+  return {.begin = shares[task].first_piece,
+          .end = last ? window_->pieces.size() : shares[task].end_piece,
+          .stream = shares[task].first_chunk,
+          .chunks = static_cast<size_t>(
+              std::count(window_->fresh.begin(), window_->fresh.end(), true)),
+          .first = shares[task].first_row,
+          .last = last};
+}
+
+Status WindowTask::Seek(size_t column, size_t piece, size_t stream, Cursor* cursor) {
+  if (window_->fresh[piece]) {
+    ARROW_RETURN_NOT_OK(OpenCursor(column, piece, stream, cursor));
+  }
+  const int64_t skipped = window_->pieces[piece].start - cursor->row;
+  if (skipped <= 0) return Status::OK();
+  return cursor->fixed   ? cursor->fixed->Skip(skipped)
+         : cursor->bytes ? cursor->bytes->Skip(skipped)
+                         : cursor->nested->Skip(skipped);
+}
+
+Status WindowTask::Located(const Status& status, size_t column, const Piece& piece,
+                           const Cursor& cursor) const {
+  int64_t page = -1;
+  if (cursor.fixed) page = cursor.fixed->page();
+  if (cursor.bytes) page = cursor.bytes->page();
+  if (cursor.nested) page = cursor.nested->page();
+  Place place = PlaceOf(column, piece, page);
+  if (const auto row = RowOf(status)) {
+    place.row = *row + dataset_->FirstRow(static_cast<int32_t>(piece.file),
+                                          static_cast<int32_t>(piece.row_group));
+  }
+  return At(status, place);
+}
+
+void WindowTask::Carry(Cursor cursor, const Pieces& pieces) {
+  if (!pieces.last || !window_->continued) return;
+  if (cursor.stream) cursor.fetch_bytes = cursor.stream->Rest();
+  state_.carried_bytes += cursor.fetch_bytes;
+  state_.cursors.push_back(std::move(cursor));
+}
+
+Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
+  const Pieces pieces = PiecesOfShare();
+  size_t stream = column * pieces.chunks + pieces.stream;
+  int64_t first = pieces.first;
+  Cursor cursor;
+  if (task_ == 0 && before_ != nullptr) cursor = std::move(before_->cursors[column]);
+  for (size_t i = pieces.begin; i < pieces.end; ++i) {
+    const Piece& piece = window_->pieces[i];
+    const int64_t rows = piece.stop - piece.start;
+    Status status = Seek(column, i, stream, &cursor);
+    if (status.ok()) status = sink(cursor, first, rows);
+    if (!status.ok()) return Located(status, column, piece, cursor);
+    stream += window_->fresh[i];
+    cursor.row = piece.stop;
+    first += rows;
+  }
+  dataset_->counters.decoded_values += first - pieces.first;
+  Carry(std::move(cursor), pieces);
+  return Status::OK();
+}
+
+Status WindowTask::ForEachTile(const TileSink& sink) {
+  const Pieces pieces = PiecesOfShare();
+  const size_t columns = unit_.columns.size();
+  const int64_t item = unit_.width / static_cast<int64_t>(columns);
+  uint8_t* memory = scratch_->Get(Scratch::kTile, Tile::Bytes(item, columns));
+  if (memory == nullptr) return Status::OutOfMemory("Expected memory for a tile");
+  const Tile tile(memory, item, columns);
+  const int64_t tile_rows = Tile::Rows(item, columns);
+  std::vector<Cursor> cursors(columns);
+  if (task_ == 0 && before_ != nullptr) cursors = std::move(before_->cursors);
+  size_t stream = pieces.stream;
+  int64_t first = pieces.first;
+  for (size_t i = pieces.begin; i < pieces.end; ++i) {
+    const Piece& piece = window_->pieces[i];
+    for (size_t c = 0; c < columns; ++c) {
+      const Status status = Seek(c, i, c * pieces.chunks + stream, &cursors[c]);
+      if (!status.ok()) return Located(status, c, piece, cursors[c]);
+    }
+    for (const int64_t end = first + piece.stop - piece.start; first < end;) {
+      const int64_t rows = std::min(tile_rows, end - first);
+      for (size_t c = 0; c < columns; ++c) {
+        const Status status = cursors[c].fixed->Read(rows, tile.Column(c), item, nullptr);
+        if (!status.ok()) return Located(status, c, piece, cursors[c]);
+      }
+      ARROW_RETURN_NOT_OK(sink(tile, first, rows));
+      first += rows;
+    }
+    for (Cursor& cursor : cursors) cursor.row = piece.stop;
+    stream += window_->fresh[i];
+  }
+  dataset_->counters.decoded_values +=
+      (first - pieces.first) * static_cast<int64_t>(columns);
+  for (Cursor& cursor : cursors) Carry(std::move(cursor), pieces);
+  return Status::OK();
+}
+
+Status WindowTask::Run(Step step) {
+  Timer timer(&dataset_->counters.decode_ns);
+  if (step == Step::kStage) return Stage();
+  Status status;
+  if (step == Step::kCount) {
+    unit_.kind == Unit::Kind::kNested ? CountNested() : CountBytes();
+  } else {
+    status = Fill();
+    StreamFence();
+  }
+  return status;
+}
+
+void WindowTask::Finish(Step step) {
+  if (step == Step::kStage) {
+    const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+    const int64_t levels = unit_.kind == Unit::Kind::kNested ? RaggedLevels(spec) : 1;
+    state_.sizes.resize(window_->parts.size() * static_cast<size_t>(levels));
+  } else if (step == Step::kFill) {
+    Timer timer(&dataset_->counters.decode_ns);
+    state_.bytes.reset();
+    state_.lists.reset();
+    if (unit_.row_by_row || unit_.kind == Unit::Kind::kPadded) RepeatRows();
+  }
+}
+
+Status WindowTask::Stage() {
+  return unit_.kind == Unit::Kind::kNested ? StageNested() : StageBytes();
+}
+
+Status WindowTask::Fill() {
+  switch (unit_.kind) {
+    case Unit::Kind::kFixed:
+      if (IsDirect(*window_, unit_)) return FillFixedInOrder();
+      if (!unit_.row_by_row) return FillFixed();
+      return unit_.columns.size() == 1 ? FillLists() : FillWideStack();
+    case Unit::Kind::kNested:
+      FillNested();
+      return Status::OK();
+    case Unit::Kind::kPadded:
+      return FillPadded();
+    case Unit::Kind::kBytes:
+      FillBytes();
+      return Status::OK();
+    case Unit::Kind::kFile:
+    case Unit::Kind::kRow:
+      return FillProvenance();
+    case Unit::Kind::kRealRow:
+      return FillRealRows();
+  }
+  return Status::OK();
+}
+
+Status WindowTask::FillFixedInOrder() {
+  const Layout::Slot& slot = unit_.slots[0];
+  auto part = window_->parts.begin();
+  // Calls fn(row, rows, out) for the parts of window rows [first, first + rows): `row`
+  // counts from `first`, `out` is where the first of `rows` rows goes.
+  const auto for_each_part = [&](int64_t first, int64_t rows, const auto& fn) -> Status {
+    for (int64_t row = 0; row < rows;) {
+      while (first + row >= part->first + part->rows) ++part;
+      const int64_t at = first + row - part->first;
+      const int64_t n = std::min(rows - row, part->rows - at);
+      uint8_t* out = Layout::Address(part->block->data(), part->areas, slot);
+      ARROW_RETURN_NOT_OK(fn(row, n, out + at * slot.stride, at));
+      row += n;
+    }
+    return Status::OK();
+  };
+  if (unit_.columns.size() > 1) {
+    return ForEachTile([&](const Tile& tile, int64_t first, int64_t rows) {
+      return for_each_part(first, rows,
+                           [&](int64_t row, int64_t n, uint8_t* out, int64_t) {
+                             tile.Stream(row, n, out, slot.stride);
+                             return Status::OK();
+                           });
+    });
+  }
+  return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+    return for_each_part(first, rows, [&](int64_t, int64_t n, uint8_t* out, int64_t at) {
+      uint8_t* valid = nullptr;
+      if (!unit_.valid_slots.empty()) {
+        valid =
+            Layout::Address(part->block->data(), part->areas, unit_.valid_slots[0]) + at;
+      }
+      return cursor.fixed->Read(n, out, slot.stride, valid);
+    });
+  });
+}
+
+}  // namespace fastload

@@ -1,0 +1,194 @@
+// Columns of lists whose lengths vary, in a window: they are staged, then copied row by
+// row, or padded.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fastload/collate/nested_window.h"
+#include "fastload/collate/row_places.h"
+#include "fastload/collate/window.h"
+
+namespace fastload {
+namespace {
+
+constexpr int64_t kMostBlockRows = 1024;
+// Bytes of lists decoded at once before they are padded: in the L2 cache.
+constexpr int64_t kPadBytes = 64 << 10;
+
+// Decoded bytes of a column chunk that are believed before they have been seen, for each
+// byte that the file has of it. More has to prove itself: memory then grows as it comes.
+constexpr int64_t kMostBytesPerByte = 64;
+
+// Bytes of the elements of `rows` rows of a column chunk, by what its footer says.
+int64_t ElementBytes(const FileSpec& file, int32_t row_group, int32_t leaf, int64_t rows,
+                     int64_t element) {
+  double bytes = 0;
+  const Status status = CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
+    const double share =
+        static_cast<double>(rows) /
+        static_cast<double>(std::max<int64_t>(1, parsed.group->num_rows()));
+    const auto most = static_cast<double>(chunk->total_compressed_size()) *
+                      static_cast<double>(kMostBytesPerByte);
+    const double said =
+        share * static_cast<double>(chunk->num_values()) * static_cast<double>(element);
+    bytes = std::clamp(said, 0.0, std::max(0.0, most));
+    return Status::OK();
+  });
+  // A footer that cannot be read is reported by whoever reads the chunk.
+  return status.ok() ? static_cast<int64_t>(bytes) : 0;
+}
+
+// Bytes of an item; of byte columns, of a byte of an element.
+int64_t ItemOf(const Unit& unit) { return std::max<int64_t>(1, unit.width); }
+
+// Writes `count` rows of a block to the places of the rows `outputs`.
+void PadRows(const NestedRows& rows, int64_t item, const std::string& padding,
+             const uint32_t* outputs, int64_t count, const RowPlaces& places) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (outputs[i] == RowOrder::kNone) continue;
+    PadRow(rows, i, item, padding, places[outputs[i]]);
+  }
+}
+
+// Of each pad a row without items.
+std::vector<std::string> PaddingsOf(const Unit& unit) {
+  std::vector<std::string> paddings;
+  for (const Unit::Pad& pad : unit.pads) {
+    std::string& padding = paddings.emplace_back();
+    const auto row_bytes = static_cast<size_t>(pad.slot.stride);
+    padding.reserve(row_bytes);
+    while (padding.size() < row_bytes) padding += pad.element;
+  }
+  return paddings;
+}
+
+}  // namespace
+
+int64_t WindowTask::ExpectedBytes(const ColumnSpec& spec) const {
+  int64_t bytes = 0;
+  const Share& share = window_->shares[static_cast<size_t>(task_)];
+  for (size_t i = share.first_piece; i < share.end_piece; ++i) {
+    const Piece& piece = window_->pieces[i];
+    const auto file = static_cast<int32_t>(piece.file);
+    if (dataset_->blocks != nullptr || !spec.HasLeaf(file)) continue;
+    bytes +=
+        ElementBytes(dataset_->files.spec(file), static_cast<int32_t>(piece.row_group),
+                     spec.leaves[static_cast<size_t>(file)], piece.stop - piece.start,
+                     ItemSize(spec.dtype));
+  }
+  return bytes;
+}
+
+Status WindowTask::StageNested() {
+  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  std::call_once(state_.staging, [&] {
+    std::vector<int64_t> first_rows;
+    first_rows.reserve(window_->shares.size());
+    for (const Share& share : window_->shares) first_rows.push_back(share.first_row);
+    state_.lists = std::make_unique<StagedLists>(window_->pool, std::move(first_rows));
+  });
+  const auto task = static_cast<size_t>(task_);
+  NestedRows& staged = *state_.lists->share(task);
+  staged.in_order = !window_->shuffled;
+  if (!spec.bytes) {
+    const int64_t bytes = ExpectedBytes(spec);
+    // Row groups are not even: a little more, rather than moving it all.
+    staged.values.Expect(bytes + bytes / 16);
+  }
+  const bool valid = !unit_.valid_slots.empty();
+  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t, int64_t rows) {
+    return cursor.nested->Read(rows, &staged, valid);
+  }));
+  if (spec.bytes) AddByteLevel(&staged);
+  return Status::OK();
+}
+
+void WindowTask::CountNested() {
+  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  const auto levels = static_cast<size_t>(RaggedLevels(spec));
+  for (const Part& part : Parts()) {
+    const auto number = static_cast<size_t>(&part - window_->parts.data());
+    CountSizes(*state_.lists, Taken(part), ItemOf(unit_),
+               std::span(state_.sizes).subspan(number * levels, levels));
+  }
+}
+
+void WindowTask::FillNested() {
+  const StagedLists& staged = *state_.lists;
+  const std::vector<std::string> paddings = PaddingsOf(unit_);
+  for (const Part& part : Parts()) {
+    uint8_t* base = part.block->data();
+    const TakenRows taken = Taken(part);
+    for (const Layout::Slot& slot : unit_.slots) {
+      WriteRagged(staged, taken, ItemOf(unit_), base,
+                  part.areas.numbers.data() + slot.number);
+    }
+    for (size_t i = 0; i < paddings.size(); ++i) {
+      WritePadded(staged, taken, unit_.width, paddings[i],
+                  Layout::Address(base, part.areas, unit_.pads[i].slot));
+    }
+    for (const Unit::Length& length : unit_.lengths) {
+      uint8_t* out = Layout::Address(base, part.areas, length.slot);
+      WriteLengths(staged, taken, length.most, reinterpret_cast<int64_t*>(out));
+    }
+    for (const Layout::Slot& slot : unit_.valid_slots) {
+      WriteValid(staged, taken, Layout::Address(base, part.areas, slot));
+    }
+  }
+}
+
+Status WindowTask::FillPadded() {
+  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  const Share& share = window_->shares[static_cast<size_t>(task_)];
+  int64_t share_rows = 0;
+  for (size_t i = share.first_piece; i < share.end_piece; ++i) {
+    share_rows += window_->pieces[i].stop - window_->pieces[i].start;
+  }
+  const int64_t row_bytes = 1 + ExpectedBytes(spec) / share_rows;
+  const int64_t block_rows =
+      std::clamp<int64_t>(kPadBytes / row_bytes, 1, kMostBlockRows);
+  const bool with_valid = !unit_.valid_slots.empty();
+  const std::vector<std::string> paddings = PaddingsOf(unit_);
+  const UnitPlaces places(window_->parts, unit_);
+  OutputRows outputs(*window_, block_rows);
+  NestedRows block;
+  block.as_they_are = true;
+  std::vector<int64_t> lengths(static_cast<size_t>(block_rows));
+  return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+    for (const int64_t end = first + rows; first < end; first += block_rows) {
+      const int64_t n = std::min(block_rows, end - first);
+      block.Clear();
+      ARROW_RETURN_NOT_OK(cursor.nested->Read(n, &block, with_valid));
+      const uint32_t* to = outputs.Get(first, n);
+      for (size_t p = 0; p < paddings.size(); ++p) {
+        PadRows(block, unit_.width, paddings[p], to, n, places.pads[p]);
+      }
+      for (size_t l = 0; l < unit_.lengths.size(); ++l) {
+        for (int64_t i = 0; i < n; ++i) {
+          lengths[static_cast<size_t>(i)] = block.Length(i, unit_.lengths[l].most);
+        }
+        CopyRows(reinterpret_cast<const uint8_t*>(lengths.data()), sizeof(int64_t), to, n,
+                 places.lengths[l]);
+      }
+      for (const RowPlaces& p : places.valid) {
+        CopyRows(block.valid.data(), 1, to, n, p);
+      }
+    }
+    return Status::OK();
+  });
+}
+
+TakenRows WindowTask::Taken(const Part& part) const {
+  return {.count = part.rows,
+          .first = part.first,
+          .rows = window_->shuffled ? window_->order.rows.data() + part.first : nullptr};
+}
+
+}  // namespace fastload

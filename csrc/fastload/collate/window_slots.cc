@@ -1,0 +1,213 @@
+// Fixed-width columns that go through slots: dealt out for a shuffle, or copied to more
+// than one output.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "fastload/base/gather.h"
+#include "fastload/base/prefetch.h"
+#include "fastload/collate/dealt_column.h"
+#include "fastload/collate/window.h"
+#include "fastload/collate/window_runs.h"
+#include "fastload/plan/row_selection.h"
+
+namespace fastload {
+
+int64_t WindowTask::Chunks() const {
+  return std::max<int64_t>(
+      1, std::count(window_->fresh.begin(), window_->fresh.end(), true));
+}
+
+// In blocks: as dictionary codes if they all are.
+Result<DealtColumn> WindowTask::Deal(const DealMemory& memory) {
+  const auto& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  const int64_t item = unit_.width;
+  const uint32_t* slots = window_->shuffle.slots.data();
+  uint8_t* const block = memory.block;
+  uint8_t* const values = memory.values;
+  uint8_t* const dealt_codes = memory.codes;
+  uint8_t* const valid = memory.valid;
+  // A block holds values or codes, which are smaller, then validity.
+  uint8_t* block_valid = valid != nullptr ? block + kBlockRows * item : nullptr;
+  std::optional<CodeTable> table;
+  bool coded = true;  // every row so far
+  ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+    const int64_t end = first + rows;
+    int64_t base = -1;  // code of the dictionary's first entry; -1: rows are values
+    if (coded) {
+      ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
+      const auto entries = static_cast<int64_t>(dictionary.size()) / item;
+      if (entries > 0 && !table) {
+        const int64_t code_bytes = CodeTable::CodeBytes(entries, Chunks(), item);
+        if (code_bytes > 0) {
+          table = CodeTable(memory.table, code_bytes, item, spec.fill);
+        }
+      }
+      if (entries > 0 && table) {
+        const auto added = table->Add(dictionary);
+        if (added) base = *added;
+      }
+    }
+    while (base >= 0 && first < end) {
+      const int64_t n = std::min(kBlockRows, end - first);
+      const FixedReader::Codes codes{table->code_bytes(), static_cast<uint32_t>(base),
+                                     CodeTable::kNull};
+      ARROW_ASSIGN_OR_RAISE(const int64_t read,
+                            cursor.fixed->ReadCodes(n, codes, block, block_valid));
+      Scatter(block, codes.bytes, slots + first, read, dealt_codes);
+      if (valid != nullptr) Scatter(block_valid, 1, slots + first, read, valid);
+      first += read;
+      if (read < n) base = -1;
+    }
+    if (coded && first < end) {
+      // The rest are values: so is, from now on, what was dealt out as codes.
+      coded = false;
+      for (int64_t row = 0; row < first; ++row) {
+        const uint8_t* code = dealt_codes + slots[row] * table->code_bytes();
+        std::memcpy(values + slots[row] * item, table->Element(code),
+                    static_cast<size_t>(item));
+      }
+    }
+    for (; first < end; first += kBlockRows) {
+      const int64_t n = std::min(kBlockRows, end - first);
+      ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, item, block_valid));
+      Scatter(block, item, slots + first, n, values);
+      if (valid != nullptr) Scatter(block_valid, 1, slots + first, n, valid);
+    }
+    return Status::OK();
+  }));
+  if (!coded) table.reset();
+  return DealtColumn{item, values, valid, dealt_codes, table};
+}
+
+Status WindowTask::FillDealtColumn() {
+  const int64_t item = unit_.width;
+  const bool with_valid = !unit_.valid_slots.empty();
+  const int64_t slots = window_->slots();
+  const int64_t value_bytes = RoundUp(slots * item, kAlignment);
+  const int64_t code_bytes = CodeTable::MostCodeBytes(item);
+  uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * (item + 1));
+  uint8_t* values = scratch_->Get(Scratch::kRows, value_bytes + (with_valid ? slots : 0));
+  uint8_t* codes = scratch_->Get(Scratch::kCodes, slots * code_bytes);
+  uint8_t* table =
+      scratch_->Get(Scratch::kTable, CodeTable::TableBytes(code_bytes, item));
+  if (block == nullptr || values == nullptr || codes == nullptr || table == nullptr) {
+    return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
+                               " rows, got none");
+  }
+  ARROW_ASSIGN_OR_RAISE(const DealtColumn column,
+                        Deal({.block = block,
+                              .values = values,
+                              .valid = with_valid ? values + value_bytes : nullptr,
+                              .codes = codes,
+                              .table = table}));
+  CollateColumn(column);
+  return Status::OK();
+}
+
+// Copies every output row from its slot.
+void WindowTask::CollateColumn(const DealtColumn& column) {
+  for (const Part& part : window_->parts) {
+    for (const Layout::Slot& slot : unit_.slots) {
+      uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
+      ForEachRun(*window_, part, [&](const SlotRun& run) {
+        column.Gather(run, out + run.first * slot.stride, slot.stride);
+      });
+    }
+    for (const Layout::Slot& slot : unit_.valid_slots) {
+      uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
+      ForEachRun(*window_, part, [&](const SlotRun& run) {
+        column.GatherValid(run, out + run.first * slot.stride, slot.stride);
+      });
+    }
+  }
+}
+
+// Rows of one bucket, or that no shuffle moves, take their slots as they come.
+Status WindowTask::FillFixed() {
+  if (window_->dealt()) {
+    return unit_.columns.size() == 1 ? FillDealtColumn() : FillDealtStack();
+  }
+  const int64_t width = unit_.width;
+  const bool with_valid = !unit_.valid_slots.empty();
+  // By slot: the window's rows, then their validity.
+  const int64_t valid_at = RoundUp(window_->slots() * width, kAlignment);
+  uint8_t* slots =
+      scratch_->Get(Scratch::kRows, valid_at + (with_valid ? window_->slots() : 0));
+  if (slots == nullptr) {
+    return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
+                               " rows, got none");
+  }
+  uint8_t* valid = with_valid ? slots + valid_at : nullptr;
+  if (unit_.columns.size() == 1) {
+    ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
+      return cursor.fixed->Read(rows, slots + first * width, width,
+                                with_valid ? valid + first : nullptr);
+    }));
+  } else {
+    ARROW_RETURN_NOT_OK(ForEachTile([&](const Tile& tile, int64_t first, int64_t rows) {
+      tile.Store(0, rows, slots + first * width, width);
+      return Status::OK();
+    }));
+  }
+  CollateColumn({.item = width, .values = slots, .valid = valid});
+  return Status::OK();
+}
+
+Status WindowTask::FillProvenance() {
+  const int64_t width = unit_.width;
+  const bool dealt = window_->dealt();
+  uint8_t* slots = scratch_->Get(Scratch::kRows, window_->slots() * width);
+  if (slots == nullptr) return Status::OutOfMemory("No memory for the rows' numbers");
+  int64_t at = 0;
+  for (const Piece& piece : window_->pieces) {
+    const bool file = unit_.kind == Unit::Kind::kFile;
+    const int64_t first = file
+                              ? 0
+                              : dataset_->FirstRow(static_cast<int32_t>(piece.file),
+                                                   static_cast<int32_t>(piece.row_group));
+    SelectedRows rows(dataset_->Bits(static_cast<int32_t>(piece.file),
+                                     static_cast<int32_t>(piece.row_group)));
+    rows.Skip(piece.start);
+    for (int64_t left = piece.stop - piece.start; left > 0;) {
+      const SelectedRows::Span span = rows.Next(left, /*blocks=*/false);
+      if (span.rows == 0) return Status::Invalid("Expected more rows that stay");
+      for (int64_t row = span.start; row < span.start + span.rows; ++row, ++at) {
+        const int64_t slot =
+            dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
+        const int64_t value = file ? piece.file : first + row;
+        // Little-endian: the low bytes of a file's index are its int32.
+        std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
+      }
+      left -= span.rows;
+    }
+  }
+  CollateColumn({.item = width, .values = slots});
+  return Status::OK();
+}
+
+Status WindowTask::FillRealRows() {
+  const bool mixed = std::ranges::any_of(window_->pieces, &Piece::substitute);
+  if (mixed) {
+    uint8_t* slots = scratch_->Get(Scratch::kRows, window_->slots());
+    if (slots == nullptr) return Status::OutOfMemory("No memory to mark the real rows");
+    const bool dealt = window_->dealt();
+    int64_t at = 0;
+    for (const Piece& piece : window_->pieces) {
+      for (const int64_t end = at + piece.stop - piece.start; at < end; ++at) {
+        const int64_t slot =
+            dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
+        slots[slot] = piece.substitute ? 0 : 1;
+      }
+    }
+    CollateColumn({.item = 1, .values = slots});
+  }
+  for (const Part& part : window_->parts) {
+    uint8_t* out = Layout::Address(part.block->data(), part.areas, unit_.slots[0]);
+    if (!mixed) std::memset(out, 1, static_cast<size_t>(part.real_rows));
+    std::memset(out + part.real_rows, 0, static_cast<size_t>(part.rows - part.real_rows));
+  }
+  return Status::OK();
+}
+
+}  // namespace fastload

@@ -1,0 +1,91 @@
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/pages/page_cursor.h"
+#include "fastload/decode/values/bytes_values.h"
+
+namespace fastload {
+
+namespace {
+
+class FlatBytesReader : public BytesReader {
+ public:
+  FlatBytesReader(ChunkInput input, const ColumnSpec* spec)
+      : spec_(spec), values_(input.descr), cursor_(std::move(input), &values_) {}
+
+  Status Skip(int64_t rows) override {
+    return CatchParquet([&] { return cursor_.Skip(rows); });
+  }
+
+  Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) override {
+    return CatchParquet([&] { return ReadRows(rows, views, valid, arena); });
+  }
+
+  int64_t page() const override { return cursor_.page(); }
+
+ private:
+  Status ReadRows(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) {
+    while (rows > 0) {
+      ARROW_ASSIGN_OR_RAISE(const DefinitionLevels::Span span, cursor_.Next(rows));
+      if (span.non_null > 0) {
+        ARROW_RETURN_NOT_OK(values_.Decode(span.non_null, views, arena));
+      }
+      if (span.non_null < span.rows) {
+        if (!spec_->fill.has_value()) return cursor_.NullIn(span);
+        Spread(span, *spec_->fill, views);
+      }
+      if (valid != nullptr) {
+        const auto size = static_cast<size_t>(span.rows);
+        if (span.valid != nullptr) {
+          std::memcpy(valid, span.valid, size);
+        } else {
+          std::memset(valid, span.non_null != 0, size);
+        }
+        valid += span.rows;
+      }
+      views += span.rows;
+      rows -= span.rows;
+    }
+    return Status::OK();
+  }
+
+  // Moves the span's values, dense at the front of `views`, to their rows, and puts
+  // `nulls` at the others. From the back a value never moves over one that has still to
+  // move.
+  static void Spread(const DefinitionLevels::Span& span, const std::string& nulls,
+                     ByteView* views) {
+    const ByteView fill{reinterpret_cast<const uint8_t*>(nulls.data()),
+                        static_cast<int64_t>(nulls.size())};
+    int64_t next = span.non_null;
+    for (int64_t row = span.rows - 1; row >= 0; --row) {
+      const bool present = span.valid != nullptr && span.valid[row] != 0;
+      views[row] = present ? views[--next] : fill;
+    }
+  }
+
+  const ColumnSpec* spec_;
+  BytesValues values_;
+  PageCursor cursor_;  // holds a pointer to values_
+};
+
+}  // namespace
+
+Result<std::unique_ptr<BytesReader>> BytesReader::Make(ChunkInput input,
+                                                       const ColumnSpec* spec) {
+  const parquet::Type::type physical = input.descr->physical_type();
+  const bool only_nulls = input.descr->logical_type()->is_null();
+  if (physical != parquet::Type::BYTE_ARRAY &&
+      physical != parquet::Type::FIXED_LEN_BYTE_ARRAY && !only_nulls) {
+    return MakeError(ErrorKind::kUnsupported, "Expected a column of bytes, got " +
+                                                  parquet::TypeToString(physical));
+  }
+  if (input.descr->max_repetition_level() != 0) {
+    return MakeError(ErrorKind::kUnsupported,
+                     "Expected a flat column, got a repeated one");
+  }
+  return std::make_unique<FlatBytesReader>(std::move(input), spec);
+}
+
+}  // namespace fastload

@@ -1,0 +1,26 @@
+// Readers of a column that a file lacks: every row has the same value, or is null. They
+// need no column chunk, and never run out of rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/lists/nested_reader.h"
+#include "fastload/plan/columns.h"
+
+namespace fastload {
+
+// `spec` is borrowed and outlives the reader; spec->Constant(file) is the value. Where it
+// is null and the spec has no fill, reading is an ErrorKind::kNullValue. Lists of a fixed
+// size are null, which is an ErrorKind::kNullValue unless spec->null_lists.
+std::unique_ptr<FixedReader> MakeConstantFixedReader(const ColumnSpec* spec,
+                                                     int32_t file);
+std::unique_ptr<BytesReader> MakeConstantBytesReader(const ColumnSpec* spec,
+                                                     int32_t file);
+
+// Every list of the outermost level is null, which is an ErrorKind::kNullValue unless
+// spec->null_lists.
+std::unique_ptr<NestedReader> MakeNullNestedReader(const ColumnSpec* spec);
+
+}  // namespace fastload

@@ -1,0 +1,265 @@
+#include "fastload/decode/lists/list_assembler.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace fastload {
+
+namespace {
+
+// Eight bytes of one value.
+uint64_t Repeat(int byte) { return 0x0101010101010101 * static_cast<uint64_t>(byte); }
+
+uint64_t Load64(const uint8_t* in) {
+  uint64_t word;
+  std::memcpy(&word, in, sizeof(word));
+  return word;
+}
+
+Status BadNesting() {
+  return MakeError(ErrorKind::kCorruptFile,
+                   "Expected an element of a list that has begun, got one of another");
+}
+
+}  // namespace
+
+ListAssembler::ListAssembler(ListThresholds thresholds, const ColumnSpec* spec,
+                             ListItems* items)
+    : thresholds_(std::move(thresholds)),
+      spec_(spec),
+      items_(items),
+      levels_(static_cast<int>(thresholds_.element.size())),
+      depth_(spec->depth),
+      counts_(static_cast<size_t>(levels_) + 1),
+      sizes_(static_cast<size_t>(levels_) + 1) {
+  if (levels_ == depth_ + 1) sizes_.back() = spec->list_size;
+}
+
+void ListAssembler::Begin(std::vector<std::vector<int64_t>>* offsets,
+                          std::vector<uint8_t>* valid) {
+  offsets_ = offsets;
+  valid_ = valid;
+  std::fill(counts_.begin(), counts_.end(), 0);
+  for (int level = 1; level <= depth_; ++level) {
+    auto& ends = (*offsets_)[static_cast<size_t>(level - 1)];
+    counts_[static_cast<size_t>(level)] = ends.back();
+    ends.pop_back();  // the next list begins there, and says so
+  }
+  reached_ = 0;
+  item_open_ = false;
+  gaps_.clear();
+  pending_ = 0;
+}
+
+Status ListAssembler::Finish() {
+  if (item_open_) ARROW_RETURN_NOT_OK(CloseItem());
+  for (int level = 1; level <= depth_; ++level) {
+    (*offsets_)[static_cast<size_t>(level - 1)].push_back(
+        counts_[static_cast<size_t>(level)]);
+  }
+  return Status::OK();
+}
+
+Status ListAssembler::Add(const LevelSpan& span) {
+  span_ = &span;
+  flushed_ = 0;
+  if (!span.all_present()) return AddBytes(span);
+  // What is present has one level of lists.
+  if (levels_ > 1 || (!span.begins_row() && reached_ == 0)) return BadNesting();
+  ARROW_RETURN_NOT_OK(span.row_length > 0 ? AddRows(span) : AddStarts(span));
+  reached_ = 1;
+  if (valid_ != nullptr) {
+    valid_->insert(valid_->end(), static_cast<size_t>(span.starts), 1);
+  }
+  return items_->Append(span.levels);
+}
+
+Status ListAssembler::AddRows(const LevelSpan& span) {
+  // Only rows of spec.list_size elements are looked for.
+  if (item_open_) ARROW_RETURN_NOT_OK(CloseItem());
+  item_open_ = true;
+  counts_[1] = span.row_length;
+  return Status::OK();
+}
+
+Status ListAssembler::AddStarts(const LevelSpan& span) {
+  int64_t& count = counts_[1];
+  if (depth_ == 1) {
+    auto& ends = offsets_->front();
+    const size_t before = ends.size();
+    ends.resize(before + static_cast<size_t>(span.starts));
+    std::transform(span.start_levels, span.start_levels + span.starts,
+                   ends.begin() + static_cast<int64_t>(before),
+                   [shift = count - span.first](int64_t level) { return level + shift; });
+    count += span.levels;
+    return Status::OK();
+  }
+  int64_t begin = item_open_ ? -count : 0;
+  for (int64_t i = 0; i < span.starts; ++i) {
+    const int64_t level = span.start_levels[i] - span.first;
+    if (item_open_) ARROW_RETURN_NOT_OK(CheckLength(level - begin, spec_->list_size));
+    item_open_ = true;
+    begin = level;
+  }
+  count = span.levels - begin;
+  return Status::OK();
+}
+
+Status ListAssembler::AddBytes(const LevelSpan& span) {
+  const int64_t n = span.levels;
+  const uint8_t* repetition = span.repetition;
+  const uint8_t* definition = span.definition;
+  const int element = thresholds_.element.back();
+  const int present = thresholds_.max_definition;
+  const uint64_t innermost = Repeat(levels_);
+  const uint64_t all_present = Repeat(present);
+  int64_t& count = counts_.back();
+  for (int64_t i = 0; i < n;) {
+    if (reached_ == levels_) {
+      if (i + 8 <= n && Load64(repetition + i) == innermost &&
+          Load64(definition + i) == all_present) {
+        std::memset(present_.data() + pending_, 1, 8);
+        pending_ += 8;
+        count += 8;
+        i += 8;
+        continue;
+      }
+      if (repetition[i] == levels_ && definition[i] >= element) {
+        present_[static_cast<size_t>(pending_++)] = definition[i] == present ? 1 : 0;
+        ++count;
+        ++i;
+        continue;
+      }
+    }
+    at_ = i;
+    ARROW_RETURN_NOT_OK(Enter(repetition[i], definition[i]));
+    ++i;
+  }
+  return Flush();
+}
+
+Status ListAssembler::Enter(int repetition, int definition) {
+  if (repetition > reached_) return BadNesting();
+  if (item_open_) {
+    ARROW_RETURN_NOT_OK(repetition <= depth_ ? CloseItem() : CloseLists(repetition));
+  }
+  const auto element = [&](int level) {
+    return thresholds_.element[static_cast<size_t>(level - 1)];
+  };
+  if (repetition == 0) {
+    // A list is null where its level, or one of a struct around it, is not reached.
+    if (valid_ != nullptr) valid_->push_back(definition >= element(1) - 1 ? 1 : 0);
+  } else {
+    if (definition < element(repetition)) return BadNesting();
+    ++counts_[static_cast<size_t>(repetition)];
+    reached_ = repetition;
+  }
+  for (int level = repetition + 1; level <= levels_; ++level) {
+    int64_t& count = counts_[static_cast<size_t>(level)];
+    if (level <= depth_) {
+      (*offsets_)[static_cast<size_t>(level - 1)].push_back(count);
+    } else if (level == depth_ + 1) {
+      item_start_ = NextElement();
+    }
+    reached_ = level - 1;
+    if (definition < element(level)) return NoElement(level, definition);
+    ++count;
+    reached_ = level;
+    if (level > depth_) item_open_ = true;
+  }
+  present_[static_cast<size_t>(pending_++)] =
+      definition == thresholds_.max_definition ? 1 : 0;
+  return Status::OK();
+}
+
+Status ListAssembler::NoElement(int level, int definition) {
+  const bool null = definition < thresholds_.element[static_cast<size_t>(level - 1)] - 1;
+  if (null && !spec_->null_lists) {
+    return AtValue(
+        MakeError(ErrorKind::kNullValue,
+                  "Expected no null list, got one (write fill= or valid=True for "
+                  "this column)"),
+        at_);
+  }
+  if (level <= depth_) return Status::OK();
+  if (!null) return CheckLength(0, sizes_[static_cast<size_t>(level)]);
+  ARROW_RETURN_NOT_OK(Flush());
+  if (level == depth_ + 1) {
+    const Status status = items_->InsertNulls(items_->size(), spec_->list_size);
+    return KindOf(status) == ErrorKind::kNullValue ? AtValue(status, at_) : status;
+  }
+  gaps_.push_back({items_->size(), level});
+  return Status::OK();
+}
+
+Status ListAssembler::Flush() {
+  if (pending_ == 0) return Status::OK();
+  int64_t non_null = 0;
+  for (int64_t i = 0; i < pending_; ++i) non_null += present_[static_cast<size_t>(i)];
+  const Status status = items_->AppendMixed(present_.data(), pending_, non_null);
+  if (!status.ok()) return AtElement(status);
+  flushed_ += pending_;
+  pending_ = 0;
+  return Status::OK();
+}
+
+Status ListAssembler::AtElement(const Status& status) const {
+  const bool null = KindOf(status) == ErrorKind::kNullValue;
+  const auto value = ValueOf(status);
+  if (!null && !value.has_value()) return status;
+  // Of the pending elements the first null, or that value.
+  int64_t element = 0;
+  for (int64_t before = null ? 0 : *value;; ++element) {
+    const bool present = present_[static_cast<size_t>(element)] != 0;
+    if (present != null && before-- == 0) break;
+  }
+  // Of the span's levels that of this element.
+  element += flushed_;
+  int64_t level = 0;
+  for (;; ++level) {
+    const bool is_element = span_->definition[level] >= thresholds_.element.back();
+    if (is_element && element-- == 0) break;
+  }
+  return AtValue(status, level);
+}
+
+Status ListAssembler::CheckLength(int64_t length, int64_t expected) const {
+  if (length == expected) return Status::OK();
+  return MakeError(ErrorKind::kCorruptFile,
+                   "Expected lists of " + std::to_string(expected) +
+                       " elements, got one of " + std::to_string(length));
+}
+
+Status ListAssembler::CloseLists(int level) {
+  for (int inner = levels_; inner > level; --inner) {
+    int64_t& count = counts_[static_cast<size_t>(inner)];
+    int64_t& size = sizes_[static_cast<size_t>(inner)];
+    if (count == 0) continue;
+    if (size == 0) size = count;
+    if (count != size) return CheckLength(count, size);
+    count = 0;
+  }
+  return Status::OK();
+}
+
+Status ListAssembler::CloseItem() {
+  ARROW_RETURN_NOT_OK(CloseLists(depth_));
+  item_open_ = false;
+  if (levels_ == depth_ + 1) return Status::OK();
+  int64_t inserted = 0;
+  if (!gaps_.empty()) ARROW_RETURN_NOT_OK(Flush());
+  for (const Gap& gap : gaps_) {
+    int64_t elements = spec_->list_size;
+    for (int level = depth_ + 1; level < gap.level; ++level) {
+      elements /= sizes_[static_cast<size_t>(level)];
+    }
+    ARROW_RETURN_NOT_OK(items_->InsertNulls(gap.at + inserted, elements));
+    inserted += elements;
+  }
+  gaps_.clear();
+  return CheckLength(NextElement() - item_start_, spec_->list_size);
+}
+
+}  // namespace fastload

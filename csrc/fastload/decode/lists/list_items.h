@@ -1,0 +1,145 @@
+// The elements of lists of one column chunk, in the order in which they are stored.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fastload/base/status.h"
+#include "fastload/decode/lists/nested_reader.h"
+#include "fastload/decode/values/bytes_values.h"
+#include "fastload/decode/values/fixed_values.h"
+#include "fastload/plan/columns.h"
+
+namespace fastload {
+
+// A null that has no fill.
+Status NullElement();
+
+// Takes the values of a page to where the elements go, nulls among them.
+class ListItems {
+ public:
+  virtual ~ListItems() = default;
+
+  // Appends n values. A value that does not fit is an ErrorKind::kValue, with the number
+  // of the first of them (AtValue).
+  virtual Status Append(int64_t n) = 0;
+
+  // Appends n elements: values where `valid` is 1, `non_null` of them, else nulls. Errors
+  // as those of Append; values are counted without nulls.
+  virtual Status AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) = 0;
+
+  // Puts n nulls before element `at`.
+  virtual Status InsertNulls(int64_t at, int64_t n) = 0;
+
+  // Elements so far.
+  virtual int64_t size() const = 0;
+};
+
+// Elements of fixed width, without gaps.
+class FixedItems : public ListItems {
+ public:
+  // Both are borrowed.
+  FixedItems(FixedValues* values, const ColumnSpec* spec)
+      : values_(values), spec_(spec) {}
+
+  Status Append(int64_t n) override;
+  Status AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) override;
+  Status InsertNulls(int64_t at, int64_t n) override;
+
+ protected:
+  // Memory for n more elements, which count from now on.
+  virtual Result<uint8_t*> Extend(int64_t n) = 0;
+
+  int item_size() const { return values_->item_size(); }
+
+  FixedValues* values() const { return values_; }
+
+ private:
+  static constexpr int64_t kBlock = 1024;
+
+  FixedValues* values_;
+  const ColumnSpec* spec_;
+  // Values on their way to elements among nulls; one is read past the last.
+  std::array<uint64_t, kBlock + 1> block_;
+};
+
+// To memory of known size.
+class MemoryItems : public FixedItems {
+ public:
+  using FixedItems::FixedItems;
+
+  // `out` has room for `capacity` elements.
+  void SetOutput(uint8_t* out, int64_t capacity);
+
+  int64_t size() const override { return size_; }
+
+ protected:
+  Result<uint8_t*> Extend(int64_t n) override;
+
+ private:
+  uint8_t* out_ = nullptr;
+  int64_t size_ = 0;
+  int64_t capacity_ = 0;
+};
+
+// Elements that NestedRows collects.
+class NestedItems {
+ public:
+  virtual ~NestedItems() = default;
+
+  // `expected` elements are likely to come.
+  virtual Status SetOutput(NestedRows* out, int64_t expected) = 0;
+  virtual ListItems* items() = 0;
+};
+
+class FixedNestedItems : public FixedItems, public NestedItems {
+ public:
+  FixedNestedItems(FixedValues* values, const ColumnSpec* spec);
+
+  Status SetOutput(NestedRows* out, int64_t expected) override;
+  ListItems* items() override { return this; }
+  Status Append(int64_t n) override;
+  Status AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) override;
+  int64_t size() const override { return out_->values.size() / item_size(); }
+
+ protected:
+  Result<uint8_t*> Extend(int64_t n) override;
+
+ private:
+  using Code = ElementRuns::Code;
+
+  // Whether the dictionary has only what a code can hold: narrow_.
+  bool Narrow();
+
+  bool codes_;  // values of pages with dictionaries wait as codes, where that is quicker
+  std::vector<Code> narrow_;                  // the entries of ...
+  std::shared_ptr<arrow::Buffer> narrow_of_;  // ... this dictionary, or none
+  NestedRows* out_ = nullptr;
+};
+
+class ByteNestedItems : public ListItems, public NestedItems {
+ public:
+  // Both are borrowed.
+  ByteNestedItems(BytesValues* values, const ColumnSpec* spec)
+      : values_(values), spec_(spec) {}
+
+  Status SetOutput(NestedRows* out, int64_t expected) override;
+  ListItems* items() override { return this; }
+
+  Status Append(int64_t n) override;
+  Status AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) override;
+  Status InsertNulls(int64_t at, int64_t n) override;
+  int64_t size() const override { return static_cast<int64_t>(out_->views.size()); }
+
+ private:
+  Result<ByteView> Fill() const;
+  ByteView* Extend(int64_t n);
+
+  BytesValues* values_;
+  const ColumnSpec* spec_;
+  NestedRows* out_ = nullptr;
+};
+
+}  // namespace fastload

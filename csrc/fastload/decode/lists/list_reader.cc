@@ -1,0 +1,103 @@
+#include "fastload/decode/lists/list_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "fastload/decode/lists/list_assembler.h"
+#include "fastload/decode/lists/list_items.h"
+#include "fastload/decode/lists/nested_cursor.h"
+#include "fastload/decode/values/fixed_values.h"
+
+namespace fastload {
+
+namespace {
+
+class FixedListReader : public FixedReader {
+ public:
+  FixedListReader(ChunkInput input, const ColumnSpec* spec, Converter converter)
+      : list_size_(spec->list_size),
+        row_bytes_(spec->list_size * converter.item_size()),
+        values_(input.descr, std::move(converter), input.pool),
+        items_(&values_, spec),
+        assembler_(ThresholdsOf(*input.descr), spec, &items_),
+        cursor_(std::move(input), &values_, spec->list_size) {}
+
+  Status Skip(int64_t rows) override {
+    return CatchParquet([&] { return cursor_.Skip(rows); });
+  }
+
+  Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
+    return CatchParquet([&] {
+      return stride == row_bytes_ ? ReadDense(rows, out, valid)
+                                  : ReadStrided(rows, out, stride, valid);
+    });
+  }
+
+  int64_t page() const override { return cursor_.page(); }
+
+ private:
+  // Rows on their way to rows with gaps: in the L1 cache, unless one is longer.
+  static constexpr int64_t kBlockBytes = 16384;
+
+  Status ReadDense(int64_t rows, uint8_t* out, uint8_t* valid) {
+    items_.SetOutput(out, rows * list_size_);
+    valid_.clear();
+    assembler_.Begin(nullptr, valid != nullptr ? &valid_ : nullptr);
+    ARROW_RETURN_NOT_OK(cursor_.Begin(rows));
+    while (true) {
+      ARROW_ASSIGN_OR_RAISE(const LevelSpan span, cursor_.Next(rows));
+      if (span.levels == 0) break;
+      const Status status = assembler_.Add(span);
+      if (!status.ok()) return cursor_.LevelIn(span, rows, status);
+      rows -= span.starts;
+    }
+    ARROW_RETURN_NOT_OK(assembler_.Finish());
+    if (valid != nullptr) std::copy(valid_.begin(), valid_.end(), valid);
+    return Status::OK();
+  }
+
+  Status ReadStrided(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) {
+    const int64_t block_rows = std::max<int64_t>(kBlockBytes / row_bytes_, 1);
+    block_.resize(static_cast<size_t>(block_rows * row_bytes_));
+    while (rows > 0) {
+      const int64_t count = std::min(rows, block_rows);
+      ARROW_RETURN_NOT_OK(ReadDense(count, block_.data(), valid));
+      for (int64_t i = 0; i < count; ++i) {
+        std::memcpy(out + i * stride, block_.data() + i * row_bytes_,
+                    static_cast<size_t>(row_bytes_));
+      }
+      out += count * stride;
+      if (valid != nullptr) valid += count;
+      rows -= count;
+    }
+    return Status::OK();
+  }
+
+  int64_t list_size_;
+  int64_t row_bytes_;
+  FixedValues values_;
+  MemoryItems items_;  // borrows values_
+  ListAssembler assembler_;
+  NestedCursor cursor_;  // holds a pointer to values_
+  std::vector<uint8_t> block_;
+  std::vector<uint8_t> valid_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<FixedReader>> MakeListReader(ChunkInput input,
+                                                    const ColumnSpec* spec,
+                                                    Converter converter) {
+  if (spec->depth != 0) {
+    return Status::Invalid("Expected a depth of 0, got ", spec->depth);
+  }
+  if (input.descr->max_repetition_level() == 0) {
+    return MakeError(ErrorKind::kUnsupported,
+                     "Expected a column of lists, got a flat one");
+  }
+  return std::make_unique<FixedListReader>(std::move(input), spec, std::move(converter));
+}
+
+}  // namespace fastload

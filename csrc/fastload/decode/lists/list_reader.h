@@ -1,0 +1,18 @@
+// Reader of one column chunk of fixed-size lists: embeddings.
+#pragma once
+
+#include <memory>
+
+#include "fastload/base/status.h"
+#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/values/convert.h"
+
+namespace fastload {
+
+// A row is the spec.list_size elements of its list, side by side. `spec` is borrowed and
+// outlives the reader; its depth is 0.
+Result<std::unique_ptr<FixedReader>> MakeListReader(ChunkInput input,
+                                                    const ColumnSpec* spec,
+                                                    Converter converter);
+
+}  // namespace fastload

@@ -1,0 +1,127 @@
+#include "fastload/decode/lists/nested_reader.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "fastload/decode/lists/list_assembler.h"
+#include "fastload/decode/lists/list_items.h"
+#include "fastload/decode/lists/nested_cursor.h"
+
+namespace fastload {
+
+namespace {
+
+// Memory is reserved for at most so many elements ahead: the footer, which tells how many
+// there are, may be wrong.
+constexpr int64_t kMostExpected = int64_t{1} << 22;
+
+// Levels of lists around an element, at least.
+int64_t LevelsOf(const ColumnSpec& spec) {
+  return spec.depth + (spec.list_size == 0 ? 0 : 1);
+}
+
+class ListNestedReader : public NestedReader {
+ public:
+  ListNestedReader(ChunkInput input, const ColumnSpec* spec,
+                   std::unique_ptr<PageValues> values, std::unique_ptr<NestedItems> items)
+      : spec_(spec),
+        values_(std::move(values)),
+        items_(std::move(items)),
+        assembler_(ThresholdsOf(*input.descr, LevelsOf(*spec)), spec, items_->items()),
+        mean_length_(input.levels == INT64_MAX || input.rows <= 0
+                         ? 1
+                         : static_cast<double>(input.levels) /
+                               static_cast<double>(input.rows)),
+        cursor_(std::move(input), values_.get(), /*row_length=*/0) {}
+
+  Status Skip(int64_t rows) override {
+    return CatchParquet([&] { return cursor_.Skip(rows); });
+  }
+
+  Status Read(int64_t rows, NestedRows* out, bool valid) override {
+    return CatchParquet([&] { return ReadRows(rows, out, valid); });
+  }
+
+  int64_t page() const override { return cursor_.page(); }
+
+ private:
+  Status ReadRows(int64_t rows, NestedRows* out, bool valid) {
+    if (out->offsets.empty()) {
+      out->offsets.assign(static_cast<size_t>(spec_->depth), {0});
+    }
+    const double expected = mean_length_ * static_cast<double>(rows);
+    ARROW_RETURN_NOT_OK(
+        items_->SetOutput(out, static_cast<int64_t>(std::clamp(
+                                   expected, 0.0, static_cast<double>(kMostExpected)))));
+    assembler_.Begin(&out->offsets, valid ? &out->valid : nullptr);
+    ARROW_RETURN_NOT_OK(cursor_.Begin(rows));
+    while (true) {
+      ARROW_ASSIGN_OR_RAISE(const LevelSpan span, cursor_.Next(rows));
+      if (span.levels == 0) break;
+      const Status status = assembler_.Add(span);
+      if (!status.ok()) return cursor_.LevelIn(span, rows, status);
+      rows -= span.starts;
+    }
+    return assembler_.Finish();
+  }
+
+  const ColumnSpec* spec_;
+  std::unique_ptr<PageValues> values_;
+  std::unique_ptr<NestedItems> items_;  // borrows values_
+  ListAssembler assembler_;
+  double mean_length_;   // elements of a row, as the footer tells
+  NestedCursor cursor_;  // holds a pointer to values_
+};
+
+Status CheckLevels(const ChunkInput& input, const ColumnSpec& spec) {
+  const int64_t levels = input.descr->max_repetition_level();
+  if (spec.depth < 1) return Status::Invalid("Expected lists, got a depth of 0");
+  if (spec.list_size == 0 ? levels == spec.depth : levels > spec.depth) {
+    return Status::OK();
+  }
+  const int64_t depth = LevelsOf(spec);
+  if (levels > 0 && levels < depth && input.descr->logical_type()->is_null()) {
+    return Status::OK();
+  }
+  const std::string more = spec.list_size == 0 ? "" : " or more";
+  return MakeError(ErrorKind::kUnsupported,
+                   "Expected a column of lists in lists, " + std::to_string(depth) +
+                       more + " deep, got " + std::to_string(levels) + " deep");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NestedReader>> NestedReader::Make(ChunkInput input,
+                                                         const ColumnSpec* spec) {
+  ARROW_RETURN_NOT_OK(CheckLevels(input, *spec));
+  const auto make = [&](auto values, auto items) -> std::unique_ptr<NestedReader> {
+    return std::make_unique<ListNestedReader>(std::move(input), spec, std::move(values),
+                                              std::move(items));
+  };
+  if (spec->bytes) {
+    const parquet::Type::type physical = input.descr->physical_type();
+    if (physical != parquet::Type::BYTE_ARRAY &&
+        physical != parquet::Type::FIXED_LEN_BYTE_ARRAY &&
+        !input.descr->logical_type()->is_null()) {
+      return MakeError(ErrorKind::kUnsupported, "Expected a column of bytes, got " +
+                                                    parquet::TypeToString(physical));
+    }
+    auto values = std::make_unique<BytesValues>(input.descr);
+    auto items = std::make_unique<ByteNestedItems>(values.get(), spec);
+    return make(std::move(values), std::move(items));
+  }
+  ARROW_ASSIGN_OR_RAISE(Converter converter,
+                        Converter::Make(*input.descr, *spec, input.file));
+  if (spec->fill.has_value() &&
+      static_cast<int>(spec->fill->size()) != ItemSize(spec->dtype)) {
+    return Status::Invalid("Expected a fill of ", ItemSize(spec->dtype), " bytes, got ",
+                           spec->fill->size());
+  }
+  auto values =
+      std::make_unique<FixedValues>(input.descr, std::move(converter), input.pool);
+  auto items = std::make_unique<FixedNestedItems>(values.get(), spec);
+  return make(std::move(values), std::move(items));
+}
+
+}  // namespace fastload

@@ -1,0 +1,121 @@
+#include "fastload/decode/pages/bit_unpack.h"
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "fastload/base/clones.h"
+
+namespace fastload {
+
+static_assert(std::endian::native == std::endian::little,
+              "Parquet is little-endian, and so is every machine that torch supports");
+
+namespace {
+
+FASTLOAD_INLINE uint64_t Load64(const uint8_t* in) {
+  uint64_t word;
+  std::memcpy(&word, in, sizeof(word));
+  return word;
+}
+
+// Eight values at once, so that the shifts become one or two vector instructions.
+typedef uint64_t Words __attribute__((vector_size(64)));
+typedef uint32_t Values __attribute__((vector_size(32)));
+
+template <int kWidth>
+FASTLOAD_INLINE void UnpackGroup(const uint8_t* in, uint32_t* out) {
+  constexpr uint64_t kMask = (uint64_t{1} << kWidth) - 1;
+  Words words;
+  Words shifts;
+  if constexpr (kWidth <= 8) {
+    const uint64_t word = Load64(in);
+    words = Words{word, word, word, word, word, word, word, word};
+    shifts = Words{0,          kWidth,     2 * kWidth, 3 * kWidth,
+                   4 * kWidth, 5 * kWidth, 6 * kWidth, 7 * kWidth};
+  } else if constexpr (kWidth <= 16) {
+    // Four values end at bit 4 * 16; the second four begin at half a byte if the width
+    // is odd, and then 4 * 15 + 4 bits still fit.
+    constexpr uint64_t kHalf = 4 * (kWidth % 2);
+    const uint64_t low = Load64(in);
+    const uint64_t high = Load64(in + kWidth / 2);
+    words = Words{low, low, low, low, high, high, high, high};
+    shifts = Words{0,     kWidth,         2 * kWidth,         3 * kWidth,
+                   kHalf, kHalf + kWidth, kHalf + 2 * kWidth, kHalf + 3 * kWidth};
+  } else {
+    words = Words{Load64(in),
+                  Load64(in + kWidth / 8),
+                  Load64(in + 2 * kWidth / 8),
+                  Load64(in + 3 * kWidth / 8),
+                  Load64(in + 4 * kWidth / 8),
+                  Load64(in + 5 * kWidth / 8),
+                  Load64(in + 6 * kWidth / 8),
+                  Load64(in + 7 * kWidth / 8)};
+    shifts = Words{0,
+                   kWidth % 8,
+                   2 * kWidth % 8,
+                   3 * kWidth % 8,
+                   4 * kWidth % 8,
+                   5 * kWidth % 8,
+                   6 * kWidth % 8,
+                   7 * kWidth % 8};
+  }
+  const Words unpacked = (words >> shifts) & kMask;
+  const Values values = __builtin_convertvector(unpacked, Values);
+  std::memcpy(out, &values, sizeof(values));
+}
+
+// Values that are whole integers, for which compilers have instructions of their own.
+template <typename T>
+FASTLOAD_INLINE void Widen(const uint8_t* in, int64_t count, uint32_t* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, in + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    out[i] = value;
+  }
+}
+
+template <int kWidth>
+FASTLOAD_INLINE void UnpackWidth(const uint8_t* in, int64_t groups, uint32_t* out) {
+  if constexpr (kWidth == 8) return Widen<uint8_t>(in, groups * 8, out);
+  if constexpr (kWidth == 16) return Widen<uint16_t>(in, groups * 8, out);
+  if constexpr (kWidth == 32) return Widen<uint32_t>(in, groups * 8, out);
+  for (int64_t group = 0; group < groups; ++group) {
+    UnpackGroup<kWidth>(in + group * kWidth, out + group * 8);
+  }
+}
+
+template <int... kWidths>
+FASTLOAD_INLINE void Dispatch(const uint8_t* in, int64_t groups, int width, uint32_t* out,
+                              std::integer_sequence<int, kWidths...>) {
+  ((width == kWidths + 1 ? UnpackWidth<kWidths + 1>(in, groups, out) : void()), ...);
+}
+
+}  // namespace
+
+FASTLOAD_CLONES void UnpackGroups(const uint8_t* in, int64_t groups, int width,
+                                  uint32_t* out) {
+  if (width == 0) {
+    std::memset(out, 0, static_cast<size_t>(groups) * 8 * sizeof(uint32_t));
+    return;
+  }
+  Dispatch(in, groups, width, out, std::make_integer_sequence<int, 32>{});
+}
+
+void UnpackBits(const uint8_t* in, int64_t groups, uint8_t* out) {
+  // The multiplication puts bit i into the top bit of byte 7 - i without carries.
+  constexpr uint64_t kSpread = 0x8040201008040201;
+  constexpr uint64_t kTop = 0x8080808080808080;
+  for (int64_t group = 0; group < groups; ++group) {
+    const uint64_t bytes = __builtin_bswap64(((in[group] * kSpread) & kTop) >> 7);
+    std::memcpy(out + group * 8, &bytes, sizeof(bytes));
+  }
+}
+
+FASTLOAD_CLONES uint32_t MaxOf(const uint32_t* values, int64_t n) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = values[i] > largest ? values[i] : largest;
+  return largest;
+}
+
+}  // namespace fastload

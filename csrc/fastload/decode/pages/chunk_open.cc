@@ -1,0 +1,93 @@
+#include "fastload/decode/pages/chunk_open.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "fastload/decode/pages/snappy_pages.h"
+#include "fastload/source/arrow_versions.h"
+#include "parquet/metadata.h"
+#include "parquet/properties.h"
+
+namespace fastload {
+namespace {
+
+// The stream as libparquet gets it: what that lets go of is this handle, so that the
+// stream's own references change in this library alone, where ThreadSanitizer sees it.
+std::shared_ptr<arrow::io::InputStream> Lend(
+    std::shared_ptr<arrow::io::InputStream> stream) {
+  arrow::io::InputStream* const lent = stream.get();
+  return {lent, [stream = std::move(stream)](arrow::io::InputStream*) mutable {
+            stream.reset();
+          }};
+}
+
+}  // namespace
+
+Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf) {
+  ByteRange range;
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
+    range.offset = chunk->data_page_offset();
+    if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) {
+      range.offset = std::min(range.offset, chunk->dictionary_page_offset());
+    }
+    range.bytes = chunk->total_compressed_size();
+    if (range.offset < 0 || range.bytes < 0 || range.bytes > file.bytes - range.offset) {
+      return MakeError(ErrorKind::kCorruptFile,
+                       "Expected a column chunk inside the file's " +
+                           std::to_string(file.bytes) + " bytes, got " +
+                           std::to_string(range.bytes) + " bytes at offset " +
+                           std::to_string(range.offset));
+    }
+    // Writers before that fix left the dictionary page's header out of the size
+    // (PARQUET-816); 100 bytes is what Arrow allows for it.
+    if (parsed.file->writer_version().VersionLt(
+            parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION())) {
+      range.bytes += std::min<int64_t>(100, file.bytes - (range.offset + range.bytes));
+    }
+    return Status::OK();
+  }));
+  return range;
+}
+
+Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
+                             std::shared_ptr<arrow::io::InputStream> stream,
+                             arrow::MemoryPool* pool, OpenOptions options) {
+  ChunkInput input;
+  input.pool = pool;
+  ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
+    const auto chunk = parsed.group->ColumnChunk(leaf);
+    // Writers before that fix marked compressed V2 pages as not compressed.
+    const bool always_compressed = parsed.file->writer_version().VersionLt(
+        parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
+    input.descr = file.Column(leaf);
+    input.rows = parsed.group->num_rows();
+    input.levels = chunk->num_values();
+    parquet::ReaderProperties properties(pool);
+    properties.set_page_checksum_verification(options.verify_crc);
+    LimitThrift(chunk->total_compressed_size(), &properties);
+    const bool snappy = chunk->compression() == parquet::Compression::SNAPPY &&
+                        !options.arrow_decompresses;
+    const auto codec = snappy ? parquet::Compression::UNCOMPRESSED : chunk->compression();
+    input.pages = OpenPages(Lend(std::move(stream)), chunk->num_values(), codec,
+                            properties, *input.descr, always_compressed);
+    if (snappy) input.pages = DecompressSnappyPages(std::move(input.pages), pool);
+    return Status::OK();
+  }));
+  return input;
+}
+
+std::vector<int64_t> RowGroupStarts(const FileSpec& file) {
+  std::vector<int64_t> starts;
+  int64_t row = 0;
+  for (const int64_t rows : file.footer->row_group_rows()) {
+    starts.push_back(row);
+    row += rows;
+  }
+  return starts;
+}
+
+}  // namespace fastload

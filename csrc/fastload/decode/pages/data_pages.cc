@@ -1,0 +1,52 @@
+#include "fastload/decode/pages/data_pages.h"
+
+#include <string>
+#include <utility>
+
+namespace fastload {
+
+DataPages::DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* values,
+                     PassOver pass_over)
+    : pages_(std::move(pages)), values_(values) {
+  pages_->set_data_page_filter(
+      [this, pass_over = std::move(pass_over)](const parquet::DataPageStats& stats) {
+        ++page_;
+        return pass_over(stats);
+      });
+}
+
+Result<const parquet::DataPage*> DataPages::Next() {
+  while (true) {
+    current_ = pages_->NextPage();
+    if (current_ == nullptr) return nullptr;
+    switch (current_->type()) {
+      case parquet::PageType::DATA_PAGE:
+      case parquet::PageType::DATA_PAGE_V2:
+        return static_cast<const parquet::DataPage*>(current_.get());
+      case parquet::PageType::DICTIONARY_PAGE:
+        if (has_dictionary_) {
+          return MakeError(ErrorKind::kCorruptFile,
+                           "Expected one dictionary page, got another");
+        }
+        has_dictionary_ = true;
+        ARROW_RETURN_NOT_OK(values_->SetDictionary(
+            static_cast<const parquet::DictionaryPage&>(*current_)));
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+Status DataPages::SetValues(int64_t offset) {
+  const auto& page = static_cast<const parquet::DataPage&>(*current_);
+  if (offset > page.size()) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected levels of at most " + std::to_string(page.size()) +
+                         " bytes, got " + std::to_string(offset));
+  }
+  return values_->SetPage(page.encoding(), page.data() + offset, page.size() - offset,
+                          page.num_values());
+}
+
+}  // namespace fastload

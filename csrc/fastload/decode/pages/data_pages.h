@@ -1,0 +1,70 @@
+// Data pages of one column chunk, front to back.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "arrow/buffer.h"
+#include "fastload/base/status.h"
+#include "parquet/column_page.h"
+#include "parquet/column_reader.h"
+
+namespace fastload {
+
+// Bytes of a page that stay what they are for as long as this is held. Those of other
+// pages are good until the next page is read.
+class KeptPage final : public arrow::Buffer {
+ public:
+  // `memory` has `size` bytes, or more.
+  KeptPage(std::shared_ptr<arrow::Buffer> memory, int64_t size)
+      : arrow::Buffer(std::move(memory), 0, size) {}
+};
+
+// Decodes the values (without nulls) of the pages it is given.
+class PageValues {
+ public:
+  virtual ~PageValues() = default;
+
+  virtual Status SetDictionary(const parquet::DictionaryPage& page) = 0;
+
+  // The values of a data page: `size` bytes, borrowed until the next call, that hold at
+  // most `max_values` values.
+  virtual Status SetPage(parquet::Encoding::type encoding, const uint8_t* data,
+                         int64_t size, int64_t max_values) = 0;
+
+  virtual Status Skip(int64_t values) = 0;
+};
+
+// What libparquet throws passes through; callers wrap their work in CatchParquet.
+class DataPages {
+ public:
+  // Whether a data page is passed over, without being decompressed.
+  using PassOver = std::function<bool(const parquet::DataPageStats&)>;
+
+  // `values` is borrowed and outlives this.
+  DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* values,
+            PassOver pass_over);
+  DataPages(const DataPages&) = delete;  // the page filter points to it
+  DataPages& operator=(const DataPages&) = delete;
+
+  // The next page, good until the next call, or null at the end of the chunk. A
+  // dictionary page on the way goes to the PageValues.
+  Result<const parquet::DataPage*> Next();
+
+  // Hands the values of the page, which begin at `offset`, to the PageValues.
+  Status SetValues(int64_t offset);
+
+  // Index of the page, those passed over counted too.
+  int64_t page() const { return page_; }
+
+ private:
+  std::unique_ptr<parquet::PageReader> pages_;
+  PageValues* values_;
+  std::shared_ptr<parquet::Page> current_;
+  bool has_dictionary_ = false;
+  int64_t page_ = -1;
+};
+
+}  // namespace fastload

@@ -1,0 +1,123 @@
+#include "fastload/decode/pages/snappy_pages.h"
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "arrow/buffer.h"
+#include "fastload/decode/pages/data_pages.h"
+#include "fastload/decode/pages/snappy.h"
+#include "parquet/column_page.h"
+#include "parquet/exception.h"
+
+namespace fastload {
+namespace {
+
+class SnappyPageReader final : public parquet::PageReader {
+ public:
+  SnappyPageReader(std::unique_ptr<parquet::PageReader> pages, arrow::MemoryPool* pool)
+      : pages_(std::move(pages)), pool_(pool) {}
+
+  std::shared_ptr<parquet::Page> NextPage() override {
+    // The base class keeps the filter where no one asks for it.
+    if (data_page_filter_ != nullptr) {
+      pages_->set_data_page_filter(std::exchange(data_page_filter_, nullptr));
+    }
+    auto page = pages_->NextPage();
+    if (page == nullptr) return nullptr;
+    switch (page->type()) {
+      case parquet::PageType::DICTIONARY_PAGE:
+        return Decompressed(static_cast<const parquet::DictionaryPage&>(*page));
+      case parquet::PageType::DATA_PAGE:
+        return Decompressed(static_cast<const parquet::DataPageV1&>(*page));
+      case parquet::PageType::DATA_PAGE_V2:
+        return Decompressed(std::static_pointer_cast<parquet::DataPageV2>(page));
+      default:
+        return page;
+    }
+  }
+
+  void set_max_page_header_size(uint32_t size) override {
+    pages_->set_max_page_header_size(size);
+  }
+
+ private:
+  std::shared_ptr<parquet::Page> Decompressed(const parquet::DictionaryPage& page) {
+    const std::span<const uint8_t> bytes(page.data(), static_cast<size_t>(page.size()));
+    const auto size = SnappySize(bytes);
+    if (!size.has_value()) {
+      throw parquet::ParquetException("Expected a dictionary page in Snappy, got others");
+    }
+    Decompressed(page, 0, *size);
+    // Whoever decodes codes needs it until the end of the chunk.
+    return std::make_shared<parquet::DictionaryPage>(
+        std::make_shared<KeptPage>(std::move(memory_), *size), page.num_values(),
+        page.encoding(), page.is_sorted());
+  }
+
+  std::shared_ptr<parquet::Page> Decompressed(const parquet::DataPageV1& page) {
+    return std::make_shared<parquet::DataPageV1>(
+        Decompressed(page, 0, page.uncompressed_size()), page.num_values(),
+        page.encoding(), page.definition_level_encoding(),
+        page.repetition_level_encoding(), page.uncompressed_size());
+  }
+
+  std::shared_ptr<parquet::Page> Decompressed(std::shared_ptr<parquet::DataPageV2> page) {
+    if (!page->is_compressed()) return page;
+    const int64_t levels = int64_t{page->definition_levels_byte_length()} +
+                           page->repetition_levels_byte_length();
+    return std::make_shared<parquet::DataPageV2>(
+        Decompressed(*page, levels, page->uncompressed_size()), page->num_values(),
+        page->num_nulls(), page->num_rows(), page->encoding(),
+        page->definition_levels_byte_length(), page->repetition_levels_byte_length(),
+        page->uncompressed_size());
+  }
+
+  // The page's bytes: the first `plain` as they are, decompressed `size` in all.
+  std::shared_ptr<arrow::Buffer> Decompressed(const parquet::Page& page, int64_t plain,
+                                              int64_t size) {
+    if (plain < 0 || plain > page.size() || plain > size) {
+      throw parquet::ParquetException("Expected levels of at most " +
+                                      std::to_string(page.size()) + " bytes, got " +
+                                      std::to_string(plain));
+    }
+    const std::span<const uint8_t> compressed(page.data() + plain,
+                                              static_cast<size_t>(page.size() - plain));
+    // Before memory is asked for. Where all values are null, some writers leave out even
+    // the size.
+    const bool none = size == plain && compressed.empty();
+    if (!none && SnappySize(compressed) != size - plain) {
+      throw parquet::ParquetException("Expected a page of " +
+                                      std::to_string(size - plain) +
+                                      " bytes in Snappy, got another");
+    }
+    Reserve(size + kSnappySlack);
+    uint8_t* out = memory_->mutable_data();
+    if (plain > 0) std::memcpy(out, page.data(), static_cast<size_t>(plain));
+    if (!none && !SnappyDecompress(compressed, out + plain, size - plain)) {
+      throw parquet::ParquetException("Expected a page in Snappy, got damaged bytes");
+    }
+    return std::make_shared<arrow::Buffer>(out, size);
+  }
+
+  void Reserve(int64_t bytes) {
+    if (memory_ != nullptr && memory_->size() >= bytes) return;
+    memory_.reset();  // not to be copied
+    PARQUET_ASSIGN_OR_THROW(memory_, arrow::AllocateBuffer(bytes, pool_));
+  }
+
+  const std::unique_ptr<parquet::PageReader> pages_;
+  arrow::MemoryPool* const pool_;
+  std::unique_ptr<arrow::Buffer> memory_;  // of the page
+};
+
+}  // namespace
+
+std::unique_ptr<parquet::PageReader> DecompressSnappyPages(
+    std::unique_ptr<parquet::PageReader> pages, arrow::MemoryPool* pool) {
+  return std::make_unique<SnappyPageReader>(std::move(pages), pool);
+}
+
+}  // namespace fastload

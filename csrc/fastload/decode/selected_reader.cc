@@ -1,0 +1,390 @@
+#include "fastload/decode/selected_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fastload/base/gather.h"
+#include "fastload/decode/pages/page_cursor.h"
+
+namespace fastload {
+namespace {
+
+using Span = SelectedRows::Span;
+
+// What a block of rows is decoded to before those that stay are copied.
+struct Block {
+  std::vector<uint64_t> values;
+  std::vector<ByteView> views;
+  std::vector<uint8_t> valid;
+  std::vector<uint16_t> positions;
+
+  uint8_t* bytes() { return reinterpret_cast<uint8_t*>(values.data()); }
+};
+
+// The column as rows that do not stay are decoded: a null is no error there. Of no use
+// where a value may be one.
+ColumnSpec Filled(const ColumnSpec& spec) {
+  ColumnSpec filled = spec;
+  filled.leaves.clear();
+  filled.constants.clear();
+  filled.multipliers.clear();
+  const int width = spec.bytes ? 0 : ItemSize(spec.dtype);
+  filled.fill = std::string(static_cast<size_t>(width), '\0');
+  return filled;
+}
+
+// Values of rows that do not stay can be decoded, too, without an error.
+bool NeverFails(const ColumnSpec& spec, const ChunkInput& input) {
+  if (spec.bytes) return true;
+  return spec.list_size == 0 && !spec.cast && !spec.exact && spec.multipliers.empty() &&
+         !input.descr->logical_type()->is_decimal();
+}
+
+// What the readers have in common: their place among the rows, and the one below.
+template <typename Reader>
+class Selected {
+ public:
+  // With `blocks`, rows that do not stay are decoded where that is quicker.
+  Selected(RowBits bits, bool blocks, ChunkPages pages = {})
+      : rows_(bits), blocks_(blocks), pages_(std::move(pages)) {}
+
+  void Skip(int64_t rows) { rows_.Skip(rows); }
+
+  // Calls fn(base), which returns a Status or a Result; its error names a stored row.
+  template <typename Fn>
+  auto Call(const Fn& fn) -> decltype(fn(std::declval<Reader&>())) {
+    auto result = fn(*base_);
+    if (result.ok()) return result;
+    const Status status = StatusOf(result);
+    const auto row = RowOf(status);
+    return row ? AtRow(status, Stored(*row, &OmittedPages::row, &OmittedPages::rows))
+               : status;
+  }
+
+  int64_t page() const {
+    return Stored(base_->page(), &OmittedPages::page, &OmittedPages::pages);
+  }
+
+  // The base reads `spec`, but for nulls of rows that do not stay.
+  Status Open(ChunkInput input, const ColumnSpec* spec) {
+    refuses_nulls_ =
+        blocks_ && !spec->fill.has_value() && input.descr->max_definition_level() > 0;
+    if (refuses_nulls_) {
+      filled_ = std::make_unique<ColumnSpec>(Filled(*spec));
+      spec = filled_.get();
+    }
+    for (const OmittedPages& omitted : pages_.omitted) input.rows -= omitted.rows;
+    // The footer counts those of pages that are not there, too.
+    if (!pages_.omitted.empty()) input.levels = INT64_MAX;
+    input.page_rows = std::move(pages_.page_rows);
+    ARROW_ASSIGN_OR_RAISE(base_, Reader::Make(std::move(input), spec));
+    return Status::OK();
+  }
+
+  // Brings the base to the next row that stays.
+  Status Align() { return SkipTo(rows_.row()); }
+
+  // The next of them, at most `most`, with the base at its first row, to be read.
+  Result<Span> Next(int64_t most) {
+    Span span = rows_.Next(most, blocks_);
+    if (span.rows == 0) {
+      return Status::Invalid("Expected ", most, " more rows that stay, got none");
+    }
+    ARROW_RETURN_NOT_OK(SkipTo(span.start));
+    // A block ends before pages that are not there; a run has none inside of it.
+    if (next_omitted_ < pages_.omitted.size()) {
+      const int64_t row = pages_.omitted[next_omitted_].row;
+      if (row < span.start + span.rows) {
+        span = rows_.Before(span, row);
+        rows_.Return(row);
+      }
+    }
+    base_row_ = span.start + span.rows;
+    return span;
+  }
+
+  // Where the validity of a span goes: to the caller's bytes, or only to be looked at.
+  uint8_t* ValidOf(const Span& span, uint8_t* valid) {
+    if (span.whole() && (valid != nullptr || !refuses_nulls_)) return valid;
+    if (valid == nullptr && !refuses_nulls_) return nullptr;
+    block_.valid.resize(std::max(block_.valid.size(), static_cast<size_t>(span.rows)));
+    return block_.valid.data();
+  }
+
+  // The positions of the rows of a span that stay, with gaps.
+  const uint16_t* Positions(const Span& span) {
+    block_.positions.resize(SelectedRows::kBlockRows);
+    rows_.Positions(span, block_.positions.data());
+    return block_.positions.data();
+  }
+
+  // An error for a null among the rows that stay; `valid` is of the span's rows.
+  Status CheckNulls(const Span& span, const uint8_t* valid, const uint16_t* positions) {
+    if (!refuses_nulls_) return Status::OK();
+    const void* null = std::memchr(valid, 0, static_cast<size_t>(span.rows));
+    if (null == nullptr) return Status::OK();
+    for (int64_t i = 0; i < span.selected; ++i) {
+      const int64_t row = positions == nullptr ? i : positions[i];
+      if (valid[row] == 0) return UnexpectedNull(span.start + row);
+    }
+    return Status::OK();
+  }
+
+  // Goes back to a stored row: where the base stopped inside of a span.
+  void Return(int64_t row) {
+    rows_.Return(row);
+    base_row_ = row;
+  }
+
+  Block& block() { return block_; }
+
+ private:
+  static Status StatusOf(const Status& status) { return status; }
+  template <typename T>
+  static Status StatusOf(const Result<T>& result) {
+    return result.status();
+  }
+
+  // From a row or page as the base counts to the stored one.
+  int64_t Stored(int64_t number, int64_t OmittedPages::* first,
+                 int64_t OmittedPages::* count) const {
+    for (const OmittedPages& omitted : pages_.omitted) {
+      if (number >= omitted.*first) number += omitted.*count;
+    }
+    return number;
+  }
+
+  Status SkipTo(int64_t row) {
+    int64_t rows = row - base_row_;
+    while (next_omitted_ < pages_.omitted.size() &&
+           pages_.omitted[next_omitted_].row < row) {
+      rows -= pages_.omitted[next_omitted_++].rows;
+    }
+    base_row_ = row;
+    if (rows <= 0) return Status::OK();
+    return Call([rows](Reader& base) { return base.Skip(rows); });
+  }
+
+  SelectedRows rows_;
+  const bool blocks_;
+  ChunkPages pages_;
+  size_t next_omitted_ = 0;     // the first that the base is before
+  bool refuses_nulls_ = false;  // of rows that stay; the base takes them
+  std::unique_ptr<ColumnSpec> filled_;
+  std::unique_ptr<Reader> base_;
+  int64_t base_row_ = 0;  // stored row that the base reads next
+  Block block_;
+};
+
+class SelectedFixedReader : public FixedReader {
+ public:
+  SelectedFixedReader(const ColumnSpec& spec, RowBits bits, bool blocks, ChunkPages pages)
+      : width_(ItemSize(spec.dtype)), selected_(bits, blocks, std::move(pages)) {}
+
+  Status Open(ChunkInput input, const ColumnSpec* spec) {
+    return selected_.Open(std::move(input), spec);
+  }
+
+  Status Skip(int64_t rows) override {
+    selected_.Skip(rows);
+    return Status::OK();
+  }
+
+  Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
+    while (rows > 0) {
+      ARROW_ASSIGN_OR_RAISE(const Span span, selected_.Next(rows));
+      uint8_t* const span_valid = selected_.ValidOf(span, valid);
+      if (span.whole()) {
+        ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
+          return base.Read(span.rows, out, stride, span_valid);
+        }));
+        ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, nullptr));
+      } else {
+        selected_.block().values.resize(SelectedRows::kBlockRows);
+        uint8_t* const block = selected_.block().bytes();
+        ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
+          return base.Read(span.rows, block, width_, span_valid);
+        }));
+        const uint16_t* const positions = selected_.Positions(span);
+        ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
+        Gather(block, width_, positions, span.selected, out, stride, nullptr);
+        if (valid != nullptr) {
+          Gather(span_valid, 1, positions, span.selected, valid, 1, nullptr);
+        }
+      }
+      out += span.selected * stride;
+      if (valid != nullptr) valid += span.selected;
+      rows -= span.selected;
+    }
+    return Status::OK();
+  }
+
+  Result<std::span<const uint8_t>> Dictionary() override {
+    ARROW_RETURN_NOT_OK(selected_.Align());
+    return selected_.Call([](FixedReader& base) { return base.Dictionary(); });
+  }
+
+  Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
+                            uint8_t* valid) override {
+    int64_t done = 0;
+    while (done < rows) {
+      ARROW_ASSIGN_OR_RAISE(const Span span, selected_.Next(rows - done));
+      ARROW_ASSIGN_OR_RAISE(const Span read, ReadCodeSpan(span, codes, out, valid));
+      out += read.selected * codes.bytes;
+      if (valid != nullptr) valid += read.selected;
+      done += read.selected;
+      if (read.rows < span.rows) break;
+    }
+    return done;
+  }
+
+  int64_t page() const override { return selected_.page(); }
+
+ private:
+  // Returns what was read of the span; the rest is no codes.
+  Result<Span> ReadCodeSpan(Span span, const Codes& codes, uint8_t* out, uint8_t* valid) {
+    uint8_t* const span_valid = selected_.ValidOf(span, valid);
+    const bool whole = span.whole();
+    if (!whole) selected_.block().values.resize(SelectedRows::kBlockRows);
+    uint8_t* const to = whole ? out : selected_.block().bytes();
+    ARROW_ASSIGN_OR_RAISE(const int64_t read, selected_.Call([&](FixedReader& base) {
+      return base.ReadCodes(span.rows, codes, to, span_valid);
+    }));
+    const uint16_t* positions = nullptr;
+    if (!whole) positions = selected_.Positions(span);
+    if (read < span.rows) {
+      selected_.Return(span.start + read);
+      span.rows = read;
+      span.selected =
+          whole
+              ? read
+              : std::lower_bound(positions, positions + span.selected, read) - positions;
+    }
+    ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
+    if (!whole) {
+      Gather(to, codes.bytes, positions, span.selected, out, codes.bytes, nullptr);
+      if (valid != nullptr) {
+        Gather(span_valid, 1, positions, span.selected, valid, 1, nullptr);
+      }
+    }
+    return span;
+  }
+
+  const int64_t width_;
+  Selected<FixedReader> selected_;
+};
+
+class SelectedBytesReader : public BytesReader {
+ public:
+  SelectedBytesReader(RowBits bits, bool blocks, ChunkPages pages)
+      : selected_(bits, blocks, std::move(pages)) {}
+
+  Status Open(ChunkInput input, const ColumnSpec* spec) {
+    return selected_.Open(std::move(input), spec);
+  }
+
+  Status Skip(int64_t rows) override {
+    selected_.Skip(rows);
+    return Status::OK();
+  }
+
+  Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) override {
+    while (rows > 0) {
+      ARROW_ASSIGN_OR_RAISE(const Span span, selected_.Next(rows));
+      uint8_t* const span_valid = selected_.ValidOf(span, valid);
+      ByteView* to = views;
+      if (!span.whole()) {
+        selected_.block().views.resize(SelectedRows::kBlockRows);
+        to = selected_.block().views.data();
+      }
+      ARROW_RETURN_NOT_OK(selected_.Call([&](BytesReader& base) {
+        return base.Read(span.rows, to, span_valid, arena);
+      }));
+      const uint16_t* const positions =
+          span.whole() ? nullptr : selected_.Positions(span);
+      ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
+      if (positions != nullptr) {
+        for (int64_t i = 0; i < span.selected; ++i) views[i] = to[positions[i]];
+        if (valid != nullptr) {
+          Gather(span_valid, 1, positions, span.selected, valid, 1, nullptr);
+        }
+      }
+      views += span.selected;
+      if (valid != nullptr) valid += span.selected;
+      rows -= span.selected;
+    }
+    return Status::OK();
+  }
+
+  int64_t page() const override { return selected_.page(); }
+
+ private:
+  Selected<BytesReader> selected_;
+};
+
+// Lists are read run by run: what lies between has to be walked in either case.
+class SelectedNestedReader : public NestedReader {
+ public:
+  SelectedNestedReader(RowBits bits, ChunkPages pages)
+      : selected_(bits, /*blocks=*/false, std::move(pages)) {}
+
+  Status Open(ChunkInput input, const ColumnSpec* spec) {
+    return selected_.Open(std::move(input), spec);
+  }
+
+  Status Skip(int64_t rows) override {
+    selected_.Skip(rows);
+    return Status::OK();
+  }
+
+  Status Read(int64_t rows, NestedRows* out, bool valid) override {
+    while (rows > 0) {
+      ARROW_ASSIGN_OR_RAISE(const Span span, selected_.Next(rows));
+      ARROW_RETURN_NOT_OK(selected_.Call(
+          [&](NestedReader& base) { return base.Read(span.rows, out, valid); }));
+      rows -= span.rows;
+    }
+    return Status::OK();
+  }
+
+  int64_t page() const override { return selected_.page(); }
+
+ private:
+  Selected<NestedReader> selected_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<FixedReader>> MakeSelectedFixedReader(ChunkInput input,
+                                                             const ColumnSpec* spec,
+                                                             RowBits bits,
+                                                             ChunkPages pages) {
+  auto reader = std::make_unique<SelectedFixedReader>(
+      *spec, bits, NeverFails(*spec, input), std::move(pages));
+  ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec));
+  return reader;
+}
+
+Result<std::unique_ptr<BytesReader>> MakeSelectedBytesReader(ChunkInput input,
+                                                             const ColumnSpec* spec,
+                                                             RowBits bits,
+                                                             ChunkPages pages) {
+  auto reader = std::make_unique<SelectedBytesReader>(bits, NeverFails(*spec, input),
+                                                      std::move(pages));
+  ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec));
+  return reader;
+}
+
+Result<std::unique_ptr<NestedReader>> MakeSelectedNestedReader(ChunkInput input,
+                                                               const ColumnSpec* spec,
+                                                               RowBits bits,
+                                                               ChunkPages pages) {
+  auto reader = std::make_unique<SelectedNestedReader>(bits, std::move(pages));
+  ARROW_RETURN_NOT_OK(reader->Open(std::move(input), spec));
+  return reader;
+}
+
+}  // namespace fastload

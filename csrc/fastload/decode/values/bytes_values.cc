@@ -1,0 +1,195 @@
+#include "fastload/decode/values/bytes_values.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "fastload/base/short_copy.h"
+#include "fastload/decode/values/plain_bytes.h"
+
+namespace fastload {
+
+namespace {
+
+using parquet::Encoding;
+
+Result<std::shared_ptr<arrow::Buffer>> CopyOf(const uint8_t* data, int64_t size) {
+  ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> copy, arrow::AllocateBuffer(size));
+  if (size > 0) {
+    std::memcpy(copy->mutable_data(), data, static_cast<size_t>(size));
+  }
+  return copy;
+}
+
+template <typename Type>
+int DecodeTyped(parquet::Decoder* decoder, int64_t n, typename Type::c_type* out) {
+  auto* const typed = dynamic_cast<parquet::TypedDecoder<Type>*>(decoder);
+  return typed->Decode(out, static_cast<int>(n));
+}
+
+}  // namespace
+
+BytesValues::BytesValues(const parquet::ColumnDescriptor* descr)
+    : descr_(descr),
+      fixed_size_(descr->physical_type() == parquet::Type::FIXED_LEN_BYTE_ARRAY
+                      ? descr->type_length()
+                      : -1) {}
+
+Status BytesValues::CheckLeft(int64_t n, int64_t left) const {
+  if (n <= left) return Status::OK();
+  return MakeError(ErrorKind::kCorruptFile, "Expected " + std::to_string(n) +
+                                                " more values in the page, got " +
+                                                std::to_string(left));
+}
+
+Status BytesValues::SetDictionary(const parquet::DictionaryPage& page) {
+  if (page.encoding() != Encoding::PLAIN &&
+      page.encoding() != Encoding::PLAIN_DICTIONARY) {
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected a dictionary page encoded PLAIN, got " +
+                         parquet::EncodingToString(page.encoding()));
+  }
+  const int64_t entries = page.num_values();
+  // An entry of variable length takes at least the four bytes of its length.
+  const int64_t least = fixed_size_ < 0 ? 4 : std::max<int64_t>(fixed_size_, 1);
+  ARROW_RETURN_NOT_OK(CheckLeft(entries, page.size() / least));
+  ARROW_ASSIGN_OR_RAISE(dictionary_page_, CopyOf(page.data(), page.size()));
+  dictionary_.resize(static_cast<size_t>(entries));
+  pos_ = dictionary_page_->data();
+  end_ = pos_ + dictionary_page_->size();
+  return fixed_size_ < 0 ? DecodePlain(entries, dictionary_.data())
+                         : DecodeFixed(entries, dictionary_.data());
+}
+
+Status BytesValues::SetPage(Encoding::type encoding, const uint8_t* data, int64_t size,
+                            int64_t max_values) {
+  pos_ = data;
+  end_ = data + size;
+  switch (encoding) {
+    case Encoding::PLAIN:
+      source_ = fixed_size_ < 0 ? Source::kPlain : Source::kPlainFixed;
+      return Status::OK();
+    case Encoding::PLAIN_DICTIONARY:
+    case Encoding::RLE_DICTIONARY:
+      source_ = Source::kDictionary;
+      if (dictionary_page_ == nullptr) {
+        return MakeError(ErrorKind::kCorruptFile,
+                         "Expected a dictionary page before dictionary indices, got "
+                         "none");
+      }
+      return ResetIndices(data, size, &hybrid_);
+    default:
+      source_ = Source::kArrow;
+      if (arrow_ == nullptr || arrow_encoding_ != encoding) {
+        arrow_ = parquet::MakeDecoder(descr_->physical_type(), encoding, descr_);
+        arrow_encoding_ = encoding;
+      }
+      arrow_->SetData(static_cast<int>(max_values), data, static_cast<int>(size));
+      return Status::OK();
+  }
+}
+
+Status BytesValues::Skip(int64_t values) {
+  switch (source_) {
+    case Source::kPlain:
+      return SkipPlainBytes(values, &pos_, end_);
+    case Source::kPlainFixed:
+      if (fixed_size_ == 0) return Status::OK();
+      ARROW_RETURN_NOT_OK(CheckLeft(values, (end_ - pos_) / fixed_size_));
+      pos_ += values * fixed_size_;
+      return Status::OK();
+    case Source::kDictionary:
+      return hybrid_.Skip(values);
+    case Source::kArrow:
+      scratch_.resize(kBlockValues);
+      while (values > 0) {
+        const int64_t count = std::min(values, kBlockValues);
+        ARROW_RETURN_NOT_OK(ArrowBlock(count, scratch_.data()));
+        values -= count;
+      }
+      return Status::OK();
+  }
+  return Status::OK();
+}
+
+Status BytesValues::Decode(int64_t n, ByteView* views, ByteArena* arena) {
+  const uint8_t* const begin = pos_;
+  switch (source_) {
+    case Source::kPlain:
+      ARROW_RETURN_NOT_OK(DecodePlain(n, views));
+      return Own(begin, pos_, n, views, arena);
+    case Source::kPlainFixed:
+      ARROW_RETURN_NOT_OK(DecodeFixed(n, views));
+      return Own(begin, pos_, n, views, arena);
+    case Source::kDictionary:
+      arena->Keep(dictionary_page_);
+      return hybrid_.Lookup(dictionary_.data(), static_cast<int64_t>(dictionary_.size()),
+                            n, views);
+    case Source::kArrow:
+      return DecodeWithArrow(n, views, arena);
+  }
+  return Status::OK();
+}
+
+Status BytesValues::Own(const uint8_t* begin, const uint8_t* end, int64_t n,
+                        ByteView* views, ByteArena* arena) {
+  ARROW_ASSIGN_OR_RAISE(uint8_t* const copy, arena->Allocate(end - begin));
+  if (end > begin) std::memcpy(copy, begin, static_cast<size_t>(end - begin));
+  for (int64_t i = 0; i < n; ++i) views[i].data = copy + (views[i].data - begin);
+  return Status::OK();
+}
+
+Status BytesValues::DecodePlain(int64_t n, ByteView* views) {
+  return WalkPlainBytes(n, &pos_, end_,
+                        [views](int64_t i, const uint8_t* data, uint32_t length) {
+                          views[i] = ByteView{data, length};
+                        });
+}
+
+Status BytesValues::DecodeFixed(int64_t n, ByteView* views) {
+  if (fixed_size_ > 0) {
+    ARROW_RETURN_NOT_OK(CheckLeft(n, (end_ - pos_) / fixed_size_));
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    views[i] = ByteView{pos_, fixed_size_};
+    pos_ += fixed_size_;
+  }
+  return Status::OK();
+}
+
+Status BytesValues::DecodeWithArrow(int64_t n, ByteView* views, ByteArena* arena) {
+  // The decoders reuse their memory.
+  while (n > 0) {
+    const int64_t count = std::min(n, kBlockValues);
+    ARROW_RETURN_NOT_OK(ArrowBlock(count, views));
+    int64_t size = 0;
+    for (int64_t i = 0; i < count; ++i) size += views[i].size;
+    ARROW_ASSIGN_OR_RAISE(uint8_t* to, arena->Allocate(size));
+    for (int64_t i = 0; i < count; ++i) {
+      ShortCopy(to, views[i].data, views[i].size);
+      views[i].data = to;
+      to += views[i].size;
+    }
+    views += count;
+    n -= count;
+  }
+  return Status::OK();
+}
+
+Status BytesValues::ArrowBlock(int64_t n, ByteView* views) {
+  int64_t got = 0;
+  if (fixed_size_ < 0) {
+    std::array<parquet::ByteArray, kBlockValues> block;
+    got = DecodeTyped<parquet::ByteArrayType>(arrow_.get(), n, block.data());
+    for (int64_t i = 0; i < got; ++i) views[i] = ByteView{block[i].ptr, block[i].len};
+  } else {
+    std::array<parquet::FixedLenByteArray, kBlockValues> block;
+    got = DecodeTyped<parquet::FLBAType>(arrow_.get(), n, block.data());
+    for (int64_t i = 0; i < got; ++i) views[i] = ByteView{block[i].ptr, fixed_size_};
+  }
+  return CheckLeft(n, got);
+}
+
+}  // namespace fastload

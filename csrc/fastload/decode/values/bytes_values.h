@@ -1,0 +1,65 @@
+// Variable-length values of the pages of one column chunk, as views.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "arrow/buffer.h"
+#include "fastload/base/byte_arena.h"
+#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/pages/hybrid.h"
+#include "fastload/decode/pages/page_cursor.h"
+#include "parquet/encoding.h"
+
+namespace fastload {
+
+class BytesValues : public PageValues {
+ public:
+  // `descr` is borrowed.
+  explicit BytesValues(const parquet::ColumnDescriptor* descr);
+
+  Status SetDictionary(const parquet::DictionaryPage& page) override;
+  Status SetPage(parquet::Encoding::type encoding, const uint8_t* data, int64_t size,
+                 int64_t max_values) override;
+  Status Skip(int64_t values) override;
+
+  // Writes n views of what `arena` then holds.
+  Status Decode(int64_t n, ByteView* views, ByteArena* arena);
+
+ private:
+  enum class Source : uint8_t {
+    kPlain,       // BYTE_ARRAY: length, bytes, length, bytes, ...
+    kPlainFixed,  // FIXED_LEN_BYTE_ARRAY
+    kDictionary,
+    kArrow,  // a decoder of Arrow
+  };
+
+  static constexpr int64_t kBlockValues = 1024;
+
+  Status DecodePlain(int64_t n, ByteView* views);
+  Status DecodeFixed(int64_t n, ByteView* views);
+  // Moves n views of [begin, end) to a copy of that.
+  static Status Own(const uint8_t* begin, const uint8_t* end, int64_t n, ByteView* views,
+                    ByteArena* arena);
+  Status DecodeWithArrow(int64_t n, ByteView* views, ByteArena* arena);
+  // Views of n values, at most kBlockValues, good until the next call.
+  Status ArrowBlock(int64_t n, ByteView* views);
+  Status CheckLeft(int64_t n, int64_t left) const;
+
+  const parquet::ColumnDescriptor* descr_;
+  int64_t fixed_size_;  // bytes of a FIXED_LEN_BYTE_ARRAY, else -1
+  Source source_ = Source::kPlain;
+
+  const uint8_t* pos_ = nullptr;
+  const uint8_t* end_ = nullptr;
+  HybridDecoder hybrid_;
+  std::unique_ptr<parquet::Decoder> arrow_;
+  parquet::Encoding::type arrow_encoding_ = parquet::Encoding::UNKNOWN;
+
+  std::shared_ptr<arrow::Buffer> dictionary_page_;
+  std::vector<ByteView> dictionary_;
+  std::vector<ByteView> scratch_;
+};
+
+}  // namespace fastload

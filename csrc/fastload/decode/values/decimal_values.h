@@ -1,0 +1,40 @@
+// Raw decimals of a column, to unscaled integers or to doubles.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "fastload/base/status.h"
+#include "fastload/decode/values/cast.h"
+#include "fastload/decode/values/decimal.h"
+#include "parquet/schema.h"
+
+namespace fastload {
+
+class DecimalValues {
+ public:
+  // `unscaled`: to int64; else to double. ErrorKind::kUnsupported if they are too long.
+  static Result<DecimalValues> Make(const parquet::ColumnDescriptor& descr,
+                                    bool unscaled);
+
+  // Writes 8 bytes for each of `n` raw values; whether all fit, as a CastFn does. In
+  // BYTE_ARRAY a length that no decimal has is an ErrorKind::kCorruptFile.
+  Result<bool> Load(const uint8_t* raw, int64_t n, uint8_t* out,
+                    Offender* offender) const;
+
+ private:
+  DecimalValues(parquet::Type::type physical, int width, DecimalScale scale,
+                bool unscaled)
+      : physical_(physical), width_(width), scale_(scale), unscaled_(unscaled) {}
+
+  template <typename LoadFn>
+  void LoadNarrow(int64_t n, uint8_t* out, const LoadFn& load) const;
+  Result<UnscaledInteger> LoadWide(const uint8_t* raw) const;
+
+  parquet::Type::type physical_;
+  int width_;  // bytes of a raw value; of a parquet::ByteArray for BYTE_ARRAY
+  DecimalScale scale_;
+  bool unscaled_;
+};
+
+}  // namespace fastload

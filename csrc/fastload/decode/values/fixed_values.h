@@ -1,0 +1,92 @@
+// Values of fixed width of the pages of one column chunk, converted to elements.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fastload/decode/pages/hybrid.h"
+#include "fastload/decode/pages/page_cursor.h"
+#include "fastload/decode/values/arrow_values.h"
+#include "fastload/decode/values/convert.h"
+#include "fastload/decode/values/plain_bytes.h"
+
+namespace fastload {
+
+class FixedValues : public PageValues {
+ public:
+  // `descr` and `pool` are borrowed.
+  FixedValues(const parquet::ColumnDescriptor* descr, Converter converter,
+              arrow::MemoryPool* pool);
+
+  Status SetDictionary(const parquet::DictionaryPage& page) override;
+  Status SetPage(parquet::Encoding::type encoding, const uint8_t* data, int64_t size,
+                 int64_t max_values) override;
+  Status Skip(int64_t values) override;
+
+  // Writes n elements to `out`, without gaps. A value that does not fit is an
+  // ErrorKind::kValue, with the number of the first of them (AtValue).
+  Status Decode(int64_t n, uint8_t* out);
+
+  // Whether the page's values are codes into dictionary().
+  bool coded() const { return source_ == Source::kDictionary && !dictionary_is_raw_; }
+  // Elements without gaps.
+  std::span<const uint8_t> dictionary() const {
+    return {dictionary_->data(), static_cast<size_t>(dictionary_->size())};
+  }
+  const std::shared_ptr<arrow::Buffer>& shared_dictionary() const { return dictionary_; }
+  // Writes table[code] of n values of a coded page; the table is as long as dictionary().
+  Status LookUpIn(const uint16_t* table, int64_t n, uint16_t* out) {
+    return hybrid_.Lookup(table, dictionary_size_, n, out);
+  }
+  // Writes base + code of n values of a coded page, in `code_bytes` (1, 2 or 4) each.
+  Status DecodeCodes(int64_t n, uint32_t base, int64_t code_bytes, uint8_t* out);
+
+  int item_size() const { return converter_.item_size(); }
+
+ private:
+  enum class Source : uint8_t {
+    kPlain,       // raw values as they are
+    kPlainBits,   // BOOLEAN
+    kPlainViews,  // raw values that are views of the page
+    kHybridBits,  // BOOLEAN, encoded RLE
+    kDictionary,
+    kArrow,
+  };
+
+  // Values decoded at once when they go through scratch.
+  static constexpr int64_t kBlockValues = ArrowValues::kBlockValues;
+
+  Status SetDictionaryIndices(const uint8_t* data, int64_t size);
+  Status SetHybridBits(const uint8_t* data, int64_t size);
+  Status LookUp(int64_t n, uint8_t* out);
+  Status KeepRawDictionary(const parquet::DictionaryPage& page);
+  // n raw values, at most kBlockValues, of a source other than kPlain.
+  Status DecodeRaw(int64_t n, uint8_t* raw);
+  Status DecodePlainBits(int64_t n, uint8_t* raw);
+
+  const parquet::ColumnDescriptor* descr_;
+  arrow::MemoryPool* pool_;
+  Converter converter_;
+  Source source_ = Source::kPlain;
+
+  const uint8_t* pos_ = nullptr;  // kPlain, kPlainBits
+  const uint8_t* end_ = nullptr;
+  int64_t bit_ = 0;  // kPlainBits: bits already taken since pos_
+  PlainBytes views_;
+  HybridDecoder hybrid_;
+  ArrowValues arrow_;
+
+  // Elements, unless an entry does not fit the dtype: then raw values, so that only rows
+  // that use this entry fail.
+  std::shared_ptr<arrow::Buffer> dictionary_;
+  std::vector<uint8_t> dictionary_page_;  // what raw entries that are views point to
+  int64_t dictionary_size_ = -1;          // entries; -1 before the dictionary page
+  bool dictionary_is_raw_ = false;
+
+  std::vector<uint8_t> scratch_;  // kBlockValues raw values
+  std::vector<uint32_t> indices_;
+};
+
+}  // namespace fastload

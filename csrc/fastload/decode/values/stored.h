@@ -1,0 +1,43 @@
+// What the raw values of a column mean.
+#pragma once
+
+#include <cstdint>
+
+#include "fastload/base/status.h"
+#include "parquet/schema.h"
+
+namespace fastload {
+
+// The meaning of a raw value, from its physical and its logical type.
+enum class Stored : uint8_t {
+  kBool,  // one byte, 0 or 1
+  kInt8,
+  kUInt8,
+  kInt16,
+  kUInt16,
+  kInt32,
+  kUInt32,
+  kInt64,
+  kUInt64,
+  kFloat16,
+  kFloat32,
+  kFloat64,
+  kInt96,
+  kDecimal,
+};
+
+// ErrorKind::kUnsupported if the column holds no fixed-width values.
+Result<Stored> StoredOf(const parquet::ColumnDescriptor& descr);
+
+// The type of an integer that is INT32 or INT64 as it lies in the file.
+Stored StoredInteger(const parquet::ColumnDescriptor& descr);
+
+inline bool IsInteger(Stored stored) {
+  return (stored >= Stored::kInt8 && stored <= Stored::kUInt64) ||
+         stored == Stored::kInt96;
+}
+
+// "INT32 (Date)", for errors.
+std::string Describe(const parquet::ColumnDescriptor& descr);
+
+}  // namespace fastload

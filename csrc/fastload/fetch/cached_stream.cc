@@ -1,0 +1,88 @@
+#include "fastload/fetch/cached_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace fastload {
+namespace {
+
+// Read beyond what is asked for: libparquet looks at this many bytes for the header of
+// the page that follows.
+constexpr int64_t kHeaderBytes = 16 << 10;
+
+// Of a chunk of which no more is left all is read at once, rather than a page's header,
+// the page, and the rest: it stays in the L2 cache.
+constexpr int64_t kWholeBytes = 128 << 10;
+
+// So much may be held at rest if some of it is still to be read: to read that once more
+// costs more.
+constexpr int64_t kRestBytes = 64 << 10;
+
+}  // namespace
+
+CachedStream::CachedStream(const FetchContext& context, std::shared_ptr<File> file,
+                           std::vector<ByteRange> ranges, int64_t memory_bytes,
+                           Cancelled cancelled)
+    : context_(context),
+      file_(std::move(file)),
+      ranges_(std::move(ranges)),
+      bytes_(TotalBytes(ranges_)),
+      memory_bytes_(memory_bytes),
+      cancelled_(std::move(cancelled)) {}
+
+Status CachedStream::Load(int64_t bytes) {
+  if (position_ + bytes <= block_end_) return Status::OK();
+  if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
+  const int64_t left = bytes_ - position_;
+  const int64_t wanted =
+      left <= kWholeBytes && !rested_ ? left : std::min(bytes + kHeaderBytes, left);
+  ARROW_ASSIGN_OR_RAISE(auto block, context_.pool->Allocate(wanted));
+  // The rest of the block before is not read again.
+  const int64_t kept = std::max<int64_t>(block_end_ - position_, 0);
+  if (kept > 0) {
+    std::memcpy(block->data(), block_->data() + (position_ - block_start_),
+                static_cast<size_t>(kept));
+  }
+  ARROW_RETURN_NOT_OK(ReadRanges(context_, *file_, ranges_, position_ + kept,
+                                 wanted - kept, block->data() + kept));
+  block_ = std::move(block);
+  block_start_ = position_;
+  block_end_ = position_ + wanted;
+  return Status::OK();
+}
+
+int64_t CachedStream::Rest() {
+  if (block_ == nullptr) return 0;
+  if (position_ < block_end_ && block_->size() <= kRestBytes) return block_->size();
+  block_.reset();
+  block_end_ = position_;
+  rested_ = true;
+  return 0;
+}
+
+arrow::Result<std::shared_ptr<arrow::Buffer>> CachedStream::Read(int64_t bytes) {
+  bytes = std::clamp<int64_t>(bytes, 0, bytes_ - position_);
+  if (bytes == 0) return std::make_shared<arrow::Buffer>(nullptr, 0);
+  ARROW_RETURN_NOT_OK(Load(bytes));
+  auto read = BlockSlice(block_, position_ - block_start_, bytes);
+  position_ += bytes;
+  return read;
+}
+
+arrow::Result<int64_t> CachedStream::Read(int64_t bytes, void* out) {
+  ARROW_ASSIGN_OR_RAISE(const auto read, Read(bytes));
+  if (read->size() > 0) std::memcpy(out, read->data(), static_cast<size_t>(read->size()));
+  return read->size();
+}
+
+arrow::Result<std::string_view> CachedStream::Peek(int64_t bytes) {
+  bytes = std::min(bytes, bytes_ - position_);
+  if (bytes <= 0) return std::string_view();
+  ARROW_RETURN_NOT_OK(Load(bytes));
+  return std::string_view(
+      reinterpret_cast<const char*>(block_->data()) + (position_ - block_start_),
+      static_cast<size_t>(bytes));
+}
+
+}  // namespace fastload

@@ -1,0 +1,181 @@
+#include "fastload/fetch/remote.h"
+
+#include <cstring>
+#include <future>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace fastload {
+namespace {
+
+// Asks for a range that somebody is going to wait for.
+std::shared_ptr<RemoteRead> AskFirst(RemoteQueue* queue, int32_t file, ByteRange range) {
+  constexpr auto kFirst = std::numeric_limits<int64_t>::min();
+  auto read = std::make_shared<RemoteRead>(file, range);
+  queue->Ask(read, kFirst, std::make_shared<const std::atomic<bool>>(false));
+  return read;
+}
+
+// Waits for what was asked for, and copies a part of it.
+Status Copy(RemoteRead* read, ByteRange part, uint8_t* out) {
+  std::promise<void> done;
+  if (read->Then([&done] { done.set_value(); })) done.get_future().wait();
+  ARROW_ASSIGN_OR_RAISE(const auto found, read->bytes());
+  std::memcpy(out, found->data() + (part.offset - read->range().offset),
+              static_cast<size_t>(part.bytes));
+  return Status::OK();
+}
+
+Status ClosedError() { return MakeError(ErrorKind::kClosed, "The dataset was closed"); }
+
+}  // namespace
+
+bool RemoteRead::Then(std::function<void()> then) {
+  std::lock_guard lock(mutex_);
+  if (bytes_) return false;
+  waiting_.push_back(std::move(then));
+  return true;
+}
+
+Result<std::shared_ptr<arrow::Buffer>> RemoteRead::bytes() const {
+  std::lock_guard lock(mutex_);
+  if (!bytes_) return MakeError(ErrorKind::kStorage, "Expected bytes that have come");
+  return *bytes_;
+}
+
+void RemoteRead::Finish(Result<std::shared_ptr<arrow::Buffer>> bytes) {
+  std::vector<std::function<void()>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    bytes_ = std::move(bytes);
+    waiting.swap(waiting_);
+  }
+  for (const auto& then : waiting) then();
+}
+
+RemoteQueue::RemoteQueue(std::shared_ptr<RangeCache> cache,
+                         std::vector<std::string> objects)
+    : cache_(std::move(cache)), objects_(std::move(objects)) {}
+
+RemoteQueue::~RemoteQueue() { Close(); }
+
+bool RemoteQueue::Keeps(int32_t file, const std::vector<ByteRange>& ranges) const {
+  if (cache_ == nullptr) return false;
+  const std::string& object = objects_.at(static_cast<size_t>(file));
+  return !object.empty() && cache_->Covers(object, ranges);
+}
+
+bool RemoteQueue::ReadKept(int32_t file, const ByteRange& range, uint8_t* out) const {
+  if (cache_ == nullptr) return false;
+  const std::string& object = objects_.at(static_cast<size_t>(file));
+  return !object.empty() && cache_->Read(object, range, out);
+}
+
+bool RemoteQueue::Ask(const std::shared_ptr<RemoteRead>& read, int64_t priority,
+                      Cancelled cancelled) {
+  if (read->asked_.exchange(true)) return false;
+  bool closed = false;
+  {
+    std::lock_guard lock(mutex_);
+    closed = closed_;
+    if (!closed) waiting_.emplace(priority, Asked{read, std::move(cancelled)});
+  }
+  if (closed) {
+    read->Finish(ClosedError());
+  } else {
+    Wake();
+  }
+  return true;
+}
+
+bool RemoteQueue::brings() const {
+  std::lock_guard lock(mutex_);
+  return !taken_.empty();
+}
+
+std::optional<RemoteQueue::Request> RemoteQueue::Take() {
+  std::vector<std::shared_ptr<RemoteRead>> cancelled;
+  std::optional<Request> request;
+  {
+    std::lock_guard lock(mutex_);
+    while (!request && !waiting_.empty()) {
+      Asked asked = std::move(waiting_.begin()->second);
+      waiting_.erase(waiting_.begin());
+      if (*asked.cancelled) {
+        cancelled.push_back(std::move(asked.read));
+        continue;
+      }
+      request = Request{next_id_++, asked.read->file(), asked.read->range()};
+      taken_.emplace(request->id, std::move(asked.read));
+    }
+  }
+  for (const auto& read : cancelled) {
+    read->Finish(MakeError(ErrorKind::kClosed, "The pass was closed"));
+  }
+  return request;
+}
+
+void RemoteQueue::Finish(int64_t id, Result<std::shared_ptr<arrow::Buffer>> bytes) {
+  std::shared_ptr<RemoteRead> read;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = taken_.find(id);
+    if (found == taken_.end()) return;
+    read = std::move(found->second);
+    taken_.erase(found);
+  }
+  if (bytes.ok() && (*bytes)->size() != read->range().bytes) {
+    bytes = MakeError(ErrorKind::kStorage,
+                      "Expected " + std::to_string(read->range().bytes) +
+                          " bytes at offset " + std::to_string(read->range().offset) +
+                          ", got " + std::to_string((*bytes)->size()));
+  }
+  read->Finish(std::move(bytes));
+}
+
+void RemoteQueue::Close() {
+  std::vector<std::shared_ptr<RemoteRead>> failed;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    for (auto& [priority, asked] : waiting_) failed.push_back(std::move(asked.read));
+    for (auto& [id, read] : taken_) failed.push_back(std::move(read));
+    waiting_.clear();
+    taken_.clear();
+  }
+  for (const auto& read : failed) read->Finish(ClosedError());
+  Wake();
+}
+
+bool RemoteQueue::closed() const {
+  std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+Status RemoteFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
+  if (queue_->ReadKept(file_, {offset, bytes}, out)) return Status::OK();
+  const auto read = AskFirst(queue_, file_, {offset, bytes});
+  return Copy(read.get(), {offset, bytes}, out);
+}
+
+RangesOfFile::RangesOfFile(RemoteQueue* queue, int32_t file,
+                           const std::vector<ByteRange>& ranges)
+    : file_(queue, file) {
+  for (const ByteRange& range : ranges) {
+    // What is kept on local disk is read there.
+    if (!queue->Keeps(file, {range})) reads_.push_back(AskFirst(queue, file, range));
+  }
+}
+
+Status RangesOfFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
+  for (const auto& read : reads_) {
+    const ByteRange& range = read->range();
+    if (range.offset <= offset && offset + bytes <= range.offset + range.bytes) {
+      return Copy(read.get(), {offset, bytes}, out);
+    }
+  }
+  return file_.ReadAt(offset, bytes, out);
+}
+
+}  // namespace fastload

@@ -1,0 +1,158 @@
+#include "fastload/filter/known_values.h"
+
+#include <array>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "fastload/decode/values/convert.h"
+#include "fastload/decode/values/stored.h"
+#include "parquet/metadata.h"
+#include "parquet/statistics.h"
+
+namespace fastload {
+namespace {
+
+constexpr bool IsFloat(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64;
+}
+
+// The key of infinity.
+int64_t MostNumber(DType dtype) {
+  return dtype == DType::kFloat32 ? int64_t{0x7F800000} : int64_t{0x7FF0000000000000};
+}
+
+template <typename T>
+bool InRange(int32_t value) {
+  return value >= std::numeric_limits<T>::min() && value <= std::numeric_limits<T>::max();
+}
+
+// Whether a raw value is one of its logical type; others are cut when they are decoded.
+bool IsOfType(Stored stored, const std::string& raw) {
+  if (stored != Stored::kInt8 && stored != Stored::kUInt8 && stored != Stored::kInt16 &&
+      stored != Stored::kUInt16) {
+    return true;
+  }
+  int32_t value = 0;
+  std::memcpy(&value, raw.data(), sizeof(value));
+  switch (stored) {
+    case Stored::kInt8:
+      return InRange<int8_t>(value);
+    case Stored::kUInt8:
+      return InRange<uint8_t>(value);
+    case Stored::kInt16:
+      return InRange<int16_t>(value);
+    default:
+      return InRange<uint16_t>(value);
+  }
+}
+
+// From bounds as a file stores them to keys.
+class Bounds {
+ public:
+  // nullopt where bounds say nothing of the elements.
+  static std::optional<Bounds> Make(const parquet::ColumnDescriptor& descr,
+                                    const ColumnSpec& spec, int32_t file) {
+    const auto stored = StoredOf(descr);
+    if (!stored.ok() || *stored == Stored::kInt96 || *stored == Stored::kDecimal ||
+        *stored == Stored::kFloat16) {
+      return std::nullopt;
+    }
+    auto converter = Converter::Make(descr, spec, file);
+    if (!converter.ok()) return std::nullopt;
+    return Bounds(*stored, spec.dtype, *std::move(converter));
+  }
+
+  // The keys of values from `least` to `most`; all where these tell nothing.
+  std::vector<KeyRange> Keys(const std::string& least, const std::string& most) const {
+    const auto first = Key(least);
+    const auto last = Key(most);
+    if (!first || !last || *first > *last) return {{}};
+    if (!IsFloat(dtype_)) return {{*first, *last}};
+    const int64_t infinity = MostNumber(dtype_);
+    if (*first < -infinity - 1 || *last > infinity) return {{}};
+    // Bounds leave out NaNs, and which zero they have is left to the writer.
+    return {{INT64_MIN, -infinity - 2},
+            {*first == 0 ? -1 : *first, *last == -1 ? 0 : *last},
+            {infinity + 1, INT64_MAX}};
+  }
+
+ private:
+  Bounds(Stored stored, DType dtype, Converter converter)
+      : stored_(stored), dtype_(dtype), converter_(std::move(converter)) {}
+
+  std::optional<int64_t> Key(const std::string& raw) const {
+    if (static_cast<int>(raw.size()) != converter_.raw_width()) return std::nullopt;
+    if (!IsOfType(stored_, raw)) return std::nullopt;
+    std::array<uint8_t, 8> element{};
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(raw.data());
+    if (!converter_.Convert(bytes, 1, element.data()).ok()) return std::nullopt;
+    return KeyOf(dtype_, element.data());
+  }
+
+  Stored stored_;
+  DType dtype_;
+  Converter converter_;
+};
+
+KnownValues KnownOfConstant(const ColumnSpec& spec, int32_t file) {
+  const auto& constant = spec.Constant(file);
+  if (!constant) return {.keys = {}, .nulls = true};
+  const auto* const element = reinterpret_cast<const uint8_t*>(constant->data());
+  const auto key = KeyOf(spec.dtype, element);
+  if (!key) return {.nulls = false};
+  return {.keys = {{*key, *key}}, .nulls = false};
+}
+
+const parquet::ColumnDescriptor& DescrOf(const FileSpec& file, int32_t file_index,
+                                         const ColumnSpec& spec) {
+  const int32_t leaf = spec.leaves[static_cast<size_t>(file_index)];
+  return *file.Column(leaf);
+}
+
+}  // namespace
+
+Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
+                                 int32_t row_group, const ColumnSpec& spec) {
+  if (!spec.HasLeaf(file_index)) return KnownOfConstant(spec, file_index);
+  const auto& descr = DescrOf(file, file_index, spec);
+  KnownValues known{.nulls = descr.max_definition_level() > 0};
+  ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
+  const auto chunk =
+      parsed.group->ColumnChunk(spec.leaves[static_cast<size_t>(file_index)]);
+  if (!chunk->is_stats_set()) return known;
+  const auto statistics = chunk->statistics();
+  if (statistics == nullptr) return known;
+  if (statistics->HasNullCount()) {
+    known.nulls = known.nulls && statistics->null_count() != 0;
+    if (statistics->null_count() == parsed.group->num_rows()) {
+      return KnownValues{.keys = {}, .nulls = known.nulls};
+    }
+  }
+  if (!statistics->HasMinMax()) return known;
+  const auto bounds = Bounds::Make(descr, spec, file_index);
+  if (bounds) known.keys = bounds->Keys(statistics->EncodeMin(), statistics->EncodeMax());
+  return known;
+}
+
+std::vector<KnownValues> KnownOfPages(const FileSpec& file, int32_t file_index,
+                                      const ColumnSpec& spec, const PageBounds& bounds) {
+  const auto& descr = DescrOf(file, file_index, spec);
+  const auto known_bounds = Bounds::Make(descr, spec, file_index);
+  const bool nullable = descr.max_definition_level() > 0;
+  std::vector<KnownValues> known(bounds.first_rows.size());
+  for (size_t page = 0; page < known.size(); ++page) {
+    known[page].nulls =
+        nullable && (bounds.null_counts.empty() || bounds.null_counts[page] != 0);
+    if (bounds.null_pages[page]) {
+      known[page] = {.keys = {}, .nulls = true};
+    } else if (known_bounds) {
+      known[page].keys = known_bounds->Keys(bounds.minima[page], bounds.maxima[page]);
+    }
+  }
+  return known;
+}
+
+}  // namespace fastload

@@ -1,0 +1,288 @@
+#include "fastload/filter/row_group_search.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "fastload/base/executor.h"
+#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/constant_reader.h"
+#include "fastload/decode/pages/chunk_open.h"
+#include "fastload/decode/selected_reader.h"
+#include "fastload/fetch/coalesce.h"
+#include "fastload/fetch/fetch.h"
+#include "fastload/fetch/page_selection.h"
+#include "fastload/filter/column_tests.h"
+#include "fastload/filter/known_values.h"
+#include "fastload/plan/row_selection.h"
+#include "fastload/source/page_index.h"
+
+namespace fastload {
+namespace {
+
+constexpr int64_t kBlockRows = ColumnTests::kBlockRows;
+// Of one read. Most column chunks are one.
+constexpr int64_t kSegmentBytes = 4 << 20;
+// Of one read from a store: less than what a link carries in a request's latency.
+constexpr int64_t kHoleBytes = 64 << 10;
+
+// Rows that lie in one page of each column.
+struct Stretch {
+  int64_t start = 0;
+  int64_t rows = 0;
+  Verdict verdict = Verdict::kSome;
+};
+
+// Bits from bit `at` on: those of `n` bytes, each 0 or 1. They are 0 before.
+void SetBits(const uint8_t* bytes, int64_t n, int64_t at, uint64_t* words) {
+  for (int64_t done = 0; done < n; done += 8) {
+    uint64_t group = 0;
+    std::memcpy(&group, bytes + done,
+                static_cast<size_t>(std::min<int64_t>(n - done, 8)));
+    // Bit 0 of byte i goes to bit 56 + i, without carries.
+    const uint64_t bits = (group * 0x0102040810204080) >> 56;
+    const int64_t bit = at + done;
+    words[bit / 64] |= bits << bit % 64;
+    if (bit % 64 > 56 && bits >> (64 - bit % 64) != 0) {
+      words[bit / 64 + 1] |= bits >> (64 - bit % 64);
+    }
+  }
+}
+
+void SetAll(int64_t start, int64_t rows, uint64_t* words) {
+  for (int64_t at = start, stop = start + rows; at < stop; at = (at / 64 + 1) * 64) {
+    uint64_t word = ~uint64_t{0} << at % 64;
+    if (stop < (at / 64 + 1) * 64) word &= (uint64_t{1} << stop % 64) - 1;
+    words[at / 64] |= word;
+  }
+}
+
+class RowGroupSearch {
+ public:
+  RowGroupSearch(const SearchContext& context, RowGroupId id)
+      : context_(context),
+        id_(id),
+        file_(context.files->spec(id.file)),
+        rows_(file_.RowsOf(id.row_group)),
+        io_(MakeInlineExecutor()),
+        fetch_{io_.get(), context.fetches, context.files, context.counters} {}
+
+  Result<FoundRows> Run() {
+    FoundRows found;
+    const Status status = CatchParquet([&]() -> Status {
+      for (const ColumnSpec& spec : *context_.columns) {
+        ARROW_ASSIGN_OR_RAISE(auto known,
+                              KnownOfChunk(file_, id_.file, id_.row_group, spec));
+        known_.push_back(std::move(known));
+      }
+      const Verdict verdict = context_.filter->Of(known_);
+      if (verdict == Verdict::kSome && rows_ > 0) {
+        ARROW_ASSIGN_OR_RAISE(found, OfPages());
+      } else if (verdict == Verdict::kAll) {
+        found.count = rows_;
+      }
+      return Status::OK();
+    });
+    if (!status.ok()) return At(status, {.file = file_.path, .row_group = id_.row_group});
+    return found;
+  }
+
+ private:
+  Result<FoundRows> OfPages() {
+    ARROW_ASSIGN_OR_RAISE(const auto stretches, Stretches());
+    std::vector<uint64_t> bits(static_cast<size_t>((rows_ + 63) / 64));
+    std::vector<uint64_t> open;  // rows to be decoded; empty: all
+    int64_t open_rows = rows_;
+    if (!std::ranges::all_of(stretches, IsOpen)) {
+      open.resize(bits.size());
+      open_rows = 0;
+      for (const Stretch& stretch : stretches) {
+        if (IsOpen(stretch)) {
+          open_rows += stretch.rows;
+          SetAll(stretch.start, stretch.rows, open.data());
+        } else if (stretch.verdict == Verdict::kAll) {
+          SetAll(stretch.start, stretch.rows, bits.data());
+        }
+      }
+    }
+    const RowBits rows{open.empty() ? nullptr : reinterpret_cast<uint8_t*>(open.data()),
+                       rows_};
+    if (open_rows > 0) ARROW_RETURN_NOT_OK(Decode(rows, open_rows, bits.data()));
+    FoundRows found;
+    for (const uint64_t word : bits) found.count += std::popcount(word);
+    if (found.count > 0 && found.count < rows_) found.bits = std::move(bits);
+    return found;
+  }
+
+  static bool IsOpen(const Stretch& stretch) { return stretch.verdict == Verdict::kSome; }
+
+  // The row group, cut where a page of one of the columns begins.
+  Result<std::vector<Stretch>> Stretches() {
+    ARROW_ASSIGN_OR_RAISE(indexes_, Indexes());
+    std::vector<PageBounds> bounds(context_.columns->size());
+    std::vector<std::vector<KnownValues>> pages(bounds.size());
+    std::set<int64_t> edges{0, rows_};
+    for (size_t c = 0; c < bounds.size(); ++c) {
+      const ColumnSpec& spec = (*context_.columns)[c];
+      if (!spec.HasLeaf(id_.file)) continue;
+      ARROW_ASSIGN_OR_RAISE(
+          bounds[c], ReadPageBounds(file_, *indexes_, id_.row_group, LeafOf(spec)));
+      pages[c] = KnownOfPages(file_, id_.file, spec, bounds[c]);
+      edges.insert(bounds[c].first_rows.begin(), bounds[c].first_rows.end());
+    }
+    std::vector<Stretch> stretches;
+    std::vector<KnownValues> known = known_;
+    for (auto edge = edges.begin(); std::next(edge) != edges.end(); ++edge) {
+      for (size_t c = 0; c < bounds.size(); ++c) {
+        const auto& firsts = bounds[c].first_rows;
+        const auto behind = std::ranges::upper_bound(firsts, *edge);
+        if (!firsts.empty()) {
+          known[c] = pages[c][static_cast<size_t>(behind - firsts.begin() - 1)];
+        }
+      }
+      stretches.push_back({*edge, *std::next(edge) - *edge, context_.filter->Of(known)});
+    }
+    return stretches;
+  }
+
+  // What page indexes are read from: of a store all that the search needs is asked for at
+  // once.
+  Result<std::shared_ptr<File>> Indexes() {
+    if (!file_.remote) return context_.files->Open(id_.file);
+    std::vector<ByteRange> ranges;
+    for (const ColumnSpec& spec : *context_.columns) {
+      if (!spec.HasLeaf(id_.file)) continue;
+      ARROW_ASSIGN_OR_RAISE(
+          const auto indexes,
+          IndexRanges(file_, id_.row_group, LeafOf(spec), /*bounds=*/true));
+      ranges.insert(ranges.end(), indexes.begin(), indexes.end());
+    }
+    return std::make_shared<RangesOfFile>(context_.files->remote(), id_.file,
+                                          Coalesce(ranges, kHoleBytes, kSegmentBytes));
+  }
+
+  // Tests the rows of `rows`, `count` in all, and sets the bits of those that pass.
+  Status Decode(RowBits rows, int64_t count, uint64_t* bits) {
+    const auto& tests = context_.filter->tests;
+    std::vector<uint8_t> memory(tests.size() * kBlockRows);
+    std::vector<uint8_t*> passes(tests.size());
+    for (size_t i = 0; i < tests.size(); ++i) passes[i] = memory.data() + i * kBlockRows;
+    std::vector<ColumnTests> columns;
+    std::vector<AskedChunk> chunks;
+    for (size_t c = 0; c < context_.columns->size(); ++c) {
+      ColumnTests& column =
+          columns.emplace_back(&(*context_.columns)[c], known_[c].nulls);
+      for (size_t i = 0; i < tests.size(); ++i) {
+        if (tests[i].column == static_cast<int32_t>(c)) column.Add(&tests[i], passes[i]);
+      }
+      auto chunk = Ask((*context_.columns)[c], rows);
+      if (!chunk.ok()) return AtColumn(column, chunk.status());
+      chunks.push_back(*std::move(chunk));
+    }
+    for (size_t c = 0; c < columns.size(); ++c) {
+      auto reader = Open((*context_.columns)[c], rows, std::move(chunks[c]));
+      if (!reader.ok()) return AtColumn(columns[c], reader.status());
+      columns[c].Open(*std::move(reader));
+    }
+    SelectedRows open(rows);
+    for (int64_t done = 0; done < count; done += kBlockRows) {
+      const int64_t n = std::min(count - done, kBlockRows);
+      for (ColumnTests& column : columns) {
+        const Status status = column.Run(n);
+        if (!status.ok()) return AtColumn(column, status);
+      }
+      const uint8_t* outcome = context_.filter->Join(passes, n);
+      for (int64_t left = n; left > 0;) {
+        const auto run = open.Next(left, /*blocks=*/false);
+        SetBits(outcome, run.rows, run.start, bits);
+        outcome += run.rows;
+        left -= run.rows;
+      }
+    }
+    return Status::OK();
+  }
+
+  // What is read of a column chunk; nothing where the file lacks the column.
+  struct AskedChunk {
+    ChunkPages pages;
+    std::shared_ptr<ByteStream> stream;
+  };
+
+  // Those rows of a column; a store brings them meanwhile.
+  Result<AskedChunk> Ask(const ColumnSpec& spec, RowBits rows) {
+    AskedChunk asked;
+    if (!spec.HasLeaf(id_.file)) return asked;
+    ARROW_ASSIGN_OR_RAISE(const auto range,
+                          ChunkRange(file_, id_.row_group, LeafOf(spec)));
+    ARROW_ASSIGN_OR_RAISE(
+        asked.pages, SelectPages(fetch_, id_.file, id_.row_group, LeafOf(spec), range,
+                                 rows, indexes_.get()));
+    asked.stream = Stream(std::move(asked.pages.ranges));
+    if (file_.remote) asked.stream->Start([] {});
+    return asked;
+  }
+
+  // A reader of those rows.
+  Result<std::unique_ptr<FixedReader>> Open(const ColumnSpec& spec, RowBits rows,
+                                            AskedChunk asked) {
+    if (!spec.HasLeaf(id_.file)) return MakeConstantFixedReader(&spec, id_.file);
+    ARROW_ASSIGN_OR_RAISE(ChunkInput input,
+                          OpenChunk(file_, id_.row_group, LeafOf(spec),
+                                    std::move(asked.stream), context_.pool));
+    input.file = id_.file;
+    if (rows.bits == nullptr) return FixedReader::Make(std::move(input), &spec);
+    return MakeSelectedFixedReader(std::move(input), &spec, rows, std::move(asked.pages));
+  }
+
+  std::shared_ptr<ByteStream> Stream(std::vector<ByteRange> ranges) {
+    if (context_.files->OnDisk(id_.file, ranges)) {
+      return MakeLocalStream(fetch_, id_.file, std::move(ranges),
+                             {.segment_bytes = kSegmentBytes, .cancelled = cancelled_},
+                             &seen_cached_);
+    }
+    RemoteReads reads;
+    for (const ByteRange& range : Coalesce(ranges, kHoleBytes, kSegmentBytes)) {
+      reads.reads.push_back(std::make_shared<RemoteRead>(id_.file, range));
+    }
+    return std::make_shared<ChunkStream>(fetch_, id_.file, ranges, reads, 0, cancelled_);
+  }
+
+  int32_t LeafOf(const ColumnSpec& spec) const {
+    return spec.leaves[static_cast<size_t>(id_.file)];
+  }
+
+  Status AtColumn(const ColumnTests& column, const Status& status) const {
+    Place place{.file = file_.path,
+                .row_group = id_.row_group,
+                .column = column.name(),
+                .page = column.page()};
+    if (const auto row = RowOf(status)) {
+      place.row = *row + RowGroupStarts(file_)[static_cast<size_t>(id_.row_group)];
+    }
+    return At(status, place);
+  }
+
+  const SearchContext context_;
+  const RowGroupId id_;
+  const FileSpec& file_;
+  const int64_t rows_;
+  const std::unique_ptr<Executor> io_;  // reads are this thread's own
+  const FetchContext fetch_;
+  const std::shared_ptr<const std::atomic<bool>> cancelled_ =
+      std::make_shared<std::atomic<bool>>(false);
+  std::vector<KnownValues> known_;      // by column
+  std::optional<int64_t> seen_cached_;  // as File::IsCached has it
+  std::shared_ptr<File> indexes_;       // what page indexes are read from
+};
+
+}  // namespace
+
+Result<FoundRows> SearchRowGroup(const SearchContext& context, RowGroupId row_group) {
+  return RowGroupSearch(context, row_group).Run();
+}
+
+}  // namespace fastload

@@ -1,0 +1,202 @@
+#include "fastload/measure/roof.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <future>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "arrow/buffer.h"
+#include "arrow/io/memory.h"
+#include "fastload/base/counters.h"
+#include "fastload/base/recycling_pool.h"
+#include "fastload/decode/pages/chunk_open.h"
+#include "parquet/column_page.h"
+
+namespace fastload {
+namespace {
+
+struct Chunk {
+  int32_t file;
+  int32_t row_group;
+  int32_t leaf;
+  ByteRange range;  // of what is read of it
+  int64_t pages;    // that are read, at most
+};
+
+struct Input {
+  FileSpec spec;
+  std::shared_ptr<LocalFile> handle;
+};
+
+// Runs `work(thread)` on `threads` threads; the seconds until all are done.
+template <typename Work>
+double TimeThreads(int32_t threads, const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  {
+    std::vector<std::future<void>> running;  // waited for at its end
+    running.reserve(static_cast<size_t>(threads));
+    for (int32_t i = 0; i < threads; ++i) {
+      running.push_back(std::async(std::launch::async, [&work, i] { work(i); }));
+    }
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Reads the chunk into `memory`, and calls `visit(page)` on its pages until it says
+// false. The bytes of the chunk up to the end of the last of them.
+template <typename Visit>
+Result<int64_t> VisitPages(const Input& input, const Chunk& chunk,
+                           std::vector<uint8_t>* memory, arrow::MemoryPool* pool,
+                           const Visit& visit, std::atomic<int64_t>* read_ns = nullptr) {
+  const ByteRange& range = chunk.range;
+  if (static_cast<int64_t>(memory->size()) < range.bytes) {
+    memory->resize(static_cast<size_t>(range.bytes));
+  }
+  const int64_t start_ns = NowNs();
+  ARROW_RETURN_NOT_OK(input.handle->ReadAt(range.offset, range.bytes, memory->data()));
+  if (read_ns != nullptr) *read_ns += NowNs() - start_ns;
+  auto stream = std::make_shared<arrow::io::BufferReader>(
+      std::make_shared<arrow::Buffer>(memory->data(), range.bytes));
+  ARROW_ASSIGN_OR_RAISE(ChunkInput opened,
+                        OpenChunk(input.spec, chunk.row_group, chunk.leaf, stream, pool,
+                                  {.arrow_decompresses = true}));
+  ARROW_RETURN_NOT_OK(CatchParquet([&] {
+    while (const auto page = opened.pages->NextPage()) {
+      if (!visit(*page)) break;
+    }
+    return Status::OK();
+  }));
+  return stream->Tell();
+}
+
+// Leaves of the chunk the pages that hold the first `rows` rows of its row group, and its
+// dictionary. In lists, where pages may not tell their rows, values stand for them.
+Status KeepFirstRows(const Input& input, int64_t rows, arrow::MemoryPool* pool,
+                     Chunk* chunk) {
+  ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed,
+                        input.spec.RowGroup(chunk->row_group));
+  const auto levels =
+      static_cast<double>(parsed.group->ColumnChunk(chunk->leaf)->num_values());
+  const double wanted =
+      levels * static_cast<double>(rows) / static_cast<double>(parsed.group->num_rows());
+  std::vector<uint8_t> memory;
+  int64_t values = 0;
+  int64_t pages = 0;
+  ARROW_ASSIGN_OR_RAISE(
+      chunk->range.bytes,
+      VisitPages(input, *chunk, &memory, pool, [&](const parquet::Page& page) {
+        ++pages;
+        if (page.type() != parquet::PageType::DICTIONARY_PAGE) {
+          values += static_cast<const parquet::DataPage&>(page).num_values();
+        }
+        return static_cast<double>(values) < wanted;
+      }));
+  chunk->pages = pages;
+  return Status::OK();
+}
+
+// Column chunks that hold the first `first_rows` rows, the largest first, so that threads
+// that share them end together.
+Result<std::vector<Chunk>> ChunksOf(const std::vector<Input>& inputs,
+                                    const std::vector<std::vector<int32_t>>& leaves,
+                                    int64_t first_rows, arrow::MemoryPool* pool) {
+  std::vector<Chunk> chunks;
+  int64_t left = first_rows;
+  for (size_t f = 0; f < inputs.size(); ++f) {
+    const FileSpec& spec = inputs[f].spec;
+    for (int32_t g = 0; g < spec.row_groups() && left > 0; ++g) {
+      const int64_t rows = spec.RowsOf(g);
+      for (const int32_t leaf : leaves[f]) {
+        ARROW_ASSIGN_OR_RAISE(const ByteRange range, ChunkRange(spec, g, leaf));
+        chunks.push_back({static_cast<int32_t>(f), g, leaf, range,
+                          std::numeric_limits<int64_t>::max()});
+        if (left >= rows) continue;
+        const Status status = KeepFirstRows(inputs[f], left, pool, &chunks.back());
+        if (!status.ok()) return At(status, {spec.path, g});
+      }
+      left -= rows;
+    }
+  }
+  std::ranges::stable_sort(chunks, std::ranges::greater{},
+                           [](const Chunk& chunk) { return chunk.range.bytes; });
+  return chunks;
+}
+
+}  // namespace
+
+Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
+                              const std::vector<std::vector<int32_t>>& leaves,
+                              int64_t output_bytes, int32_t threads, int64_t first_rows) {
+  std::vector<Input> inputs;
+  for (const FileSpec& file : files) {
+    ARROW_ASSIGN_OR_RAISE(auto handle, LocalFile::Open(file));
+    inputs.push_back({file, std::move(handle)});
+  }
+  // As the pipeline's own: the roof does not pay for memory that a loader can spare.
+  RecyclingPool pool(arrow::default_memory_pool(), int64_t{1} << 30);
+  ARROW_ASSIGN_OR_RAISE(const auto chunks, ChunksOf(inputs, leaves, first_rows, &pool));
+  const auto largest = chunks.empty() ? 0 : static_cast<size_t>(chunks[0].range.bytes);
+  std::vector<std::vector<uint8_t>> memory(static_cast<size_t>(threads),
+                                           std::vector<uint8_t>(largest));
+  std::atomic<size_t> next{0};
+  std::atomic<int64_t> pages{0};
+  std::atomic<int64_t> bytes{0};
+  std::atomic<int64_t> read_ns{0};  // of all threads
+  std::atomic<int64_t> busy_ns{0};  // likewise
+  std::mutex mutex;
+  Status failure;
+  RoofTimes times;
+  times.pages_s = TimeThreads(threads, [&](int32_t thread) {
+    for (size_t i = next++; i < chunks.size(); i = next++) {
+      const Chunk& chunk = chunks[i];
+      const Input& input = inputs[static_cast<size_t>(chunk.file)];
+      int64_t read = 0;
+      const Timer timer(&busy_ns);
+      const Status status =
+          VisitPages(
+              input, chunk, &memory[static_cast<size_t>(thread)], &pool,
+              [&](const parquet::Page&) { return ++read < chunk.pages; }, &read_ns)
+              .status();
+      pages += read;
+      bytes += chunk.range.bytes;
+      if (status.ok()) continue;
+      std::lock_guard lock(mutex);
+      if (failure.ok()) failure = At(status, {input.spec.path, chunk.row_group});
+      return;
+    }
+  });
+  ARROW_RETURN_NOT_OK(failure);
+  times.pages = pages;
+  times.read_bytes = bytes;
+  if (busy_ns > 0) {
+    times.read_s = times.pages_s * static_cast<double>(read_ns.load()) /
+                   static_cast<double>(busy_ns.load());
+  }
+
+  // Larger than the caches that a thread has to itself, as batches are.
+  constexpr int64_t kBuffer = int64_t{32} << 20;
+  std::vector<std::vector<uint8_t>> from(static_cast<size_t>(threads));
+  std::vector<std::vector<uint8_t>> to(static_cast<size_t>(threads));
+  for (int32_t i = 0; i < threads; ++i) {
+    from[static_cast<size_t>(i)].assign(kBuffer, 1);
+    to[static_cast<size_t>(i)].assign(kBuffer, 2);
+  }
+  times.memcpy_s = TimeThreads(threads, [&](int32_t i) {
+    int64_t left = output_bytes / threads;
+    while (left > 0) {
+      const int64_t n = std::min(left, kBuffer);
+      std::memcpy(to[static_cast<size_t>(i)].data(), from[static_cast<size_t>(i)].data(),
+                  static_cast<size_t>(n));
+      left -= n;
+    }
+  });
+  return times;
+}
+
+}  // namespace fastload

@@ -1,0 +1,181 @@
+#include "fastload/plan/layout.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fastload {
+namespace {
+
+// Bytes of a row of an output that is row-major; 0 for the others.
+int64_t RowBytes(const OutputSpec& output, const std::vector<ColumnSpec>& columns) {
+  if (output.kind == OutputKind::kComputed) {
+    return ItemSize(output.dtype) * output.length;
+  }
+  if (output.columns.empty()) return 0;
+  const int64_t item = ItemBytes(columns[static_cast<size_t>(output.columns[0])]);
+  if (output.kind == OutputKind::kList) return item;
+  if (output.kind == OutputKind::kPad) return item * output.length;
+  if (output.kind != OutputKind::kStack) return 0;
+  return item * static_cast<int64_t>(output.columns.size());
+}
+
+bool IsRowMajor(const OutputSpec& output) {
+  return output.kind == OutputKind::kStack || output.kind == OutputKind::kList ||
+         output.kind == OutputKind::kPad ||
+         (output.kind == OutputKind::kComputed && output.length > 0);
+}
+
+}  // namespace
+
+DType Layout::OutputType(const OutputSpec& output,
+                         const std::vector<ColumnSpec>& columns) {
+  switch (output.kind) {
+    case OutputKind::kColumn:
+    case OutputKind::kStack:
+    case OutputKind::kRagged:
+    case OutputKind::kList:
+    case OutputKind::kPad:
+      return columns[static_cast<size_t>(output.columns.at(0))].dtype;
+    case OutputKind::kValid:
+    case OutputKind::kRealRow:
+      return DType::kBool;
+    case OutputKind::kFile:
+      return DType::kInt32;
+    case OutputKind::kLength:
+    case OutputKind::kRow:
+      return DType::kInt64;
+    case OutputKind::kComputed:
+      return output.dtype;
+  }
+  return DType::kUInt8;
+}
+
+Layout::Layout(const std::vector<ColumnSpec>& columns,
+               const std::vector<OutputSpec>& outputs) {
+  std::vector<int32_t> group_of(outputs.size(), -1);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (IsRowMajor(outputs[i]) || outputs[i].kind == OutputKind::kRagged) continue;
+    const DType dtype = OutputType(outputs[i], columns);
+    auto found = std::find_if(groups_.begin(), groups_.end(),
+                              [&](const Group& g) { return g.dtype == dtype; });
+    if (found == groups_.end()) found = groups_.insert(groups_.end(), Group{dtype, 0});
+    group_of[i] = static_cast<int32_t>(found - groups_.begin());
+  }
+  slots_.resize(outputs.size());
+  auto number = static_cast<int32_t>(2 * groups_.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (group_of[i] >= 0) {
+      Group& group = groups_[static_cast<size_t>(group_of[i])];
+      slots_[i] = Slot{.number = 2 * group_of[i],
+                       .column = group.columns++,
+                       .stride = ItemSize(group.dtype)};
+    } else if (IsRowMajor(outputs[i])) {
+      row_bytes_.push_back(RowBytes(outputs[i], columns));
+      slots_[i] =
+          Slot{.number = number++, .stride = row_bytes_.back(), .row_major = true};
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].kind != OutputKind::kRagged) continue;
+    const int32_t levels =
+        RaggedLevels(columns[static_cast<size_t>(outputs[i].columns.at(0))]);
+    slots_[i] = Slot{.number = number, .levels = levels, .first_size = sizes_};
+    ragged_levels_.push_back(levels);
+    number += 2 * levels + 2;
+    sizes_ += levels;
+  }
+}
+
+Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> sizes) const {
+  Areas areas;
+  areas.rows = rows;
+  areas.numbers.reserve(2 * groups_.size() + row_bytes_.size() +
+                        2 * ragged_levels_.size() + 2 * sizes.size());
+  int64_t end = 0;
+  const auto take = [&end](int64_t bytes) {
+    const int64_t start = end;
+    end += RoundUp(bytes, kAlignment);
+    return start;
+  };
+  for (const Group& group : groups_) {
+    const int64_t pitch = RoundUp(rows * ItemSize(group.dtype), kAlignment);
+    areas.numbers.push_back(take(pitch * group.columns));
+    areas.numbers.push_back(pitch);
+  }
+  for (int64_t row_bytes : row_bytes_) areas.numbers.push_back(take(rows * row_bytes));
+  auto size = sizes.begin();
+  for (const int32_t levels : ragged_levels_) {
+    int64_t lists = rows;
+    for (int32_t level = 0; level < levels; ++level) {
+      areas.numbers.push_back(take((lists + 1) * static_cast<int64_t>(sizeof(int64_t))));
+      areas.numbers.push_back(lists);
+      lists = *size++;  // of the next level, or bytes of the values
+    }
+    areas.numbers.push_back(take(lists));
+    areas.numbers.push_back(lists);
+  }
+  areas.bytes = std::max(end, kAlignment);
+  return areas;
+}
+
+Layout::Areas Layout::PlaceMerged(std::span<const Source> sources) const {
+  int64_t rows = 0;
+  std::vector<int64_t> sizes(static_cast<size_t>(sizes_));
+  const size_t first = 2 * groups_.size() + row_bytes_.size();
+  for (const Source& source : sources) {
+    rows += source.areas->rows;
+    const int64_t* from = source.areas->numbers.data() + first;
+    auto size = sizes.begin();
+    for (const int32_t levels : ragged_levels_) {
+      // Lists of the second level, of the third, ..., and the bytes of the values.
+      for (int32_t level = 1; level <= levels; ++level) *size++ += from[2 * level + 1];
+      from += 2 * levels + 2;
+    }
+  }
+  return Place(rows, sizes);
+}
+
+void Layout::Merge(std::span<const Source> sources, uint8_t* to,
+                   const Areas& areas) const {
+  std::vector<int64_t> value_end(ragged_levels_.size());
+  int64_t row = 0;
+  for (const Source& source : sources) {
+    const int64_t rows = source.areas->rows;
+    const auto copy = [&](int64_t to_offset, int64_t from_offset, int64_t bytes) {
+      std::memcpy(to + to_offset, source.base + from_offset, static_cast<size_t>(bytes));
+    };
+    const int64_t* from = source.areas->numbers.data();
+    const int64_t* out = areas.numbers.data();
+    for (const Group& group : groups_) {
+      const int64_t item = ItemSize(group.dtype);
+      for (int64_t c = 0; c < group.columns; ++c) {
+        copy(out[0] + c * out[1] + row * item, from[0] + c * from[1], rows * item);
+      }
+      from += 2;
+      out += 2;
+    }
+    for (int64_t row_bytes : row_bytes_) {
+      copy(*out++ + row * row_bytes, *from++, rows * row_bytes);
+    }
+    for (size_t r = 0; r < ragged_levels_.size(); ++r) {
+      int64_t first = row;  // lists of the level that lie before
+      for (int32_t level = 0; level < ragged_levels_[r]; ++level) {
+        auto* offsets = reinterpret_cast<int64_t*>(to + out[0]) + first;
+        const auto* from_offsets =
+            reinterpret_cast<const int64_t*>(source.base + from[0]);
+        if (first == 0) offsets[0] = 0;
+        first = offsets[0];  // where the lists before end
+        for (int64_t i = 1; i <= from[1]; ++i) offsets[i] = first + from_offsets[i];
+        from += 2;
+        out += 2;
+      }
+      copy(out[0] + value_end[r], from[0], from[1]);
+      value_end[r] += from[1];
+      from += 2;
+      out += 2;
+    }
+    row += rows;
+  }
+}
+
+}  // namespace fastload

@@ -1,0 +1,184 @@
+#include "fastload/plan/row_selection.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace fastload {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+// Passing over a gap and reading the run behind it takes about as long as decoding so
+// many rows (64 to 256 measured, over a file of plain and dictionary columns).
+constexpr int64_t kRunRows = 128;
+
+// The place of the n-th bit (from 0) that is set; there are more than n.
+int64_t PlaceOf(uint64_t word, int64_t n) {
+  for (; n > 0; --n) word &= word - 1;
+  return std::countr_zero(word);
+}
+
+int64_t WordsOf(int64_t rows) { return (rows + 63) / 64; }
+
+}  // namespace
+
+bool AnyStays(RowBits bits, int64_t start, int64_t rows) {
+  if (bits.bits == nullptr) return rows > 0;
+  const int64_t stop = start + rows;
+  for (int64_t at = start; at < stop; at = (at / 64 + 1) * 64) {
+    uint64_t word = 0;
+    std::memcpy(&word, bits.bits + at / 64 * 8, sizeof(word));
+    word >>= at % 64;
+    const int64_t left = stop - at;
+    if (left < 64) word &= (uint64_t{1} << left) - 1;
+    if (word != 0) return true;
+  }
+  return false;
+}
+
+Status FileSelection::Check(const std::vector<int64_t>& rows) const {
+  if (offsets.empty()) return Status::OK();
+  if (offsets.size() != rows.size()) {
+    return Status::Invalid("Expected the selection of ", rows.size(), " row groups, got ",
+                           offsets.size());
+  }
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i] < 0) continue;
+    if (offsets[i] > bytes || WordsOf(rows[i]) > (bytes - offsets[i]) / 8) {
+      return Status::Invalid("Expected ", WordsOf(rows[i]) * 8, " bytes of row group ", i,
+                             "'s selection, got ", bytes - offsets[i]);
+    }
+  }
+  return Status::OK();
+}
+
+RowBits FileSelection::Of(int32_t row_group, int64_t rows) const {
+  if (offsets.empty()) return {nullptr, rows};
+  const int64_t offset = offsets[static_cast<size_t>(row_group)];
+  return {offset < 0 ? nullptr : bits + offset, rows};
+}
+
+uint64_t SelectedRows::Word(int64_t i) const {
+  if (i >= words()) return 0;
+  uint64_t word = 0;
+  std::memcpy(&word, bits_.bits + 8 * i, sizeof(word));
+  return word;
+}
+
+uint64_t SelectedRows::WordAt(int64_t at) const {
+  const int64_t shift = at % 64;
+  const uint64_t low = Word(at / 64) >> shift;
+  return shift == 0 ? low : low | Word(at / 64 + 1) << (64 - shift);
+}
+
+void SelectedRows::Skip(int64_t selected) {
+  if (bits_.bits == nullptr) {
+    row_ = std::min(row_ + selected, bits_.rows);
+    return;
+  }
+  while (selected > 0 && row_ < bits_.rows) {
+    const uint64_t word = Word(row_ / 64) >> row_ % 64;
+    const int64_t count = std::popcount(word);
+    if (count > selected) {
+      row_ += PlaceOf(word, selected - 1) + 1;
+      return;
+    }
+    selected -= count;
+    row_ = (row_ / 64 + 1) * 64;
+  }
+  row_ = std::min(row_, bits_.rows);
+}
+
+int64_t SelectedRows::row() {
+  if (bits_.bits == nullptr) return row_;
+  while (row_ < bits_.rows) {
+    const uint64_t word = Word(row_ / 64) >> row_ % 64;
+    if (word != 0) return row_ += std::countr_zero(word);
+    row_ = (row_ / 64 + 1) * 64;
+  }
+  return row_ = bits_.rows;
+}
+
+int64_t SelectedRows::RunLength(int64_t most) const {
+  int64_t length = 0;
+  while (length < most) {
+    const int64_t ones = std::countr_one(WordAt(row_ + length));
+    length += ones;
+    if (ones < 64) break;
+  }
+  return std::min(length, most);
+}
+
+SelectedRows::Span SelectedRows::Block(int64_t most, bool* worth) const {
+  Span span{.start = row_};
+  int64_t runs = 0;
+  uint64_t carry = 0;  // the row before is in a run
+  for (int64_t at = 0; at < kBlockRows && span.selected < most; at += 64) {
+    uint64_t word = WordAt(row_ + at);
+    if (word == 0) {
+      carry = 0;
+      continue;
+    }
+    int64_t count = std::popcount(word);
+    if (count > most - span.selected) {
+      const int64_t last = PlaceOf(word, most - span.selected - 1);
+      word &= ~uint64_t{0} >> (63 - last);
+      count = most - span.selected;
+    }
+    runs += std::popcount(word & ~(word << 1 | carry));
+    carry = word >> 63;
+    span.selected += count;
+    span.rows = at + 64 - std::countl_zero(word);
+  }
+  *worth = runs > 1 && runs * kRunRows >= span.rows;
+  return span;
+}
+
+SelectedRows::Span SelectedRows::Next(int64_t most, bool blocks) {
+  if (row() == bits_.rows) return {.start = row_};
+  if (bits_.bits == nullptr) {
+    const Span rest{row_, std::min(most, bits_.rows - row_),
+                    std::min(most, bits_.rows - row_)};
+    row_ += rest.rows;
+    return rest;
+  }
+  const int64_t run = RunLength(most);
+  Span span{row_, run, run};
+  if (blocks && run < most && run < kRunRows && row_ >= sparse_until_) {
+    bool worth = false;
+    const Span block = Block(most, &worth);
+    if (worth) {
+      span = block;
+    } else {
+      sparse_until_ = row_ + block.rows;
+    }
+  }
+  row_ += span.rows;
+  return span;
+}
+
+SelectedRows::Span SelectedRows::Before(const Span& span, int64_t row) const {
+  Span before{.start = span.start};
+  const int64_t rows = row - span.start;
+  for (int64_t at = 0; at < rows; at += 64) {
+    uint64_t word = WordAt(span.start + at);
+    if (rows - at < 64) word &= (uint64_t{1} << (rows - at)) - 1;
+    if (word == 0) continue;
+    before.selected += std::popcount(word);
+    before.rows = at + 64 - std::countl_zero(word);
+  }
+  return before;
+}
+
+void SelectedRows::Positions(const Span& span, uint16_t* out) const {
+  for (int64_t at = 0; at < span.rows; at += 64) {
+    uint64_t word = WordAt(span.start + at);
+    if (span.rows - at < 64) word &= (uint64_t{1} << (span.rows - at)) - 1;
+    for (; word != 0; word &= word - 1) {
+      *out++ = static_cast<uint16_t>(at + std::countr_zero(word));
+    }
+  }
+}
+
+}  // namespace fastload

@@ -1,0 +1,98 @@
+#include "fastload/plan/unit.h"
+
+#include <algorithm>
+
+namespace fastload {
+namespace {
+
+Unit::Kind KindOf(const ColumnSpec& spec) {
+  if (spec.depth > 0) return Unit::Kind::kNested;
+  return spec.bytes ? Unit::Kind::kBytes : Unit::Kind::kFixed;
+}
+
+// The unit that decodes `column` on its own; made when there is none yet.
+Unit& UnitOf(int32_t column, const std::vector<ColumnSpec>& columns,
+             std::vector<Unit>* units) {
+  for (Unit& unit : *units) {
+    if (unit.columns.size() == 1 && unit.columns[0] == column) return unit;
+  }
+  const ColumnSpec& spec = columns[static_cast<size_t>(column)];
+  units->push_back(Unit{.kind = KindOf(spec),
+                        .columns = {column},
+                        .width = ItemBytes(spec),
+                        .row_by_row = spec.list_size > 0});
+  return units->back();
+}
+
+void AddStack(const OutputSpec& output, const std::vector<ColumnSpec>& columns,
+              Layout::Slot slot, std::vector<Unit>* units) {
+  const int item = ItemSize(columns[static_cast<size_t>(output.columns[0])].dtype);
+  const auto most = static_cast<size_t>(Unit::kMostStackBytes / item);
+  for (size_t first = 0; first < output.columns.size(); first += most) {
+    const size_t end = std::min(first + most, output.columns.size());
+    Unit unit;
+    unit.columns.assign(output.columns.begin() + static_cast<int64_t>(first),
+                        output.columns.begin() + static_cast<int64_t>(end));
+    unit.width = static_cast<int64_t>(unit.columns.size()) * item;
+    unit.row_by_row = unit.columns.size() >= Unit::kWideStackColumns;
+    slot.row_offset = static_cast<int32_t>(first) * item;
+    unit.slots.push_back(slot);
+    units->push_back(std::move(unit));
+  }
+}
+
+}  // namespace
+
+std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
+                            const std::vector<OutputSpec>& outputs,
+                            const Layout& layout) {
+  std::vector<Unit> units;
+  std::vector<Unit> stacks;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const OutputSpec& output = outputs[i];
+    const Layout::Slot& slot = layout.slot(static_cast<int32_t>(i));
+    switch (output.kind) {
+      case OutputKind::kColumn:
+      case OutputKind::kRagged:
+      case OutputKind::kList:
+        UnitOf(output.columns[0], columns, &units).slots.push_back(slot);
+        break;
+      case OutputKind::kValid:
+        UnitOf(output.columns[0], columns, &units).valid_slots.push_back(slot);
+        break;
+      case OutputKind::kStack:
+        AddStack(output, columns, slot, &stacks);
+        break;
+      case OutputKind::kPad:
+        UnitOf(output.columns[0], columns, &units)
+            .pads.push_back({slot, output.length, output.pad});
+        break;
+      case OutputKind::kLength:
+        UnitOf(output.columns[0], columns, &units)
+            .lengths.push_back({slot, output.length});
+        break;
+      case OutputKind::kFile:
+        units.push_back(Unit{.kind = Unit::Kind::kFile, .width = 4, .slots = {slot}});
+        break;
+      case OutputKind::kRow:
+        units.push_back(Unit{.kind = Unit::Kind::kRow, .width = 8, .slots = {slot}});
+        break;
+      case OutputKind::kRealRow:
+        units.push_back(Unit{.kind = Unit::Kind::kRealRow, .width = 1, .slots = {slot}});
+        break;
+      case OutputKind::kComputed:
+        break;
+    }
+  }
+  for (Unit& unit : units) {
+    // Without a ragged output nothing has to wait for the sizes of batches.
+    const bool ragged = !unit.slots.empty();
+    if (unit.kind == Unit::Kind::kNested && !ragged) unit.kind = Unit::Kind::kPadded;
+  }
+  units.insert(units.end(), stacks.begin(), stacks.end());
+  std::stable_partition(units.begin(), units.end(),
+                        [](const Unit& u) { return u.staged(); });
+  return units;
+}
+
+}  // namespace fastload

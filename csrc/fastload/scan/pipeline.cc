@@ -1,0 +1,146 @@
+#include "fastload/scan/pipeline.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace fastload {
+namespace {
+
+std::unique_ptr<Executor> MakeExecutor(const std::string& name, int32_t threads) {
+  return threads > 0 ? MakeThreadPool(name, threads) : MakeInlineExecutor();
+}
+
+Status Check(const ReadPlan& plan, const Dataset& dataset) {
+  const auto windows = static_cast<size_t>(plan.windows());
+  const bool sizes =
+      plan.batch_rows > 0 && plan.lead >= 0 && plan.lead < plan.batch_rows &&
+      plan.first_piece.size() == windows + 1 && plan.first_take.size() == windows + 1 &&
+      plan.first_piece.back() == static_cast<int64_t>(plan.pieces.size()) &&
+      plan.first_take.back() == static_cast<int64_t>(plan.takes.size());
+  if (!sizes) return Status::Invalid("Expected a read plan, got arrays that disagree");
+  if (plan.first_piece[0] != 0 || plan.first_take[0] != 0) {
+    return Status::Invalid("Expected windows from the first piece on");
+  }
+  int64_t rows = 0;
+  for (size_t w = 0; w < windows; ++w) {
+    if (plan.first_piece[w] >= plan.first_piece[w + 1] ||
+        plan.first_take[w] >= plan.first_take[w + 1] ||
+        plan.first_piece[w + 1] > plan.first_piece.back() ||
+        plan.first_take[w + 1] > plan.first_take.back()) {
+      return Status::Invalid("Expected pieces and takes of window ", w, ", got none");
+    }
+    if (!plan.shuffled && plan.first_take[w + 1] - plan.first_take[w] > 1) {
+      return Status::Invalid("Expected one take of a window in order, got several");
+    }
+    int64_t window_rows = 0;
+    for (int64_t p = plan.first_piece[w]; p < plan.first_piece[w + 1]; ++p) {
+      const Piece& piece = plan.pieces[static_cast<size_t>(p)];
+      if (piece.file < 0 || piece.file >= dataset.files.size() || piece.row_group < 0 ||
+          piece.row_group >=
+              dataset.files.spec(static_cast<int32_t>(piece.file)).row_groups() ||
+          piece.start < 0 || piece.stop <= piece.start) {
+        return Status::Invalid("Expected rows of a file's row group, got piece ", p);
+      }
+      window_rows += piece.stop - piece.start;
+    }
+    if (window_rows > std::numeric_limits<int32_t>::max()) {
+      return Status::Invalid("Expected a window of fewer than 2**31 rows, got ",
+                             window_rows);
+    }
+    for (int64_t t = plan.first_take[w]; t < plan.first_take[w + 1]; ++t) {
+      const Take& take = plan.takes[static_cast<size_t>(t)];
+      const bool identity = take.start == 0 && take.stop == window_rows;
+      if (take.start < 0 || take.stop <= take.start || take.stop > window_rows ||
+          (!plan.shuffled && !identity)) {
+        return Status::Invalid("Expected positions of a window, got take ", t);
+      }
+      rows += take.stop - take.start;
+    }
+  }
+  if (rows != plan.rows) {
+    return Status::Invalid("Expected takes of ", plan.rows, " rows, got ", rows);
+  }
+  return Status::OK();
+}
+
+}  // namespace
+
+Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
+                   const std::vector<OutputSpec>& outputs, PipelineOptions options,
+                   std::vector<FileSelection> selections)
+    : dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
+               options.kernels, std::move(selections), options.fetch_memory_bytes,
+               options.verify_crc, std::move(options.blocks)),
+      batches_(
+          options.batch_source ? std::move(options.batch_source) : MakePrivateMemory(),
+          options.batch_memory_bytes),
+      staging_(MakePrivateMemory(), options.staging_memory_bytes),
+      fetches_(MakePrivateMemory(), options.fetch_memory_bytes),
+      io_(MakeExecutor("fastload-io", options.io_threads)),
+      cpu_(MakeExecutor("fastload-cpu", options.threads)) {}
+
+Pipeline::~Pipeline() { Close(); }
+
+Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& options,
+                                              Scan* before) {
+  ARROW_RETURN_NOT_OK(Check(plan, dataset_));
+  if (options.open_windows < 1 || options.segment_bytes < 1 ||
+      options.request_bytes < 1 || options.hole_bytes < 0) {
+    return Status::Invalid("Expected at least one window and one byte at a time");
+  }
+  if (options.kernel_keys.size() != dataset_.kernels.size()) {
+    return Status::Invalid("Expected a key for each of ", dataset_.kernels.size(),
+                           " kernels, got ", options.kernel_keys.size());
+  }
+  std::lock_guard lock(mutex_);
+  if (closed_) return MakeError(ErrorKind::kClosed, "The dataset was closed");
+  std::erase_if(scans_, [](const std::weak_ptr<Scan>& scan) { return scan.expired(); });
+  auto scan = std::make_shared<Scan>(&dataset_, cpu_.get(),
+                                     FetchContext{io_.get(), &fetches_, &dataset_.files,
+                                                  &dataset_.counters, &dataset_.spans},
+                                     &batches_, &staging_, std::move(plan), options,
+                                     next_priority_);
+  next_priority_ = scan->end_priority();
+  scans_.push_back(scan);
+  if (before == nullptr) {
+    scan->Start();
+  } else {
+    before->StartNext(scan);
+  }
+  return scan;
+}
+
+std::vector<std::string> Pipeline::UnitNames() const {
+  std::vector<std::string> names;
+  names.reserve(dataset_.units.size());
+  for (const Unit& unit : dataset_.units) {
+    names.push_back(
+        unit.columns.empty()
+            ? ""
+            : dataset_.columns[static_cast<size_t>(unit.columns.front())].name);
+  }
+  return names;
+}
+
+void Pipeline::Close() {
+  std::vector<std::weak_ptr<Scan>> scans;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    scans.swap(scans_);
+  }
+  for (const auto& weak : scans) {
+    if (auto scan = weak.lock()) scan->Close();
+  }
+  // Tasks wait for what the client brings.
+  if (auto* const remote = dataset_.files.remote()) remote->Close();
+  if (dataset_.blocks) dataset_.blocks->Close();
+  // Cancelled work still queued runs to nothing. The CPU pool first: its tasks may wait
+  // for reads, even ask for more, and a closed scan's reads give it no new tasks.
+  cpu_->Close();
+  io_->Close();
+  dataset_.files.CloseAll();
+}
+
+}  // namespace fastload

@@ -1,0 +1,179 @@
+#include "fastload/source/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "fastload/base/platform.h"
+#include "fastload/fetch/remote.h"
+
+namespace fastload {
+namespace {
+
+std::string ErrnoText() { return std::generic_category().message(errno); }
+
+}  // namespace
+
+Result<ParsedRowGroup> ParsedFooters::Get(const Footer& footer, int32_t row_group) {
+  const Key key{&footer, row_group};
+  Metadata own;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = by_key_.find(key);
+    if (found != by_key_.end()) {
+      row_groups_.splice(row_groups_.begin(), row_groups_, found->second);
+      own = row_groups_.front().second;
+    }
+  }
+  if (own == nullptr) {
+    ARROW_ASSIGN_OR_RAISE(const Metadata file, File(footer));
+    own = file->Subset({row_group});
+    // libparquet holds some 900 bytes of a column chunk, and as many of a column.
+    const int64_t bytes = int64_t{1800} * own->num_columns();
+    std::lock_guard lock(mutex_);
+    if (by_key_.find(key) == by_key_.end()) {
+      row_groups_.emplace_front(key, own);
+      by_key_[key] = row_groups_.begin();
+      bytes_ += bytes;
+    }
+    while (bytes_ > kMostBytes && row_groups_.size() > 1) {
+      bytes_ -= int64_t{1800} * row_groups_.back().second->num_columns();
+      by_key_.erase(row_groups_.back().first);
+      row_groups_.pop_back();
+    }
+  }
+  return ParsedRowGroup{own, own->RowGroup(0)};
+}
+
+Result<ParsedFooters::Metadata> ParsedFooters::File(const Footer& footer) {
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [of, metadata] : files_) {
+      if (of == &footer) return metadata;
+    }
+  }
+  ARROW_ASSIGN_OR_RAISE(Metadata metadata, footer.Metadata());
+  std::lock_guard lock(mutex_);
+  files_.emplace_front(&footer, metadata);
+  if (files_.size() > kMostFiles) files_.pop_back();
+  return metadata;
+}
+
+Result<ParsedRowGroup> FileSpec::RowGroup(int32_t row_group) const {
+  if (footer->packed() && parsed != nullptr) return parsed->Get(*footer, row_group);
+  ARROW_ASSIGN_OR_RAISE(auto metadata, footer->Metadata());
+  auto group = metadata->RowGroup(row_group);
+  return ParsedRowGroup{std::move(metadata), std::move(group)};
+}
+
+Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
+  const int fd = open(spec.path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return At(
+        MakeError(ErrorKind::kStorage, "Expected to open the file, got: " + ErrnoText()),
+        Place{.file = spec.path});
+  }
+  std::shared_ptr<LocalFile> file(new LocalFile(fd, spec.path));
+  struct stat now{};
+  if (fstat(fd, &now) != 0) {
+    return At(
+        MakeError(ErrorKind::kStorage, "Expected the file's size, got: " + ErrnoText()),
+        Place{.file = spec.path});
+  }
+  if (now.st_size != spec.bytes || ModifiedNs(now) != spec.mtime_ns) {
+    return At(MakeError(ErrorKind::kSourceChanged,
+                        "Expected the file as its footer was read (" +
+                            std::to_string(spec.bytes) + " bytes), got one of " +
+                            std::to_string(now.st_size) + " bytes, modified since"),
+              Place{.file = spec.path});
+  }
+  return file;
+}
+
+LocalFile::~LocalFile() { close(fd_); }
+
+Status LocalFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
+  while (bytes > 0) {
+    const ssize_t n = pread(fd_, out, static_cast<size_t>(bytes), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      return At(MakeError(ErrorKind::kStorage,
+                          "Expected " + std::to_string(bytes) + " bytes at offset " +
+                              std::to_string(offset) + ", got: " + ErrnoText()),
+                Place{.file = path_});
+    }
+    if (n == 0) {
+      return At(MakeError(ErrorKind::kSourceChanged,
+                          "Expected " + std::to_string(bytes) + " more bytes at offset " +
+                              std::to_string(offset) + ", got the end of the file"),
+                Place{.file = path_});
+    }
+    offset += n;
+    out += n;
+    bytes -= n;
+  }
+  return Status::OK();
+}
+
+bool LocalFile::IsCached(const ByteRange& range, std::optional<int64_t>* seen) const {
+  // The system reads ahead and evicts in larger pieces.
+  constexpr int64_t kStep = 1 << 20;
+  // What Linux reads ahead, unless it is told otherwise.
+  constexpr int64_t kNear = 128 << 10;
+  const auto cached = [&](int64_t offset) {
+    if (seen->has_value() && std::abs(offset - **seen) < kNear) return true;
+    if (!IsByteCached(fd_, offset)) return false;
+    *seen = offset;
+    return true;
+  };
+  const int64_t last = range.offset + range.bytes - 1;
+  for (int64_t offset = range.offset; offset < last; offset += kStep) {
+    if (!cached(offset)) return false;
+  }
+  return range.bytes == 0 || cached(last);
+}
+
+void LocalFile::BringAhead(const ByteRange& range) const {
+  fastload::BringAhead(fd_, range.offset, range.bytes);
+}
+
+bool FileTable::OnDisk(int32_t file, const std::vector<ByteRange>& ranges) const {
+  return !spec(file).remote || remote_->Keeps(file, ranges);
+}
+
+Result<std::shared_ptr<File>> FileTable::Open(int32_t file) {
+  if (spec(file).remote) return std::make_shared<RemoteFile>(remote_.get(), file);
+  {
+    std::lock_guard lock(mutex_);
+    auto found = by_index_.find(file);
+    if (found != by_index_.end()) {
+      open_.splice(open_.begin(), open_, found->second);
+      return open_.front().second;
+    }
+  }
+  ARROW_ASSIGN_OR_RAISE(std::shared_ptr<File> opened, LocalFile::Open(spec(file)));
+  std::lock_guard lock(mutex_);
+  auto found = by_index_.find(file);
+  if (found != by_index_.end()) return found->second->second;
+  open_.emplace_front(file, opened);
+  by_index_[file] = open_.begin();
+  if (open_.size() > kMaxOpen) {
+    by_index_.erase(open_.back().first);
+    open_.pop_back();
+  }
+  return opened;
+}
+
+void FileTable::CloseAll() {
+  if (remote_ != nullptr) remote_->Close();
+  std::lock_guard lock(mutex_);
+  by_index_.clear();
+  open_.clear();
+}
+
+}  // namespace fastload

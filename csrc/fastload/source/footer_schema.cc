@@ -1,0 +1,90 @@
+#include "fastload/source/footer_schema.h"
+
+#include <sstream>
+#include <utility>
+
+#include "arrow/type.h"
+
+namespace fastload {
+namespace {
+
+constexpr std::string_view kMagic = "PAR1";
+
+}  // namespace
+
+Result<std::shared_ptr<const FooterSchema>> FooterSchema::Make(
+    std::shared_ptr<parquet::FileMetaData> metadata) {
+  std::shared_ptr<FooterSchema> schema(new FooterSchema());
+  ARROW_ASSIGN_OR_RAISE(Leaves leaves, ReadLeaves(*metadata));
+  schema->metadata_ = std::move(metadata);
+  schema->leaves_ = std::move(leaves.leaves);
+  schema->arrow_ = std::move(leaves.schema);
+  return schema;
+}
+
+bool FooterSchema::SameLeaves(const FooterSchema& other) const {
+  return this == &other || (leaves_ == other.leaves_ &&
+                            arrow_->Equals(*other.arrow_, /*check_metadata=*/false));
+}
+
+std::string FooterSchema::Text() const {
+  std::ostringstream text;
+  text << parquet().ToString() << arrow_->ToString(/*show_metadata=*/false);
+  for (const Leaf& leaf : leaves_) {
+    text << '\n';
+    for (const std::string& name : leaf.names) text << name.size() << ':' << name;
+    for (const int64_t size : leaf.list_sizes) text << ',' << size;
+    const auto& shape = leaf.tensor_shape;
+    if (!shape) continue;
+    const std::vector<int64_t>& sizes = *shape;
+    text << "; tensor";
+    for (const int64_t size : sizes) text << ',' << size;
+    text << ';';
+    for (const int64_t at : leaf.tensor_permutation) text << ',' << at;
+  }
+  return text.str();
+}
+
+Result<std::shared_ptr<const FooterSchema>> FooterSchema::Slim() const {
+  std::shared_ptr<FooterSchema> slim(new FooterSchema(*this));
+  ARROW_RETURN_NOT_OK(CatchParquet([&] {
+    slim->metadata_ = metadata_->Subset({});
+    return Status::OK();
+  }));
+  return slim;
+}
+
+Result<std::string> FooterSchema::Serialize() const {
+  ARROW_ASSIGN_OR_RAISE(const auto slim, Slim());
+  return SerializeTail(*slim->metadata_);
+}
+
+Result<std::shared_ptr<const FooterSchema>> FooterSchemas::Share(
+    const std::shared_ptr<const FooterSchema>& schema) {
+  const std::string text = schema->Text();
+  std::lock_guard lock(mutex_);
+  auto& known = by_text_[text];
+  if (known == nullptr) {
+    ARROW_ASSIGN_OR_RAISE(known, schema->Slim());
+  }
+  return known;
+}
+
+Result<std::string> SerializeTail(const parquet::FileMetaData& metadata) {
+  std::string tail;
+  ARROW_RETURN_NOT_OK(CatchParquet([&] {
+    // Of a signed footer the plain text; to sign it again would take its key.
+    tail = metadata.is_encryption_algorithm_set()
+               ? metadata.SerializeUnencrypted(/*scrub=*/false, /*debug=*/false)
+               : metadata.SerializeToString();
+    return Status::OK();
+  }));
+  const auto length = static_cast<uint32_t>(tail.size());
+  for (int shift = 0; shift < 32; shift += 8) {
+    tail.push_back(static_cast<char>((length >> shift) & 0xFFU));
+  }
+  tail.append(kMagic);
+  return tail;
+}
+
+}  // namespace fastload

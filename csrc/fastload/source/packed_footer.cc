@@ -1,0 +1,114 @@
+#include "fastload/source/packed_footer.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "arrow/util/compression.h"
+
+namespace fastload {
+namespace {
+
+// In a dozen microseconds a footer becomes a fifth of what it was; more takes longer and
+// gains little.
+constexpr int kLevel = 1;
+constexpr int64_t kMostTailBytes = int64_t{1} << 32;  // its length has 32 bits
+// A footer that shrinks to less is kept as it is, so that few bytes never ask for much
+// memory.
+constexpr int64_t kMostShrinking = 64;
+
+// Little-endian, as all that fastload runs on.
+struct Head {
+  int64_t leaves = 0;
+  int64_t tail_bytes = 0;
+  int64_t packed_bytes = 0;  // as many: not compressed
+};
+
+constexpr auto kHeadBytes = static_cast<int64_t>(sizeof(Head));
+constexpr auto kTotalsBytes = static_cast<int64_t>(sizeof(LeafTotals));
+
+Result<Head> ReadHead(const KeptBytes& bytes) {
+  ARROW_ASSIGN_OR_RAISE(const std::string text, bytes.Read(0, kHeadBytes));
+  Head head;
+  std::memcpy(&head, text.data(), sizeof(head));
+  const int64_t rest = bytes.size() - kHeadBytes;
+  if (head.leaves < 0 || head.leaves > rest / kTotalsBytes || head.tail_bytes < 0 ||
+      head.tail_bytes > kMostTailBytes ||
+      head.packed_bytes != rest - head.leaves * kTotalsBytes ||
+      head.tail_bytes / kMostShrinking > head.packed_bytes) {
+    return MakeError(ErrorKind::kStorage, "Expected a kept footer, got other bytes");
+  }
+  return head;
+}
+
+std::unique_ptr<arrow::util::Codec> MakeCodec() {
+  auto codec = arrow::util::Codec::Create(arrow::Compression::ZSTD, kLevel);
+  return codec.ok() ? *std::move(codec) : nullptr;  // a build of Arrow may lack it
+}
+
+const uint8_t* BytesOf(std::string_view text) {
+  return reinterpret_cast<const uint8_t*>(text.data());
+}
+
+std::string Compressed(std::string_view tail) {
+  const auto codec = MakeCodec();
+  const auto bytes = static_cast<int64_t>(tail.size());
+  if (codec == nullptr) return std::string(tail);
+  std::string packed(static_cast<size_t>(codec->MaxCompressedLen(bytes, BytesOf(tail))),
+                     '\0');
+  const auto length =
+      codec->Compress(bytes, BytesOf(tail), static_cast<int64_t>(packed.size()),
+                      reinterpret_cast<uint8_t*>(packed.data()));
+  if (!length.ok() || *length >= bytes || bytes / kMostShrinking > *length) {
+    return std::string(tail);
+  }
+  packed.resize(static_cast<size_t>(*length));
+  packed.shrink_to_fit();
+  return packed;
+}
+
+}  // namespace
+
+Result<std::vector<LeafTotals>> PackedFooter::Totals() const {
+  ARROW_ASSIGN_OR_RAISE(const Head head, ReadHead(bytes_));
+  ARROW_ASSIGN_OR_RAISE(const std::string text,
+                        bytes_.Read(kHeadBytes, head.leaves * kTotalsBytes));
+  std::vector<LeafTotals> totals(static_cast<size_t>(head.leaves));
+  std::memcpy(totals.data(), text.data(), text.size());
+  return totals;
+}
+
+Result<std::string> PackedFooter::Tail() const {
+  ARROW_ASSIGN_OR_RAISE(const Head head, ReadHead(bytes_));
+  ARROW_ASSIGN_OR_RAISE(
+      std::string packed,
+      bytes_.Read(kHeadBytes + head.leaves * kTotalsBytes, head.packed_bytes));
+  if (head.packed_bytes == head.tail_bytes) return packed;
+  const auto codec = MakeCodec();
+  if (codec == nullptr) return Status::NotImplemented("Arrow was built without zstd");
+  std::string tail(static_cast<size_t>(head.tail_bytes), '\0');
+  ARROW_ASSIGN_OR_RAISE(
+      const int64_t length,
+      codec->Decompress(head.packed_bytes, BytesOf(packed), head.tail_bytes,
+                        reinterpret_cast<uint8_t*>(tail.data())));
+  if (length != head.tail_bytes) {
+    return MakeError(ErrorKind::kStorage, "Expected a kept footer, got a shorter one");
+  }
+  return tail;
+}
+
+Result<std::string> PackFooter(const std::vector<LeafTotals>& totals,
+                               std::string_view tail) {
+  const std::string packed = Compressed(tail);
+  const Head head{.leaves = static_cast<int64_t>(totals.size()),
+                  .tail_bytes = static_cast<int64_t>(tail.size()),
+                  .packed_bytes = static_cast<int64_t>(packed.size())};
+  const size_t totals_bytes = totals.size() * sizeof(LeafTotals);
+  std::string bytes(sizeof(head) + totals_bytes, '\0');
+  std::memcpy(bytes.data(), &head, sizeof(head));
+  std::memcpy(bytes.data() + sizeof(head), totals.data(), totals_bytes);
+  bytes.append(packed);
+  return bytes;
+}
+
+}  // namespace fastload

@@ -1,0 +1,171 @@
+#include "fastload/base/executor.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace fastload {
+namespace {
+
+// Submits what shows the order: priorities 3, 1, 2, 1.
+void SubmitFour(Executor* executor, std::string* order) {
+  executor->Submit(3, [order](Scratch&) { *order += 'd'; });
+  executor->Submit(1, [order](Scratch&) { *order += 'a'; });
+  executor->Submit(2, [order](Scratch&) { *order += 'c'; });
+  executor->Submit(1, [order](Scratch&) { *order += 'b'; });
+}
+
+TEST(InlineExecutor, RunsTheLowestPriorityFirst) {
+  const auto executor = MakeInlineExecutor();
+  std::string order;
+  EXPECT_FALSE(executor->RunOne());
+  SubmitFour(executor.get(), &order);
+  EXPECT_EQ(order, "");
+  EXPECT_TRUE(executor->RunOne());
+  EXPECT_EQ(order, "a");
+  while (executor->RunOne()) {
+  }
+  EXPECT_EQ(order, "abcd");
+}
+
+TEST(InlineExecutor, CloseDrains) {
+  const auto executor = MakeInlineExecutor();
+  std::string order;
+  SubmitFour(executor.get(), &order);
+  executor->Submit(
+      0, [&](Scratch&) { executor->Submit(9, [&order](Scratch&) { order += 'e'; }); });
+  executor->Close();
+  EXPECT_EQ(order, "abcde");
+  executor->Close();
+  EXPECT_FALSE(executor->RunOne());
+}
+
+TEST(InlineExecutor, ThreadsWorkWithMemoryOfTheirOwn) {
+  const auto executor = MakeInlineExecutor();
+  std::atomic<int> begun{0};
+  std::mutex mutex;
+  std::set<uint8_t*> memory;
+  for (int i = 0; i < 2; ++i) {
+    executor->Submit(0, [&](Scratch& scratch) {
+      uint8_t* mine = scratch.Get(Scratch::kRows, 100);
+      {
+        std::lock_guard lock(mutex);
+        memory.insert(mine);
+      }
+      for (++begun; begun < 2;) std::this_thread::yield();
+    });
+  }
+  {
+    std::jthread other([&] { executor->RunOne(); });
+    executor->RunOne();
+  }
+  EXPECT_EQ(memory.size(), 2);
+}
+
+TEST(ThreadPool, RunsTheLowestPriorityFirst) {
+  const auto pool = MakeThreadPool("test", 1);
+  std::promise<void> go;
+  std::string order;
+  pool->Submit(0, [&](Scratch&) { go.get_future().wait(); });
+  SubmitFour(pool.get(), &order);
+  EXPECT_FALSE(pool->RunOne());
+  go.set_value();
+  pool->Close();
+  EXPECT_EQ(order, "abcd");
+}
+
+TEST(ThreadPool, CloseDrainsWhatTasksSubmit) {
+  for (const int threads : {1, 3}) {
+    const auto pool = MakeThreadPool("test", threads);
+    std::atomic<int> ran{0};
+    for (int i = 0; i < 100; ++i) {
+      pool->Submit(i, [&](Scratch&) {
+        ++ran;
+        pool->Submit(0, [&](Scratch&) { ++ran; });
+      });
+    }
+    pool->Close();
+    EXPECT_EQ(ran, 200);
+    pool->Close();
+  }
+}
+
+TEST(ThreadPool, SeveralMayCloseIt) {
+  for (int round = 0; round < 50; ++round) {
+    const auto pool = MakeThreadPool("test", 3);
+    std::atomic<int> ran{0};
+    for (int i = 0; i < 10; ++i) pool->Submit(0, [&](Scratch&) { ++ran; });
+    std::vector<std::jthread> closers;
+    for (int i = 0; i < 3; ++i) {
+      closers.emplace_back([&] {
+        pool->Close();
+        EXPECT_EQ(ran, 10);
+      });
+    }
+  }
+}
+
+TEST(ThreadPool, TasksRunOnItsNamedThreads) {
+  const auto pool = MakeThreadPool("fastload-longer-than-15", 3);
+  std::atomic<int> waiting{0};
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  std::set<std::string> names;
+  for (int i = 0; i < 3; ++i) {
+    pool->Submit(0, [&](Scratch&) {
+      char name[16] = {};
+      pthread_getname_np(pthread_self(), name, sizeof(name));
+      {
+        std::lock_guard lock(mutex);
+        threads.insert(std::this_thread::get_id());
+        names.insert(name);
+      }
+      // None ends before all have begun: three threads at once.
+      for (++waiting; waiting < 3;) std::this_thread::yield();
+    });
+  }
+  pool->Close();
+  EXPECT_EQ(threads.size(), 3);
+  EXPECT_FALSE(threads.contains(std::this_thread::get_id()));
+  EXPECT_EQ(names, std::set<std::string>{"fastload-longer"});
+}
+
+TEST(ThreadPool, ATaskIsDestroyedWhenItHasRun) {
+  const auto pool = MakeThreadPool("test", 1);
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> alive = held;
+  std::promise<bool> dead;
+  pool->Submit(0, [held = std::move(held)](Scratch&) {});
+  pool->Submit(1, [&](Scratch&) { dead.set_value(alive.expired()); });
+  EXPECT_TRUE(dead.get_future().get());
+}
+
+TEST(Scratch, GrowsAndIsAligned) {
+  Scratch scratch;
+  EXPECT_NE(scratch.Get(Scratch::kRows, 0), nullptr);
+  uint8_t* small = scratch.Get(Scratch::kRows, 100);
+  ASSERT_NE(small, nullptr);
+  std::memset(small, 1, 100);
+  uint8_t* other = scratch.Get(Scratch::kBlock, 5000);
+  std::memset(other, 2, 5000);
+  uint8_t* large = scratch.Get(Scratch::kRows, 100'001);
+  std::memset(large, 3, 100'001);
+  for (const uint8_t* data : {small, other, large}) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % kAlignment, 0);
+  }
+  EXPECT_EQ(scratch.Get(Scratch::kRows, 50), large);
+  EXPECT_EQ(scratch.Get(Scratch::kBlock, 5000), other);
+  EXPECT_EQ(other[4999], 2);
+}
+
+}  // namespace
+}  // namespace fastload

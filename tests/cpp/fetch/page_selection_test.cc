@@ -1,0 +1,101 @@
+#include "fastload/fetch/page_selection.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace fastload {
+namespace {
+
+// Ten pages of 100 bytes and 10 rows each, behind 50 bytes of a dictionary.
+constexpr ByteRange kChunk{1000, 1050};
+
+std::vector<PageExtent> Pages() {
+  std::vector<PageExtent> pages;
+  for (int64_t i = 0; i < 10; ++i) pages.push_back({1050 + 100 * i, 100, 10 * i});
+  return pages;
+}
+
+class Bits {
+ public:
+  explicit Bits(const std::vector<int64_t>& rows) {
+    for (const int64_t row : rows) {
+      bits_[static_cast<size_t>(row / 8)] |= static_cast<uint8_t>(1 << row % 8);
+    }
+  }
+  RowBits get() const { return {bits_.data(), 100}; }
+
+ private:
+  std::vector<uint8_t> bits_ = std::vector<uint8_t>(16, 0);
+};
+
+std::vector<std::vector<int64_t>> Numbers(const ChunkPages& pages) {
+  std::vector<std::vector<int64_t>> numbers;
+  for (const ByteRange& range : pages.ranges) {
+    numbers.push_back({range.offset, range.bytes});
+  }
+  for (const OmittedPages& o : pages.omitted) {
+    numbers.push_back({o.row, o.rows, o.page, o.pages});
+  }
+  return numbers;
+}
+
+using Expected = std::vector<std::vector<int64_t>>;
+
+TEST(PickPages, LeavesOutPagesWithoutARow) {
+  const Bits bits({15, 55, 56, 60});
+  const ChunkPages picked = PickPages(Pages(), kChunk, bits.get(), 0);
+  EXPECT_EQ(Numbers(picked), (Expected{{1000, 50},
+                                       {1150, 100},
+                                       {1550, 200},
+                                       {0, 10, 0, 1},
+                                       {20, 30, 2, 3},
+                                       {70, 30, 7, 3}}));
+  EXPECT_EQ(picked.page_rows, (std::vector<int64_t>{10, 10, 10}));
+}
+
+TEST(PickPages, ReadsSmallHolesAlong) {
+  const Bits bits({15, 55});
+  const ChunkPages picked = PickPages(Pages(), kChunk, bits.get(), 300);
+  EXPECT_EQ(Numbers(picked), (Expected{{1000, 650}, {60, 40, 6, 4}}));
+  EXPECT_EQ(picked.page_rows, (std::vector<int64_t>(6, 10)));
+}
+
+TEST(PickPages, ReadsAllWhereAllStays) {
+  std::vector<int64_t> rows;
+  for (int64_t page = 0; page < 10; ++page) rows.push_back(10 * page + page);
+  const Bits bits(rows);
+  const ChunkPages picked = PickPages(Pages(), kChunk, bits.get(), 0);
+  EXPECT_EQ(Numbers(picked), (Expected{{1000, 1050}}));
+  EXPECT_TRUE(picked.page_rows.empty());
+  EXPECT_EQ(Numbers(PickPages(Pages(), kChunk, {nullptr, 100}, 0)),
+            (Expected{{1000, 1050}}));
+}
+
+TEST(PickPages, ReadsAllWhereTheIndexMakesNoSense) {
+  const Bits bits({15});
+  const auto whole = [&](const std::vector<PageExtent>& pages) {
+    return Numbers(PickPages(pages, kChunk, bits.get(), 0)) == Expected{{1000, 1050}};
+  };
+  EXPECT_FALSE(whole(Pages()));
+  EXPECT_TRUE(whole({}));
+  auto pages = Pages();
+  pages[3].row = 200;
+  EXPECT_TRUE(whole(pages));
+  pages = Pages();
+  pages[0].row = 1;
+  EXPECT_TRUE(whole(pages));
+  pages = Pages();
+  pages[4].offset = 1000;
+  EXPECT_TRUE(whole(pages));
+  pages = Pages();
+  pages[9].bytes = 200;
+  EXPECT_TRUE(whole(pages));
+  pages = Pages();
+  pages[2].bytes = -1;
+  EXPECT_TRUE(whole(pages));
+}
+
+}  // namespace
+}  // namespace fastload

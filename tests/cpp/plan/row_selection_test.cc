@@ -1,0 +1,178 @@
+#include "fastload/plan/row_selection.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace fastload {
+namespace {
+
+std::vector<uint8_t> PackBits(const std::vector<bool>& kept) {
+  std::vector<uint8_t> bits((kept.size() + 63) / 64 * 8, 0);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i]) bits[i / 8] |= static_cast<uint8_t>(1 << i % 8);
+  }
+  return bits;
+}
+
+std::vector<int64_t> KeptRows(const std::vector<bool>& kept) {
+  std::vector<int64_t> rows;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i]) rows.push_back(static_cast<int64_t>(i));
+  }
+  return rows;
+}
+
+std::vector<bool> Scattered(int64_t rows, double share, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::bernoulli_distribution keep(share);
+  std::vector<bool> kept(static_cast<size_t>(rows));
+  for (int64_t i = 0; i < rows; ++i) kept[static_cast<size_t>(i)] = keep(random);
+  return kept;
+}
+
+// Rows in runs of up to `longest`, between gaps of up to `gap`.
+std::vector<bool> Clustered(int64_t rows, int longest, int gap, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<bool> kept;
+  while (static_cast<int64_t>(kept.size()) < rows) {
+    kept.insert(kept.end(), random() % static_cast<uint32_t>(gap + 1), false);
+    kept.insert(kept.end(), random() % static_cast<uint32_t>(longest + 1), true);
+  }
+  kept.resize(static_cast<size_t>(rows));
+  return kept;
+}
+
+// Every row that a walk hands out, in steps of up to `most` rows.
+std::vector<int64_t> Walk(SelectedRows* rows, int64_t most, bool blocks) {
+  std::vector<int64_t> found;
+  std::vector<uint16_t> positions(SelectedRows::kBlockRows);
+  while (true) {
+    const int64_t at = rows->row();
+    const SelectedRows::Span span = rows->Next(most, blocks);
+    if (span.rows == 0) return found;
+    EXPECT_EQ(span.start, at);
+    EXPECT_LE(span.selected, most);
+    if (span.whole()) {
+      for (int64_t i = 0; i < span.rows; ++i) found.push_back(span.start + i);
+      continue;
+    }
+    EXPECT_TRUE(blocks);
+    EXPECT_LE(span.rows, SelectedRows::kBlockRows);
+    rows->Positions(span, positions.data());
+    EXPECT_EQ(positions[0], 0);
+    EXPECT_EQ(positions[static_cast<size_t>(span.selected - 1)], span.rows - 1);
+    for (int64_t i = 0; i < span.selected; ++i) {
+      found.push_back(span.start + positions[static_cast<size_t>(i)]);
+    }
+  }
+}
+
+std::vector<std::vector<bool>> Cases() {
+  std::vector<std::vector<bool>> cases;
+  for (const int64_t rows : {1, 63, 64, 65, 1000, 4096, 10'007}) {
+    for (const double share : {0.0, 0.002, 0.03, 0.1, 0.5, 0.97, 1.0}) {
+      cases.push_back(Scattered(rows, share, static_cast<uint32_t>(rows)));
+    }
+    for (const int run : {2, 40, 3000}) {
+      cases.push_back(Clustered(rows, run, 30, static_cast<uint32_t>(rows + run)));
+    }
+  }
+  return cases;
+}
+
+TEST(SelectedRows, HandsOutEveryRowThatStays) {
+  for (const std::vector<bool>& kept : Cases()) {
+    const std::vector<uint8_t> bits = PackBits(kept);
+    for (const bool blocks : {false, true}) {
+      for (const int64_t most : {1, 7, 1000, 1'000'000}) {
+        SelectedRows rows({bits.data(), static_cast<int64_t>(kept.size())});
+        ASSERT_EQ(Walk(&rows, most, blocks), KeptRows(kept))
+            << kept.size() << " " << most;
+      }
+    }
+  }
+}
+
+TEST(SelectedRows, SkipsRowsThatStay) {
+  for (const std::vector<bool>& kept : Cases()) {
+    const std::vector<uint8_t> bits = PackBits(kept);
+    const std::vector<int64_t> all = KeptRows(kept);
+    for (const int64_t skipped : {1, 5, 64, 700}) {
+      SelectedRows rows({bits.data(), static_cast<int64_t>(kept.size())});
+      rows.Skip(skipped);
+      const auto left = std::min<int64_t>(skipped, static_cast<int64_t>(all.size()));
+      const std::vector<int64_t> expected(all.begin() + left, all.end());
+      ASSERT_EQ(Walk(&rows, 500, true), expected) << kept.size() << " " << skipped;
+    }
+  }
+}
+
+TEST(SelectedRows, WithoutBitsAllStay) {
+  SelectedRows rows({nullptr, 100});
+  rows.Skip(30);
+  const SelectedRows::Span span = rows.Next(50, true);
+  EXPECT_EQ(span.start, 30);
+  EXPECT_EQ(span.rows, 50);
+  EXPECT_TRUE(span.whole());
+  EXPECT_EQ(rows.Next(50, true).rows, 20);
+  EXPECT_EQ(rows.Next(50, true).rows, 0);
+}
+
+TEST(SelectedRows, BlocksWhereRunsAreShort) {
+  const auto first = [](const std::vector<bool>& kept) {
+    const std::vector<uint8_t> bits = PackBits(kept);
+    SelectedRows rows({bits.data(), static_cast<int64_t>(kept.size())});
+    return rows.Next(1'000'000, true);
+  };
+  EXPECT_FALSE(first(Scattered(10'000, 0.2, 1)).whole());
+  EXPECT_TRUE(first(Scattered(10'000, 0.002, 1)).whole());
+}
+
+TEST(SelectedRows, GoesBackToARow) {
+  const std::vector<bool> kept = Scattered(3000, 0.3, 9);
+  const std::vector<uint8_t> bits = PackBits(kept);
+  SelectedRows rows({bits.data(), 3000});
+  rows.Next(1'000'000, true);
+  rows.Return(0);
+  EXPECT_EQ(Walk(&rows, 1'000'000, true), KeptRows(kept));
+}
+
+TEST(SelectedRows, CutsASpan) {
+  const std::vector<bool> kept = Scattered(3000, 0.3, 9);
+  const std::vector<uint8_t> bits = PackBits(kept);
+  for (int64_t row = 1; row < 1000; row += 37) {
+    SelectedRows rows({bits.data(), 3000});
+    const SelectedRows::Span span = rows.Next(1'000'000, true);
+    const SelectedRows::Span before = rows.Before(span, span.start + row);
+    rows.Return(span.start + row);
+    std::vector<int64_t> found;
+    std::vector<uint16_t> positions(SelectedRows::kBlockRows);
+    rows.Positions(before, positions.data());
+    for (int64_t i = 0; i < before.selected; ++i) {
+      found.push_back(before.start + positions[static_cast<size_t>(i)]);
+    }
+    EXPECT_LE(before.rows, row);
+    const std::vector<int64_t> rest = Walk(&rows, 1'000'000, true);
+    found.insert(found.end(), rest.begin(), rest.end());
+    EXPECT_EQ(found, KeptRows(kept));
+  }
+}
+
+TEST(AnyStays, LooksAtEveryRow) {
+  std::vector<bool> kept(300, false);
+  kept[130] = true;
+  const std::vector<uint8_t> bits = PackBits(kept);
+  for (int64_t start = 0; start < 300; start += 3) {
+    for (int64_t rows = 0; start + rows <= 300; rows += 7) {
+      const bool expected = start <= 130 && 130 < start + rows;
+      ASSERT_EQ(AnyStays({bits.data(), 300}, start, rows), expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fastload
