@@ -48,6 +48,7 @@ def dataset_of(path, **options):
         {"drop_last": True, "uneven": "drop"},
         {"uneven": "pad", "rank": 2, "world_size": 3, "batch_size": 9},
         {"uneven": "keep", "limit": 333, "seed": 2**64 - 1},
+        {"uneven": "keep", "filters": [("id", ">=", 350)], "rank": 1, "world_size": 3},
     ],
 )
 def test_after_every_batch_on_other_machines(path, options):
@@ -66,6 +67,12 @@ def test_after_batches_of_workers(path, workers):
 def test_other_worlds(path, uneven, drop_last):
     make = partial(dataset_of, path, batch_size=16, uneven=uneven, drop_last=drop_last)
     assert_ranks_agree(make, (2, 8, 3), uneven=uneven, drop_last=drop_last)
+
+
+def test_other_worlds_with_filters(path):
+    filters = [("id", ">=", 350)]
+    make = partial(dataset_of, path, batch_size=16, uneven="keep", filters=filters)
+    assert_ranks_agree(make, (2, 5, 3), uneven="keep")
 
 
 class Prefetching:

@@ -318,9 +318,7 @@ def test_stats_tell_of_steps(path):
     assert stats.bottleneck == "steps"
 
 
-def test_steps_of_rows_that_nobody_counted(path):
-    """uneven="keep" with filters finds its rows on the way."""
-
+def test_steps_of_filtered_rows(path):
     def double(block):
         block["twice"] = block["id"] * 2
         return block

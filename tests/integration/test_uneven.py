@@ -67,6 +67,18 @@ def test_keep(path):
     assert sorted(row for batches in delivered for row in ids_of(batches)) == list(range(ROWS))
 
 
+@pytest.mark.parametrize("world", [1, 3, 40])
+def test_keep_with_filters(path, world):
+    options = {"uneven": "keep", "filters": [("id", ">=", 70)], "split": ("id", 0.0, 0.9)}
+    delivered = ranks(path, world, **options)
+    rows = [ids_of(batches) for batches in delivered]
+    lengths = [len(own) for own in rows]
+    assert max(lengths) - min(lengths) <= 1
+    whole = sorted(row for own in rows for row in own)
+    assert whole == sorted(ids_of(ranks(path, 1, **{**options, "uneven": "wrap"})[0]))
+    assert len(whole) == len(set(whole)) > 20
+
+
 def test_drop_last(path):
     for batches in ranks(path, 4, drop_last=True):
         assert [batch.rows for batch in batches] == [10, 10]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 
 import numpy as np
 from hypothesis import strategies as st
@@ -38,12 +37,8 @@ class Case:
         )
 
     def batches(self, progress, world, rank, workers=1):
-        total, slices = self.row_groups.total_rows, self.slices
-        return plan.batches(total, self.options, progress, world, rank, workers, slices=slices)
-
-    @property
-    def slices(self):
-        return plan.slices_of(self.row_groups, self.options, self.epoch)
+        total = self.row_groups.total_rows
+        return plan.batches(total, self.options, progress, world, rank, workers)
 
     def sequence(self):
         return [tuple(row) for row in plan.epoch_rows(self.row_groups, self.options, self.epoch)]
@@ -59,16 +54,6 @@ def row_groups_of(sizes_by_file):
 def filtered(row_groups, factor):
     """As if so many times the rows were stored, and most of them left out by filters."""
     return dataclasses.replace(row_groups, stored=row_groups.rows * factor)
-
-
-@st.composite
-def uncounted(draw, row_groups, options):
-    """As if filters had left these rows of more places, and nobody had counted them."""
-    count = len(row_groups.rows)
-    places = draw(st.lists(st.integers(0, 40), min_size=count, max_size=count))
-    places = np.maximum(row_groups.rows, np.array(places, np.int64))
-    row_groups = dataclasses.replace(row_groups, places=places)
-    return row_groups, dataclasses.replace(options, total_places=int(places.sum()))
 
 
 sizes = st.one_of(st.integers(0, 3), st.integers(0, 25))
@@ -95,8 +80,6 @@ def cases(draw, **fixed):
     factor = draw(st.sampled_from([0, 1, 5, 40]))
     groups = draw(row_groups)
     groups = filtered(groups, factor) if factor else groups
-    if options.uneven == "keep" and draw(st.booleans()):
-        groups, options = draw(uncounted(groups, options))
     epoch, stripe_batches = draw(st.integers(0, 3)), draw(st.integers(1, 9))
     return Case(groups, options, epoch, stripe_batches, draw(st.booleans()))
 
@@ -144,28 +127,10 @@ def even_slices(things, parts):
     return [things[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 
 
-def slices_by_places(case, world):
-    """The positions of each rank's slice of the epoch, by the places of their rows."""
-    groups = case.row_groups
-    order = plan.row_group_order(len(groups.rows), case.options, case.epoch).tolist()
-    of_row = []  # the place of each position
-    start = 0
-    for rows, places in zip(groups.rows[order], groups.own_places[order], strict=True):
-        of_row += [start + math.ceil((j + 1) * int(places) / int(rows)) - 1 for j in range(rows)]
-        start += int(places)
-    slices = even_slices(range(start), world)
-    return [[p for p, place in enumerate(of_row) if place in own] for own in slices]
-
-
-def plain_outputs(case, positions, world, begins):
-    """For each rank its batches of (position, whether it is its own), and what it leaves out.
-
-    begins: the leg begins the epoch.
-    """
+def plain_outputs(case, positions, world):
+    """For each rank its batches of (position, whether it is its own), and what it leaves out."""
     options = case.options
     slices = even_slices(positions, world)
-    if begins and options.total_places is not None and options.limit is None:
-        slices = slices_by_places(case, world)
     outputs = []
     for own in slices:
         rows = [(p, True) for p in own]
@@ -185,9 +150,9 @@ def plain_outputs(case, positions, world, begins):
 def plain_remaining(case, progress):
     positions = list(range(case.rows))
     runs = itertools.groupby(progress, key=lambda leg: (leg.world, max(1, leg.workers)))
-    for number, ((world, workers), run) in enumerate(runs):
+    for (world, workers), run in runs:
         delivered = sum(leg.delivered for leg in run)
-        outputs = plain_outputs(case, positions, world, begins=number == 0)
+        outputs = plain_outputs(case, positions, world)
         if delivered == max(len(batches) for batches, _ in outputs):
             return []
         left = []

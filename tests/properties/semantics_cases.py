@@ -29,7 +29,6 @@ class Run:
     options: dict
     legs: list[Leg]
     epoch: int
-    counted: bool  # len() before each pass
     rows: int = field(init=False)
 
     def __post_init__(self):
@@ -84,4 +83,4 @@ def runs(draw):
     else:
         places = [draw(pairs) for _ in range(len(steps) + 1)]
     legs = [Leg(*place, step) for place, step in zip(places, [*steps, None], strict=True)]
-    return Run(draw(files), draw(options()), legs, draw(st.integers(0, 5)), draw(st.booleans()))
+    return Run(draw(files), draw(options()), legs, draw(st.integers(0, 5)))

@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import (
@@ -19,12 +18,10 @@ from plan_cases import (
     progress_of,
     real_rows,
     shapes,
-    uncounted,
     worlds,
 )
 
 from fastload.plan import read_plan as plan
-from fastload.plan.plan_steps import PlanSteps
 
 thorough = settings(max_examples=1000, deadline=None)
 brief = settings(max_examples=300, deadline=None)
@@ -37,10 +34,9 @@ def test_ranks_and_workers_deliver_what_the_definition_says(case, legs, shape):
     sequence = case.sequence()
     progress = progress_of(case, [leg for leg in legs if leg[:2] != shape])
     positions = plain_remaining(case, progress)
-    total, slices = case.row_groups.total_rows, case.slices
-    left = plan.remaining_rows(total, case.options, progress, slices=slices)
+    left = plan.remaining_rows(case.row_groups.total_rows, case.options, progress)
     assert left == len(positions)
-    outputs = plain_outputs(case, positions, world, begins=not progress)
+    outputs = plain_outputs(case, positions, world)
     most = case.batches(progress, world, None, workers)
     assert most == max(len(batches) for batches, _ in outputs)
     for rank, (batches, _) in enumerate(outputs):
@@ -59,10 +55,8 @@ def test_ranks_end_to_end_are_the_sequence(case, world):
     rows = [[tuple(row) for row in plan.rows_of(read)] for read in plans]
     if case.options.uneven != "keep":
         assert len({len(r) for r in rows}) == 1
-    if case.slices is None:  # rows of each rank's slice
-        own = [len(sequence) // world + (rank < len(sequence) % world) for rank in range(world)]
-    else:
-        own = np.diff(case.slices(world)).tolist()
+    # Rows of each rank's slice.
+    own = [len(sequence) // world + (rank < len(sequence) % world) for rank in range(world)]
     starts = [0, *itertools.accumulate(own)]
     for rank, delivered in enumerate(rows):
         kept = delivered[: own[rank]]
@@ -79,33 +73,6 @@ def test_ranks_end_to_end_are_the_sequence(case, world):
 
 
 @thorough
-@given(st.data(), cases(uneven="keep", limit=None), worlds, st.integers(1, 60))
-def test_steps_of_uncounted_rows_are_the_plan(data, case, world, step_places):
-    groups, options = data.draw(uncounted(case.row_groups, case.options))
-    case = dataclasses.replace(case, row_groups=groups, options=options)
-    stripe_rows = case.stripe_batches * options.batch_size
-    for rank in range(world):
-        found = np.zeros_like(groups.rows)
-        unlooked = dataclasses.replace(groups, rows=found)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("fastload.plan.plan_steps._STEP_PLACES", step_places)
-            steps = PlanSteps(unlooked, options, case.epoch, world, rank, stripe_rows)
-        rows = []
-        first = 0
-        while first < len(steps):
-            stop = data.draw(st.integers(first + 1, len(steps)))
-            for step in range(first, stop):
-                found[steps.groups(step)] = groups.rows[steps.groups(step)]
-            part = steps.plan(first, stop)
-            assert part.rows == sum(steps.rows(step) for step in range(first, stop))
-            rows += plan.rows_of(part).tolist()
-            first = stop
-        read = dataclasses.replace(options, drop_last=False)
-        whole = dataclasses.replace(case, options=read).plan([], world, rank)
-        assert rows == plan.rows_of(whole).tolist()
-
-
-@thorough
 @given(cases(drop_last=False), legs, shapes)
 def test_every_row_once_over_all_legs(case, legs, shape):
     world, workers = shape
@@ -117,8 +84,7 @@ def test_every_row_once_over_all_legs(case, legs, shape):
             batches = in_turn(case, progress, leg_world, rank, leg_workers)
             seen.update(real_rows(batches[:delivered]))
         progress = plan.advance(progress, leg_world, leg_workers, delivered)
-    total, slices = case.row_groups.total_rows, case.slices
-    unlost = plan.remaining_rows(total, case.options, progress, slices=slices)
+    unlost = plan.remaining_rows(case.row_groups.total_rows, case.options, progress)
     for rank in range(world):
         seen.update(real_rows(in_turn(case, progress, world, rank, workers)))
     participants = sum(leg.world for leg in plan.advance(progress, world, workers, 1))
@@ -191,13 +157,9 @@ def test_windows_are_near_equal_and_permuted_within(case):
     )
     read = stored.plan([], 1, 0)
     whole = np.diff(read.takes, axis=1).ravel()
-    if case.row_groups.places is None:
-        count = max(1, case.rows // case.options.shuffle_window) if case.rows else 0
-        assert read.rows == 0 or whole.max() - whole.min() <= 1
-        assert len(read.keys) == count
-    else:  # of near-equal numbers of places
-        places = case.options.total_places
-        assert whole.max(initial=0) <= -(-places // max(1, places // case.options.shuffle_window))
+    count = max(1, case.rows // case.options.shuffle_window) if case.rows else 0
+    assert read.rows == 0 or whole.max() - whole.min() <= 1
+    assert len(read.keys) == count
     assert len(set(read.keys.tolist())) == len(read.keys)
     assert sorted(stored.sequence()) == sorted(
         (f, g, row)

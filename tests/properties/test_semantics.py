@@ -1,6 +1,5 @@
 """An epoch end to end: each row as `uneven` says, however often and wherever it is resumed."""
 
-import contextlib
 import tempfile
 from collections import Counter
 from itertools import islice
@@ -29,11 +28,8 @@ def batches_of(dataset, leg, steps):
         yield batch, batch["id"].tolist(), real.tolist()
 
 
-def deliver(paths, run, leg, state, steps, *, counted=True):
-    """What each rank delivers, and the state after that.
-
-    counted: the dataset is asked for its length before the pass, not after it.
-    """
+def deliver(paths, run, leg, state, steps):
+    """What each rank delivers, and the state after that."""
     ranks, states = [], []
     for rank in range(leg.world):
         with FastParquetDataset(
@@ -43,16 +39,11 @@ def deliver(paths, run, leg, state, steps, *, counted=True):
                 dataset.load_state_dict(state)
             dataset.set_epoch(run.epoch)
             before = 0 if state is None else sum(leg[2] for leg in state["progress"])
-            expected = len(dataset) - before if counted else None
+            expected = len(dataset) - before
             after, delivered = dataset.state_dict(), []
             for batch, ids, real in batches_of(dataset, leg, steps):
                 after = dataset.state_dict(after=batch)
                 delivered.append((ids, real))
-            if not counted:
-                if state is not None:
-                    dataset.load_state_dict(state)
-                dataset.set_epoch(run.epoch)
-                expected = len(dataset) - before
         assert len(delivered) == (expected if steps is None else min(steps, expected))
         ranks.append(delivered)
         states.append(after)
@@ -62,15 +53,6 @@ def deliver(paths, run, leg, state, steps, *, counted=True):
         assert all(other == states[0] for other in states)
     # One that goes on for longer than the others.
     return ranks, states[counts.index(max(counts))]
-
-
-@contextlib.contextmanager
-def uncounted(directory):
-    """Nothing is known of filtered rows, and little is looked at a time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FASTLOAD_CACHE_DIR", directory)
-        patch.setattr("fastload.plan.plan_steps._STEP_PLACES", 50)
-        yield
 
 
 def check_union(run, legs):
@@ -108,15 +90,13 @@ def test_each_row_as_often_as_it_should_be(run):
     with tempfile.TemporaryDirectory() as directory:
         paths = write_files(directory, run.files)
         state, legs = None, []
-        for number, leg in enumerate(run.legs):
-            with uncounted(f"{directory}/cache-{number}"):
-                ranks, state = deliver(paths, run, leg, state, leg.steps, counted=run.counted)
+        for leg in run.legs:
+            ranks, state = deliver(paths, run, leg, state, leg.steps)
             legs.append((leg, ranks))
         check_union(run, legs)
         first = run.legs[0]
         if all((leg.world, leg.workers) == (first.world, first.workers) for leg in run.legs):
-            with uncounted(f"{directory}/cache"):
-                whole, _ = deliver(paths, run, first, None, None, counted=not run.counted)
+            whole, _ = deliver(paths, run, first, None, None)
             resumed = [
                 [batch for _, ranks in legs for batch in ranks[rank]] for rank in range(first.world)
             ]

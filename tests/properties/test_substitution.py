@@ -55,7 +55,7 @@ def rows_and_marks(left, lead):
 def share_of(case, progress, world, rank, workers, worker):
     total = case.row_groups.total_rows
     shape = (world, rank, workers, worker)
-    here = plan.turn(total, case.options, progress, *shape, 0, slices=case.slices)
+    here = plan.turn(total, case.options, progress, *shape, 0)
 
     def plan_of(number):
         return case.plan(here.before, world, rank, workers, number)

@@ -55,6 +55,15 @@ def test_of_a_worker(position):
             decode_state(state, SOURCE, OPTIONS, ALL, other)
 
 
+def test_an_order_by_stored_rows_is_refused():
+    state = encode_state(SOURCE, OPTIONS, ALL, Position(5, 0, ()))
+    state["order"]["total_places"] = None
+    decode_state(state, SOURCE, OPTIONS, ALL)
+    state["order"]["total_places"] = 777
+    with pytest.raises(ValueError, match="got total_places=777: "):
+        decode_state(state, SOURCE, OPTIONS, ALL)
+
+
 def test_window_does_not_matter_in_order():
     state = encode_state(SOURCE, Options(batch_size=10, shuffle_window=3), ALL, Position(5, 0, ()))
     decode_state(state, SOURCE, Options(batch_size=10, shuffle_window=4), ALL)

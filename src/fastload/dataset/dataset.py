@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from fastload.dataset.epochs import Order
     from fastload.engine.engine import Engine
-    from fastload.plan.sequence import Slices
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime._core import Scan
     from fastload.schema.projection import Columns
@@ -74,8 +73,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             list of lists by "or" ("a.b" names the field of a struct). A row for which they
             are null is left out. They may name any column of the files and any hive key. Row
             groups are pruned by their statistics; the exact rows of the others are found
-            when the dataset is made, with uneven="keep" on the way, and kept in
-            $FASTLOAD_CACHE_DIR, else in the user's cache directory.
+            when the dataset is made, and kept in $FASTLOAD_CACHE_DIR, else in the user's cache
+            directory.
         split: `(columns or None, start, stop)`: of the rows left, those whose hash lies in
             [start, stop) of [0, 1), on every machine the same: `("user", 0, 0.9)` for training
             and `("user", 0.9, 1)` for validation share no user. None hashes the file's path
@@ -91,10 +90,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         world_size: how many share it.
         uneven: "wrap" (a short rank repeats its last row), "drop" (loses at most one row a
             rank), "pad" (as wrap, and adds the bool tensor `__valid__`) or "keep" (every row
-            once; batch counts may differ). With filters or a split, "keep" counts nothing
-            ahead: windows and ranks' slices are near-equal in stored rows of the row groups
-            that statistics and hive keys leave, and so may differ in rows that stay. len(), a
-            resume, `limit` and more than one worker count first.
+            once; batch counts may differ).
         preprocess: what is computed from the columns of each row, the same in every epoch: one or
             a list of `fn(block)`, called in order on some rows at a time, `per_row(...)`,
             `per_block(...)`, or what `kernel` made, which the core calls if none but kernels
@@ -258,12 +254,10 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             self._source,
             (filter_schema, self._predicate) if self._predicate else None,
             self._report,
-            ahead=uneven != "keep",
         )
         self._options = replace(
             options,
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
-            total_places=self._rows.places,
         )
         self._engines = Engines(
             source=self._source,
@@ -294,7 +288,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             prefetch=prefetch,
             memory_budget=memory_budget,
         )
-        # The pass after the running one: first on the way to it, then begun.
+        # The pass after the running one: first while it is prepared, then begun.
         self._ahead: PassAhead | None = None
         self._prepared: Prepared | None = None
         self._engines.budget(workers=1)  # so that one that is too small is told at once
@@ -337,13 +331,10 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
         """Begins a pass and closes the one before; each pass is of the next epoch."""
         start, part = self._begin()
-        finds = self._rows.finds(start, part, self._options)
-        engine = self._engines.of_process(part.workers, finds=finds)
+        engine = self._engines.of_process(part.workers)
         feed = self._prepared.take(engine, start, part) if self._prepared else None
         self._ahead = self._prepared = None
         rank = self._resolved_rank().rank
-        if finds:
-            feed = self._feeds.open_finding(engine, start, part, rank)
         feed = feed or self._feeds.open(engine, start, part, rank)
         feed.on_opened = self._prepare_next if engine.looks_ahead else None
         self._pass = Pass(feed, start, part)
@@ -404,7 +395,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def __repr__(self) -> str:
         files = self._source.files
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        rows = f"{'' if self._rows.is_known else 'up to '}{self._rows.most} rows"
+        rows = f"{self._rows.row_groups.total_rows} rows"
         shown = [o.name for o in self._outputs if not o.hidden and o.name not in self._steps.hidden]
         outputs = f"{len(shown)} outputs"
         steps = f", {self._steps.count} steps" if self._steps.count else ""
@@ -428,15 +419,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         return self._rank
 
     def _batches(self, position: Position, rank: int | None) -> int:
-        total, slices = self._rows_and_slices(position)
-        world, progress = self._resolved_rank().world, position.progress
-        return plan.batches(total, self._options, progress, world, rank, slices=slices)
-
-    def _rows_and_slices(self, position: Position) -> tuple[int, Slices | None]:
-        """Rows of the position's epoch, and how its first leg is cut if not near-equally."""
-        row_groups = self._rows.row_groups
-        options = replace(self._options, seed=position.seed)
-        return row_groups.total_rows, plan.slices_of(row_groups, options, position.epoch)
+        total = self._rows.row_groups.total_rows
+        world = self._resolved_rank().world
+        return plan.batches(total, self._options, position.progress, world, rank)
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return encode_state(self._source, self._options, self._predicate, position, worker)
@@ -449,8 +434,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         if not position.progress:
             return decoded
         # Refuses progress that this dataset can't have made.
-        total, slices = self._rows_and_slices(position)
-        plan.remaining_rows(total, self._options, position.progress, slices=slices)
+        plan.remaining_rows(self._rows.row_groups.total_rows, self._options, position.progress)
         return decoded
 
     def _give(self, order: Order) -> None:
@@ -466,7 +450,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         """
         # Another thread may begin a pass meanwhile.
         engine, running, ahead = self._engine, self._pass, self._ahead
-        if scan is None or engine is None or running is None or not self._rows.is_known:
+        if scan is None or engine is None or running is None:
             self._drop_prepared()
             return True
         if ahead is None or ahead.before is not scan:

@@ -81,12 +81,9 @@ class Engines:
     cores: RankCores = field(default_factory=RankCores)
     told: set[str] = field(default_factory=set)
 
-    def of_process(self, workers: int, *, finds: bool = False) -> Engine:
-        """The engine of this process, one of `workers`; made when it is first asked for.
-
-        finds: it is for a pass that finds its rows on the way, which blocks can't be made of.
-        """
-        of_blocks = self.blocks is not None and self.blocks.usable and not finds
+    def of_process(self, workers: int) -> Engine:
+        """The engine of this process, one of `workers`; made when it is first asked for."""
+        of_blocks = self.blocks is not None and self.blocks.usable
         if self.current is not None and self.current.mine:
             if of_blocks == isinstance(self.current, BlockEngine):
                 return self.current
@@ -192,8 +189,7 @@ class Engines:
             batch_size=self.batch_rows,
             row_bytes=projection.row_bytes + extra_bytes,
             staged_row_bytes=projection.staged_row_bytes,
-            # What is not counted has no influence on windows.
-            total_rows=self.options.total_places or self.rows.row_groups.total_rows,
+            total_rows=self.rows.row_groups.total_rows,
             shuffle_window=self.options.shuffle_window if self.options.shuffle else None,
             columns=len(projection.columns),
             work=work_units(projection.outputs),

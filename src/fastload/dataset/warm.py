@@ -142,11 +142,10 @@ def _plan_of(
         shuffle=False,
         uneven="keep",
         drop_last=False,
-        total_places=None,
         limit=None if options.shuffle else options.limit,
     )
     return plan.read_plan(
-        replace(row_groups, places=None),
+        row_groups,
         in_order,
         0,
         (),

@@ -163,12 +163,9 @@ class Engine:
         """Whether it works while nobody waits for a batch."""
         return self.budget.threads > 0
 
-    def begin(self, scan: core.Scan, *, again: bool = False) -> None:
-        """Begins a pass that was prepared.
-
-        again: it is the rest of a pass that has begun.
-        """
-        self._passes += not again
+    def begin(self, scan: core.Scan) -> None:
+        """Begins a pass that was prepared."""
+        self._passes += 1
         scan.begin()
 
     def start(
@@ -178,15 +175,13 @@ class Engine:
         before: core.Scan | None = None,
         *,
         again: bool = False,
-        lead: int = 0,
         wakes: core.DecodedQueue | None = None,
     ) -> core.Scan:
         """Begins a pass in batches of `batch_rows` rows.
 
-        before: the running pass; then only prepares the next one, or what goes on with it, in
-            the memory that this one leaves.
+        before: the running pass; then only prepares the next one, in the memory that the
+            running pass leaves.
         again: it is the rest of a pass that has begun.
-        lead: rows that the first batch is short of.
         wakes: is woken when there may be a batch.
         """
         self._passes += before is None and not again
@@ -201,7 +196,6 @@ class Engine:
                 windows=plan.windows,
                 keys=plan.keys,
                 substitutes=plan.substitutes,
-                lead=lead,
             ),
             open_windows=self.budget.open_windows,
             fetch_bytes=self.budget.fetch_bytes,
@@ -209,7 +203,6 @@ class Engine:
             request_bytes=min(self._request_bytes, max(1, self.budget.fetch_bytes // 4)),
             hole_bytes=self._hole_bytes,
             before=before,
-            same_pass=again,
             kernel_keys=[step_key(plan.seed, plan.epoch, one.step) for one in self._kernels],
             wakes=wakes,
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fastload.plan.intervals import Int64s
 
-__all__ = ["FileRows", "empty_rows", "pack_rows", "put_bits"]
+__all__ = ["FileRows", "pack_rows"]
 
 # The core reads words of 64 bits.
 _WORD_BYTES = 8
@@ -55,31 +55,3 @@ def pack_rows(counts: Sequence[int], kept: Sequence[NDArray[np.uint8] | None]) -
         at += len(padded)
     all_bits = np.concatenate([np.zeros(0, np.uint8), *parts])
     return FileRows(np.asarray(counts, np.int64), offsets, all_bits)
-
-
-def empty_rows(rows: Int64s, counts: Int64s) -> FileRows:
-    """The rows of one file, none of which stays before `put_bits`.
-
-    rows: of each row group, (row groups,); 0 = it has no bits.
-    counts: what the result has as counts.
-    """
-    size = -(-rows // (8 * _WORD_BYTES)) * _WORD_BYTES
-    offsets = np.where(rows > 0, np.cumsum(size) - size, -1)
-    return FileRows(counts, offsets, np.zeros(int(size.sum()), np.uint8))
-
-
-def put_bits(to: FileRows, group: int, rows: int, found: FileRows) -> None:
-    """Writes which of the rows of a row group stay.
-
-    to: made by `empty_rows`.
-    rows: of the row group.
-    found: has them.
-    """
-    at, start = int(to.offsets[group]), int(found.offsets[group])
-    if at < 0:
-        return
-    size = -(-rows // 8)
-    if start >= 0:
-        to.bits[at : at + size] = found.bits[start : start + size]
-    elif found.counts[group]:
-        to.bits[at : at + size] = np.packbits(np.ones(rows, np.uint8), bitorder="little")

@@ -15,8 +15,7 @@ class Options:
     """Those parameters.
 
     `batch_size` and `shuffle_window` are in rows; `limit` is in rows of the sequence, None for
-    all of them; `shuffle_window` and `seed` matter only with `shuffle`. `total_places` is how many
-    places (module `sequence`) windows and ranks' slices are cut by; None = the epoch's rows.
+    all of them; `shuffle_window` and `seed` matter only with `shuffle`.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -29,7 +28,6 @@ class Options:
     drop_last: bool = False
     uneven: Uneven = "wrap"
     limit: int | None = None
-    total_places: int | None = None
 
     def __post_init__(self) -> None:
         expect_at_least(1, batch_size=self.batch_size, shuffle_window=self.shuffle_window)

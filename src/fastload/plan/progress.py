@@ -4,8 +4,7 @@ Pure. An epoch is a sequence of positions 0 .. N-1. A leg is a stretch of it run
 it splits the positions that are left into one contiguous slice for each rank, a rank's slice
 into batches, and the batches into one contiguous slice for each DataLoader worker. The workers
 deliver in turn, so a count of delivered batches says exactly which positions are left. Slices are
-of near-equal numbers of positions, but for a leg that begins the epoch where `slices` says where
-they begin.
+of near-equal numbers of positions.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from fastload.plan.rank_split import RankSplit, Share, whole_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from fastload.plan.sequence import Slices
 
 __all__ = [
     "Leg",
@@ -83,17 +80,13 @@ def advance(progress: Sequence[Leg], world: int, workers: int, delivered: int) -
     return merged([*progress, leg]) if delivered else merged(progress)
 
 
-def remaining_rows(
-    total_rows: int, options: Options, progress: Sequence[Leg], *, slices: Slices | None = None
-) -> int:
+def remaining_rows(total_rows: int, options: Options, progress: Sequence[Leg]) -> int:
     """Rows that `progress` leaves of an epoch over `total_rows` rows; 0 when it is finished.
-
-    slices: where the ranks of a leg that begins the epoch begin; None = near-equal in rows.
 
     Raises:
         ValueError: a leg claims more batches than it had.
     """
-    return _split(total_rows, options, merged(progress), 1, slices).total
+    return _split(total_rows, options, merged(progress), 1).total
 
 
 def batches(
@@ -103,13 +96,10 @@ def batches(
     world: int,
     rank: int | None,
     workers: int = 1,
-    *,
-    slices: Slices | None = None,
 ) -> int:
     """Batches that `rank` of `world` still delivers after `progress`; None = one with the most.
 
-    The same for every rank, and whatever `workers`, unless `options.uneven` is "keep". `slices` is
-    as `remaining_rows` takes it.
+    The same for every rank, and whatever `workers`, unless `options.uneven` is "keep".
 
     Raises:
         ValueError: a leg claims more batches than it had, or there is no such rank.
@@ -117,7 +107,7 @@ def batches(
     if rank is not None:
         _expect_within("rank", rank, world)
     before, done = going_on(progress, world, workers)
-    split = _split(total_rows, options, before, world, slices)
+    split = _split(total_rows, options, before, world)
     split.expect_delivered(done)
     return max(0, (split.most if rank is None else int(split.batches[rank])) - done)
 
@@ -131,8 +121,6 @@ def share(
     workers: int,
     worker: int,
     skip_batches: int,
-    *,
-    slices: Slices | None = None,
 ) -> Share:
     """What `worker` of `rank` delivers after `progress`, less its first `skip_batches` batches.
 
@@ -144,8 +132,8 @@ def share(
         ValueError: a leg claims more batches than it had; no such rank or worker.
     """
     shape = (world, rank, workers, worker)
-    here = turn(total_rows, options, progress, *shape, skip_batches, slices=slices)
-    split = _split(total_rows, options, here.before, world, slices)
+    here = turn(total_rows, options, progress, *shape, skip_batches)
+    split = _split(total_rows, options, here.before, world)
     runs = near_equal(split.batches[rank], max(1, workers))
     first, count = (int(of[here.worker]) for of in runs)
     return split.share(rank, first + here.delivered, first + count)
@@ -160,8 +148,6 @@ def turn(
     workers: int,
     worker: int,
     skip_batches: int,
-    *,
-    slices: Slices | None = None,
 ) -> Turn:
     """Where `worker` of `rank` goes on after `progress` and `skip_batches` batches of its own.
 
@@ -173,7 +159,7 @@ def turn(
     _expect_within("worker", worker, workers)
     expect_at_least(0, skip_batches=skip_batches)
     before, done = going_on(progress, world, workers)
-    split = _split(total_rows, options, before, world, slices)
+    split = _split(total_rows, options, before, world)
     split.expect_delivered(done)
     number = (worker + done) % workers
     _, count = near_equal(split.batches[rank], workers)
@@ -181,18 +167,13 @@ def turn(
     return Turn(before, number, int(min(delivered + skip_batches, count[number])))
 
 
-def _split(
-    total_rows: int, options: Options, legs: Sequence[Leg], world: int, slices: Slices | None
-) -> RankSplit:
+def _split(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:
     """What merged `legs` leave undelivered, split over so many ranks."""
     rows = options.limited(total_rows)
     intervals = whole_epoch(rows)
-    edges_of = slices
     for leg in legs:
-        split = RankSplit(intervals, leg.world, options, rows, edges_of and edges_of(leg.world))
-        intervals = _after(split, leg, intervals)
-        edges_of = None
-    return RankSplit(intervals, world, options, rows, edges_of and edges_of(world))
+        intervals = _after(RankSplit(intervals, leg.world, options, rows), leg, intervals)
+    return RankSplit(intervals, world, options, rows)
 
 
 def _after(split: RankSplit, leg: Leg, intervals: Int64s) -> Int64s:

@@ -46,28 +46,16 @@ class RankSplit:
         world: number of ranks.
         options: the dataset's parameters.
         epoch_rows: rows of the whole epoch, of which a rank without rows repeats the last.
-        edges: where each rank's slice of them begins, and their end, (world + 1,), with `uneven`
-            "keep"; None = slices of near-equal numbers of rows.
 
     Attributes:
         batches: of each rank, int64 (world,); the same for all unless `uneven` is "keep".
         total: of the positions.
     """
 
-    def __init__(
-        self,
-        intervals: Int64s,
-        world: int,
-        options: Options,
-        epoch_rows: int,
-        edges: Int64s | None = None,
-    ) -> None:
+    def __init__(self, intervals: Int64s, world: int, options: Options, epoch_rows: int) -> None:
         self.total = int((intervals[:, 1] - intervals[:, 0]).sum())
         # Elements of the intervals' sequence.
-        if edges is None:
-            self._start, self._own = near_equal(np.array(self.total), world)
-        else:
-            self._start, self._own = edges[:-1], np.diff(edges)
+        self._start, self._own = near_equal(np.array(self.total), world)
         if options.uneven == "keep":
             self._rows = self._own
         elif options.uneven == "drop":

@@ -18,7 +18,7 @@ from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.options import Options, Uneven
 from fastload.plan.permutation import permutation, stream_key, stream_keys
 from fastload.plan.progress import Leg, Turn, advance, batches, remaining_rows, share, turn
-from fastload.plan.sequence import ROW_GROUP_STREAM, RowGroups, Sequence, row_group_order, slices_of
+from fastload.plan.sequence import ROW_GROUP_STREAM, RowGroups, Sequence, row_group_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Items
@@ -30,7 +30,6 @@ __all__ = [
     "Options",
     "ReadPlan",
     "RowGroups",
-    "Sequence",
     "Turn",
     "Uneven",
     "advance",
@@ -42,15 +41,11 @@ __all__ = [
     "row_group_order",
     "row_group_plan",
     "rows_of",
-    "sequence_plan",
     "share_of",
     "share_plan",
-    "slices_of",
     "stream_key",
     "turn",
-    "window_count",
     "window_edges",
-    "window_of",
 ]
 
 # The third part, after seed and epoch, in the name of a stream of random numbers.
@@ -126,14 +121,13 @@ def read_plan(
         ValueError: a number is out of its range, or `progress` claims more batches than it had.
     """
     shape = (world, rank, workers, worker)
-    mine = share_of(row_groups, options, epoch, progress, *shape, skip_batches=skip_batches)
+    mine = share_of(row_groups, options, progress, *shape, skip_batches=skip_batches)
     return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
 
 
 def share_of(
     row_groups: RowGroups,
     options: Options,
-    epoch: int,
     progress: Items[Leg],
     world: int,
     rank: int,
@@ -143,9 +137,8 @@ def share_of(
     skip_batches: int = 0,
 ) -> Share:
     """The positions of an epoch that `worker` of `rank` delivers; arguments as `read_plan`."""
-    slices = slices_of(row_groups, options, epoch)
     shape = (world, rank, workers, worker)
-    return share(row_groups.total_rows, options, progress, *shape, skip_batches, slices=slices)
+    return share(row_groups.total_rows, options, progress, *shape, skip_batches)
 
 
 def share_plan(
@@ -182,41 +175,15 @@ def share_plan(
     order = row_group_order(len(row_groups.rows), options, epoch)
     padding = mine.repeats if options.uneven == "pad" else 0
     sequence = Sequence(row_groups, order)
-    return sequence_plan(sequence, intervals, options, epoch, stripe_rows, padding, ramp=ramp)
-
-
-def sequence_plan(
-    sequence: Sequence,
-    intervals: Int64s,
-    options: Options,
-    epoch: int,
-    stripe_rows: int,
-    padding: int = 0,
-    *,
-    ramp: bool = False,
-) -> ReadPlan:
-    """Where some positions of a sequence lie.
-
-    Args:
-        sequence: of the epoch, or as many neighbours of its row groups as have all rows of the
-            windows of those positions.
-        intervals: the positions, in any order, (n, 2).
-        options: the dataset's parameters.
-        epoch: number of the epoch.
-        stripe_rows: as `read_plan` takes them.
-        padding: as in the ReadPlan.
-        ramp: as `read_plan` takes it.
-    """
     if not options.shuffle:
         first_rows = options.batch_size if ramp else stripe_rows
         parts = _striped(sequence, intervals, first_rows, stripe_rows)
     else:
         parts = _shuffled(sequence, intervals, options, epoch)
     pieces, takes, windows, keys = parts
-    rows = int((intervals[:, 1] - intervals[:, 0]).sum())
     return ReadPlan(
         options.batch_size,
-        rows,
+        mine.rows,
         padding,
         options.shuffle,
         pieces,
@@ -243,40 +210,40 @@ def row_group_plan(
     return ReadPlan(batch_rows, rows, 0, False, pieces, takes, windows, np.zeros(count, np.uint64))
 
 
-def window_edges(total_places: int, window: int, number: Int64s) -> Int64s:
-    """The places where shuffle windows begin.
+def window_edges(total_rows: int, window: int, number: Int64s) -> Int64s:
+    """The positions where shuffle windows begin.
 
     Args:
-        total_places: of the epoch.
+        total_rows: of the epoch.
         window: options.shuffle_window.
         number: of each window, (n,); that of the last and one more is its end.
     """
-    count = window_count(total_places, window)
-    whole, rest = divmod(total_places, count)
+    count = _window_count(total_rows, window)
+    whole, rest = divmod(total_rows, count)
     fraction = number.astype(np.uint64) * np.uint64(rest) // np.uint64(count)
     edges: Int64s = number * whole + fraction.astype(np.int64)
     return edges
 
 
-def window_count(total_places: int, window: int) -> int:
-    """Shuffle windows of an epoch of so many places.
+def _window_count(total_rows: int, window: int) -> int:
+    """The number of shuffle windows of an epoch of so many rows.
 
     Raises:
         ValueError: they are too many.
     """
-    count = max(1, total_places // window)
+    count = max(1, total_rows // window)
     if count > _MOST_WINDOWS:
         raise ValueError(
             f"Expected at most 2**32 - 1 shuffle windows, got {count}: "
-            f"shuffle_window is {window} rows of {total_places}"
+            f"shuffle_window is {window} rows of {total_rows}"
         )
     return count
 
 
-def window_of(place: int, total_places: int, count: int) -> int:
-    """The number of the shuffle window, of so many, that a place lies in."""
+def _window_of(position: int, total_rows: int, count: int) -> int:
+    """The number of the shuffle window, of so many, that a position lies in."""
     # Window i begins at i * total // count.
-    return ((place + 1) * count - 1) // total_places
+    return ((position + 1) * count - 1) // total_rows
 
 
 _Parts = tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]  # the arrays of a ReadPlan
@@ -286,15 +253,12 @@ def _shuffled(sequence: Sequence, intervals: Int64s, options: Options, epoch: in
     """Each window that the intervals touch, whole, with what is taken of it."""
     if not len(intervals):
         return _no_parts()
-    total = options.total_places or sequence.rows
-    count = window_count(total, options.shuffle_window)
-    ends = sequence.places_of(np.array([intervals[:, 0].min(), intervals[:, 1].max() - 1]))
-    first, last = (window_of(int(place), total, count) for place in ends)
+    total = sequence.rows
+    count = _window_count(total, options.shuffle_window)
+    ends = (int(intervals[:, 0].min()), int(intervals[:, 1].max()) - 1)
+    first, last = (_window_of(position, total, count) for position in ends)
     number = np.arange(first, last + 2)
-    edges = sequence.positions_of(window_edges(total, options.shuffle_window, number))
-    filled = np.diff(edges) > 0
-    edges = edges[np.append(filled, True)]
-    number = number[:-1][filled]
+    edges = window_edges(total, options.shuffle_window, number)
 
     cuts = cut(edges, intervals[:, 0], intervals[:, 1])
     takes = np.stack([cuts.start, cuts.stop], axis=1) - edges[cuts.cell, np.newaxis]
@@ -359,23 +323,18 @@ def epoch_rows(row_groups: RowGroups, options: Options, epoch: int) -> Int64s:
     if options.shuffle:
         key = stream_key(options.seed, epoch, ROW_GROUP_STREAM)
         order = permutation(len(order), key).tolist()
-    parts, places = [], [np.zeros(0, np.int64)]
-    start = 0
+    parts = [np.zeros((0, 3), np.int64)]
     for g in order:
-        rows, size = int(row_groups.rows[g]), int(row_groups.own_places[g])
+        rows = int(row_groups.rows[g])
         parts.append(_piece_rows(int(row_groups.file[g]), int(row_groups.index[g]), 0, rows))
-        of_rows = [-(-(j + 1) * size // rows) - 1 for j in range(rows)]
-        places.append(np.array(of_rows, np.int64) + start)
-        start += size
-    sequence = np.concatenate([np.zeros((0, 3), np.int64), *parts])
+    sequence = np.concatenate(parts)
     if options.shuffle:
-        place = np.concatenate(places)
-        count = max(1, start // options.shuffle_window)
+        total = len(sequence)
+        count = max(1, total // options.shuffle_window)
         for w in range(count):
-            low, high = w * start // count, (w + 1) * start // count
-            inside = np.flatnonzero((low <= place) & (place < high))
+            window = sequence[w * total // count : (w + 1) * total // count]
             key = stream_key(options.seed, epoch, _WINDOW_STREAM, w)
-            sequence[inside] = sequence[inside[permutation(len(inside), key)]]
+            window[:] = window[permutation(len(window), key)]
     return sequence[: options.limited(len(sequence))]
 
 

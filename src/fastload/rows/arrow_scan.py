@@ -21,7 +21,7 @@ from fastload.rows.row_test import RowTest
 from fastload.source.stores.file_object import RemoteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -43,7 +43,6 @@ class FileScan:
         file: it.
         schema: of its columns and the others'.
         predicate: what rows have to pass.
-        groups: some of the row groups that pruning leaves, where they are known; None = all.
         storage: of a file that is not local.
 
     Attributes:
@@ -57,7 +56,6 @@ class FileScan:
         file: SourceFile,
         schema: FilterSchema,
         predicate: Predicate,
-        groups: Sequence[int] | None = None,
         storage: RemoteStorage | None = None,
     ) -> None:
         self._file = file
@@ -68,11 +66,8 @@ class FileScan:
         self.path = file.path
         self.rows = file.footer.row_group_rows
         self._starts = np.cumsum([0, *self.rows]).tolist()
-        self._fragments: dict[int, Any] | None = None
-        if groups is None:
-            self._fragments = dict(self._prune())
-            groups = list(self._fragments)
-        self.groups = list(groups)
+        self._fragments: dict[int, Any] = dict(self._prune())
+        self.groups = list(self._fragments)
 
     def _prune(self) -> Iterator[tuple[int, Any]]:
         split = self._predicate.split
@@ -104,8 +99,6 @@ class FileScan:
 
     def select(self, group: int) -> NDArray[np.bool_]:
         """Which rows of a row group stay."""
-        if self._fragments is None:
-            self._fragments = dict(self._prune())
         fragment = self._fragments[group]
         if fragment is None:
             return self.of_numbers(group)

@@ -64,27 +64,22 @@ class ConditionFinder:
         return cls(source, conditions, projection) if projection else None
 
     def find(
-        self, indices: Sequence[int], groups: Sequence[Sequence[int] | None], *, skip: bool
+        self, indices: Sequence[int], *, skip: bool
     ) -> Iterator[tuple[FileRows, dict[int, str]]]:
         """The rows of each of the files of those indices.
 
-        groups: by file, the row groups to look at; None = all.
         skip: no row stays of a row group that can't be read, which is an error else.
 
         Returns:
             The rows, and why row groups can't be read.
         """
         counts = [len(self._files[index].footer.row_group_rows) for index in indices]
-        wanted = [
-            range(count) if some is None else some
-            for count, some in zip(counts, groups, strict=True)
-        ]
-        tasks = [(i, g) for i, some in zip(indices, wanted, strict=True) for g in some]
+        tasks = [(i, g) for i, count in zip(indices, counts, strict=True) for g in range(count)]
         found = iter(self._core.find(tasks, skip=skip))
-        for count, some in zip(counts, wanted, strict=True):
+        for count in counts:
             kept: list[tuple[int, NDArray[np.uint8] | None]] = [(0, None)] * count
             causes = {}
-            for group in some:
+            for group in range(count):
                 result = next(found)
                 if isinstance(result, str):
                     causes[group] = result

@@ -21,12 +21,11 @@ from fastload.runtime.cores import available_cores
 from fastload.runtime.progress_line import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
-    from fastload.plan.intervals import Int64s
     from fastload.rows.filter_schema import FilterSchema
     from fastload.rows.predicate import Predicate
     from fastload.source.source import Source
@@ -84,71 +83,32 @@ class RowFinder:
         """
         progress = Progress("filtered", len(self._source.files), "files")
         done = len(self._source.files) - len(indices)
-        for found in self._found(indices, [None] * len(indices)):
-            yield found
-            done += 1
-            progress.show(done)
-
-    def row_groups(self, wanted: Mapping[int, Sequence[int]]) -> Iterator[Found]:
-        """The rows of some row groups of files, by index of the file: of those `places` leaves.
-
-        The other row groups count as if no row of them stayed. Raises as `files`.
-        """
-        return self._found(list(wanted), list(wanted.values()))
-
-    def places(self) -> Int64s:
-        """Of each row group of all files its rows, but 0 where the footers show that none stays.
-
-        Raises `SourceChangedError`, `StorageError` or `CorruptFileError`, naming the file.
-        """
-        split = self._predicate.split
-        rows = self._source.row_group_rows
-        if split is not None and split.start == split.stop:
-            return np.zeros_like(rows)
-        if self._predicate.filters is None:
-            return rows
-        parts = self._threads.map(self._places_of, range(len(self._source.files)))
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        for first in range(0, len(indices), _FILES_AT_ONCE):
+            batch = indices[first : first + _FILES_AT_ONCE]
+            for index, (rows, corrupt) in zip(batch, self._find(batch), strict=True):
+                check_unchanged(self._source.files[index])
+                yield Found(index, rows, corrupt)
+                done += 1
+                progress.show(done)
 
     def close(self) -> None:
         """Ends the threads. Idempotent."""
         self._threads.shutdown(cancel_futures=True)
 
-    def _found(
-        self, indices: Sequence[int], groups: Sequence[Sequence[int] | None]
-    ) -> Iterator[Found]:
-        for first in range(0, len(indices), _FILES_AT_ONCE):
-            part = slice(first, first + _FILES_AT_ONCE)
-            batch = indices[part]
-            for index, (rows, corrupt) in zip(batch, self._find(batch, groups[part]), strict=True):
-                check_unchanged(self._source.files[index])
-                yield Found(index, rows, corrupt)
-
-    def _find(
-        self, indices: Sequence[int], groups: Sequence[Sequence[int] | None]
-    ) -> Iterator[tuple[FileRows, dict[int, str]]]:
-        """The rows of each of the files, and why row groups can't be read.
-
-        groups: by file, the row groups to look at; None = those that may have rows that stay.
-        """
+    def _find(self, indices: Sequence[int]) -> Iterator[tuple[FileRows, dict[int, str]]]:
+        """The rows of each of the files, and why row groups can't be read."""
         if self._conditions is not None:
-            yield from self._conditions.find(indices, groups, skip=self._skip)
+            yield from self._conditions.find(indices, skip=self._skip)
             return
-        scans = list(self._threads.map(self._scan_of, indices, groups))
+        scans = list(self._threads.map(self._scan_of, indices))
         results = self._results(indices, scans)
         for scan in scans:
             yield _rows_of(scan, results)
 
-    def _scan_of(self, index: int, groups: Sequence[int] | None = None) -> FileScan:
+    def _scan_of(self, index: int) -> FileScan:
         return FileScan(
-            self._source.files[index], self._schema, self._predicate, groups, self._source.storage
+            self._source.files[index], self._schema, self._predicate, self._source.storage
         )
-
-    def _places_of(self, index: int) -> Int64s:
-        scan = self._scan_of(index)
-        rows = np.array(scan.rows, np.int64)
-        rows[np.setdiff1d(np.arange(len(rows)), scan.groups)] = 0
-        return rows
 
     def _results(self, indices: Sequence[int], scans: Sequence[FileScan]) -> Iterator[_Result]:
         """What stays of each row group of each scan."""

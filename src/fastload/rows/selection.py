@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastload.source.files import SourceFile
     from fastload.source.source import Source
 
-__all__ = ["RowSelection", "entry_keys", "select_rows"]
+__all__ = ["RowSelection", "select_rows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +71,7 @@ def select_rows(
     cache = SelectionCache()
     found: dict[int, FileRows] = {}
     corrupt: list[tuple[int, int, str]] = []
-    keys = entry_keys(source, schema, predicate)
+    keys = _entry_keys(source, schema, predicate)
     _load(cache, keys, found)
     if len(found) < len(keys):
         with cache.lock(predicate.digest.hex()):
@@ -99,7 +99,7 @@ def _load(cache: SelectionCache, keys: Sequence[str], found: dict[int, FileRows]
                 found[index] = rows
 
 
-def entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> list[str]:
+def _entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> list[str]:
     """The keys of the files' entries in the cache."""
     head = predicate.digest + bytes(schema.arrow.serialize())
     return [_key(head, file) for file in source.files]

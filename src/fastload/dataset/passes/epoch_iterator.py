@@ -99,17 +99,9 @@ class ScanFeed:
         engine = self.engine
         return self._scan.ready and 2 * engine.pipeline.lent_bytes <= engine.lend_bytes
 
-    @property
-    def scan(self) -> Scan:
-        """The core's side of it."""
-        return self._scan
-
-    def begin(self, *, again: bool = False) -> None:
-        """Begins what was prepared.
-
-        again: it is the rest of a pass that has begun.
-        """
-        self.engine.begin(self._scan, again=again)
+    def begin(self) -> None:
+        """Begins what was prepared."""
+        self.engine.begin(self._scan)
 
     def next(self, mark: Mark) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""

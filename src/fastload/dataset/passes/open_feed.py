@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from fastload.dataset.passes.block_feed import BlockFeed
 from fastload.dataset.passes.epoch_iterator import ScanFeed, copies_warning
-from fastload.dataset.passes.finding_feed import FindingFeed
 from fastload.dataset.passes.skipping_feed import SkippingFeed, share_of_leg
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.cache import BlockEngine
 from fastload.plan import read_plan as plan
-from fastload.plan.plan_steps import PlanSteps
 from fastload.plan.substitution import Substitution
 from fastload.steps.run import Order
 
@@ -96,8 +93,7 @@ class Feeds:
         """The positions that a pass delivers."""
         return plan.share_of(
             self.rows.row_groups,
-            replace(self.options, seed=start.seed),
-            start.epoch,
+            self.options,
             start.progress,
             part.world,
             rank,
@@ -131,34 +127,6 @@ class Feeds:
             feed: OpenFeed = self._scanning(engine, planned, before)
         else:
             feed = self._skipping(engine, *self._share_of_leg(engine, start, part, rank), before)
-        return self._stepped(feed, Order(start.seed, start.epoch))
-
-    def open_finding(self, engine: Engine, start: Position, part: Part, rank: int) -> OpenFeed:
-        """The batches of a pass from an epoch's start, of rows that are found on the way."""
-        assert self.rows.found is not None
-        steps = PlanSteps(
-            self.rows.row_groups_so_far,
-            replace(self.options, seed=start.seed),
-            start.epoch,
-            part.world,
-            rank,
-            engine.budget.stripe_rows,
-        )
-
-        def substitute(rows: int) -> ScanFeed:
-            substitution, _ = self._share_of_leg(engine, start, part, rank)
-            return self._skipping(engine, substitution, rows, None, frames=2)
-
-        feed = FindingFeed(
-            engine,
-            self._count_copy,
-            self.rows.found,
-            steps,
-            batch_rows=self.batch_rows,
-            drop_last=self.options.drop_last and not self.yields_rows,
-            on_found=partial(self.rows.report_unreadable, stacklevel=9),
-            substitute=substitute if self.report is not None else None,
-        )
         return self._stepped(feed, Order(start.seed, start.epoch))
 
     def open_share(
@@ -209,8 +177,6 @@ class Feeds:
         share: Substitution,
         first_row: int,
         before: Scan | None,
-        *,
-        frames: int = 0,
     ) -> ScanFeed:
         assert self.report is not None
         return SkippingFeed(
@@ -222,7 +188,6 @@ class Feeds:
             [file.path for file in self.source.files],
             self.report,
             before,
-            frames=frames,
         )
 
     def _stepped(self, feed: OpenFeed, order: Order) -> OpenFeed:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fastload.dataset.passes.epoch_iterator import ScanFeed
 from fastload.errors import CorruptFileError
-from fastload.plan.read_plan import read_plan, slices_of, turn
+from fastload.plan.read_plan import read_plan, turn
 from fastload.plan.substitution import NothingReadableError, Substitution
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def share_of_leg(
     options = replace(options, seed=start.seed)
     shape = (part.world, rank, part.workers)
     total = row_groups.total_rows
-    slices = slices_of(row_groups, options, start.epoch)
-    here = turn(total, options, start.progress, *shape, part.worker, start.taken, slices=slices)
+    here = turn(total, options, start.progress, *shape, part.worker, start.taken)
 
     def plan_of(worker: int) -> ReadPlan:
         return read_plan(
@@ -64,7 +63,6 @@ class SkippingFeed(ScanFeed):
         files: paths, to name.
         report: is told of each row group that is left out.
         before: as `Engine.start`.
-        frames: calls between the pass and this feed.
     """
 
     def __init__(
@@ -77,10 +75,7 @@ class SkippingFeed(ScanFeed):
         files: Sequence[str],
         report: SkipReport,
         before: Scan | None = None,
-        *,
-        frames: int = 0,
     ) -> None:
-        self._frames = frames
         self._substitution = substitution
         self._next_row = first_row
         self._batch_rows = batch_rows
@@ -130,8 +125,7 @@ class SkippingFeed(ScanFeed):
             ) from error
         # A warning that is an error comes before anything has changed. It is for whoever asked
         # for the batch.
-        path, level = self._files[file], 7 + self._frames
-        self._report.add(file, path, row_group, str(error), stacklevel=level)
+        self._report.add(file, self._files[file], row_group, str(error), stacklevel=7)
         self._scan.close()
         self._scan = self.engine.start(self._plan(), self._batch_rows, again=True)
 
