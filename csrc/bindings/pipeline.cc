@@ -229,7 +229,7 @@ void RegisterPipeline(py::module_& m) {
           "start",
           [](PyPipeline& self, ReadPlan& plan, int32_t open_windows, int64_t fetch_bytes,
              int64_t segment_bytes, int64_t request_bytes, int64_t hole_bytes,
-             const PyScan* before, bool same_pass, std::vector<uint64_t> kernel_keys,
+             const PyScan* before, std::vector<uint64_t> kernel_keys,
              std::shared_ptr<DecodedQueue> wakes) {
             return self.Start(plan,
                               {.open_windows = open_windows,
@@ -237,7 +237,6 @@ void RegisterPipeline(py::module_& m) {
                                .segment_bytes = segment_bytes,
                                .request_bytes = request_bytes,
                                .hole_bytes = hole_bytes,
-                               .same_pass = same_pass,
                                .wakes = std::move(wakes),
                                .kernel_keys = std::move(kernel_keys)},
                               before);
@@ -246,11 +245,9 @@ void RegisterPipeline(py::module_& m) {
           py::keep_alive<0, 1>(), py::arg("plan"), py::kw_only(), py::arg("open_windows"),
           py::arg("fetch_bytes"), py::arg("segment_bytes"), py::arg("request_bytes"),
           py::arg("hole_bytes"), py::arg("before") = nullptr,
-          py::arg("same_pass") = false, py::arg("kernel_keys") = std::vector<uint64_t>(),
-          py::arg("wakes") = nullptr,
+          py::arg("kernel_keys") = std::vector<uint64_t>(), py::arg("wakes") = nullptr,
           "Begins a pass with what the plan holds, which is empty then; or prepares\n"
-          "the one that is expected after the pass `before`, or with `same_pass` the\n"
-          "rest of that.\n"
+          "the one that is expected after the pass `before`.\n"
           "wakes: woken when the pass may have something, for who makes blocks.\n"
           "Raises RuntimeError once closed.")
       .def("block_rows", &PyPipeline::RowsOfBlocks, py::arg("schema"), py::arg("outputs"),

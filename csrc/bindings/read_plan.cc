@@ -29,7 +29,7 @@ std::unique_ptr<ReadPlan> MakeReadPlan(int64_t batch_rows, int64_t rows, int64_t
                                        const Array<int64_t>& takes,
                                        const Array<int64_t>& windows,
                                        const Array<uint64_t>& keys,
-                                       const Array<int64_t>& substitutes, int64_t lead) {
+                                       const Array<int64_t>& substitutes) {
   ExpectColumns(pieces, 4, "pieces");
   ExpectColumns(takes, 2, "takes");
   ExpectColumns(windows, 2, "windows");
@@ -37,7 +37,6 @@ std::unique_ptr<ReadPlan> MakeReadPlan(int64_t batch_rows, int64_t rows, int64_t
   plan->batch_rows = batch_rows;
   plan->rows = rows;
   plan->padding = padding;
-  plan->lead = lead;
   plan->shuffled = shuffled;
   const auto piece = pieces.unchecked<2>();
   plan->pieces.reserve(static_cast<size_t>(piece.shape(0)));
@@ -79,7 +78,7 @@ void RegisterReadPlan(py::module_& m) {
       .def(py::init(&MakeReadPlan), py::kw_only(), py::arg("batch_rows"), py::arg("rows"),
            py::arg("padding"), py::arg("shuffled"), py::arg("pieces"), py::arg("takes"),
            py::arg("windows"), py::arg("keys"),
-           py::arg("substitutes") = Array<int64_t>(0), py::arg("lead") = 0)
+           py::arg("substitutes") = Array<int64_t>(0))
       .def_readonly("rows", &ReadPlan::rows, "Rows delivered, repeats included.");
   m.def("permutation", &PermutationArray, py::arg("key"), py::arg("rows"),
         "The permutation of 0 .. rows-1 that `key` names, uint32; as\n"

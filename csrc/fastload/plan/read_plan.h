@@ -25,8 +25,6 @@ struct ReadPlan {
   int64_t batch_rows = 0;  // of every batch but the last
   int64_t rows = 0;        // delivered in total, repeats included
   int64_t padding = 0;     // trailing rows that are repeats, not data
-  // Rows that the first batch is short of: those of the scan that this one goes on from.
-  int64_t lead = 0;
   bool shuffled = false;
   std::vector<Piece> pieces;
   std::vector<Take> takes;
@@ -37,8 +35,6 @@ struct ReadPlan {
   std::vector<int64_t> first_take;
   std::vector<uint64_t> keys;
 
-  // Rows are counted from the start of the first batch on, those that it is short of too.
-  int64_t end() const { return lead + rows; }
   int64_t windows() const { return static_cast<int64_t>(keys.size()); }
 };
 

@@ -14,8 +14,8 @@ std::unique_ptr<Executor> MakeExecutor(const std::string& name, int32_t threads)
 Status Check(const ReadPlan& plan, const Dataset& dataset) {
   const auto windows = static_cast<size_t>(plan.windows());
   const bool sizes =
-      plan.batch_rows > 0 && plan.lead >= 0 && plan.lead < plan.batch_rows &&
-      plan.first_piece.size() == windows + 1 && plan.first_take.size() == windows + 1 &&
+      plan.batch_rows > 0 && plan.first_piece.size() == windows + 1 &&
+      plan.first_take.size() == windows + 1 &&
       plan.first_piece.back() == static_cast<int64_t>(plan.pieces.size()) &&
       plan.first_take.back() == static_cast<int64_t>(plan.takes.size());
   if (!sizes) return Status::Invalid("Expected a read plan, got arrays that disagree");

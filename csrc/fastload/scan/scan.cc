@@ -35,12 +35,11 @@ Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch
       plan_(std::move(plan)),
       options_(std::move(options)),
       first_priority_(first_priority),
-      batches_(plan_.rows == 0 ? 0
-                               : (plan_.end() + plan_.batch_rows - 1) / plan_.batch_rows),
+      batches_((plan_.rows + plan_.batch_rows - 1) / plan_.batch_rows),
       allowed_windows_(options_.open_windows),
       allowed_bytes_(options_.fetch_bytes),
       failed_window_(plan_.windows()) {
-  int64_t rows = plan_.lead;
+  int64_t rows = 0;
   for (int64_t w = 0; w < plan_.windows(); ++w) {
     first_output_.push_back(rows);
     for (auto t = plan_.first_take[static_cast<size_t>(w)];
@@ -98,16 +97,12 @@ void Scan::Begin() {
 
 bool Scan::opened_all() const { return next_window_ >= plan_.windows(); }
 
-int64_t Scan::BatchStart(int64_t batch) const {
-  return std::max(plan_.lead, batch * plan_.batch_rows);
-}
-
 int64_t Scan::BatchRows(int64_t batch) const {
-  return std::min(plan_.end(), (batch + 1) * plan_.batch_rows) - BatchStart(batch);
+  return std::min(plan_.batch_rows, plan_.rows - batch * plan_.batch_rows);
 }
 
 int64_t Scan::LastWindow(int64_t batch) const {
-  const int64_t last = BatchStart(batch) + BatchRows(batch) - 1;
+  const int64_t last = batch * plan_.batch_rows + BatchRows(batch) - 1;
   const auto above = std::upper_bound(first_output_.begin(), first_output_.end(), last);
   return above - first_output_.begin() - 1;
 }

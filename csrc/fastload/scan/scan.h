@@ -28,7 +28,6 @@ struct ScanOptions {
   int64_t segment_bytes = 8 << 20;  // of one read
   int64_t request_bytes = 8 << 20;  // of one request to a store
   int64_t hole_bytes = 64 << 10;    // that a request reads along
-  bool same_pass = false;           // as the scan before: its reads are not counted apart
   std::shared_ptr<DecodedQueue>
       wakes;  // when Next may have something, for who makes blocks
   // Of each kernel, what the seeds of rows are made of.
@@ -190,7 +189,6 @@ class Scan : public std::enable_shared_from_this<Scan> {
   void Compute(int64_t batch, Scratch& scratch);
   Status CallKernels(Batch* batch, Scratch& scratch) const;
 
-  int64_t BatchStart(int64_t batch) const;
   int64_t BatchRows(int64_t batch) const;
   int64_t LastWindow(int64_t batch) const;
   int64_t SharesWanted() const;

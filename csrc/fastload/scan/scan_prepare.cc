@@ -217,12 +217,12 @@ void Scan::ComputeOrder(Window* window) {
 void Scan::CutParts(Window* window) const {
   const int64_t begin = first_output_[static_cast<size_t>(window->index)];
   const int64_t end = begin + window->output_rows;
-  const int64_t real = plan_.end() - plan_.padding;
+  const int64_t real = plan_.rows - plan_.padding;
   for (int64_t at = begin; at < end;) {
     Part part;
     part.batch = at / plan_.batch_rows;
     part.first = at - begin;
-    part.offset = at - BatchStart(part.batch);
+    part.offset = at - part.batch * plan_.batch_rows;
     part.rows = std::min(end - at, BatchRows(part.batch) - part.offset);
     part.real_rows = std::clamp<int64_t>(real - at, 0, part.rows);
     part.whole = part.rows == BatchRows(part.batch);
@@ -282,7 +282,7 @@ Status Scan::MakeStreams(Window* window, int32_t unit, const IndexFiles& indexes
 
 FetchContext Scan::Fetch() const {
   FetchContext fetch = fetch_;
-  if (!begun_ && !options_.same_pass) fetch.counters = &dataset_->counters_ahead;
+  if (!begun_) fetch.counters = &dataset_->counters_ahead;
   return fetch;
 }
 

@@ -182,7 +182,6 @@ class ReadPlan:
         windows: Int64s,
         keys: NDArray[np.uint64],
         substitutes: Int64s = ...,
-        lead: int = 0,
     ) -> None: ...
     @property
     def rows(self) -> int: ...
@@ -280,7 +279,6 @@ class Pipeline:
         request_bytes: int,
         hole_bytes: int,
         before: Scan | None = None,
-        same_pass: bool = False,
         kernel_keys: Sequence[int] = (),
         wakes: DecodedQueue | None = None,
     ) -> Scan: ...

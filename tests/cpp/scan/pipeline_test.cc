@@ -59,8 +59,7 @@ class PipelineTest : public ::testing::Test {
     int64_t index = 0;
     for (const Batch& batch : delivered.batches) {
       EXPECT_EQ(batch.index, index++);
-      const int64_t most = plan.batch_rows - (row == 0 ? plan.lead : 0);
-      EXPECT_EQ(batch.areas.rows, std::min<int64_t>(most, plan.rows - row));
+      EXPECT_EQ(batch.areas.rows, std::min<int64_t>(plan.batch_rows, plan.rows - row));
       for (const std::string& line : testing::Texts(layout_, batch)) {
         ASSERT_LT(row, expected.size());
         ASSERT_EQ(line, expected[row]) << "row " << row;
@@ -151,25 +150,7 @@ TEST_F(PipelineTest, SegmentsSmallerThanPageHeaders) {
   ExpectRows(Deliver(scan.get()), plan, testing::PlannedTexts(plan, files_));
 }
 
-TEST_F(PipelineTest, AFirstBatchThatIsShort) {
-  for (const bool shuffled : {false, true}) {
-    for (const int64_t lead : {1, 63, 70}) {
-      ReadPlan plan = CutPlan(pieces_, 97, 71, shuffled);
-      plan.lead = lead;
-      Check(plan);
-    }
-  }
-  ReadPlan plan = CutPlan({{0, 0, 3, 10}}, 100, 64, false);
-  plan.lead = 50;
-  Check(plan);
-}
-
-TEST_F(PipelineTest, NoRows) {
-  ReadPlan plan = PlanBuilder(false).Build(8);
-  Check(plan);
-  plan.lead = 5;
-  Check(plan);
-}
+TEST_F(PipelineTest, NoRows) { Check(PlanBuilder(false).Build(8)); }
 
 TEST_F(PipelineTest, SeveralPassesAtOnce) {
   const ReadPlan in_order = CutPlan(pieces_, 200, 90, false);
@@ -256,7 +237,7 @@ TEST_F(PipelineTest, TheSecondPassAllocatesNothing) {
 TEST_F(PipelineTest, RefusesPlansThatDisagree) {
   const auto pipeline = Make({1, 1});
   const ReadPlan good = CutPlan(pieces_, 300, 70, false);
-  std::vector<ReadPlan> bad(11, good);
+  std::vector<ReadPlan> bad(9, good);
   bad[0].batch_rows = 0;
   bad[1].rows += 1;
   bad[2].keys.pop_back();
@@ -266,8 +247,6 @@ TEST_F(PipelineTest, RefusesPlansThatDisagree) {
   bad[6].first_take[1] = bad[6].first_take[2];
   bad[7].first_piece[1] = 0;
   bad[8].first_piece[0] = 1;
-  bad[9].lead = 70;
-  bad[10].lead = -1;
   for (size_t i = 0; i < bad.size(); ++i) {
     EXPECT_TRUE(pipeline->Start(bad[i], {}).status().IsInvalid()) << i;
   }
