@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastload import FastParquetDataset
+from fastload import IO, Cache, FastParquetDataset
 from stored_dataset import FILES, assert_same, served, write_files
 from stores import assert_few_connections, most_in_flight, rounds
 
@@ -60,6 +60,35 @@ def test_a_second_start_lists_and_no_more(server, paths):
             assert len([r for r in server.requests if r.range is None]) == 1
             assert_same(dataset, expected)
             assert not footers(server, paths)
+
+
+@pytest.mark.parametrize("transport", ["fsspec", "native"])
+@pytest.mark.parametrize("listed", [True, False])
+def test_rounds_to_the_first_batch(server, paths, transport, listed):
+    source = "gs://bucket/train/" if listed else [f"gs://bucket/train/{p.name}" for p in paths]
+    # Requests of a round begin within the latency, on a busy machine too.
+    server.latency_s = 0.5
+    found = []
+    for _ in range(3):
+        server.reset()
+        io = IO(transport=transport)
+        with remote(server, source, columns=COLUMNS, limit=1000, io=io) as dataset:
+            next(iter(dataset))
+            found.append(rounds(server.requests))
+    # A listing (or a look at each file), footers and data; footers are then on disk.
+    assert found == [3, 2, 2]
+
+
+@pytest.mark.parametrize("transport", ["fsspec", "native"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_no_range_is_read_twice(server, tmp_path, transport, cached):
+    for number in range(2):
+        server.reset()
+        cache = Cache(tmp_path / f"ranges-{number}") if cached else None
+        with remote(server, columns=COLUMNS, io=IO(transport=transport), cache=cache) as dataset:
+            list(dataset)
+        ranges = [(request.path, request.range) for request in server.requests if request.range]
+        assert len(set(ranges)) == len(ranges) > 0
 
 
 def test_a_file_written_anew_has_its_footer_read(server, paths):

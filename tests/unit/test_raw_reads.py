@@ -36,24 +36,18 @@ def run(tier, *steps):
     return asyncio.run(run_all())
 
 
-def test_what_was_fetched_elsewhere_is_kept(tier):
-    run(tier, lambda reads: reads.keep(*RANGE, BYTES))
+async def fetched():
+    return BYTES
+
+
+def test_what_was_fetched_is_kept(tier):
+    run(tier, lambda reads: reads.read(*RANGE, fetched))
     (found,) = run(tier, lambda reads: reads.read(*RANGE, never))
     assert bytes(found) == BYTES
-
-
-def test_what_is_at_hand_waits_for_nobody(tier, tmp_path):
-    other = RawTier(Cache(tmp_path), "")
-    claim = other.claim(other.name_of("gs", FILE), 100, 200)
-    run(tier, lambda reads: reads.keep(*RANGE, BYTES))
-    assert not tier.ranges.covers(tier.name_of("gs", FILE), 100, 200)
-    claim.release()
-    run(tier, lambda reads: reads.keep(*RANGE, BYTES))
-    assert tier.ranges.covers(tier.name_of("gs", FILE), 100, 200)
 
 
 def test_what_cannot_be_fetched_leaves_no_claim(tier):
     with pytest.raises(AssertionError, match="on disk"):
         run(tier, lambda reads: reads.read(*RANGE, never))
-    run(tier, lambda reads: reads.keep(*RANGE, BYTES))
+    run(tier, lambda reads: reads.read(*RANGE, fetched))
     assert tier.ranges.covers(tier.name_of("gs", FILE), 100, 200)

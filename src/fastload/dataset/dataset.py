@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,7 +31,6 @@ from fastload.runtime.sizes import parse_bytes
 from fastload.schema.fields import Schema
 from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
-from fastload.source.stores.first_reads import FirstReads
 from fastload.source.stores.io import IO
 from fastload.source.stores.stores import RemoteStorage
 from fastload.steps.kernel_plan import extra_outputs, plan_kernels
@@ -223,9 +221,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         filters = parse_filters(filters)
         checked_split = parse_split(split)
         kept = cache_of(cache)
-        order = (source, columns, batch_size, filters, split, limit, shuffle, shuffle_window, seed)
-        first = FirstReads.of((*order, self._rank, os.environ.get("RANK")), memory_budget, kept)
-        storage = RemoteStorage(filesystem, storage_options, io, kept, first)
+        storage = RemoteStorage(filesystem, storage_options, io, kept)
         self._source = Source.open(source, storage)
         self._predicate = Predicate()
         if filters is not None or checked_split is not None:

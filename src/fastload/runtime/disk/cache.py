@@ -21,7 +21,6 @@ __all__ = [
     "RAW",
     "Cache",
     "cache_of",
-    "is_empty",
     "open_directory",
     "tell_once",
     "tiers_of",
@@ -95,21 +94,6 @@ def cache_of(argument: PathLike | Cache | None) -> Cache | None:
 def tiers_of(cache: Cache) -> list[Path]:
     """The directories that share `max_bytes`, those that are not there too."""
     return [cache.path / RAW, cache.path / DECODED]
-
-
-def is_empty(cache: Cache) -> bool:
-    """Whether no tier holds anything."""
-    return not any(map(_holds_some, tiers_of(cache)))
-
-
-def _holds_some(directory: Path) -> bool:
-    try:
-        with os.scandir(directory) as found:
-            return next(found, None) is not None
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True  # nobody knows
 
 
 _told: set[Path] = set()

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from fastload.runtime._core import RemoteQueue
-    from fastload.source.stores.first_reads import FirstReads
     from fastload.source.stores.io import IO
     from fastload.source.stores.raw_tier import RawTier
     from fastload.source.stores.requests import Served
@@ -209,11 +208,6 @@ class StoreClient:
         fetch = partial(self.fetch, kind, file, start, stop)
         return await self._raw.read(kind, file, start, stop, fetch)
 
-    async def keep(self, kind: str, file: StoredFile, start: int, stop: int, data: Buffer) -> None:
-        """Has bytes that were fetched kept on disk, where that is asked for."""
-        if self._raw is not None:
-            await self._raw.keep(kind, file, start, stop, data)
-
     async def fetch(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
         """As `read`, from the store, and keeps nothing on disk."""
 
@@ -299,15 +293,12 @@ class StoreClient:
 
     # What the core asks for ---------------------------------------------------------------
 
-    def serve(self, queue: RemoteQueue, files: Served, first: FirstReads | None = None) -> None:
-        """Brings what a queue asks for of files, each of its kind, until it is closed.
-
-        first: is asked before the store.
-        """
+    def serve(self, queue: RemoteQueue, files: Served) -> None:
+        """Brings what a queue asks for of files, each of its kind, until it is closed."""
 
         def begin() -> None:
             # What was looked at for footers may have been replaced since.
             self._checked.clear()
-            self._service.serve(queue, files, first)
+            self._service.serve(queue, files)
 
         self._loop.call_soon_threadsafe(begin)

@@ -93,13 +93,6 @@ class RawReads:
             await asyncio.sleep(poll_s)
             poll_s = min(_MOST_POLL_S, 2 * poll_s)
 
-    async def keep(self, kind: str, file: StoredFile, start: int, stop: int, data: Buffer) -> None:
-        """Has bytes that were fetched written, unless they are on disk or another fetches them."""
-        name = self._tier.name_of(kind, file)
-        claim = self._tier.claim(name, start, stop) if name and self._tier.writes else None
-        if claim is not None:
-            await self._fill(claim, kind, file, start, stop, data)
-
     async def flush(self) -> None:
         """Waits for what is being written."""
         writing = [each.done for all_of in self._writing.values() for each in all_of]

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from fastload.errors import SourceChangedError
-from fastload.source.stores.first_reads import Range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from typing_extensions import Buffer
-
     from fastload.runtime._core import RemoteQueue
     from fastload.source.stores.client import StoreClient
-    from fastload.source.stores.first_reads import FirstReads
     from fastload.source.stores.store import StoredFile
 
 __all__ = ["QueueService", "Served"]
@@ -24,11 +20,6 @@ __all__ = ["QueueService", "Served"]
 Served: TypeAlias = "Sequence[tuple[str, StoredFile]]"
 # Number, file, offset and bytes, as the core has them.
 _Request: TypeAlias = "tuple[int, int, int, int]"
-
-
-class _Queue(NamedTuple):
-    files: Served
-    first: FirstReads | None
 
 
 class QueueService:
@@ -40,15 +31,12 @@ class QueueService:
     def __init__(self, client: StoreClient, loop: asyncio.AbstractEventLoop) -> None:
         self._client = client
         self._loop = loop
-        self._queues: dict[RemoteQueue, _Queue] = {}
+        self._queues: dict[RemoteQueue, Served] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def serve(self, queue: RemoteQueue, files: Served, first: FirstReads | None) -> None:
-        """Brings what a queue asks for of files, until it is closed.
-
-        first: is asked before the store.
-        """
-        self._queues[queue] = _Queue(files, first)
+    def serve(self, queue: RemoteQueue, files: Served) -> None:
+        """Brings what a queue asks for of files, until it is closed."""
+        self._queues[queue] = files
         self._loop.add_reader(queue.wake_fd, self._serve, queue)
         self._serve(queue)
 
@@ -63,9 +51,7 @@ class QueueService:
 
     def _forget(self, queue: RemoteQueue) -> None:
         self._loop.remove_reader(queue.wake_fd)
-        _, first = self._queues.pop(queue, (None, None))
-        if first is not None:
-            first.close()
+        self._queues.pop(queue, None)
 
     def _serve(self, queue: RemoteQueue) -> None:
         if queue not in self._queues:
@@ -90,7 +76,8 @@ class QueueService:
         while request is not None:
             number, file, start, length = request
             try:
-                data = await self._data(queue, file, start, length)
+                kind, stored = self._queues[queue][file]
+                data = await self._client.read(kind, stored, start, start + length)
             except asyncio.CancelledError:
                 queue.fail(number, changed=False, message="The dataset was closed")
                 raise
@@ -101,12 +88,3 @@ class QueueService:
             slots = self._client.slots
             room = not slots.crowded and len(self._tasks) <= slots.limit
             request = queue.finish(number, data, take=room and queue in self._queues)
-
-    async def _data(self, queue: RemoteQueue, file: int, start: int, length: int) -> Buffer:
-        files, first = self._queues[queue]
-        wanted = Range(*files[file], start, start + length)
-        data = None if first is None else first.asked(wanted)
-        if data is None:
-            return await self._client.read(*wanted)
-        await self._client.keep(*wanted, data)
-        return data

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from fastload.runtime.disk.cache import Cache
     from fastload.source.files import FoundFile, PathLike, SourceFile
-    from fastload.source.stores.first_reads import FirstReads, Range
     from fastload.source.stores.io import IO
     from fastload.source.stores.store import Store
 
@@ -49,7 +48,6 @@ class RemoteStorage:
         options: of URLs' filesystems, in fsspec's words.
         io: how files are read.
         cache: where what was read is kept; None = nowhere.
-        first: what this dataset read first before, and does now; None = that is of no use.
 
     Pickled, it takes its clients not along: each process has its own.
 
@@ -64,7 +62,6 @@ class RemoteStorage:
         options: Mapping[str, Any] | None,
         io: IO,
         cache: Cache | None = None,
-        first: FirstReads | None = None,
     ) -> None:
         if options is not None and not isinstance(options, dict):
             raise TypeError(f"Expected storage_options as a dict, got {type(options).__name__}")
@@ -85,12 +82,11 @@ class RemoteStorage:
         self._raw: RawTier | None = None
         if cache is not None and cache.raw:
             self._raw = RawTier(cache, place_of(filesystem, self._options))
-        self._first = first
         self._clients: dict[bool, StoreClient] = {}
         self._pid = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_clients": {}, "_first": None, "_pid": None}
+        return {**self.__dict__, "_clients": {}, "_pid": None}
 
     def find(self, entries: Sequence[PathLike]) -> list[list[FoundFile] | None]:
         """The files of each entry of a source, all of them at once; None of one that is local.
@@ -103,25 +99,8 @@ class RemoteStorage:
             return [None] * len(places)
         remote = [place for place in places if place is not None]
         client = self.client(data=False)
-        found = iter(client.call(self._find_all(client, remote, self._first_ranges(remote))))
+        found = iter(client.call(client.map(partial(_find, client), remote)))
         return [None if place is None else next(found) for place in places]
-
-    async def _find_all(
-        self, client: StoreClient, places: Sequence[tuple[str, str]], first: Sequence[Range]
-    ) -> list[list[FoundFile]]:
-        """The files of places, while the first ranges are read."""
-        if self._first is None:
-            return await client.map(partial(_find, client), places)
-        async with self._first.reading(client, first):
-            return await client.map(partial(_find, client), places)
-
-    def _first_ranges(self, places: Sequence[tuple[str, str]]) -> Sequence[Range]:
-        """What can be read while files are looked for in places."""
-        stores = {self.place(kind) for kind, _ in places}
-        if self._first is None or None in stores:
-            return ()
-        # One request is left for the listing.
-        return self._first.take_kept(repr(sorted(map(str, stores))))[: self._io.concurrency - 1]
 
     def _place_of(self, entry: PathLike) -> tuple[str, str] | None:
         """The kind and the path of an entry of a source; None if it is local."""
@@ -164,7 +143,7 @@ class RemoteStorage:
         served: Any = [(file.kind, file.stored) for file in files]
         client = self.client(data=data)
         queue = core.RemoteQueue() if self._raw is None else self._raw.queue(served)
-        client.serve(queue, served, self._first if data else None)
+        client.serve(queue, served)
         return queue
 
     def read(self, file: SourceFile, start: int, stop: int) -> Buffer:
@@ -199,7 +178,6 @@ class RemoteStorage:
         if self._pid != os.getpid():
             _abandoned.extend(self._clients.values())
             self._clients = {}
-            self._first = None
             self._pid = os.getpid()
         native = data and self._filesystem is None and self._io.transport != "fsspec"
         if native and self._io.transport == "auto" and was_forked():
