@@ -10,7 +10,6 @@ void RegisterDecoded(pybind11::module_& m);
 void RegisterFilterExpression(pybind11::module_& m);
 void RegisterFooter(pybind11::module_& m);
 void RegisterHash(pybind11::module_& m);
-void RegisterPageIndex(pybind11::module_& m);
 void RegisterPipeline(pybind11::module_& m);
 void RegisterRangeCache(pybind11::module_& m);
 void RegisterReadPlan(pybind11::module_& m);

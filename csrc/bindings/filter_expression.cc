@@ -18,6 +18,8 @@ py::object ValueOf(const FilterValue& value) {
       [](const auto& held) -> py::object {
         if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>) {
           return py::none();
+        } else if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::string>) {
+          return py::bytes(held);
         } else {
           return py::cast(held);
         }

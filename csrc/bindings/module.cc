@@ -8,7 +8,6 @@ PYBIND11_MODULE(_core, m) {
   fastload::RegisterScan(m);
   fastload::RegisterSharedBatches(m);
   fastload::RegisterHash(m);
-  fastload::RegisterPageIndex(m);
   fastload::RegisterFilterExpression(m);
   fastload::RegisterRangeCache(m);
   fastload::RegisterRemoteQueue(m);

@@ -1,9 +1,7 @@
 """filters=: the rows that pyarrow.dataset keeps, and nothing else, with clear refusals."""
 
 import datetime
-import os
 import pickle
-import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +14,7 @@ import torch
 from fastload import Column, FastParquetDataset, NullValueError, SchemaError, SourceChangedError
 from fastload.errors import ColumnNotFoundError, CorruptFileError, StorageError
 from fastload.rows.arrow_scan import naming
-from fastload.rows.filter_reader import FilterReader
-from fastload.rows.filter_schema import FilterSchema
-from fastload.rows.predicate import parse_split
 from fastload.rows.selection import select_rows
-from fastload.source.source import Source
 
 ROWS = 5000
 
@@ -143,33 +137,22 @@ def plain(tmp_path_factory):
 
 
 @pytest.mark.parametrize("filters", PLAIN, ids=str)
-def test_the_core_finds_the_rows_that_pyarrow_finds(plain, filters, monkeypatch):
-    source = Source.open(plain)
-    schema = FilterSchema.of(source)
-    predicate = schema.predicate(filters, parse_split(("number", 0, 0.9)))
-    assert FilterReader.of(source, schema, predicate) is not None
-    found = select_rows(source, schema, predicate)
-    monkeypatch.setattr(FilterReader, "of", lambda *_: None)
-    shutil.rmtree(os.environ["FASTLOAD_CACHE_DIR"])
-    by_pyarrow = select_rows(source, schema, predicate)
-    assert 0 < found.counts.sum() < source.num_rows
-    for mine, theirs in zip(found.files, by_pyarrow.files, strict=True):
-        assert mine.counts.tolist() == theirs.counts.tolist()
-        assert mine.offsets.tolist() == theirs.offsets.tolist()
-        assert mine.bits.tobytes() == theirs.bits.tobytes()
+def test_filters_and_a_split_keep_what_each_of_them_keeps(plain, filters):
+    def kept(**more):
+        return numbers_of(FastParquetDataset(plain, columns=["number"], **more))
 
-
-@pytest.mark.parametrize(
-    "filters",
-    [pc.field("user", "age") < 7, pc.field(0) < 7, pc.field("number").cast(pa.float32()) < 7],
-    ids=str,
-)
-def test_what_the_names_do_not_tell_is_left_to_pyarrow(directory, filters):
-    source = Source.open(directory)
-    schema = FilterSchema.of(source)
-    predicate = schema.predicate(filters, None)
-    reader = FilterReader.of(source, schema, predicate)
-    assert (reader is None) == ("number" not in str(filters))
+    split = ("number", 0, 0.9)
+    by_both = kept(filters=filters, split=split)
+    assert 0 < len(by_both) < 1140
+    assert by_both == sorted({*kept(filters=filters)} & {*kept(split=split)})
+    assert kept(filters=filters) == [
+        n
+        for n in kept()
+        if n
+        in set(
+            pads.dataset(plain, partitioning="hive").to_table(filter=filters)["number"].to_pylist()
+        )
+    ]
 
 
 @pytest.mark.parametrize(

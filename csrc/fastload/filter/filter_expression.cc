@@ -19,7 +19,7 @@ FilterValue ValueOf(const arrow::Scalar& scalar) {
   return static_cast<Value>(static_cast<const ScalarType&>(scalar).value);
 }
 
-// nullopt for types whose order is not that of the numbers they are stored as.
+// nullopt for other types whose order is not that of the numbers they are stored as.
 std::optional<FilterValue> ValueOf(const arrow::Scalar& scalar) {
   if (!scalar.is_valid) return FilterValue();
   switch (scalar.type->id()) {
@@ -49,6 +49,11 @@ std::optional<FilterValue> ValueOf(const arrow::Scalar& scalar) {
       return ValueOf<arrow::Date32Scalar, int64_t>(scalar);
     case arrow::Type::TIMESTAMP:
       return ValueOf<arrow::TimestampScalar, int64_t>(scalar);
+    case arrow::Type::STRING:
+    case arrow::Type::LARGE_STRING:
+    case arrow::Type::BINARY:
+    case arrow::Type::LARGE_BINARY:
+      return static_cast<const arrow::BaseBinaryScalar&>(scalar).value->ToString();
     default:
       return std::nullopt;
   }
@@ -71,7 +76,8 @@ Result<FilterNode> Set(const cp::SetLookupOptions& options, const arrow::DataTyp
   const auto array = options.value_set.make_array();
   const bool integers =
       arrow::is_integer(array->type_id()) && arrow::is_integer(type.id());
-  if (!integers && !array->type()->Equals(type)) return Other();
+  const bool strings = arrow::is_string(array->type_id()) && arrow::is_string(type.id());
+  if (!integers && !strings && !array->type()->Equals(type)) return Other();
   FilterNode set{.kind = FilterNode::Kind::kValues};
   for (int64_t i = 0; i < array->length(); ++i) {
     if (array->IsNull(i) && nulls == Nulls::SKIP) continue;

@@ -13,8 +13,10 @@
 
 namespace fastload {
 
-// A null, or what a value of a type that is stored as a number is stored as.
-using FilterValue = std::variant<std::monostate, bool, int64_t, uint64_t, double>;
+// A null, what a value of a type that is stored as a number is stored as, or the bytes of
+// a string or binary value.
+using FilterValue =
+    std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string>;
 
 struct FilterNode {
   enum class Kind : uint8_t {

@@ -9,6 +9,7 @@
 
 #include "fastload/decode/values/convert.h"
 #include "fastload/decode/values/stored.h"
+#include "fastload/decode/values/vocabulary.h"
 #include "parquet/metadata.h"
 #include "parquet/statistics.h"
 
@@ -49,12 +50,37 @@ bool IsOfType(Stored stored, const std::string& raw) {
   }
 }
 
+// Bounds are not compared with more entries than these, which would take longer than it
+// spares.
+constexpr size_t kMostWords = 256;
+
+// The keys of strings or bytes from `least` to `most`: of the vocabulary's entries that
+// may be among them, and of what is none.
+std::vector<KeyRange> KeysOfWords(const ColumnSpec& spec, const std::string& least,
+                                  const std::string& most) {
+  const std::vector<std::string>& entries = spec.vocabulary->bytes();
+  if (entries.size() > kMostWords || least > most) return {{}};
+  std::vector<KeyRange> keys{{spec.unknown, spec.unknown}};
+  for (size_t i = 0; i < entries.size(); ++i) {
+    // std::string compares bytes as unsigned numbers.
+    const auto key = static_cast<int64_t>(i);
+    if (least <= entries[i] && entries[i] <= most) keys.push_back({key, key});
+  }
+  return keys;
+}
+
 // From bounds as a file stores them to keys.
 class Bounds {
  public:
   // nullopt where bounds say nothing of the elements.
   static std::optional<Bounds> Make(const parquet::ColumnDescriptor& descr,
                                     const ColumnSpec& spec, int32_t file) {
+    if (spec.vocabulary != nullptr) {
+      const bool words = descr.physical_type() == parquet::Type::BYTE_ARRAY &&
+                         descr.sort_order() == parquet::SortOrder::UNSIGNED &&
+                         spec.vocabulary->of_bytes();
+      return words ? std::optional(Bounds(spec)) : std::nullopt;
+    }
     const auto stored = StoredOf(descr);
     if (!stored.ok() || *stored == Stored::kInt96 || *stored == Stored::kDecimal ||
         *stored == Stored::kFloat16) {
@@ -62,16 +88,17 @@ class Bounds {
     }
     auto converter = Converter::Make(descr, spec, file);
     if (!converter.ok()) return std::nullopt;
-    return Bounds(*stored, spec.dtype, *std::move(converter));
+    return Bounds(*stored, spec, *std::move(converter));
   }
 
   // The keys of values from `least` to `most`; all where these tell nothing.
   std::vector<KeyRange> Keys(const std::string& least, const std::string& most) const {
+    if (!converter_) return KeysOfWords(spec_, least, most);
     const auto first = Key(least);
     const auto last = Key(most);
     if (!first || !last || *first > *last) return {{}};
-    if (!IsFloat(dtype_)) return {{*first, *last}};
-    const int64_t infinity = MostNumber(dtype_);
+    if (!IsFloat(spec_.dtype)) return {{*first, *last}};
+    const int64_t infinity = MostNumber(spec_.dtype);
     if (*first < -infinity - 1 || *last > infinity) return {{}};
     // Bounds leave out NaNs, and which zero they have is left to the writer.
     return {{INT64_MIN, -infinity - 2},
@@ -80,21 +107,22 @@ class Bounds {
   }
 
  private:
-  Bounds(Stored stored, DType dtype, Converter converter)
-      : stored_(stored), dtype_(dtype), converter_(std::move(converter)) {}
+  explicit Bounds(const ColumnSpec& spec) : spec_(spec) {}
+  Bounds(Stored stored, const ColumnSpec& spec, Converter converter)
+      : spec_(spec), stored_(stored), converter_(std::move(converter)) {}
 
   std::optional<int64_t> Key(const std::string& raw) const {
-    if (static_cast<int>(raw.size()) != converter_.raw_width()) return std::nullopt;
+    if (static_cast<int>(raw.size()) != converter_->raw_width()) return std::nullopt;
     if (!IsOfType(stored_, raw)) return std::nullopt;
     std::array<uint8_t, 8> element{};
     const auto* const bytes = reinterpret_cast<const uint8_t*>(raw.data());
-    if (!converter_.Convert(bytes, 1, element.data()).ok()) return std::nullopt;
-    return KeyOf(dtype_, element.data());
+    if (!converter_->Convert(bytes, 1, element.data()).ok()) return std::nullopt;
+    return KeyOf(spec_.dtype, element.data());
   }
 
-  Stored stored_;
-  DType dtype_;
-  Converter converter_;
+  const ColumnSpec& spec_;
+  Stored stored_{};
+  std::optional<Converter> converter_;  // nullopt: strings or bytes, looked up
 };
 
 KnownValues KnownOfConstant(const ColumnSpec& spec, int32_t file) {

@@ -44,6 +44,7 @@ class FileScan:
         schema: of its columns and the others'.
         predicate: what rows have to pass.
         storage: of a file that is not local.
+        by_statistics: the statistics of row groups may leave some out.
 
     Attributes:
         path: of the file.
@@ -57,11 +58,14 @@ class FileScan:
         schema: FilterSchema,
         predicate: Predicate,
         storage: RemoteStorage | None = None,
+        *,
+        by_statistics: bool = True,
     ) -> None:
         self._file = file
         self._storage = storage
         self._schema = schema
         self._predicate = predicate
+        self._by_statistics = by_statistics
         self._test = RowTest(schema, predicate)
         self.path = file.path
         self.rows = file.footer.row_group_rows
@@ -86,11 +90,24 @@ class FileScan:
                 *self._opened(),
                 partition_expression=self._schema.guarantee(self._file),
             )
-            left = fragment.split_by_row_group(self._predicate.filters, self._schema.arrow)
-            for part in left:
+            pruned_by = self._predicate.filters if self._by_statistics else None
+            if pruned_by is None and not self._may_pass_by_keys():
+                return
+            for part in fragment.split_by_row_group(pruned_by, self._schema.arrow):
                 group = part.row_groups[0].id
                 if self.rows[group]:
                     yield group, part
+
+    def _may_pass_by_keys(self) -> bool:
+        """Whether the hive keys of the file leave it open that a row passes the filters."""
+        filters, keys = self._predicate.filters, self._schema.guarantee(self._file)
+        if filters is None or not self._file.keys:
+            return True
+        # pyarrow prunes a fragment, which is never read, by what is known of its rows.
+        form, system = pads.IpcFileFormat(), LocalFileSystem()
+        fragment = form.make_fragment("keys", system, partition_expression=keys)
+        dataset = pads.FileSystemDataset([fragment], self._schema.arrow, form, system)
+        return any(True for _ in dataset.get_fragments(filters))
 
     def _opened(self) -> tuple[Any, ...]:
         if self._storage is None or self._file.stored is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastload.rows.predicate import serialized
-from fastload.rows.value_sets import Keys, ValueSet
+from fastload.rows.value_sets import Keys, ValueSet, WordKeys
 from fastload.runtime.native import core
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ _KEYS: dict[Any, Keys] = {
     pa.float64(): Keys(float_bytes=8),
     pa.date32(): Keys(),
 }
+_WORDS: dict[Any, type[str | bytes]] = {
+    pa.string(): str,
+    pa.large_string(): str,
+    pa.binary(): bytes,
+    pa.large_binary(): bytes,
+}
 _MIRRORED = {
     "equal": "equal",
     "not_equal": "not_equal",
@@ -54,6 +60,8 @@ class RowConditions:
     """What rows have to pass.
 
     names: of the columns that are tested.
+    words: by name, the strings or bytes that the tests of such a column name, whose keys are their
+        places here; () for columns of numbers.
     tests: of each the index of its column, ranges of keys that pass as int64 (n, 2), and whether a
         null does.
     program: postfix; a number of a test stands for what that says, -1 joins the two before by
@@ -61,6 +69,7 @@ class RowConditions:
     """
 
     names: tuple[str, ...]
+    words: tuple[tuple[str, ...] | tuple[bytes, ...], ...]
     tests: tuple[tuple[int, Int64s, bool], ...]
     program: tuple[int, ...]
 
@@ -72,7 +81,8 @@ class RowConditions:
         """
         try:
             tree = core.bind_filter(serialized(filters), schema)
-            passes = _Reading(schema).of(tree, negated=False)
+            reading = _Reading(schema)
+            passes = reading.of(tree, negated=False)
         except (_NoTestError, pa.ArrowException, ValueError, TypeError, NotImplementedError):
             return None
         tests: list[_Test] = []
@@ -80,7 +90,8 @@ class RowConditions:
         passes.write(tests, program)
         names = tuple(dict.fromkeys(test.column for test in tests))
         encoded = tuple((names.index(t.column), t.values.array, t.nulls) for t in tests)
-        return cls(names, encoded, tuple(program)) if names else None
+        words = tuple(reading.words_of(name) for name in names)
+        return cls(names, words, encoded, tuple(program)) if names else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +152,11 @@ class _Reading:
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
+        self._words: dict[str, WordKeys] = {}
+
+    def words_of(self, column: str) -> tuple[Any, ...]:
+        """The strings or bytes that tests of a column name; () for a column of numbers."""
+        return self._words[column].words if column in self._words else ()
 
     def of(self, tree: _Tree, *, negated: bool) -> _Test | _Join:
         """What passes the tree, or its negation."""
@@ -188,18 +204,18 @@ class _Reading:
         negated ^= name == "is_valid"
         return _Test(column_name, ~values if negated else values, nulls=not negated)
 
-    def _test(
-        self, column: _Tree, values_of: Callable[[Keys], ValueSet], *, negated: bool
-    ) -> _Test:
+    def _test(self, column: _Tree, values_of: Callable[[Any], ValueSet], *, negated: bool) -> _Test:
         """Of a test that says nothing of nulls."""
         name, keys = self._column(column)
         values = values_of(keys)
         return _Test(name, ~values if negated else values, nulls=False)
 
-    def _column(self, tree: _Tree) -> tuple[str, Keys]:
+    def _column(self, tree: _Tree) -> tuple[str, Keys | WordKeys]:
         if tree[0] != "column":
             raise _NoTestError(tree[0])
         arrow = self._schema.field(tree[1]).type
+        if arrow in _WORDS:
+            return tree[1], self._words.setdefault(tree[1], WordKeys(_WORDS[arrow]))
         keys = Keys() if pa.types.is_timestamp(arrow) else _KEYS.get(arrow)
         if keys is None:
             raise _NoTestError(str(arrow))

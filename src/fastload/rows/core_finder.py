@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import torch
 
 from fastload.engine.engine import column_specs
+from fastload.errors import FastloadError
 from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows.conditions import RowConditions
-from fastload.rows.filter_reader import plan_filter_columns
 from fastload.runtime.cores import available_cores
 from fastload.runtime.native import core
+from fastload.schema.columns import Codes, Column
+from fastload.schema.leaf_types import NUMBERS
+from fastload.schema.projection import plan_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 
     from fastload.rows.filter_schema import FilterSchema
     from fastload.rows.predicate import Predicate
+    from fastload.schema.fields import Field
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
 
@@ -60,7 +67,7 @@ class ConditionFinder:
         conditions = RowConditions.of(predicate.filters, schema.arrow)
         if conditions is None:
             return None
-        projection = plan_filter_columns(source, schema, conditions.names)
+        projection = _projection(source, schema, conditions)
         return cls(source, conditions, projection) if projection else None
 
     def find(
@@ -86,3 +93,45 @@ class ConditionFinder:
                 else:
                     kept[group] = result
             yield pack_rows([n for n, _ in kept], [bits for _, bits in kept]), causes
+
+
+def _projection(
+    source: Source, schema: FilterSchema, conditions: RowConditions
+) -> Projection | None:
+    """The columns that conditions name: output `i` is the i-th of them.
+
+    None if the tensors of some hold something else than Arrow's arrays.
+    """
+    types = [schema.arrow.field(name).type for name in conditions.names]
+    columns = {
+        str(index): _column(name, arrow, words)
+        for index, (name, arrow, words) in enumerate(
+            zip(conditions.names, types, conditions.words, strict=True)
+        )
+    }
+    try:
+        projection = plan_columns(source, columns)
+    except (FastloadError, TypeError, ValueError):
+        return None
+    fields = projection.schema
+    same = all(
+        words or _has_numbers_of(arrow, fields[str(i)])
+        for i, (arrow, words) in enumerate(zip(types, conditions.words, strict=True))
+    )
+    return projection if same else None
+
+
+def _column(name: str, arrow: Any, words: Sequence[str] | Sequence[bytes]) -> Column | Codes:
+    if words:
+        return Codes(name, words)
+    return Column(name, fill=False if pa.types.is_boolean(arrow) else 0, valid=True)
+
+
+def _has_numbers_of(arrow: Any, field: Field) -> bool:
+    """Whether the tensors of a field hold the numbers that Arrow's arrays of a type hold."""
+    if field.depth or field.shape or field.ragged:
+        return False
+    if pa.types.is_timestamp(arrow):
+        return bool(field.dtype == torch.int64 and field.unit == arrow.unit)
+    dtype = torch.int32 if arrow == pa.date32() else NUMBERS.get(arrow)
+    return bool(dtype == field.dtype)

@@ -118,6 +118,14 @@ class FilterSchema:
                 return ()
         return tuple(named)
 
+    def trusts_statistics(self, predicate: Predicate) -> bool:
+        """Whether statistics of row groups tell of all values of the columns in the filters.
+
+        Statistics of floats leave NaN out, and may name the other zero.
+        """
+        names = self.names_in(Predicate(predicate.filters)) or self.arrow.names
+        return not any(_has_floats(self.arrow.field(name).type) for name in names)
+
     def _path(self, name: str) -> tuple[str, ...]:
         """What a dotted name means: a column called so, else a field of a struct."""
         fields = tuple(name.split("."))
@@ -159,6 +167,14 @@ class FilterSchema:
         except (KeyError, AttributeError, TypeError):
             return None
         return arrow
+
+
+def _has_floats(arrow: Any) -> bool:
+    if pa.types.is_nested(arrow):
+        return any(_has_floats(arrow.field(i).type) for i in range(arrow.num_fields))
+    if pa.types.is_dictionary(arrow):
+        return _has_floats(arrow.value_type)
+    return bool(pa.types.is_floating(arrow))
 
 
 def _schema_of(source: Source, file: FileSchema) -> Any:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RowSelection", "select_rows"]
 
+# Of the way rows are found: entries of another version are not looked at.
+_VERSION = b"2"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSelection:
@@ -101,7 +104,7 @@ def _load(cache: SelectionCache, keys: Sequence[str], found: dict[int, FileRows]
 
 def _entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> list[str]:
     """The keys of the files' entries in the cache."""
-    head = predicate.digest + bytes(schema.arrow.serialize())
+    head = _VERSION + predicate.digest + bytes(schema.arrow.serialize())
     return [_key(head, file) for file in source.files]
 
 

@@ -2,7 +2,8 @@
 
 A key is a number of 64 bits in the order of the values: integers and booleans are their own, those
 of uint64 less 2**63; floats are in the order of IEEE 754's totalOrder, so that -0.0 comes right
-before 0.0 = 0, and NaNs before and after all numbers.
+before 0.0 = 0, and NaNs before and after all numbers. The key of a string, or of bytes, is its
+place among those that the filters name, and -1 if they don't name it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from fastload.plan.intervals import Int64s
 
-__all__ = ["Keys", "ValueSet"]
+__all__ = ["Keys", "ValueSet", "WordKeys"]
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
@@ -143,6 +144,47 @@ class Keys:
         else:
             bits, most = int(np.float32(value).view(np.int32)), 2**31 - 1
         return bits if bits >= 0 else bits ^ most
+
+
+class WordKeys:
+    """The keys of strings or of bytes: equality is all that they tell.
+
+    kind: str or bytes.
+    """
+
+    float_bytes = 0
+    numbers = ValueSet.of([(_LEAST, _MOST)])
+
+    def __init__(self, kind: type[str | bytes]) -> None:
+        self._kind = kind
+        # A vocabulary holds at least one.
+        self._places: dict[bytes, int] = {b"": 0}
+
+    @property
+    def words(self) -> tuple[Any, ...]:
+        """What has been named so far, by key."""
+        if self._kind is bytes:
+            return tuple(self._places)
+        return tuple(word.decode() for word in self._places)
+
+    def members(self, values: Iterable[bytes]) -> ValueSet:
+        """Those words. Raises `UnicodeDecodeError` for strings that are no UTF-8."""
+        return ValueSet.of((key, key) for key in map(self._key, values))
+
+    def compared(self, operator: str, value: bytes) -> ValueSet:
+        """The words that stand in that relation to one: "equal" or "not_equal".
+
+        Raises `ValueError` for other relations.
+        """
+        if operator not in ("equal", "not_equal"):
+            raise ValueError(f"Expected equal or not_equal for strings, got {operator}")
+        equal = self.members([value])
+        return equal if operator == "equal" else ~equal
+
+    def _key(self, word: bytes) -> int:
+        if self._kind is str:
+            word.decode()
+        return self._places.setdefault(word, len(self._places))
 
 
 def _clipped(value: float) -> float:

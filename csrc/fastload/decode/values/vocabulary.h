@@ -28,6 +28,8 @@ class Vocabulary {
 
   bool of_bytes() const { return of_bytes_; }
   int64_t size() const { return size_; }
+  // In order of their indices; empty unless of_bytes.
+  const std::vector<std::string>& bytes() const { return bytes_; }
 
   // The index of an entry; `unknown` for what is none.
   int64_t Find(const uint8_t* data, size_t size, int64_t unknown) const;
