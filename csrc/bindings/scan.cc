@@ -130,8 +130,9 @@ void RegisterScan(py::module_& m) {
             return std::tuple(damage->window, damage->row_group.file,
                               damage->row_group.row_group);
           },
-          "Of the CorruptFileError that ended the pass: the window of the plan, the\n"
-          "index of the file and the row group in that; None if nothing tells them.")
+          "Of the CorruptFileError or StorageError that ended the pass: the window of\n"
+          "the plan, the index of the file and the row group in that; None if nothing\n"
+          "tells them.")
       // Frees windows that were not handed out: no need to hold up Python for that.
       .def("close", &PyScan::Close, py::call_guard<WithoutGil>(),
            "Abandons the pass. Idempotent.");

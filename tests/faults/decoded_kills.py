@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload import Cache, FastParquetDataset
-from fastload.engine.cache.tier import DecodedTier
+from fastload.engine.cache.store import BlockStore
 from fastload.runtime._core import check_block
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import entries_of, used_bytes
@@ -77,13 +77,13 @@ def check(cache):
     for entry in entries:
         assert check_block(entry.path, f"{entry.object}/{entry.name}")
     assert used_bytes(directory) <= MOST_BYTES
-    tier = DecodedTier(cache)
+    store = BlockStore(cache)
     for part in directory.rglob(".*.part"):
         name = str(part.relative_to(directory).with_name(part.name[1 : -len(".part")]))
-        if not tier.there(name):
-            claim = tier.claim(name)
-            assert claim is not None, "what a killed process held is not given up"
-            with claim:
+        if not store.touch_if_exists(name):
+            lock = store.lock(name)
+            assert lock is not None, "what a killed process held is not given up"
+            with lock:
                 pass
     return len(entries)
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import Cache, CorruptFileError, FastParquetDataset
-from fastload.engine.cache.tier import DecodedTier
+from fastload.engine.cache.store import BlockStore
 from fastload.runtime._core import check_block
 from fastload.runtime.disk import cache as cache_module
 from fastload.runtime.disk.cache import DECODED
@@ -222,15 +222,27 @@ def test_a_process_that_hangs_is_not_waited_for(path, tmp_path, told):
     read(path, tmp_path)
     names = [f"{entry.object}/{entry.name}" for entry in blocks(tmp_path)]
     remove_all(tmp_path / DECODED)
-    tier = DecodedTier(Cache(tmp_path))
-    held = [tier.claim(name) for name in names]
+    store = BlockStore(Cache(tmp_path))
+    held = [store.lock(name) for name in names]
     assert all(held)
     with pytest.warns(UserWarning, match="another process holds"):
         rows, made = read(path, tmp_path, io=IO(timeout_s=0.3))
     assert (rows, made) == (list(range(ROWS)), 0)
-    for claim in held:
-        claim.__exit__()
+    for lock in held:
+        lock.__exit__()
     assert read(path, tmp_path) == (list(range(ROWS)), 8)
+
+
+def test_entries_that_can_not_be_opened(path, tmp_path, told):
+    """A link stands for what the system refuses to open, which root can't be refused."""
+    read(path, tmp_path)
+    for entry in blocks(tmp_path)[4:]:
+        os.rename(entry.path, entry.path + ".moved")
+        os.symlink(entry.path + ".moved", entry.path)
+    with pytest.warns(UserWarning, match="Can't keep more in the cache: Too many levels") as record:
+        rows, made = read(path, tmp_path)
+    assert (rows, made) == (list(range(ROWS)), 0)
+    assert len(record) == 1
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])

@@ -13,19 +13,21 @@ import torch
 
 from fastload import IO, Cache, FastParquetDataset
 from fastload.engine.cache.maker import BlockMaker
+from fastload.engine.cache.store import BlockStore
+from fastload.engine.engine import Engine
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import entries_of
 from stores import GcsServer
 
 
-@pytest.mark.parametrize(("row_group_rows", "record_batches"), [(100_000, 1), (400_000, 5)])
+@pytest.mark.parametrize(("row_group_rows", "record_batches"), [(100_000, 1), (600_000, 5)])
 def test_a_small_row_group_is_one_record_batch(tmp_path, row_group_rows, record_batches):
-    """Of a quarter of what it has for being made, at most: 8 MB here."""
+    """Of a quarter of the memory that its row group is made in, at most: 14 MB of that here."""
     table = pa.table({"x": np.arange(row_group_rows)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=row_group_rows)
     cache = Cache(tmp_path / "cache")
     with FastParquetDataset(
-        tmp_path / "a.parquet", cache=cache, memory_budget="64MB", batch_size=1000
+        tmp_path / "a.parquet", cache=cache, memory_budget="64MB", batch_size=1000, threads=2
     ) as dataset:
         assert sum(batch.rows for batch in dataset) == row_group_rows
     (entry,) = entries_of(cache.path / DECODED)
@@ -188,3 +190,29 @@ def test_few_of_the_threads_that_make_blocks_compute_at_a_time(tmp_path, monkeyp
         ) as dataset:
             assert sum(batch.rows for batch in dataset) == 32_000
     assert 1 <= most[0] <= 2
+
+
+def test_a_full_cache_makes_nothing_ready_to_fill_it(tmp_path, monkeypatch):
+    """No second engine with its threads, and each block is looked for once."""
+    path, cache = tmp_path / "a.parquet", tmp_path / "cache"
+    pq.write_table(pa.table({"x": np.arange(20_000)}), path, row_group_size=1000)
+    engines, looks = [], []
+    made, looked = Engine.__init__, BlockStore.touch_if_exists
+
+    def noted(self, *more, **options):
+        engines.append(type(self).__name__)
+        made(self, *more, **options)
+
+    def counted(self, name):
+        looks.append(name)
+        return looked(self, name)
+
+    monkeypatch.setattr(Engine, "__init__", noted)
+    monkeypatch.setattr(BlockStore, "touch_if_exists", counted)
+    for expected in (["BlockEngine", "Engine"], ["BlockEngine"]):
+        engines.clear()
+        looks.clear()
+        with FastParquetDataset(path, cache=cache) as dataset:
+            assert sum(batch.rows for batch in dataset) == 20_000
+        assert engines == expected
+    assert len(looks) == len(set(looks)) == 20

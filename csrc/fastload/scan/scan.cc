@@ -385,8 +385,9 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
     if (*done) return std::nullopt;
     if (ReadyLocked()) break;
     if (LastWindow(next_batch_) >= failed_window_) {
-      if (const auto group = RowGroupOf(failure_);
-          group && KindOf(failure_) == ErrorKind::kCorruptFile) {
+      const auto kind = KindOf(failure_);
+      const bool lost = kind == ErrorKind::kCorruptFile || kind == ErrorKind::kStorage;
+      if (const auto group = RowGroupOf(failure_); group && lost) {
         damage_ = Damage{failed_window_, *group};
       }
       return failure_;

@@ -101,7 +101,7 @@ class Scan : public std::enable_shared_from_this<Scan> {
   bool waits();
 
   // What ended the pass, once Next has told its error; nullopt unless it is an
-  // ErrorKind::kCorruptFile of a row group.
+  // ErrorKind::kCorruptFile or kStorage of a row group.
   std::optional<Damage> damage();
 
   // Abandons the pass: tasks that have not begun do nothing. Idempotent.

@@ -367,10 +367,10 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def _warm(self, progress: bool | Callable[[int, int], None], share: tuple[int, int]) -> None:
         """Does that for one share, of so many, of this rank's rows."""
         plans = (self._rows.row_groups, self._options, self._resolved_rank())
-        filler = self._engines.filler()
-        if filler is not None:
-            with contextlib.closing(filler.maker):
-                warm_blocks(filler, *plans, progress, share, skip=self._report is not None)
+        maker = self._engines.block_maker()
+        if maker is not None:
+            with contextlib.closing(maker):
+                warm_blocks(maker, *plans, progress, share, skip=self._report is not None)
             self._source.storage.flush()
             return
         with contextlib.closing(self._engines.another()) as engine:

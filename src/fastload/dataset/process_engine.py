@@ -13,7 +13,7 @@ from fastload.batch.prefetcher import memory_of_batches
 from fastload.batch.transport import Home
 from fastload.dataset.passes.epoch_iterator import copies_warning
 from fastload.engine.budget import Budget, divide_budget
-from fastload.engine.cache.cache import BlockArguments, BlockEngine
+from fastload.engine.cache.block_engine import BlockArguments, BlockEngine
 from fastload.engine.engine import Engine
 from fastload.engine.work_units import work_units
 from fastload.runtime.cores import RankCores
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fastload.batch.transfer import PinnedMemory
     from fastload.engine.cache.cache import DecodedCache
-    from fastload.engine.cache.filler import BlockFiller
+    from fastload.engine.cache.maker import BlockMaker
     from fastload.plan.options import Options
     from fastload.rows.epoch_rows import EpochRows
     from fastload.runtime._core import RecordedSpan
@@ -109,9 +109,9 @@ class Engines:
         """Seconds that the consumer of blocks has waited for steps."""
         return 0.0 if self.blocks is None else self.blocks.steps_s
 
-    def filler(self, workers: int = 1) -> BlockFiller | None:
-        """What brings blocks to one of `workers` processes; None where they are of no use."""
-        return None if self.blocks is None else self.blocks.filler(self._process(workers))
+    def block_maker(self) -> BlockMaker | None:
+        """Make what makes blocks in this process; None where they are of no use."""
+        return None if self.blocks is None else self.blocks.maker(self._process(workers=1))
 
     def another(
         self,
@@ -143,19 +143,18 @@ class Engines:
 
     def _of_blocks(self, workers: int) -> BlockEngine | None:
         assert self.blocks is not None
-        made = self.blocks.engine(self._process(workers), self._divided, *self._batch_memory())
-        if made is not None:
-            made.of_files = partial(self.of_files, workers)
-        return made
+        process, of_files = self._process(workers), partial(self.of_files, workers)
+        return self.blocks.engine(process, *self._batch_memory(), of_files)
 
     def _process(self, workers: int) -> BlockArguments:
+        threads, memory = self._threads(workers), self.memory_budget // workers
         return BlockArguments(
-            self._threads(workers),
-            self.memory_budget // workers,
+            threads,
             self.io,
             self.rows.files,
             self.rows.row_groups,
             skip=self.fixed_stripes,
+            divide=partial(self._divided, memory, threads),
         )
 
     def _batch_memory(self) -> tuple[PinnedMemory | None, Home | None]:
@@ -178,10 +177,10 @@ class Engines:
         extra = self.outputs[len(self.projection.outputs) :]
         extra_bytes = sum(output.field.item_bytes for output in extra)
         memory = self.memory_budget // workers
-        return self._divided(memory, self.projection, extra_bytes, self._threads(workers))
+        return self._divided(memory, self._threads(workers), self.projection, extra_bytes)
 
     def _divided(
-        self, memory_budget: int, projection: Projection, extra_bytes: int, threads: int
+        self, memory_budget: int, threads: int, projection: Projection, extra_bytes: int
     ) -> Budget:
         """How a budget is divided; `extra_bytes` has a row beside the projection."""
         return divide_budget(

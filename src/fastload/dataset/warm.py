@@ -8,8 +8,8 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from fastload.engine.cache.claim import NoRoomError
-from fastload.engine.cache.service import serve_blocks
+from fastload.engine.cache.entry import NoRoomError
+from fastload.engine.cache.workers import start_workers
 from fastload.errors import CacheError, CorruptFileError
 from fastload.plan import read_plan as plan
 from fastload.runtime.native import core
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastload.dataset.ranks import Rank
-    from fastload.engine.cache.filler import BlockFiller
+    from fastload.engine.cache.maker import BlockMaker
     from fastload.engine.engine import Engine
     from fastload.plan.options import Options
     from fastload.source.source import Source
@@ -62,7 +62,7 @@ def warm(
 
 
 def warm_blocks(
-    filler: BlockFiller,
+    maker: BlockMaker,
     row_groups: plan.RowGroups,
     options: Options,
     rank: Rank,
@@ -84,16 +84,16 @@ def warm_blocks(
     for file, row_group, start, stop in read_plan.pieces.tolist():
         rows_of[file, row_group] += stop - start
     total, rows = read_plan.rows, 0
-    queue = core.DecodedQueue(filler.at_once)
-    answers = _Kept(filler)
-    end = serve_blocks(filler, queue, answers, answers)
+    queue = core.DecodedQueue(maker.at_once)
+    requester = _WarmRequester(maker)
+    end = start_workers(maker, queue, requester, requester)
     try:
         with showing(progress) as told:
             told(rows, total)
             for place in rows_of:
                 queue.ask(*place)
             for _ in rows_of:
-                place, error = answers.had.get()
+                place, error = requester.answers.get()
                 if error is not None and not (skip and isinstance(error, CorruptFileError)):
                     raise error
                 rows += rows_of[place]
@@ -104,27 +104,27 @@ def warm_blocks(
         end()
 
 
-class _Kept:
-    """Asks for blocks that need only be there.
+class _WarmRequester:
+    """Asks for blocks that need only exist.
 
     Attributes:
-        had: the file and row group of each, or of one that can't be, with the reason.
+        answers: the file and row group of each block, or of one that can't be, with the reason.
     """
 
-    def __init__(self, filler: BlockFiller) -> None:
-        self.had: SimpleQueue[tuple[tuple[int, int], BaseException | None]] = SimpleQueue()
-        self._filler = filler
+    def __init__(self, maker: BlockMaker) -> None:
+        self.answers: SimpleQueue[tuple[tuple[int, int], BaseException | None]] = SimpleQueue()
+        self._maker = maker
 
-    def opens(self, file: int, row_group: int, _written: int) -> bool | None:
-        """As `decoded_answers.Answers` has it."""
-        if not self._filler.tier.there(self._filler.name(file, row_group)):
+    def open(self, file: int, row_group: int, name: str, _checksum: int) -> bool | None:
+        """Note that a block exists, as `decoded_workers.BlockRequester` has it."""
+        if not self._maker.store.touch_if_exists(name):
             return None
-        self.had.put(((file, row_group), None))
+        self.answers.put(((file, row_group), None))
         return True
 
     def failed(self, file: int, row_group: int, error: BaseException) -> None:
-        """Likewise."""
-        self.had.put(((file, row_group), error))
+        """Note why there is no block."""
+        self.answers.put(((file, row_group), error))
 
 
 def _plan_of(

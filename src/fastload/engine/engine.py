@@ -207,6 +207,10 @@ class Engine:
             wakes=wakes,
         )
 
+    def next_of(self, scan: core.Scan) -> core.LentBatch | None:
+        """Return the next batch of a scan; None at the end."""
+        return scan.next()
+
     def batch_of(self, lent: core.LentBatch, position: object) -> tuple[Batch, bool]:
         """The tensors of a batch, and whether they are copies.
 

@@ -124,7 +124,7 @@ class ScanFeed:
         self._scan.close()
 
     def _lent(self) -> LentBatch | None:
-        return self._scan.next()
+        return self.engine.next_of(self._scan)
 
 
 class Pass:

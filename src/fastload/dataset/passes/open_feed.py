@@ -10,7 +10,7 @@ from fastload.dataset.passes.block_feed import BlockFeed
 from fastload.dataset.passes.epoch_iterator import ScanFeed, copies_warning
 from fastload.dataset.passes.skipping_feed import SkippingFeed, share_of_leg
 from fastload.dataset.passes.step_feed import SteppedFeed
-from fastload.engine.cache.cache import BlockEngine
+from fastload.engine.cache.block_engine import BlockEngine
 from fastload.plan import read_plan as plan
 from fastload.plan.substitution import Substitution
 from fastload.steps.run import Order
@@ -82,7 +82,7 @@ class Feeds:
             left = replace(start, taken=start.taken + handed_out)
             return self._open(engine.of_files(), left, part, rank, None, None)
 
-        return BlockFeed(feed, engine.failures, engine.refuse, rest, counts_rows=self.yields_rows)
+        return BlockFeed(feed, engine.refuse, rest, counts_rows=self.yields_rows)
 
     @property
     def plans(self) -> bool:
@@ -143,7 +143,7 @@ class Feeds:
                 again.next(mark)
             return again
 
-        return BlockFeed(feed, engine.failures, engine.refuse, rest, counts_rows=False)
+        return BlockFeed(feed, engine.refuse, rest, counts_rows=False)
 
     def _open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: Scan | None

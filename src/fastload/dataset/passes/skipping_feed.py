@@ -92,7 +92,7 @@ class SkippingFeed(ScanFeed):
         """The core's next batch of which a row is to be delivered."""
         while True:
             try:
-                lent = self._scan.next()
+                lent = self.engine.next_of(self._scan)
             except CorruptFileError as error:
                 if self._scan.damage is None:
                     raise

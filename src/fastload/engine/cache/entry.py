@@ -1,11 +1,12 @@
-"""An entry of the decoded tier while it is written."""
+"""An entry of the cache of blocks while one process writes the entry."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 from typing import TYPE_CHECKING
 
-from fastload.engine.cache.claim import NoRoomError
 from fastload.errors import FastloadError
 from fastload.runtime.native import core
 
@@ -13,66 +14,158 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     import pyarrow as pa
+    from typing_extensions import Self
 
-    from fastload.engine.cache.blocks import Heads
-    from fastload.engine.cache.claim import BlockClaim
-    from fastload.engine.cache.tier import DecodedTier
+    from fastload.engine.cache.arrow_format import FileOverhead
+    from fastload.engine.cache.store import BlockStore
     from fastload.runtime._core import BlockBatch
 
-__all__ = ["BlockEntry"]
+__all__ = ["EntryLock", "EntryWriter", "NoRoomError", "part_of"]
+
+# Directories that disappear between two steps do so because another process prunes them.
+_TRIES = 8
 
 
-class BlockEntry:
-    """An entry that is being written: it appears at once, when it is whole.
+class NoRoomError(FastloadError):
+    """A block can't be kept."""
+
+
+def part_of(entry: str) -> str:
+    """Return the name of the file to which an entry is written before the entry appears."""
+    return f".{entry}.part"
+
+
+class EntryLock:
+    """The right to write an entry, held by one of all processes at a time.
+
+    The kernel holds the lock on the file that is written to, so a process that dies gives the
+    lock up.
+
+    Attributes:
+        descriptor: of that file, which is empty at first.
+    """
+
+    def __init__(self, path: str, part: str, descriptor: int) -> None:
+        self._path = path
+        self._part = part
+        self.descriptor = descriptor
+        self._published = False
+
+    @classmethod
+    def of(cls, path: str) -> Self | None:
+        """Try to lock the entry at `path` for writing.
+
+        Returns None if another process holds the lock or the entry exists. Raises OSError.
+        """
+        folder, name = os.path.split(path)
+        part = os.path.join(folder, part_of(name))
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        for _ in range(_TRIES):
+            try:
+                descriptor = os.open(part, flags, 0o600)
+            except FileNotFoundError:
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+                continue
+            lock = cls(path, part, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # The process that held the lock may have renamed or removed the file meanwhile.
+                status = os.fstat(descriptor)
+                mine = os.path.samestat(status, os.lstat(part))
+                if mine and not os.path.lexists(path):
+                    # A process that died has left bytes. ext4 begins to write a file that was
+                    # truncated to disk as soon as the file is closed, so a new one is not.
+                    if status.st_size:
+                        os.ftruncate(descriptor, 0)
+                    return lock
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            except FileNotFoundError:
+                mine = False
+            except OSError:
+                os.close(descriptor)
+                raise
+            if mine:
+                with lock:  # the entry exists
+                    return None
+            os.close(descriptor)
+        raise FileNotFoundError(None, "the directory disappears", folder)
+
+    def publish(self) -> None:
+        """Make the entry appear. Raises OSError."""
+        os.rename(self._part, self._path)
+        self._published = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Give the lock up, and remove an entry that was not published."""
+        if not self._published:
+            with contextlib.suppress(OSError):
+                os.unlink(self._part)
+        # A fork's child may hold the descriptor, too.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+        os.close(self.descriptor)
+
+
+class EntryWriter:
+    """Writes one entry, which appears at once when it is whole.
 
     Args:
-        tier: of the entry.
-        claim: to fill it.
-        name: of it.
-        schema: of its rows.
-        heads: what is written beside these.
+        store: of the entry.
+        lock: of the entry.
+        name: of the entry.
+        schema: of the rows.
+        overhead: what is written beside the rows.
 
     Raises:
-        NoRoomError: it can't be written.
+        NoRoomError: the entry can't be written.
     """
 
     def __init__(
-        self, tier: DecodedTier, claim: BlockClaim, name: str, schema: pa.Schema, heads: Heads
+        self,
+        store: BlockStore,
+        lock: EntryLock,
+        name: str,
+        schema: pa.Schema,
+        overhead: FileOverhead,
     ) -> None:
-        self._tier = tier
-        self._claim = claim
-        self._heads = heads
-        with self._told():
-            self._writer = core.DecodedWriter(claim.descriptor, name, schema)
-        self._take_room(heads.file_bytes, first=tier.is_new(name))
+        self._store = store
+        self._lock = lock
+        self._overhead = overhead
+        with self._giving_up():
+            self._writer = core.DecodedWriter(lock.descriptor, name, schema)
+            self._take_room(overhead.file_bytes, first=store.is_new(name))
 
     def add(self, batch: BlockBatch | pa.RecordBatch) -> None:
-        """Writes rows. Raises NoRoomError."""
-        self._take_room(batch.nbytes + self._heads.batch_bytes)
-        with self._told():
+        """Write rows. Raises NoRoomError."""
+        with self._giving_up():
+            self._take_room(batch.nbytes + self._overhead.batch_bytes)
             self._writer.add(batch)
 
     def publish(self) -> int:
-        """Has it appear; returns its checksum. Raises NoRoomError."""
-        with self._told():
+        """Make the entry appear, and return its checksum. Raises NoRoomError."""
+        with self._giving_up():
             checksum = self._writer.finish()
-            self._claim.publish()
+            self._lock.publish()
         return checksum
 
     def _take_room(self, data_bytes: int, *, first: bool = False) -> None:
-        with self._told():
-            if not self._tier.take_room(data_bytes, self._claim, first=first):
-                raise NoRoomError("max_bytes leave no room for a row group beside those in use")
+        if not self._store.take_room(data_bytes, self._lock, first=first):
+            raise NoRoomError("max_bytes leave no room for a row group beside those in use")
 
     @contextlib.contextmanager
-    def _told(self) -> Generator[None, None, None]:
-        """What can't be written ends the filling, in the words of its cause."""
+    def _giving_up(self) -> Generator[None, None, None]:
+        """Let the store give up, in the words of the cause, where an entry can't be written."""
         try:
             yield
         except NoRoomError as error:
-            self._tier.give_up(str(error))
+            self._store.give_up(str(error))
             raise
         except (FastloadError, OSError) as error:
-            cause = f"{getattr(error, 'strerror', None) or error} - at {self._tier.directory}"
-            self._tier.give_up(cause)
+            cause = f"{getattr(error, 'strerror', None) or error} - at {self._store.directory}"
+            self._store.give_up(cause)
             raise NoRoomError(cause) from error

@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from fastload.engine.cache.blocks import Heads, arrow_schema, record_batch
+from fastload.engine.cache.arrow_format import FileOverhead, arrow_schema, record_batch
 from fastload.plan.read_plan import row_group_plan
 from fastload.steps.run import Order, run_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
     from fastload.batch.batch import Batch
+    from fastload.engine.cache.keys import BlockKeys
+    from fastload.engine.cache.store import BlockStore
     from fastload.engine.engine import Engine
     from fastload.runtime._core import BlockBatch, BlockRows, DecodedQueue, LentBatch, Scan
     from fastload.schema.fields import Field
@@ -22,75 +24,147 @@ if TYPE_CHECKING:
     from fastload.source.files import SourceFile
     from fastload.steps.steps import Steps
 
-__all__ = ["BlockMaker"]
+__all__ = ["BlockMaker", "row_groups_at_once"]
+
+# Of local files one is read and computed while the other one is written.
+_AT_ONCE = 2
+# Of a store's each has its requests on their way.
+_REMOTE_AT_ONCE = 32
+# Each holds a few record batches, which should not be small ones, and what is on its way: all of a
+# row group, or its columns come in many small requests.
+_LEAST_BYTES = 8 << 20
+_ROW_GROUPS = 2
+
+
+def row_groups_at_once(memory_bytes: int, row_group_bytes: int, *, remote: bool) -> int:
+    """Return how many row groups are made into blocks at a time, of local files or others.
+
+    memory_bytes: for all.
+    row_group_bytes: decoded, of the largest one.
+    """
+    most = _REMOTE_AT_ONCE if remote else _AT_ONCE
+    each = max(_LEAST_BYTES, _ROW_GROUPS * row_group_bytes)
+    return max(_AT_ONCE, min(most, memory_bytes // each))
 
 
 class BlockMaker:
     """Makes the blocks of a dataset in this process.
 
+    The engine that reads row groups is made when the first block is missing.
+
     Args:
-        engine: reads row groups in order, with the kernels that come first.
+        store: keeps the blocks.
+        keys: names the blocks.
+        make_engine: makes an engine that reads row groups in order, with the kernels that come
+            first.
         batch_rows: rows of a record batch.
-        outputs: of the engine.
+        outputs: of that engine.
         steps: preprocess, of which Python does what is left.
         fields: of the outputs.
-        files: of the dataset, to name.
+        files: of the dataset.
+        at_once: row groups that are in work at a time.
+        core_threads: threads that decode for them.
+        patience_s: without progress of another process that makes a block, until that process
+            counts as hanging.
 
     Attributes:
-        engine: as it was made with.
-        heads: what lies in blocks beside their values.
+        at_once, keys, patience_s, steps, store: as the maker was made with.
+        overhead: what lies in blocks beside their values.
         schema: of the blocks.
-        steps: as it was made with.
+        threads: that compute and write.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        store: BlockStore,
+        keys: BlockKeys,
+        make_engine: Callable[[], Engine],
+        *,
         batch_rows: int,
         outputs: Sequence[OutputPlan],
         steps: Steps,
         fields: Mapping[str, Field],
         files: Sequence[SourceFile],
+        at_once: int,
+        core_threads: int,
+        patience_s: float,
     ) -> None:
-        self.engine = engine
-        self.schema: pa.Schema = arrow_schema(fields)
-        self.heads = Heads.of(self.schema)
+        self.store = store
+        self.keys = keys
+        self.at_once = at_once
+        self.patience_s = patience_s
         self.steps = steps
+        self.schema: pa.Schema = arrow_schema(fields)
+        self.overhead = FileOverhead.of(self.schema)
+        # One computes while another one writes.
+        self.threads = min(at_once, max(_AT_ONCE, core_threads // 2))
+        self._make_engine = make_engine
+        self._engine: Engine | None = None
         self._batch_rows = batch_rows
+        self._outputs = outputs
         self._fields = fields
         self._files = files
         self._rows: BlockRows | None = None
-        if not steps and all(output.row_major for output in outputs):
-            shown = [number for number, output in enumerate(outputs) if not output.hidden]
-            self._rows = engine.pipeline.block_rows(self.schema, shown)
+        self._closed = False
+        self._making = threading.Lock()
         # Functions of users are not called by two threads at a time.
-        self._lock = threading.Lock()
+        self._stepping = threading.Lock()
 
-    def start(self, file: int, row_group: int, rows: int, queue: DecodedQueue) -> Scan:
-        """Begins to read the rows of a row group that stay, so many.
+    def start(self, file: int, row_group: int, queue: DecodedQueue) -> Scan:
+        """Start to read the rows of a row group that stay.
 
         queue: is woken when some have been read.
         """
-        stripe_rows = self.engine.budget.stripe_rows
-        plan = row_group_plan(file, row_group, rows, self._batch_rows, stripe_rows)
-        return self.engine.start(plan, self._batch_rows, wakes=queue)
+        engine = self._opened()
+        rows = self.keys.rows(file, row_group)
+        plan = row_group_plan(file, row_group, rows, self._batch_rows, engine.budget.stripe_rows)
+        return engine.start(plan, self._batch_rows, wakes=queue)
 
     def record_batch(self, lent: LentBatch) -> BlockBatch | pa.RecordBatch:
-        """What is made of some of them. Raises what the steps do."""
+        """Make rows that were read into a record batch. Raises what the steps do."""
         if self._rows is not None and lent.failed_kernel < 0:
             return self._rows.of(lent)
         return record_batch(self.schema, self._fields, self._stepped(lent))
 
+    def location(self, file: int, row_group: int) -> str:
+        """Return where a row group lies, for people to read."""
+        return f"{self._files[file].path}, row group {row_group}"
+
+    def describe(self, name: str, file: int) -> None:
+        """Write beside an entry which file the entry is of, for people to read."""
+        self.store.describe(name, self._files[file])
+
+    def counts(self) -> dict[str, int]:
+        """Return what making blocks has taken, as `Engine.counts` does."""
+        return {} if self._engine is None else self._engine.counts()
+
     def close(self) -> None:
-        """Ends its threads. Idempotent."""
-        self.engine.close()
+        """End the threads. Idempotent."""
+        with self._making:
+            self._closed = True
+            if self._engine is not None:
+                self._engine.close()
         self.steps.close()
 
+    def _opened(self) -> Engine:
+        """Return the engine, which is made when it is first asked for."""
+        with self._making:
+            if self._closed:
+                raise RuntimeError("The dataset was closed")
+            if self._engine is None:
+                engine = self._make_engine()
+                if not self.steps and all(output.row_major for output in self._outputs):
+                    shown = [n for n, output in enumerate(self._outputs) if not output.hidden]
+                    self._rows = engine.pipeline.block_rows(self.schema, shown)
+                self._engine = engine
+            return self._engine
+
     def _stepped(self, lent: LentBatch) -> Batch:
-        batch = self.engine.batch_of(lent, None)[0]
+        assert self._engine is not None
+        batch = self._engine.batch_of(lent, None)[0]
         if not self.steps:
             return batch
-        with self._lock:
+        with self._stepping:
             running = run_steps(batch, self.steps, Order(0, 0), self._files, self.steps.pool)
             while True:
                 try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "Heads",
+    "FileOverhead",
     "UnfitOutputError",
     "arrow_schema",
     "fields_of",
@@ -55,8 +55,8 @@ _MORE_BYTES = 4096
 _ARRAY_BYTES = 128
 
 
-class Heads(NamedTuple):
-    """What lies in a block beside its values, in bytes, at most.
+class FileOverhead(NamedTuple):
+    """The most bytes that a block takes beside its values.
 
     file_bytes: of the file.
     batch_bytes: of each record batch.
@@ -66,8 +66,8 @@ class Heads(NamedTuple):
     batch_bytes: int
 
     @classmethod
-    def of(cls, schema: pa.Schema) -> Heads:
-        """Those of blocks of a schema."""
+    def of(cls, schema: pa.Schema) -> FileOverhead:
+        """Compute the overhead of blocks of a schema."""
         arrays = sum(_arrays(field.type) for field in schema)
         # The schema is in the footer, too.
         return cls(2 * schema.serialize().size + _MORE_BYTES, arrays * _ARRAY_BYTES)

@@ -1,4 +1,4 @@
-"""What blocks of decoded rows are called: by all that decides what is in them."""
+"""The names of blocks of decoded rows, made of everything that decides what a block holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastload.source.source import Source
     from fastload.steps.steps import Step
 
-__all__ = ["BlockNames", "code_of"]
+__all__ = ["BlockKeys", "code_of"]
 
 
 def code_of(steps: Sequence[Step], version: str | None) -> str:
@@ -36,7 +36,7 @@ def code_of(steps: Sequence[Step], version: str | None) -> str:
     return _digest([_code_of_step(step, version) for step in steps])
 
 
-class BlockNames:
+class BlockKeys:
     """The names of the blocks of a dataset.
 
     Args:
@@ -66,6 +66,10 @@ class BlockNames:
         self._code = code
         self._objects: dict[int, str] = {}
         self._recipes: dict[int, str] = {}
+
+    def name(self, file: int, row_group: int) -> str:
+        """Return the name of the block of a row group: its directory and its file."""
+        return f"{self.object(file)}/{self.entry(file, row_group)}"
 
     def object(self, file: int) -> str:
         """What a file, in its version, is called; "" = its blocks are not kept."""
