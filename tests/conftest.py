@@ -1,7 +1,6 @@
 """Settings that every test shares."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -30,9 +29,3 @@ def cache_home(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FASTLOAD_CACHE_DIR", str(directory))
         yield directory
-
-
-@pytest.fixture(autouse=True)
-def first_start(cache_home):
-    """No test reads beside its listing what another test's dataset read first."""
-    shutil.rmtree(cache_home / "first-reads-1", ignore_errors=True)
