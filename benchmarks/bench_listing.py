@@ -20,7 +20,7 @@ from bench_scale import peak_bytes
 
 from fastload import IO
 from fastload.source.local_paths import find_files
-from fastload.source.stores.stores import RemoteStorage
+from fastload.source.stores.stores import Stores
 
 _SERVER = """
 import bisect, json, sys
@@ -53,7 +53,7 @@ sys.stdin.read()
 
 def list_once(url: str, source: str, objects: int, latency_s: float) -> None:
     """Prints the line of one listing."""
-    storage = RemoteStorage(None, {"endpoint_url": url, "token": "anon"}, IO())
+    storage = Stores(None, {"endpoint_url": url, "token": "anon"}, IO())
     storage.client(data=False).call(storage.client(data=False).store("gs"))  # its imports
     before = peak_bytes()
     start = perf_counter()

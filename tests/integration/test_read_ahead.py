@@ -6,7 +6,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
-from fastload.dataset.passes.next_pass import PassAhead
+from fastload.dataset.passes.next_pass import NextPass
 from fastload.plan import read_plan as plan
 from fastload.testing import assert_same_batches
 from sample_files import ids_of, write_sample
@@ -86,7 +86,7 @@ def test_no_batch_waits_for_all_of_it(path, monkeypatch, limit, batches_of_steps
     with dataset_of(path, limit=limit) as dataset:
         ids_of(dataset)
         for name in ("__init__", "step"):
-            monkeypatch.setattr(PassAhead, name, logged(getattr(PassAhead, name)))
+            monkeypatch.setattr(NextPass, name, logged(getattr(NextPass, name)))
         for _batch in dataset:
             handed_out += 1
         assert len(steps) == 4

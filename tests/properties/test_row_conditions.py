@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fastload import SchemaError
 from fastload.rows.conditions import RowConditions
-from fastload.rows.core_finder import ConditionFinder
+from fastload.rows.core_finder import CoreRowFinder
 from fastload.rows.filter_schema import FilterSchema
 from fastload.rows.predicate import Predicate
 from fastload.rows.value_sets import Keys, ValueSet
@@ -127,7 +127,7 @@ def found_rows(directory, filters):
     """The rows of all files that the core finds; None if the filters are no conditions."""
     source = Source.open(directory)
     schema = FilterSchema.of(source)
-    finder = ConditionFinder.of(source, schema, Predicate(filters))
+    finder = CoreRowFinder.of(source, schema, Predicate(filters))
     if finder is None:
         return None
     rows = []

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from fastload.dataset import epochs
-from fastload.dataset.epochs import EpochCell, Order, check_epoch, resolved
+from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.position import Position
 from fastload.plan.read_plan import Leg
 
@@ -19,7 +19,7 @@ def never(position):
 
 
 def at(epoch, *progress, stays=False):
-    return Order(Position(0, epoch, progress), stays)
+    return PassStart(Position(0, epoch, progress), stays)
 
 
 def begun(cell):

@@ -9,7 +9,7 @@ import pytest
 
 from fastload import IO, SourceNotFoundError, StorageError
 from fastload.source.local_paths import find_files
-from fastload.source.stores.stores import RemoteStorage
+from fastload.source.stores.stores import Stores
 
 _NAMES = [
     "a.parquet",
@@ -31,10 +31,10 @@ def storage(request, tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"PAR1")
     if request.param == "fsspec":
-        return RemoteStorage(fsspec.filesystem("file"), None, IO())
+        return Stores(fsspec.filesystem("file"), None, IO())
     from pyarrow.fs import LocalFileSystem
 
-    return RemoteStorage(LocalFileSystem(), None, IO())
+    return Stores(LocalFileSystem(), None, IO())
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_none(storage, tmp_path, pattern, message):
 
 
 def test_a_package_that_is_missing_is_named():
-    storage = RemoteStorage(None, None, IO())
+    storage = Stores(None, None, IO())
     with pytest.raises(StorageError, match=r"ossfs.* - at oss://bucket/x"):
         find_files("oss://bucket/x", storage.find)
 
@@ -96,4 +96,4 @@ def test_a_package_that_is_missing_is_named():
 )
 def test_wrong_arguments(filesystem, options, io, error):
     with pytest.raises(error, match="Expected"):
-        RemoteStorage(filesystem, options, io)
+        Stores(filesystem, options, io)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
-from fastload.batch.batch import Batch, Origin
+from fastload.batch.batch import Batch, BatchOrigin
 from fastload.batch.ragged import Kind, Ragged, ragged_of
 from fastload.batch.tensor_views import untracked
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 
-class Raw(Protocol):
+class CoreBatch(Protocol):
     """A finished batch of the core: a writable buffer and where the outputs lie in it.
 
     It also has the buffer protocol, over bytes whose address does not change while it lives.
@@ -100,7 +100,7 @@ class Assembler:
         self._order = None if [j for _, j in order] == [*range(len(laid))] else order
 
     def __call__(
-        self, raw: Raw, position: object = None, tensor: torch.Tensor | None = None
+        self, raw: CoreBatch, position: object = None, tensor: torch.Tensor | None = None
     ) -> Batch:
         """The Batch over `raw`, which it keeps alive.
 
@@ -116,10 +116,10 @@ class Assembler:
             batch = Batch(zip(self._names, values, strict=True), position)
         else:
             batch = Batch([(name, values[j]) for name, j in self._order], position)
-        batch._origin = Origin(block, raw)  # noqa: SLF001
+        batch._origin = BatchOrigin(block, raw)  # noqa: SLF001
         return batch
 
-    def _tensors(self, raw: Raw, block: torch.Tensor) -> list[torch.Tensor | Ragged]:
+    def _tensors(self, raw: CoreBatch, block: torch.Tensor) -> list[torch.Tensor | Ragged]:
         rows = raw.rows
         areas = iter(raw.areas)
         typed = {dtype: block.view(dtype) for dtype in self._dtypes}
@@ -178,7 +178,7 @@ def _offsets(block: torch.Tensor, areas: Iterator[int]) -> torch.Tensor:
     return torch.zeros(1, dtype=torch.int64, device="cpu")
 
 
-def _block(raw: Raw) -> torch.Tensor:
+def _block(raw: CoreBatch) -> torch.Tensor:
     """The whole buffer as uint8, cut to a multiple of 8 bytes so that it views as any dtype."""
     view = memoryview(raw)  # type: ignore[arg-type]
     size = view.nbytes

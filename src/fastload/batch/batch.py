@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class BatchOrigin:
     """The memory that the tensors of a batch came in.
 
     block: all of it, as a uint8 Tensor.
@@ -54,7 +54,7 @@ class Batch(dict[str, Any]):
     ) -> None:
         super().__init__(items)
         self._position = position
-        self._origin: Origin | None = None
+        self._origin: BatchOrigin | None = None
 
     @property
     def rows(self) -> int:

@@ -12,7 +12,7 @@ from fastload.batch.transport import is_living
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.batch.batch import Origin
+    from fastload.batch.batch import BatchOrigin
     from fastload.runtime._core import BatchReceiver
 
 __all__ = ["RegisteredMemory"]
@@ -34,7 +34,7 @@ class RegisteredMemory:
             self, _unlock_all, self._segments, runtime
         )
 
-    def __call__(self, origin: Origin) -> bool:
+    def __call__(self, origin: BatchOrigin) -> bool:
         """Whether the memory is locked now; the first refusal is told by a warning."""
         address, size = getattr(origin.raw, "segment", (0, 0))
         if address in self._segments:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import torch
 
-from fastload.batch.batch import Batch, Origin
+from fastload.batch.batch import Batch, BatchOrigin
 from fastload.batch.pinned_memory import RegisteredMemory
 from fastload.batch.transfer import PinnedMemory, Transfer, begin_transfer, moved
 from fastload.dataset.loaders.stateful import StatefulLoader, place_of
@@ -262,7 +262,7 @@ class _SideStream:
         self._release(0)
         self._registered.forget_the_dead()
 
-    def _locked(self, origin: Origin) -> bool:
+    def _locked(self, origin: BatchOrigin) -> bool:
         return origin.block.is_pinned() or self._registered(origin)
 
     def _release(self, most: int) -> None:

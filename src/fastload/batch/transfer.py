@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from fastload.batch.batch import Batch, Origin
+from fastload.batch.batch import Batch, BatchOrigin
 from fastload.batch.packing import is_plain, ordinary_memory, pack, unpack
 from fastload.batch.ragged import Ragged, ragged_of
 from fastload.batch.tensor_views import untracked
@@ -24,7 +24,7 @@ __all__ = ["PinnedMemory", "Transfer", "begin_transfer", "moved"]
 _NO_DEVICE = (type(None), bool, int, float, complex, str, bytes)
 
 
-def _is_pinned(origin: Origin) -> bool:
+def _is_pinned(origin: BatchOrigin) -> bool:
     return origin.block.is_pinned()
 
 
@@ -73,7 +73,7 @@ def begin_transfer(
     batch: Any,
     device: torch.device,
     allocate: Callable[[int], torch.Tensor],
-    locked: Callable[[Origin], bool] = _is_pinned,
+    locked: Callable[[BatchOrigin], bool] = _is_pinned,
 ) -> tuple[Transfer, list[torch.Tensor]]:
     """Begins the copies of a batch to a device, without waiting for them.
 

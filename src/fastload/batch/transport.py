@@ -27,10 +27,10 @@ from fastload.errors import StorageError
 from fastload.runtime.child_processes import call_at_end_of, end_with_parent
 from fastload.runtime.native import core
 
-__all__ = ["Home", "Sender", "is_living", "memory_of_workers"]
+__all__ = ["Destination", "Sender", "is_living", "memory_of_workers"]
 
 
-class Home(NamedTuple):
+class Destination(NamedTuple):
     """Where the batches of a worker process go.
 
     dataset: an id of the dataset, the same in all processes.
@@ -55,7 +55,7 @@ class Sender:
     """
 
     def __init__(
-        self, outputs: tuple[Output, ...], *, capacity: int, lend_bytes: int, home: Home
+        self, outputs: tuple[Output, ...], *, capacity: int, lend_bytes: int, home: Destination
     ) -> None:
         description = pickle.dumps((outputs, home))
         self.core = core.BatchSender(size=capacity, description=description)
@@ -102,7 +102,7 @@ class Sender:
         if slots is None:
             return None
         whole = layouts is None and list(there) == list(written)
-        parcel = _Parcel(slots, None if whole else list(there.items()), layouts, copied)
+        parcel = _BatchDescriptor(slots, None if whole else list(there.items()), layouts, copied)
         address = (self._pid, self._key, self._introduction())
         return _receive, (address, tuple(parcel), batch._position)  # noqa: SLF001
 
@@ -129,7 +129,7 @@ class Sender:
 _senders: dict[int, Sender] = {}
 
 
-class _Parcel(NamedTuple):
+class _BatchDescriptor(NamedTuple):
     """What crosses of a batch.
 
     slots: of its memory: as the core wrote it, if any of that is left; then of other values.
@@ -193,7 +193,7 @@ def _refuse(message: str) -> NoReturn:
 ForkingPickler.register(Batch, _reduced)
 
 
-class _Known:
+class _WorkerMemory:
     """The memory of one worker process, mapped here as long as that lives."""
 
     def __init__(self, pid: int, receiver: core.BatchReceiver) -> None:
@@ -203,7 +203,7 @@ class _Known:
         self.receiver = receiver
         self._warned = False
 
-    def batch(self, parcel: _Parcel, position: object) -> Batch:
+    def batch(self, parcel: _BatchDescriptor, position: object) -> Batch:
         """The batch, over the memory that it was sent in."""
         raws = [self.receiver.take(slot) for slot in parcel.slots]
         if parcel.order is None:
@@ -224,7 +224,7 @@ class _Known:
         return batch.clone()
 
 
-_known: dict[bytes, _Known] = {}
+_known: dict[bytes, _WorkerMemory] = {}
 # Of what is known; reentrant, for a process may turn out to have ended while it is held.
 _lock = threading.RLock()
 
@@ -260,7 +260,7 @@ def _receive(address: tuple[int, bytes, Any], parcel: Any, position: object) -> 
             _forget_the_dead()
             known = _known[key] = _opened(pid, introduction)
             call_at_end_of(pid, partial(_forget, key))
-    return known.batch(_Parcel(*parcel), position)
+    return known.batch(_BatchDescriptor(*parcel), position)
 
 
 def _forget(key: bytes) -> None:
@@ -279,11 +279,11 @@ def _forget_the_dead() -> None:
             continue
 
 
-def _opened(pid: int, introduction: Any) -> _Known:
+def _opened(pid: int, introduction: Any) -> _WorkerMemory:
     if introduction is None:
         raise StorageError(f"Expected a batch of a living process, got one of process {pid}")
     fd = introduction.detach()
     try:
-        return _Known(pid, core.BatchReceiver(fd))
+        return _WorkerMemory(pid, core.BatchReceiver(fd))
     finally:
         os.close(fd)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastload.batch.batch import Batch
 from fastload.batch.transport import memory_of_workers
-from fastload.dataset.passes.epoch_iterator import Pass, Prepared
-from fastload.dataset.passes.next_pass import PassAhead
-from fastload.dataset.passes.open_feed import Feeds
-from fastload.dataset.process_engine import Engines
+from fastload.dataset.passes.epoch_iterator import EpochIterator, PreparedPass
+from fastload.dataset.passes.next_pass import NextPass
+from fastload.dataset.passes.open_feed import FeedFactory
+from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, resolve_rank
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_state, encode_state
@@ -32,14 +32,14 @@ from fastload.schema.fields import Schema
 from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
 from fastload.source.stores.io import IO
-from fastload.source.stores.stores import RemoteStorage
+from fastload.source.stores.stores import Stores
 from fastload.steps.kernel_plan import extra_outputs, plan_kernels
 from fastload.steps.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from fastload.dataset.epochs import Order
+    from fastload.dataset.epochs import PassStart
     from fastload.engine.engine import Engine
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime._core import Scan
@@ -221,7 +221,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         filters = parse_filters(filters)
         checked_split = parse_split(split)
         kept = cache_of(cache)
-        storage = RemoteStorage(filesystem, storage_options, io, kept)
+        storage = Stores(filesystem, storage_options, io, kept)
         self._source = Source.open(source, storage)
         self._predicate = Predicate()
         if filters is not None or checked_split is not None:
@@ -255,7 +255,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             options,
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
         )
-        self._engines = Engines(
+        self._engines = ProcessEngine(
             source=self._source,
             projection=self._projection,
             outputs=self._outputs,
@@ -273,7 +273,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             dataset=secrets.token_hex(8),
             blocks=blocks,
         )
-        self._feeds = Feeds(
+        self._feeds = FeedFactory(
             rows=self._rows,
             options=self._options,
             steps=self._steps,
@@ -285,8 +285,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             memory_budget=memory_budget,
         )
         # The pass after the running one: first while it is prepared, then begun.
-        self._ahead: PassAhead | None = None
-        self._prepared: Prepared | None = None
+        self._ahead: NextPass | None = None
+        self._prepared: PreparedPass | None = None
         self._engines.budget(workers=1)  # so that one that is too small is told at once
 
     @property
@@ -333,7 +333,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         rank = self._resolved_rank().rank
         feed = feed or self._feeds.open(engine, start, part, rank)
         feed.on_opened = self._prepare_next if engine.looks_ahead else None
-        self._pass = Pass(feed, start, part)
+        self._pass = EpochIterator(feed, start, part)
         return self._pass.rows() if self._yields_rows else self._pass
 
     def stats(self) -> Stats:
@@ -433,7 +433,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         plan.remaining_rows(self._rows.row_groups.total_rows, self._options, position.progress)
         return decoded
 
-    def _give(self, order: Order) -> None:
+    def _give(self, order: PassStart) -> None:
         super()._give(order)
         ahead = self._prepared or self._ahead
         if ahead is not None and ahead.start != self._next_position():
@@ -452,13 +452,13 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         if ahead is None or ahead.before is not scan:
             self._drop_prepared()
             start, rank = self._next_position(), self._resolved_rank().rank
-            self._ahead = PassAhead(self._feeds, engine, start, running.part, rank, scan)
+            self._ahead = NextPass(self._feeds, engine, start, running.part, rank, scan)
             return False
         following = ahead.step()
         if following is None:
             return False
         self._ahead = None
-        self._prepared = Prepared(following, ahead.start, ahead.part)
+        self._prepared = PreparedPass(following, ahead.start, ahead.part)
         return True
 
     def _drop_prepared(self) -> None:

@@ -48,7 +48,7 @@ from fastload.runtime.shared_record import SharedRecord
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["EpochCell", "Order", "check_epoch", "resolved"]
+__all__ = ["EpochCell", "PassStart", "check_epoch", "resolved"]
 
 _MOST_EPOCHS = 1 << 24
 # A worker is late by a pass at most, and by as many orders as are given in the meantime.
@@ -57,7 +57,7 @@ _KEPT_ORDERS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PassStart:
     """Where the next pass begins.
 
     stays: even if nothing is left of that epoch; else the next epoch is meant then.
@@ -75,10 +75,10 @@ class EpochCell:
     """
 
     def __init__(self, position: Position) -> None:
-        first = {"0": _encoded(Order(position))}
+        first = {"0": _encoded(PassStart(position))}
         self._become_owner({"newest": 0, "next": first, "passes": {}, "by_worker": False})
 
-    def give(self, order: Order) -> None:
+    def give(self, order: PassStart) -> None:
         """The next pass begins there."""
         self._leave()
         with self._record.changed() as document:
@@ -89,7 +89,7 @@ class EpochCell:
         self._born["newest"] = newest
 
     @property
-    def next(self) -> Order:
+    def next(self) -> PassStart:
         """Where the next pass begins."""
         self._leave()
         document = self._record.read()
@@ -103,7 +103,7 @@ class EpochCell:
 
     def begin(
         self, finished: Callable[[Position], bool], own: Position | None = None
-    ) -> tuple[Order, Position]:
+    ) -> tuple[PassStart, Position]:
         """Begins a pass, or takes part in one that another worker began.
 
         Args:
@@ -119,14 +119,14 @@ class EpochCell:
         with self._record.changed() as document:
             passes, orders = document["passes"], document["next"]
             number = self._order_of_pass(document) if by_worker else str(document["newest"])
-            order = Order(own) if own else _decoded(passes.get(name, orders[number]))
+            order = PassStart(own) if own else _decoded(passes.get(name, orders[number]))
             if name in passes:
                 return order, order.position
             start = own or resolved(order, finished)
-            orders[number] = _encoded(Order(_following(start)))
+            orders[number] = _encoded(PassStart(_following(start)))
             document["by_worker"] = by_worker
             if by_worker:
-                passes[name] = _encoded(Order(replace(start, taken=0), stays=True))
+                passes[name] = _encoded(PassStart(replace(start, taken=0), stays=True))
                 document["passes"] = _last(passes, _KEPT_PASSES)
             return order, start
 
@@ -228,7 +228,7 @@ def check_epoch(epoch: int) -> None:
         raise ValueError(f"Expected an epoch in [0, {_MOST_EPOCHS}), got {epoch}")
 
 
-def resolved(order: Order, finished: Callable[[Position], bool]) -> Position:
+def resolved(order: PassStart, finished: Callable[[Position], bool]) -> Position:
     """The start of a pass: of the next epoch, if the order is the end of one."""
     position = order.position
     if not position.progress or order.stays or not finished(position):
@@ -240,16 +240,16 @@ def _following(position: Position) -> Position:
     return position.of_epoch((position.epoch + 1) % _MOST_EPOCHS)
 
 
-def _encoded(order: Order) -> list[Any]:
+def _encoded(order: PassStart) -> list[Any]:
     position = order.position
     legs = [[leg.world, leg.workers, leg.delivered] for leg in position.progress]
     return [position.seed, position.epoch, legs, order.stays, position.seeds]
 
 
-def _decoded(encoded: list[Any]) -> Order:
+def _decoded(encoded: list[Any]) -> PassStart:
     seed, epoch, legs, stays, seeds = encoded
     progress = tuple(Leg(*leg) for leg in legs)
-    return Order(Position(seed, epoch, progress, seeds=tuple(seeds)), stays)
+    return PassStart(Position(seed, epoch, progress, seeds=tuple(seeds)), stays)
 
 
 def _last(entries: dict[str, Any], count: int) -> dict[str, Any]:

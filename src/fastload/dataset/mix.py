@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from fastload.batch.batch import Batch
 from fastload.dataset.mix_feed import MixedFeed
 from fastload.dataset.mix_source import MixSource
-from fastload.dataset.passes.epoch_iterator import Pass
+from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_position, encode_position, no_state
 from fastload.plan.mix_draws import Stop
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fastload.dataset.dataset import FastParquetDataset
-    from fastload.dataset.epochs import Order
+    from fastload.dataset.epochs import PassStart
     from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
     from fastload.plan.mix_plan import MixPlan
-    from fastload.plan.position import Part
+    from fastload.plan.position import WorkerSlot
     from fastload.runtime._core import Scan
     from fastload.schema.fields import Schema
 
@@ -142,7 +142,7 @@ class MixedDataset(Resumable[Batch]):
             for number, source in enumerate(self._of)
         ]
         told = [(source.name, source.provenance) for source in self._of]
-        self._pass = Pass(MixedFeed(plan.order.tolist(), feeds, told), start, part)
+        self._pass = EpochIterator(MixedFeed(plan.order.tolist(), feeds, told), start, part)
         return self._pass
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class MixedDataset(Resumable[Batch]):
         mixture = self._mixture._replace(seed=position.seed)
         return mix_batches(mixture, position.epoch, position.progress, world)
 
-    def _plan(self, start: Position, part: Part) -> MixPlan:
+    def _plan(self, start: Position, part: WorkerSlot) -> MixPlan:
         return mix_plan(
             self._mixture._replace(seed=start.seed),
             start.epoch,
@@ -236,7 +236,7 @@ class MixedDataset(Resumable[Batch]):
                     "another order can't go on where that one stopped"
                 )
 
-    def _give(self, order: Order) -> None:
+    def _give(self, order: PassStart) -> None:
         super()._give(order)
         for source in self._of:
             source.expect(self._next_position())

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.epoch_iterator import OpenFeed
-    from fastload.plan.position import Mark
+    from fastload.plan.position import BatchPosition
     from fastload.runtime._core import Scan
 
 __all__ = ["MixedFeed", "SourceFeed"]
@@ -39,7 +39,7 @@ class MixedFeed:
         self._feeds = feeds
         self._sources = sources
 
-    def next(self, mark: Mark) -> Batch | None:
+    def next(self, mark: BatchPosition) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
         if self._taken == len(self._order):
             return None
@@ -83,7 +83,7 @@ class SourceFeed:
         self._looked = False  # ahead of the running one
         self._running = self._watched(first)
 
-    def next(self, mark: Mark) -> Batch | None:
+    def next(self, mark: BatchPosition) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
         while (batch := self._running.next(mark)) is None:
             following, self._following = self._following, None

@@ -11,7 +11,7 @@ import torch
 
 from fastload.dataset.dataset import FastParquetDataset
 from fastload.dataset.mix_feed import SourceFeed
-from fastload.dataset.passes.epoch_iterator import Prepared
+from fastload.dataset.passes.epoch_iterator import PreparedPass
 from fastload.dataset.state import check_identity, encode_identity
 from fastload.plan.mix_plan import SourceRows
 from fastload.schema.fields import Field, Schema
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fastload.engine.stats import Stats
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.options import Options
-    from fastload.plan.position import Part, Position
+    from fastload.plan.position import Position, WorkerSlot
     from fastload.runtime._core import Scan
 
 __all__ = ["MixSource"]
@@ -118,7 +118,7 @@ class MixSource:
         self,
         shares: Iterator[SourceShare],
         start: Position,
-        part: Part,
+        part: WorkerSlot,
         on_last: Callable[[Scan], None],
     ) -> SourceFeed | None:
         """Begins a pass over some shares, one after the other, and ends the one before.
@@ -151,9 +151,9 @@ class MixSource:
 
         return SourceFeed(first, open_next, on_last)
 
-    def prepare(self, own: SourceShare, start: Position, part: Part, before: Scan) -> None:
+    def prepare(self, own: SourceShare, start: Position, part: WorkerSlot, before: Scan) -> None:
         """Has the first windows of the next pass read while this one ends."""
-        self.dataset._prepared = Prepared(self._open(own, start, part, before), start, part)
+        self.dataset._prepared = PreparedPass(self._open(own, start, part, before), start, part)
 
     def expect(self, start: Position) -> None:
         """Drops what was prepared, unless for a pass that begins there."""
@@ -167,7 +167,7 @@ class MixSource:
         return self.dataset._options
 
     def _open(
-        self, own: SourceShare, start: Position, part: Part, before: Scan | None = None
+        self, own: SourceShare, start: Position, part: WorkerSlot, before: Scan | None = None
     ) -> OpenFeed:
         engine = self.dataset._engines.of_process(part.workers)
         return self.dataset._feeds.open_share(engine, start.epoch, own, before)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch.utils.data import get_worker_info
 
 from fastload.batch.prefetcher import memory_of_batches
-from fastload.batch.transport import Home
+from fastload.batch.transport import Destination
 from fastload.dataset.passes.epoch_iterator import copies_warning
 from fastload.engine.budget import Budget, divide_budget
 from fastload.engine.cache.block_engine import BlockArguments, BlockEngine
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from fastload.source.stores.io import IO
     from fastload.steps.kernel_plan import CoreKernel
 
-__all__ = ["Engines"]
+__all__ = ["ProcessEngine"]
 
 # A request for less takes longer than its bytes.
 _FEW_BYTES = 1 << 20
 
 
 @dataclass(kw_only=True)
-class Engines:
+class ProcessEngine:
     """What the engines that read a dataset have in common, and the one of this process.
 
     source: the files.
@@ -117,7 +117,7 @@ class Engines:
         self,
         workers: int = 1,
         allocate: PinnedMemory | None = None,
-        home: Home | None = None,
+        home: Destination | None = None,
         *,
         inline: bool = False,
     ) -> Engine:
@@ -157,12 +157,12 @@ class Engines:
             divide=partial(self._divided, memory, threads),
         )
 
-    def _batch_memory(self) -> tuple[PinnedMemory | None, Home | None]:
+    def _batch_memory(self) -> tuple[PinnedMemory | None, Destination | None]:
         """What makes the memory of batches, and where they go."""
         if self.yields_rows:
             return None, None  # rows are for DataLoader to collate, in memory of its own
         if get_worker_info() is not None:
-            return None, Home(self.dataset, copies_warning(self.memory_budget))
+            return None, Destination(self.dataset, copies_warning(self.memory_budget))
         return memory_of_batches(self.pin_memory), None
 
     def _threads(self, workers: int) -> int:

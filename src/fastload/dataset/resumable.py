@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from fastload.dataset.epochs import EpochCell, Order, check_epoch, resolved
+from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.dataset.loaders.accelerate_guard import refuse_second_split
-from fastload.plan.position import Mark, Part
+from fastload.plan.position import BatchPosition, WorkerSlot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastload.batch.batch import Batch
-    from fastload.dataset.passes.epoch_iterator import Pass
+    from fastload.dataset.passes.epoch_iterator import EpochIterator
     from fastload.dataset.ranks import Rank
     from fastload.plan.position import Position
 
@@ -39,10 +39,10 @@ class Resumable(IterableDataset[_Item_co]):
         super().__init__()
         self._seeds = len(first.seeds)
         self._epochs = EpochCell(first)
-        self._loaded: Order | None = None  # that the running pass began with
+        self._loaded: PassStart | None = None  # that the running pass began with
         self._own: Position | None = None  # loaded by this worker process for itself
         self._closed = False
-        self._pass: Pass | None = None
+        self._pass: EpochIterator | None = None
         self._consuming_s = 0.0
 
     @abstractmethod
@@ -88,7 +88,7 @@ class Resumable(IterableDataset[_Item_co]):
         loaded = self._epochs.next.position
         self._loaded = None
         if loaded.progress and loaded.epoch == epoch:
-            self._give(Order(loaded, stays=True))
+            self._give(PassStart(loaded, stays=True))
             return
         if loaded.progress and not (self._is_finished(loaded) and epoch == loaded.epoch + 1):
             warnings.warn(
@@ -96,7 +96,7 @@ class Resumable(IterableDataset[_Item_co]):
                 "progress",
                 stacklevel=2,
             )
-        self._give(Order(loaded.of_epoch(epoch)))
+        self._give(PassStart(loaded.of_epoch(epoch)))
 
     def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
         """What was delivered, as plain JSON values.
@@ -112,7 +112,7 @@ class Resumable(IterableDataset[_Item_co]):
         """
         if after is not None:
             mark = getattr(after, "_position", None)
-            if not isinstance(mark, Mark):
+            if not isinstance(mark, BatchPosition):
                 raise ValueError(
                     f"Expected a batch that a {type(self).__name__} yielded, got "
                     f"{type(after).__name__} without a position"
@@ -152,7 +152,7 @@ class Resumable(IterableDataset[_Item_co]):
             self._own = position
             return
         self._loaded = None
-        self._give(Order(position))
+        self._give(PassStart(position))
 
     def close(self) -> None:
         """Ends the pass; batches stay valid. Idempotent."""
@@ -175,7 +175,7 @@ class Resumable(IterableDataset[_Item_co]):
         # The running pass belongs to this process.
         return {**self.__dict__, "_pass": None, "_loaded": None}
 
-    def _begin(self) -> tuple[Position, Part]:
+    def _begin(self) -> tuple[Position, WorkerSlot]:
         """Begins a pass and ends the one before: where it begins, and the part of this process."""
         if self._closed:
             raise RuntimeError("Expected an open dataset, got one that was closed")
@@ -186,7 +186,11 @@ class Resumable(IterableDataset[_Item_co]):
         rank.check_unchanged()
         self._end_pass()
         info = get_worker_info()
-        part = Part(rank.world) if info is None else Part(rank.world, info.num_workers, info.id)
+        part = (
+            WorkerSlot(rank.world)
+            if info is None
+            else WorkerSlot(rank.world, info.num_workers, info.id)
+        )
         return start, part
 
     def _is_finished(self, position: Position) -> bool:
@@ -208,7 +212,7 @@ class Resumable(IterableDataset[_Item_co]):
             position = self._pass.own_position
         return self._encoded(position, worker)
 
-    def _give(self, order: Order) -> None:
+    def _give(self, order: PassStart) -> None:
         self._epochs.give(order)
 
     def _begin_pass(self) -> Position:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from fastload.batch.batch import Batch
-    from fastload.batch.transport import Home
+    from fastload.batch.transport import Destination
     from fastload.engine.budget import Budget
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import ReadPlan
@@ -72,7 +72,7 @@ class Engine:
         io: IO,
         rows: Sequence[FileRows] = (),
         allocate: Callable[[int], torch.Tensor] | None = None,
-        home: Home | None = None,
+        home: Destination | None = None,
         kernels: Sequence[CoreKernel] = (),
         *,
         blocks: core.DecodedQueue | None = None,

@@ -10,7 +10,7 @@ from fastload.errors import CorruptFileError
 from fastload.plan.read_plan import Options, RowGroups, read_plan
 from fastload.schema.fields import Field, Schema
 from fastload.steps.outputs import field_of
-from fastload.steps.run import Order, note, run_steps
+from fastload.steps.run import SeedKey, note, run_steps
 from fastload.steps.thread_pool import StepPool
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def fields_after(
 ) -> tuple[dict[str, Field], Batch]:
     """As `schema_after`, and the batch after the steps."""
     before = dict(batch)
-    running = run_steps(batch, steps, Order(seed, 0), files, lambda _: StepPool(0))
+    running = run_steps(batch, steps, SeedKey(seed, 0), files, lambda _: StepPool(0))
     try:
         next(running)
     except StopIteration as end:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastload.plan.progress import Leg, advance
 
-__all__ = ["Mark", "Part", "Position", "mark_of"]
+__all__ = ["BatchPosition", "Position", "WorkerSlot", "batch_position_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WorkerSlot:
     """Which worker of how many delivers a pass, of how many ranks.
 
     No worker processes count as one worker.
@@ -43,14 +43,14 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class BatchPosition:
     """Where a batch stands: where its pass began, and the rank's batches up to it.
 
     source: the one of a mix that the batch comes from.
     """
 
     start: Position
-    part: Part
+    part: WorkerSlot
     delivered: int
     source: str | None = None
 
@@ -66,17 +66,19 @@ class Mark:
         legs = tuple((leg.world, leg.workers, leg.delivered) for leg in self.start.progress)
         start = (self.start.seed, self.start.epoch, legs, self.start.taken, self.start.seeds)
         part = (self.part.world, self.part.workers, self.part.worker)
-        return mark_of, (start, part, self.delivered, self.source)
+        return batch_position_of, (start, part, self.delivered, self.source)
 
-    def of_source(self, name: str) -> Mark:
+    def of_source(self, name: str) -> BatchPosition:
         """The same place, for a batch of that source."""
         return replace(self, source=name)
 
 
-def mark_of(
+def batch_position_of(
     start: tuple[Any, ...], part: tuple[int, int, int], delivered: int, source: str | None
-) -> Mark:
-    """Build a Mark from the plain numbers that `Mark.__reduce__` pickles."""
+) -> BatchPosition:
+    """Build a Mark from the plain numbers that `BatchPosition.__reduce__` pickles."""
     seed, epoch, legs, taken, seeds = start
     progress = tuple(Leg(*leg) for leg in legs)
-    return Mark(Position(seed, epoch, progress, taken, seeds), Part(*part), delivered, source)
+    return BatchPosition(
+        Position(seed, epoch, progress, taken, seeds), WorkerSlot(*part), delivered, source
+    )

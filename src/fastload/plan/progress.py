@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Leg",
-    "Turn",
+    "WorkerTurn",
     "advance",
     "batches",
     "going_on",
@@ -58,7 +58,7 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class WorkerTurn:
     """Where in a leg a worker goes on.
 
     before: the legs before that one.
@@ -148,7 +148,7 @@ def turn(
     workers: int,
     worker: int,
     skip_batches: int,
-) -> Turn:
+) -> WorkerTurn:
     """Where `worker` of `rank` goes on after `progress` and `skip_batches` batches of its own.
 
     Raises:
@@ -164,7 +164,7 @@ def turn(
     number = (worker + done) % workers
     _, count = near_equal(split.batches[rank], workers)
     delivered = _delivered_by_worker(count, done)[number]
-    return Turn(before, number, int(min(delivered + skip_batches, count[number])))
+    return WorkerTurn(before, number, int(min(delivered + skip_batches, count[number])))
 
 
 def _split(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:

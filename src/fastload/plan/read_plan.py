@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.options import Options, Uneven
 from fastload.plan.permutation import permutation, stream_key, stream_keys
-from fastload.plan.progress import Leg, Turn, advance, batches, remaining_rows, share, turn
-from fastload.plan.sequence import ROW_GROUP_STREAM, RowGroups, Sequence, row_group_order
+from fastload.plan.progress import Leg, advance, batches, remaining_rows, share, turn
+from fastload.plan.sequence import ROW_GROUP_STREAM, EpochSequence, RowGroups, row_group_order
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence as Items
+    from collections.abc import Sequence
 
     from fastload.plan.rank_split import Share
 
@@ -30,8 +30,8 @@ __all__ = [
     "Options",
     "ReadPlan",
     "RowGroups",
-    "Turn",
     "Uneven",
+    "WorkerTurn",
     "advance",
     "batches",
     "epoch_rows",
@@ -88,7 +88,7 @@ def read_plan(
     row_groups: RowGroups,
     options: Options,
     epoch: int,
-    progress: Items[Leg],
+    progress: Sequence[Leg],
     world: int,
     rank: int,
     workers: int = 1,
@@ -128,7 +128,7 @@ def read_plan(
 def share_of(
     row_groups: RowGroups,
     options: Options,
-    progress: Items[Leg],
+    progress: Sequence[Leg],
     world: int,
     rank: int,
     workers: int = 1,
@@ -174,7 +174,7 @@ def share_plan(
         intervals = np.concatenate([intervals, again])
     order = row_group_order(len(row_groups.rows), options, epoch)
     padding = mine.repeats if options.uneven == "pad" else 0
-    sequence = Sequence(row_groups, order)
+    sequence = EpochSequence(row_groups, order)
     if not options.shuffle:
         first_rows = options.batch_size if ramp else stripe_rows
         parts = _striped(sequence, intervals, first_rows, stripe_rows)
@@ -249,7 +249,7 @@ def _window_of(position: int, total_rows: int, count: int) -> int:
 _Parts = tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]  # the arrays of a ReadPlan
 
 
-def _shuffled(sequence: Sequence, intervals: Int64s, options: Options, epoch: int) -> _Parts:
+def _shuffled(sequence: EpochSequence, intervals: Int64s, options: Options, epoch: int) -> _Parts:
     """Each window that the intervals touch, whole, with what is taken of it."""
     if not len(intervals):
         return _no_parts()
@@ -270,7 +270,9 @@ def _shuffled(sequence: Sequence, intervals: Int64s, options: Options, epoch: in
     return pieces, takes, windows, keys
 
 
-def _striped(sequence: Sequence, intervals: Int64s, first_rows: int, stripe_rows: int) -> _Parts:
+def _striped(
+    sequence: EpochSequence, intervals: Int64s, first_rows: int, stripe_rows: int
+) -> _Parts:
     """The rows of the intervals, cut into stripes; the first has `first_rows` rows."""
     if not len(intervals):
         return _no_parts()

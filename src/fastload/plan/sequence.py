@@ -17,7 +17,7 @@ from fastload.plan.permutation import permutation, stream_key
 if TYPE_CHECKING:
     from fastload.plan.options import Options
 
-__all__ = ["ROW_GROUP_STREAM", "RowGroups", "Sequence", "row_group_order"]
+__all__ = ["ROW_GROUP_STREAM", "EpochSequence", "RowGroups", "row_group_order"]
 
 # The third part, after seed and epoch, in the name of a stream of random numbers.
 ROW_GROUP_STREAM = 0
@@ -55,7 +55,7 @@ class RowGroups:
         return int(self.rows.sum())
 
 
-class Sequence:
+class EpochSequence:
     """The row groups of an epoch, one after the other.
 
     Args:

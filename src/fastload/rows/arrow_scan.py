@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from fastload.rows.filter_schema import FilterSchema
     from fastload.rows.predicate import Predicate
     from fastload.source.files import SourceFile
-    from fastload.source.stores.stores import RemoteStorage
+    from fastload.source.stores.stores import Stores
 
-__all__ = ["FileScan", "check_unchanged", "naming"]
+__all__ = ["ArrowRowScan", "check_unchanged", "naming"]
 
 # Of what is decoded at once of a row group; filters are evaluated on so many rows.
 _BATCH_ROWS = 1 << 17
 
 
-class FileScan:
+class ArrowRowScan:
     """The row groups of one file that pruning leaves, and the exact rows of each.
 
     Args:
@@ -57,7 +57,7 @@ class FileScan:
         file: SourceFile,
         schema: FilterSchema,
         predicate: Predicate,
-        storage: RemoteStorage | None = None,
+        storage: Stores | None = None,
         *,
         by_statistics: bool = True,
     ) -> None:

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
 
-__all__ = ["ConditionFinder"]
+__all__ = ["CoreRowFinder"]
 
 _REMOTE_THREADS = 32
 
 
-class ConditionFinder:
+class CoreRowFinder:
     """Looks for the rows of files that pass conditions.
 
     Args:

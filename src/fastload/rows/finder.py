@@ -10,8 +10,8 @@ import numpy as np
 
 from fastload.errors import CorruptFileError
 from fastload.plan.kept_rows import FileRows, pack_rows
-from fastload.rows.arrow_scan import FileScan, check_unchanged
-from fastload.rows.core_finder import ConditionFinder
+from fastload.rows.arrow_scan import ArrowRowScan, check_unchanged
+from fastload.rows.core_finder import CoreRowFinder
 from fastload.runtime.cores import available_cores
 from fastload.runtime.progress_line import Progress
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from fastload.rows.predicate import Predicate
     from fastload.source.source import Source
 
-__all__ = ["Found", "RowFinder"]
+__all__ = ["FileRowsFound", "RowFinder"]
 
 # Files whose footers are in memory at a time, and after which counts are kept.
 _FILES_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileRowsFound:
     """The rows of one file that stay.
 
     file: its index.
@@ -60,11 +60,11 @@ class RowFinder:
         self._skip = skip
         self._schema = schema
         self._predicate = predicate
-        self._conditions = ConditionFinder.of(source, schema, predicate)
+        self._conditions = CoreRowFinder.of(source, schema, predicate)
         self._by_statistics = schema.trusts_statistics(predicate)
         self._threads = ThreadPoolExecutor(available_cores(), "fastload-filter")
 
-    def files(self, indices: Sequence[int]) -> Iterator[Found]:
+    def files(self, indices: Sequence[int]) -> Iterator[FileRowsFound]:
         """The rows of each of the files of those indices.
 
         Raises `SourceChangedError`, `StorageError`, `CorruptFileError`, or `ValueError` for
@@ -76,7 +76,7 @@ class RowFinder:
             batch = indices[first : first + _FILES_AT_ONCE]
             for index, (rows, corrupt) in zip(batch, self._find(batch), strict=True):
                 check_unchanged(self._source.files[index])
-                yield Found(index, rows, corrupt)
+                yield FileRowsFound(index, rows, corrupt)
                 done += 1
                 progress.show(done)
 
@@ -94,8 +94,8 @@ class RowFinder:
         for scan in scans:
             yield _rows_of(scan, results)
 
-    def _scan_of(self, index: int) -> FileScan:
-        return FileScan(
+    def _scan_of(self, index: int) -> ArrowRowScan:
+        return ArrowRowScan(
             self._source.files[index],
             self._schema,
             self._predicate,
@@ -103,11 +103,11 @@ class RowFinder:
             by_statistics=self._by_statistics,
         )
 
-    def _by_pyarrow(self, scans: Sequence[FileScan]) -> Iterator[_Result]:
+    def _by_pyarrow(self, scans: Sequence[ArrowRowScan]) -> Iterator[_Result]:
         tasks = [(scan, group) for scan in scans for group in scan.groups]
         yield from self._threads.map(self._select, tasks)
 
-    def _select(self, task: tuple[FileScan, int]) -> _Result:
+    def _select(self, task: tuple[ArrowRowScan, int]) -> _Result:
         scan, group = task
         try:
             return _packed(scan.select(group))
@@ -121,7 +121,7 @@ _Kept = tuple[int, "NDArray[np.uint8] | None"]  # rows that stay, and their bits
 _Result = _Kept | str  # or why the row group can't be read
 
 
-def _rows_of(scan: FileScan, results: Iterator[_Result]) -> tuple[FileRows, dict[int, str]]:
+def _rows_of(scan: ArrowRowScan, results: Iterator[_Result]) -> tuple[FileRows, dict[int, str]]:
     """The rows of a file that stay, and why row groups can't be read."""
     kept: list[NDArray[np.uint8] | None] = [None] * len(scan.rows)
     counts = [0] * len(scan.rows)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fastload.source.footer_pack import PlacedFooter
     from fastload.source.stores.client import StoreClient
     from fastload.source.stores.store import StoredFile
-    from fastload.source.stores.stores import RemoteStorage
+    from fastload.source.stores.stores import Stores
 
 __all__ = ["ReadFooter", "read_footers"]
 
@@ -62,7 +62,7 @@ class ReadFooter:
     digest: bytes
 
 
-def read_footers(found: Sequence[FoundFile], storage: RemoteStorage) -> list[ReadFooter]:
+def read_footers(found: Sequence[FoundFile], storage: Stores) -> list[ReadFooter]:
     """The footers of files, in order.
 
     Those of stores are kept on disk by URL and version, where the store tells that, and those of
@@ -75,7 +75,7 @@ def read_footers(found: Sequence[FoundFile], storage: RemoteStorage) -> list[Rea
 
 
 class _Reading:
-    def __init__(self, found: Sequence[FoundFile], storage: RemoteStorage) -> None:
+    def __init__(self, found: Sequence[FoundFile], storage: Stores) -> None:
         self._found = found
         self._storage = storage
         self._schemas = FooterSchemas()
@@ -194,9 +194,7 @@ def _versions_of(found: Sequence[FoundFile]) -> dict[int, tuple[int, int]]:
     return versions
 
 
-def _key_of(
-    file: FoundFile, size_time: tuple[int, int], storage: RemoteStorage
-) -> FooterKey | None:
+def _key_of(file: FoundFile, size_time: tuple[int, int], storage: Stores) -> FooterKey | None:
     """What the footer of a file is kept by; None = it is not kept."""
     if file.stored is None:
         return FooterKey(os.path.abspath(file.path), repr(size_time))

@@ -16,7 +16,7 @@ from fastload.source.footers import ReadFooter, read_footers
 from fastload.source.hive import keys_of
 from fastload.source.local_paths import find_files
 from fastload.source.stores.io import IO
-from fastload.source.stores.stores import RemoteStorage
+from fastload.source.stores.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,12 +39,10 @@ class Source:
     row_group_rows: npt.NDArray[np.int64] = field(repr=False)
     row_group_file: npt.NDArray[np.int64] = field(repr=False)
     row_group_index: npt.NDArray[np.int64] = field(repr=False)
-    storage: RemoteStorage = field(default_factory=lambda: RemoteStorage(None, None, IO()))
+    storage: Stores = field(default_factory=lambda: Stores(None, None, IO()))
 
     @classmethod
-    def open(
-        cls, source: PathLike | Sequence[PathLike], storage: RemoteStorage | None = None
-    ) -> Source:
+    def open(cls, source: PathLike | Sequence[PathLike], storage: Stores | None = None) -> Source:
         """Finds the files and reads their footers, in parallel.
 
         source: a file, a directory (searched to any depth), a glob (`**` too), a URL, or a list
@@ -58,14 +56,14 @@ class Source:
         `UnsupportedTypeError` or `SchemaError` (of hive keys), naming the file; `TypeError` or
         `ValueError` for what is no local path.
         """
-        storage = storage or RemoteStorage(None, None, IO())
+        storage = storage or Stores(None, None, IO())
         found = find_files(source, storage.find)
         footers = read_footers(found, storage)
         files = [_file_of(file, footer) for file, footer in zip(found, footers, strict=True)]
         return cls.of_files(files, storage)
 
     @classmethod
-    def of_files(cls, files: Sequence[SourceFile], storage: RemoteStorage | None = None) -> Source:
+    def of_files(cls, files: Sequence[SourceFile], storage: Stores | None = None) -> Source:
         """A source of these files, in this order."""
         per_file = [file.footer.packed_rows for file in files]
         counts = np.array([len(rows) // 8 for rows in per_file], dtype=np.int64)
@@ -75,7 +73,7 @@ class Source:
         index = np.arange(len(rows), dtype=np.int64) - first
         for array in (rows, file_index, index):
             array.setflags(write=False)
-        storage = storage or RemoteStorage(None, None, IO())
+        storage = storage or Stores(None, None, IO())
         return cls(tuple(files), rows, file_index, index, storage)
 
     @property

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from fastload.steps.steps import Step, Steps
     from fastload.steps.thread_pool import Job, StepPool
 
-__all__ = ["Order", "note", "run_steps"]
+__all__ = ["SeedKey", "note", "run_steps"]
 
 
-class Order(NamedTuple):
+class SeedKey(NamedTuple):
     """What decides the seeds of rows, beside the rows."""
 
     seed: int
@@ -41,7 +41,7 @@ class Order(NamedTuple):
 def run_steps(
     batch: Batch,
     steps: Steps,
-    order: Order,
+    order: SeedKey,
     files: Sequence[SourceFile],
     pool: Callable[[int], StepPool],
 ) -> Generator[Job, None, Batch]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.epoch_iterator import OpenFeed
-    from fastload.plan.position import Mark
+    from fastload.plan.position import BatchPosition
 
 __all__ = ["BlockFeed"]
 
@@ -33,7 +33,7 @@ class BlockFeed(WrappedFeed):
         self,
         feed: OpenFeed,
         refuse: Callable[[BaseException], None],
-        rest: Callable[[int, Mark], OpenFeed],
+        rest: Callable[[int, BatchPosition], OpenFeed],
         *,
         counts_rows: bool,
     ) -> None:
@@ -48,7 +48,7 @@ class BlockFeed(WrappedFeed):
         """Of the feed."""
         return self._feed.lead
 
-    def next(self, mark: Mark) -> Batch | None:
+    def next(self, mark: BatchPosition) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
         try:
             batch = self._feed.next(mark)

@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from fastload.plan.position import Mark, mark_of
+from fastload.plan.position import BatchPosition, batch_position_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fastload.batch.batch import Batch
     from fastload.engine.engine import Engine
-    from fastload.plan.position import Part, Position
+    from fastload.plan.position import Position, WorkerSlot
     from fastload.runtime._core import LentBatch, Scan
 
 __all__ = [
+    "EpochIterator",
     "Feed",
     "OpenFeed",
-    "Pass",
-    "Prepared",
+    "PreparedPass",
     "ScanFeed",
     "copies_warning",
 ]
 
 
 # Batches carry their marks; torch.load asks what it may make.
-torch.serialization.add_safe_globals([mark_of])
+torch.serialization.add_safe_globals([batch_position_of])
 
 
 class Feed(Protocol):
@@ -40,7 +40,7 @@ class Feed(Protocol):
     def lead(self) -> int:
         """Rows at the start of the batch that came last that are not to be delivered."""
 
-    def next(self, mark: Mark) -> Batch | None:
+    def next(self, mark: BatchPosition) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class ScanFeed:
         """Begins what was prepared."""
         self.engine.begin(self._scan)
 
-    def next(self, mark: Mark) -> Batch | None:
+    def next(self, mark: BatchPosition) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
         lent = self._lent()
         if lent is None:
@@ -127,7 +127,7 @@ class ScanFeed:
         return self.engine.next_of(self._scan)
 
 
-class Pass:
+class EpochIterator:
     """An iterator of batches.
 
     Args:
@@ -136,7 +136,7 @@ class Pass:
         part: which worker this is.
     """
 
-    def __init__(self, feed: Feed, start: Position, part: Part) -> None:
+    def __init__(self, feed: Feed, start: Position, part: WorkerSlot) -> None:
         self.start = start
         self.finished = False
         self.consuming_s = 0.0
@@ -146,7 +146,7 @@ class Pass:
         self._handed_out_at: float | None = None
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> BatchPosition:
         """After what was handed out last."""
         return self._mark_after(self._taken)
 
@@ -202,16 +202,16 @@ class Pass:
         self._handed_out_at = time.perf_counter()
         return batch
 
-    def _mark_after(self, taken: int) -> Mark:
+    def _mark_after(self, taken: int) -> BatchPosition:
         part = self.part
         if not taken:
-            return Mark(self.start, part, 0)
+            return BatchPosition(self.start, part, 0)
         # Workers take turns, so those before this one have delivered one more.
         turns = self.start.taken + taken - 1
-        return Mark(self.start, part, turns * part.workers + part.worker + 1)
+        return BatchPosition(self.start, part, turns * part.workers + part.worker + 1)
 
 
-class Prepared:
+class PreparedPass:
     """A pass that is expected after the one that runs; its first windows are being read.
 
     Args:
@@ -220,12 +220,12 @@ class Prepared:
         part: which worker this is.
     """
 
-    def __init__(self, feed: OpenFeed, start: Position, part: Part) -> None:
+    def __init__(self, feed: OpenFeed, start: Position, part: WorkerSlot) -> None:
         self.start = start
         self._feed = feed
         self._part = part
 
-    def take(self, engine: Engine, start: Position, part: Part) -> OpenFeed | None:
+    def take(self, engine: Engine, start: Position, part: WorkerSlot) -> OpenFeed | None:
         """The feed, if the pass that begins is the one expected; else closes it."""
         if engine is self._feed.engine and (start, part) == (self.start, self._part):
             self._feed.begin()

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fastload.dataset.passes.epoch_iterator import OpenFeed
-    from fastload.dataset.passes.open_feed import Feeds
+    from fastload.dataset.passes.open_feed import FeedFactory
     from fastload.engine.engine import Engine
-    from fastload.plan.position import Part, Position
+    from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
     from fastload.runtime._core import Scan
 
-__all__ = ["PassAhead"]
+__all__ = ["NextPass"]
 
 
-class PassAhead:
+class NextPass:
     """What is known of the pass that is expected after the one that runs.
 
     Whoever waits for a batch takes a step, so each is short.
@@ -31,7 +31,13 @@ class PassAhead:
     """
 
     def __init__(
-        self, feeds: Feeds, engine: Engine, start: Position, part: Part, rank: int, before: Scan
+        self,
+        feeds: FeedFactory,
+        engine: Engine,
+        start: Position,
+        part: WorkerSlot,
+        rank: int,
+        before: Scan,
     ) -> None:
         self.start = start
         self.part = part

@@ -13,13 +13,13 @@ from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
 from fastload.plan import read_plan as plan
 from fastload.plan.substitution import Substitution
-from fastload.steps.run import Order
+from fastload.steps.run import SeedKey
 
 if TYPE_CHECKING:
     from fastload.dataset.passes.epoch_iterator import OpenFeed
     from fastload.engine.engine import Engine
     from fastload.plan.mix_plan import SourceShare
-    from fastload.plan.position import Mark, Part, Position
+    from fastload.plan.position import BatchPosition, Position, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.rows.epoch_rows import EpochRows
     from fastload.rows.skip_report import SkipReport
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from fastload.source.source import Source
     from fastload.steps.steps import Steps
 
-__all__ = ["Feeds"]
+__all__ = ["FeedFactory"]
 
 
 @dataclass(kw_only=True)
-class Feeds:
+class FeedFactory:
     """Opens what a pass takes its batches from.
 
     rows: of an epoch.
@@ -60,7 +60,7 @@ class Feeds:
         self,
         engine: Engine,
         start: Position,
-        part: Part,
+        part: WorkerSlot,
         rank: int,
         before: Scan | None = None,
         planned: plan.ReadPlan | None = None,
@@ -78,7 +78,7 @@ class Feeds:
         if not isinstance(engine, BlockEngine):
             return feed
 
-        def rest(handed_out: int, _mark: Mark) -> OpenFeed:
+        def rest(handed_out: int, _mark: BatchPosition) -> OpenFeed:
             left = replace(start, taken=start.taken + handed_out)
             return self._open(engine.of_files(), left, part, rank, None, None)
 
@@ -89,7 +89,7 @@ class Feeds:
         """Whether what a pass reads is known when it begins; else it finds out on the way."""
         return self.report is None
 
-    def share_of(self, start: Position, part: Part, rank: int) -> Share:
+    def share_of(self, start: Position, part: WorkerSlot, rank: int) -> Share:
         """The positions that a pass delivers."""
         return plan.share_of(
             self.rows.row_groups,
@@ -114,7 +114,7 @@ class Feeds:
         self,
         engine: Engine,
         start: Position,
-        part: Part,
+        part: WorkerSlot,
         rank: int,
         before: Scan | None,
         planned: plan.ReadPlan | None,
@@ -127,7 +127,7 @@ class Feeds:
             feed: OpenFeed = self._scanning(engine, planned, before)
         else:
             feed = self._skipping(engine, *self._share_of_leg(engine, start, part, rank), before)
-        return self._stepped(feed, Order(start.seed, start.epoch))
+        return self._stepped(feed, SeedKey(start.seed, start.epoch))
 
     def open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: Scan | None
@@ -137,7 +137,7 @@ class Feeds:
         if not isinstance(engine, BlockEngine):
             return feed
 
-        def rest(handed_out: int, mark: Mark) -> OpenFeed:
+        def rest(handed_out: int, mark: BatchPosition) -> OpenFeed:
             again = self._open_share(engine.of_files(), epoch, own, None)
             for _ in range(handed_out):
                 again.next(mark)
@@ -160,10 +160,10 @@ class Feeds:
             substitution = Substitution(lambda part: plan_of(shares[part]), worker=1, workers=3)
             first_row = own.delivered * self.options.batch_size
             feed = self._skipping(engine, substitution, first_row, before)
-        return self._stepped(feed, Order(own.seed, epoch))
+        return self._stepped(feed, SeedKey(own.seed, epoch))
 
     def _share_of_leg(
-        self, engine: Engine, start: Position, part: Part, rank: int
+        self, engine: Engine, start: Position, part: WorkerSlot, rank: int
     ) -> tuple[Substitution, int]:
         row_groups, stripe_rows = self.rows.row_groups, engine.budget.stripe_rows
         return share_of_leg(row_groups, self.options, start, part, rank, stripe_rows)
@@ -190,7 +190,7 @@ class Feeds:
             before,
         )
 
-    def _stepped(self, feed: OpenFeed, order: Order) -> OpenFeed:
+    def _stepped(self, feed: OpenFeed, order: SeedKey) -> OpenFeed:
         steps = feed.engine.steps if isinstance(feed.engine, BlockEngine) else self.steps
         if not steps:
             return feed

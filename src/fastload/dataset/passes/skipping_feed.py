@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastload.engine.engine import Engine
-    from fastload.plan.position import Part, Position
+    from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.read_plan import Options, ReadPlan, RowGroups
     from fastload.rows.skip_report import SkipReport
     from fastload.runtime._core import LentBatch, Scan
@@ -25,7 +25,12 @@ _SHOWN_CAUSES = 5
 
 
 def share_of_leg(
-    row_groups: RowGroups, options: Options, start: Position, part: Part, rank: int, stripe: int
+    row_groups: RowGroups,
+    options: Options,
+    start: Position,
+    part: WorkerSlot,
+    rank: int,
+    stripe: int,
 ) -> tuple[Substitution, int]:
     """What a worker delivers in the whole leg that a pass goes on in, and its rows before that.
 

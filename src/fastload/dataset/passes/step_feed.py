@@ -8,14 +8,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from fastload.dataset.passes.wrapped_feed import WrappedFeed
-from fastload.steps.run import Order, note, run_steps
+from fastload.steps.run import SeedKey, note, run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.epoch_iterator import OpenFeed
-    from fastload.plan.position import Mark
+    from fastload.plan.position import BatchPosition
     from fastload.source.files import SourceFile
     from fastload.steps.steps import Steps
     from fastload.steps.thread_pool import Job
@@ -45,7 +45,7 @@ class SteppedFeed(WrappedFeed):
         self,
         feed: OpenFeed,
         steps: Steps,
-        order: Order,
+        order: SeedKey,
         files: Sequence[SourceFile],
         prefetch: int,
         unit: str,
@@ -62,7 +62,7 @@ class SteppedFeed(WrappedFeed):
         self._feed_s = 0.0  # waited for the feed
         self._pid = os.getpid()
 
-    def next(self, mark: Mark) -> Batch | None:
+    def next(self, mark: BatchPosition) -> Batch | None:
         """The next batch, which carries the mark; None at the end."""
         if self._pid != os.getpid():
             raise RuntimeError("Expected a pass of this process, got one from before fork")
@@ -82,7 +82,7 @@ class SteppedFeed(WrappedFeed):
         self._works.clear()
         super().close()
 
-    def _next(self, mark: Mark) -> Batch | None:
+    def _next(self, mark: BatchPosition) -> Batch | None:
         if not self._works and not self._ended:
             self._take(mark)
         self._look_ahead(self._ahead + 1, mark)
@@ -98,7 +98,7 @@ class SteppedFeed(WrappedFeed):
         batch._position = mark  # noqa: SLF001
         return batch
 
-    def _look_ahead(self, most: int, mark: Mark) -> None:
+    def _look_ahead(self, most: int, mark: BatchPosition) -> None:
         """Begins the work on batches that lie ready, until it is on so many."""
         while len(self._works) < most and not self._ended and self._feed.ready:
             try:
@@ -107,7 +107,7 @@ class SteppedFeed(WrappedFeed):
                 self._ended = True
                 self._works.append(_Work(None, 0, error))
 
-    def _take(self, mark: Mark) -> None:
+    def _take(self, mark: BatchPosition) -> None:
         """Begins the work on the next batch, for which it waits."""
         start = time.perf_counter()
         try:
@@ -121,7 +121,7 @@ class SteppedFeed(WrappedFeed):
         self._works.append(_Work(running, self._feed.lead))
         self._works[-1].go_on()
 
-    def _place(self, mark: Mark) -> str:
+    def _place(self, mark: BatchPosition) -> str:
         delivered = sum(leg.delivered for leg in mark.position.progress)
         before = delivered - (self._unit == "batches")
         return f"after {before} {self._unit} of epoch {mark.start.epoch}"
@@ -161,7 +161,7 @@ class _Work:
                 if not isinstance(error, Exception):
                     raise  # Ctrl-C, at once
 
-    def finish(self, place: Callable[[Mark], str], mark: Mark) -> Batch:
+    def finish(self, place: Callable[[BatchPosition], str], mark: BatchPosition) -> Batch:
         """The batch, or the error, which says where it came about."""
         while self._running is not None:
             if self._job is not None:

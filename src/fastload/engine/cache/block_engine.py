@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastload.batch.transfer import PinnedMemory
-    from fastload.batch.transport import Home
+    from fastload.batch.transport import Destination
     from fastload.engine.budget import Budget
     from fastload.engine.cache.maker import BlockMaker
     from fastload.plan.kept_rows import FileRows
@@ -92,7 +92,7 @@ class BlockEngine(Engine):
         process: BlockArguments,
         budget: Budget,
         allocate: PinnedMemory | None,
-        home: Home | None,
+        home: Destination | None,
         maker: BlockMaker,
         of_files: Callable[[], Engine],
         refuse: Callable[[BaseException], None],

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastload.batch.transfer import PinnedMemory
-    from fastload.batch.transport import Home
+    from fastload.batch.transport import Destination
     from fastload.engine.cache.block_engine import BlockArguments
     from fastload.plan.read_plan import RowGroups
     from fastload.runtime.disk.cache import Cache
@@ -134,7 +134,7 @@ class DecodedCache:
         self,
         process: BlockArguments,
         allocate: PinnedMemory | None,
-        home: Home | None,
+        home: Destination | None,
         of_files: Callable[[], Engine],
     ) -> BlockEngine | None:
         """Make the engine that reads blocks in this process.

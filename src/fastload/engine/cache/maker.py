@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fastload.engine.cache.arrow_format import FileOverhead, arrow_schema, record_batch
 from fastload.plan.read_plan import row_group_plan
-from fastload.steps.run import Order, run_steps
+from fastload.steps.run import SeedKey, run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -165,7 +165,7 @@ class BlockMaker:
         if not self.steps:
             return batch
         with self._stepping:
-            running = run_steps(batch, self.steps, Order(0, 0), self._files, self.steps.pool)
+            running = run_steps(batch, self.steps, SeedKey(0, 0), self._files, self.steps.pool)
             while True:
                 try:
                     next(running).wait()

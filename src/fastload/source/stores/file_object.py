@@ -10,7 +10,7 @@ from typing_extensions import override
 
 if TYPE_CHECKING:
     from fastload.source.files import SourceFile
-    from fastload.source.stores.stores import RemoteStorage
+    from fastload.source.stores.stores import Stores
 
 __all__ = ["RemoteFile"]
 
@@ -18,7 +18,7 @@ __all__ = ["RemoteFile"]
 class RemoteFile(io.RawIOBase):
     """Reads exactly what it is asked for, a request each."""
 
-    def __init__(self, storage: RemoteStorage, file: SourceFile) -> None:
+    def __init__(self, storage: Stores, file: SourceFile) -> None:
         super().__init__()
         self._storage = storage
         self._file = file

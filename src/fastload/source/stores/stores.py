@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from fastload.source.stores.io import IO
     from fastload.source.stores.store import Store
 
-__all__ = ["RemoteStorage"]
+__all__ = ["Stores"]
 
 # Of a process from before a fork: what ends them would wait for threads that are not there.
 _abandoned: list[object] = []
 
 
-class RemoteStorage:
+class Stores:
     """What reads files that are not local.
 
     Args:

@@ -173,9 +173,9 @@ def _files(source: str | None) -> list[str]:
         print("no SOURCE given: measuring a click-log sample", file=sys.stderr, flush=True)
         return [str(sample())]
     from fastload.source.local_paths import find_files
-    from fastload.source.stores.stores import RemoteStorage
+    from fastload.source.stores.stores import Stores
 
-    storage = RemoteStorage(None, None, IO())
+    storage = Stores(None, None, IO())
     try:
         return [file.path for file in find_files(source, storage.find)]
     finally:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastload.schema.fields import Field
     from fastload.schema.projection import Projection
     from fastload.source.files import PathLike, SourceFile
-    from fastload.source.stores.stores import RemoteStorage
+    from fastload.source.stores.stores import Stores
 
 __all__ = ["DatasetLayout", "Spread", "Windows"]
 
@@ -111,7 +111,7 @@ class DatasetLayout:
         cls,
         source: PathLike | Sequence[PathLike],
         columns: Sequence[str] | None = None,
-        storage: RemoteStorage | None = None,
+        storage: Stores | None = None,
     ) -> DatasetLayout:
         """Reads the footers, as `FastParquetDataset` does.
 
