@@ -135,6 +135,7 @@ lint: lint-python lint-cpp ## style and types, Python and C++; -j2 for both at a
 lint-python: typecheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 typecheck: build ## mypy on the sources, pyright on what users write, stubtest on the core
 	$(BIN)/mypy

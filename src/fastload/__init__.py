@@ -4,10 +4,10 @@ from fastload.runtime import native as _native  # first: refuses a core built fo
 
 # isort: split
 from fastload.batch.batch import Batch
-from fastload.batch.prefetcher import DevicePrefetcher
 from fastload.batch.ragged import Ragged
 from fastload.dataset.dataset import FastParquetDataset
 from fastload.dataset.loaders.data_wait import DataWait
+from fastload.dataset.loaders.prefetcher import DevicePrefetcher
 from fastload.dataset.mix import MixedDataset, mix
 from fastload.errors import (
     CacheError,

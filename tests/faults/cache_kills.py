@@ -17,8 +17,8 @@ from fastload import Cache
 from fastload.runtime._core import check_range
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of, used_bytes
+from fastload.source.files import StoredFile
 from fastload.source.stores.raw_tier import RawTier
-from fastload.source.stores.store import StoredFile
 from killing import kill_again_and_again, run_command
 
 OBJECTS = 5

@@ -56,9 +56,9 @@ def test_another_host_is_told_no_credential(kind, monkeypatch):
     from google.oauth2.credentials import Credentials
 
     from fastload import IO
+    from fastload.source.files import StoredFile
     from fastload.source.stores.fsspec_store import open_protocol
     from fastload.source.stores.obstore_store import NativeStore
-    from fastload.source.stores.store import StoredFile
 
     async def read():
         options = {"endpoint_url": server.url}

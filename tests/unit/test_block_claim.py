@@ -2,7 +2,7 @@
 
 import os
 
-from fastload.engine.cache.entry import EntryLock, part_of
+from fastload.engine.cache.entry_lock import EntryLock, part_of
 
 
 def test_what_a_dead_process_left_is_removed(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from fastload import StorageError
 from fastload.runtime._core import RangeCache, check_range
 from fastload.runtime.progress_bar import line_of
+from fastload.source.files import StoredFile
 from fastload.source.stores.raw_tier import RawTier, place_of
-from fastload.source.stores.store import StoredFile
 
 NAME = "0f/" + "f" * 32
 DATA = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()

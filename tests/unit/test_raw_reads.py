@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from fastload import Cache
+from fastload.source.files import StoredFile
 from fastload.source.stores.raw_reads import RawReads
 from fastload.source.stores.raw_tier import RawTier
-from fastload.source.stores.store import StoredFile
 
 FILE = StoredFile("bucket/a.parquet", 1000, "1")
 RANGE = ("gs", FILE, 100, 200)

@@ -12,7 +12,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastload.batch.packing import pack, unpack
 from fastload.batch.ragged import Ragged
-from fastload.batch.ragged_text import describe
+from fastload.batch.ragged_parts import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

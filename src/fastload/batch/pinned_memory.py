@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastload.batch.batch import BatchOrigin
-    from fastload.runtime._core import BatchReceiver
+    from fastload.runtime.native import core
 
 __all__ = ["RegisteredMemory"]
 
@@ -27,7 +27,7 @@ class RegisteredMemory:
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
-        self._segments: dict[int, BatchReceiver] = {}  # by address
+        self._segments: dict[int, core.BatchReceiver] = {}  # by address
         self._refused = False
         # Memory has to be unlocked before it is unmapped.
         self.close: Callable[[], object] = weakref.finalize(
@@ -62,7 +62,7 @@ class RegisteredMemory:
             del self._segments[address]
 
 
-def _unlock_all(segments: dict[int, BatchReceiver], runtime: Any) -> None:
+def _unlock_all(segments: dict[int, core.BatchReceiver], runtime: Any) -> None:
     with contextlib.suppress(RuntimeError):  # of a driver that is shutting down
         for address in segments:
             runtime.cudaHostUnregister(address)

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 import torch
 from torch.utils import _pytree as pytree
 
-from fastload.batch.padding import pad
-from fastload.batch.ragged_check import check_parts
-from fastload.batch.ragged_index import places_of, rows_of, rows_of_slice
-from fastload.batch.ragged_text import describe, preview
+from fastload.batch.ragged_parts import (
+    check_parts,
+    describe,
+    pad,
+    places_of,
+    preview,
+    rows_of,
+    rows_of_slice,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

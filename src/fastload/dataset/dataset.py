@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fastload.dataset.epochs import PassStart
     from fastload.engine.engine import Engine
     from fastload.rows.predicate import Filters, SplitArgument
-    from fastload.runtime._core import Scan
+    from fastload.runtime.native import core
     from fastload.schema.projection import Columns
     from fastload.source.files import PathLike
     from fastload.steps.steps import Augment, Preprocess
@@ -439,7 +439,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         if ahead is not None and ahead.start != self._next_position():
             self._drop_prepared()
 
-    def _prepare_next(self, scan: Scan | None) -> bool:
+    def _prepare_next(self, scan: core.Scan | None) -> bool:
         """Has the first windows of the next pass read while this one ends in `scan`, if so.
 
         A step of that; whether it was the last one.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastload.engine.stats import Stats
     from fastload.plan.mix_plan import MixPlan
     from fastload.plan.position import WorkerSlot
-    from fastload.runtime._core import Scan
+    from fastload.runtime.native import core
     from fastload.schema.fields import Schema
 
 __all__ = ["MixedDataset", "mix"]
@@ -241,7 +241,7 @@ class MixedDataset(Resumable[Batch]):
         for source in self._of:
             source.expect(self._next_position())
 
-    def _prepare_next(self, number: int, scan: Scan) -> None:
+    def _prepare_next(self, number: int, scan: core.Scan) -> None:
         """Has a source read the first windows of the next pass while this one ends."""
         if self._pass is None:
             return

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.epoch_iterator import OpenFeed
     from fastload.plan.position import BatchPosition
-    from fastload.runtime._core import Scan
+    from fastload.runtime.native import core
 
 __all__ = ["MixedFeed", "SourceFeed"]
 
@@ -74,8 +74,8 @@ class SourceFeed:
     def __init__(
         self,
         first: OpenFeed,
-        open_next: Callable[[Scan | None], OpenFeed | None],
-        on_last: Callable[[Scan], None],
+        open_next: Callable[[core.Scan | None], OpenFeed | None],
+        on_last: Callable[[core.Scan], None],
     ) -> None:
         self._open_next = open_next
         self._on_last = on_last
@@ -108,7 +108,7 @@ class SourceFeed:
         feed.on_opened = self._look_ahead if feed.engine.looks_ahead else None
         return feed
 
-    def _look_ahead(self, scan: Scan | None) -> bool:
+    def _look_ahead(self, scan: core.Scan | None) -> bool:
         if scan is None or self._looked:
             return True  # that scan was given up, or goes on for one that was
         self._looked = True

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
-    from fastload.runtime._core import Scan
+    from fastload.runtime.native import core
 
 __all__ = ["MixSource"]
 
@@ -119,7 +119,7 @@ class MixSource:
         shares: Iterator[SourceShare],
         start: Position,
         part: WorkerSlot,
-        on_last: Callable[[Scan], None],
+        on_last: Callable[[core.Scan], None],
     ) -> SourceFeed | None:
         """Begins a pass over some shares, one after the other, and ends the one before.
 
@@ -145,13 +145,15 @@ class MixSource:
         if first is None:
             first = self._open(own, start, part)
 
-        def open_next(before: Scan | None) -> OpenFeed | None:
+        def open_next(before: core.Scan | None) -> OpenFeed | None:
             following = next(shares, None)
             return None if following is None else self._open(following, start, part, before)
 
         return SourceFeed(first, open_next, on_last)
 
-    def prepare(self, own: SourceShare, start: Position, part: WorkerSlot, before: Scan) -> None:
+    def prepare(
+        self, own: SourceShare, start: Position, part: WorkerSlot, before: core.Scan
+    ) -> None:
         """Has the first windows of the next pass read while this one ends."""
         self.dataset._prepared = PreparedPass(self._open(own, start, part, before), start, part)
 
@@ -167,7 +169,7 @@ class MixSource:
         return self.dataset._options
 
     def _open(
-        self, own: SourceShare, start: Position, part: WorkerSlot, before: Scan | None = None
+        self, own: SourceShare, start: Position, part: WorkerSlot, before: core.Scan | None = None
     ) -> OpenFeed:
         engine = self.dataset._engines.of_process(part.workers)
         return self.dataset._feeds.open_share(engine, start.epoch, own, before)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch.utils.data import get_worker_info
 
-from fastload.batch.prefetcher import memory_of_batches
 from fastload.batch.transport import Destination
+from fastload.dataset.loaders.prefetcher import memory_of_batches
 from fastload.dataset.passes.epoch_iterator import copies_warning
 from fastload.engine.budget import Budget, divide_budget
 from fastload.engine.cache.block_engine import BlockArguments, BlockEngine
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastload.engine.cache.maker import BlockMaker
     from fastload.plan.options import Options
     from fastload.rows.epoch_rows import EpochRows
-    from fastload.runtime._core import RecordedSpan
+    from fastload.runtime.native import core
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
@@ -229,7 +229,7 @@ class ProcessEngine:
         if self.current is not None and self.current.mine:
             self.current.pipeline.start_spans(capacity)
 
-    def stop_spans(self) -> tuple[list[RecordedSpan], list[str], int]:
+    def stop_spans(self) -> tuple[list[core.RecordedSpan], list[str], int]:
         """What the core recorded: as `Pipeline.stop_spans` has it."""
         self.span_capacity = 0
         if self.current is None or not self.current.mine:

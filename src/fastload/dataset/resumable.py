@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from fastload.dataset.accelerate_guard import refuse_second_split
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
-from fastload.dataset.loaders.accelerate_guard import refuse_second_split
 from fastload.plan.position import BatchPosition, WorkerSlot
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from fastload.engine.cache.entry import NoRoomError
+from fastload.engine.cache.entry_lock import NoRoomError
 from fastload.engine.cache.workers import start_workers
 from fastload.errors import CacheError, CorruptFileError
 from fastload.plan import read_plan as plan

@@ -31,7 +31,6 @@ __all__ = [
     "ReadPlan",
     "RowGroups",
     "Uneven",
-    "WorkerTurn",
     "advance",
     "batches",
     "epoch_rows",

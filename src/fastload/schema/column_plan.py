@@ -13,7 +13,7 @@ from fastload.errors import SchemaError
 from fastload.schema.columns import DTYPES, Codes, Column, Fill, Hash
 from fastload.schema.constants import encode_constant, encode_constants
 from fastload.schema.fill import encode_bytes, encode_hash, encode_number
-from fastload.schema.unify import multipliers
+from fastload.schema.multipliers import multipliers
 
 if TYPE_CHECKING:
     import builtins

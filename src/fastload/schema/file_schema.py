@@ -14,7 +14,7 @@ from fastload.schema import leaf_types
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fastload.runtime._core import Footer, Leaf
+    from fastload.runtime.native import core
     from fastload.schema.leaf_types import LeafType
     from fastload.source.files import SourceFile
 
@@ -31,8 +31,8 @@ class FileSchema:
     """
 
     path: str
-    footer: Footer
-    leaves: list[Leaf]
+    footer: core.Footer
+    leaves: list[core.Leaf]
     types: Any
     indices: dict[Path, list[int]]
     groups: frozenset[Path]

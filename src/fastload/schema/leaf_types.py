@@ -12,7 +12,7 @@ import torch
 from fastload.errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from fastload.runtime._core import Leaf
+    from fastload.runtime.native import core
 
 __all__ = ["NUMBERS", "LeafType", "resolve", "resolve_leaf"]
 
@@ -74,7 +74,7 @@ class LeafType:
         return self.kind in ("str", "bytes")
 
 
-def resolve_leaf(arrow: Any, leaf: Leaf) -> LeafType:
+def resolve_leaf(arrow: Any, leaf: core.Leaf) -> LeafType:
     """The leaf type of a leaf of a file's schema, with the lists around its values.
 
     arrow: what pyarrow reads the values as.

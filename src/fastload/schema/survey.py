@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fastload.errors import NullValueError
-from fastload.runtime._core import summarize_leaves
+from fastload.runtime.native import core
 from fastload.schema.plan_sizes import PlanSizes
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def survey(
         refuse and not plan.depth and not plan.list_size
         for refuse, plan in zip(refused, plans, strict=True)
     ]
-    summaries = summarize_leaves(
+    summaries = core.summarize_leaves(
         footers,
         [plan.leaves for plan in plans],
         statistics=[count or plan.bytes for count, plan in zip(counted, plans, strict=True)],

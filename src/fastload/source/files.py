@@ -7,13 +7,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastload.runtime._core import Footer
-    from fastload.source.hive import Keys
-    from fastload.source.stores.store import StoredFile
+    from fastload.runtime.native import core
 
-__all__ = ["FoundFile", "PathLike", "SourceFile"]
+__all__ = ["NOT_FOUND", "FoundFile", "Keys", "PathLike", "SourceFile", "StoredFile"]
 
 PathLike = str | os.PathLike[str]
+
+Keys = tuple[tuple[str, str | None], ...]
+"""The keys of one file with their values, outermost directory first; None = null."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as a store lists it.
+
+    path: in the store, such as "bucket/name".
+    size: bytes.
+    version: what changes when the file does (a generation, an ETag, a time); "" = unknown.
+    """
+
+    path: str
+    size: int
+    version: str = ""
+
+
+NOT_FOUND = StoredFile("", -1)
+"""In place of a file that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +70,7 @@ class SourceFile:
     path: str
     size: int
     mtime_ns: int
-    footer: Footer
+    footer: core.Footer
     digest: bytes
     keys: Keys = ()
     name: str = ""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from fastload.runtime._core import FooterSchemas
+    from fastload.runtime.native import core
 
 __all__ = ["FooterCache", "FooterKey"]
 
@@ -62,7 +62,7 @@ class FooterCache:
         home: in place of $FASTLOAD_CACHE_DIR and the user's cache directory.
     """
 
-    def __init__(self, schemas: FooterSchemas, home: Path | None = None) -> None:
+    def __init__(self, schemas: core.FooterSchemas, home: Path | None = None) -> None:
         self._schemas = schemas
         self._directory = CacheDirectory(
             "footers-1", "footers", "they are read again next time", home

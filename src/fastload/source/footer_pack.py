@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.errors import FastloadError
-from fastload.runtime._core import Footer, FooterSchema, KeptFile
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload.runtime._core import FooterSchemas
 
 __all__ = ["FooterPack", "NewFooter", "PlacedFooter", "pack_parts"]
 
@@ -60,7 +59,7 @@ class NewFooter:
     digest: bytes
     rows: bytes
     packed: bytes
-    schema: FooterSchema
+    schema: core.FooterSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +68,12 @@ class PlacedFooter:
 
     digest: bytes
     rows: bytes
-    schema: FooterSchema
-    place: tuple[KeptFile, int, int]
+    schema: core.FooterSchema
+    place: tuple[core.KeptFile, int, int]
 
-    def footer(self, file_bytes: int, path: str) -> Footer:
+    def footer(self, file_bytes: int, path: str) -> core.Footer:
         """The footer of that file."""
-        return Footer.of_packed(self.place, file_bytes, path, self.rows, self.schema)
+        return core.Footer.of_packed(self.place, file_bytes, path, self.rows, self.schema)
 
 
 class FooterPack:
@@ -93,10 +92,10 @@ class FooterPack:
         OSError: it can't be read.
     """
 
-    def __init__(self, path: Path, schemas: FooterSchemas, *, check: bool = True) -> None:
+    def __init__(self, path: Path, schemas: core.FooterSchemas, *, check: bool = True) -> None:
         self._path = path
         with path.open("rb") as file:
-            self._kept = KeptFile(f"/dev/fd/{file.fileno()}")
+            self._kept = core.KeptFile(f"/dev/fd/{file.fileno()}")
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size:
                 raise ValueError("Expected a pack of footers, got a shorter file")
@@ -123,7 +122,7 @@ class FooterPack:
         groups: int,
         tails: int,
         start: int,
-        schemas: FooterSchemas,
+        schemas: core.FooterSchemas,
     ) -> None:
         self._entries = np.frombuffer(index, _ENTRY, entries)
         at = entries * _ENTRY.itemsize
@@ -134,7 +133,7 @@ class FooterPack:
         self._schemas = []
         for length in lengths:
             try:
-                self._schemas.append(schemas.share(FooterSchema(index[at : at + length])))
+                self._schemas.append(schemas.share(core.FooterSchema(index[at : at + length])))
             except FastloadError as error:
                 raise ValueError(str(error)) from None
             at += length

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastload.errors import SourceChangedError, SourceNotFoundError, StorageError
-from fastload.runtime._core import Footer, FooterSchemas
+from fastload.runtime.native import core
 from fastload.runtime.progress_line import Progress
 from fastload.source.footer_cache import FooterCache, FooterKey
 from fastload.source.footer_pack import NewFooter
@@ -20,10 +20,9 @@ from fastload.source.summary_files import read_summaries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from fastload.source.files import FoundFile
+    from fastload.source.files import FoundFile, StoredFile
     from fastload.source.footer_pack import PlacedFooter
     from fastload.source.stores.client import StoreClient
-    from fastload.source.stores.store import StoredFile
     from fastload.source.stores.stores import Stores
 
 __all__ = ["ReadFooter", "read_footers"]
@@ -56,7 +55,7 @@ class ReadFooter:
     digest: of the footer's bytes, 16 bytes.
     """
 
-    footer: Footer
+    footer: core.Footer
     size: int
     mtime_ns: int
     digest: bytes
@@ -78,7 +77,7 @@ class _Reading:
     def __init__(self, found: Sequence[FoundFile], storage: Stores) -> None:
         self._found = found
         self._storage = storage
-        self._schemas = FooterSchemas()
+        self._schemas = core.FooterSchemas()
         self._results: list[ReadFooter | None] = [None] * len(found)
         self._versions = _versions_of(found)
         keys = (_key_of(found[i], version, storage) for i, version in self._versions.items())
@@ -159,7 +158,7 @@ class _Reading:
         """Notes a footer, of which `tail` is all and nothing else."""
         path = self._found[index].path
         # One alone shares nothing.
-        footer = Footer(tail, size, path, self._schemas if len(self._found) > 1 else None)
+        footer = core.Footer(tail, size, path, self._schemas if len(self._found) > 1 else None)
         digest = hashlib.blake2b(tail, digest_size=16).digest()
         self._parsed_bytes += len(tail)
         keeps = index in self._keys and self._versions[index] == (size, mtime_ns)
@@ -170,7 +169,7 @@ class _Reading:
                 parts = (key.key, key.path, digest, rows, packed, footer.schema)
                 self._new[index] = NewFooter(*parts)
             if self._is_full:
-                footer = Footer.of_packed(packed, size, path, rows, footer.schema)
+                footer = core.Footer.of_packed(packed, size, path, rows, footer.schema)
         self._results[index] = ReadFooter(footer, size, mtime_ns, digest)
         self._done += 1
         self._progress.show(self._done)
@@ -209,7 +208,7 @@ async def _read_stored(client: StoreClient, found: FoundFile, stored: StoredFile
     path, size = found.path, stored.size
     try:
         tail = bytes(await client.read(found.kind, stored, max(0, size - _TAIL_BYTES), size))
-        needed = Footer.tail_bytes(tail, size, path)
+        needed = core.Footer.tail_bytes(tail, size, path)
         if needed > len(tail):
             tail = bytes(await client.read(found.kind, stored, size - needed, size))
     except (SourceChangedError, StorageError) as error:
@@ -229,7 +228,7 @@ def _read_local(found: FoundFile) -> Tail:
         status = os.fstat(fd)
         size = status.st_size
         tail = _read_tail(fd, size, min(_TAIL_BYTES, size), path)
-        needed = Footer.tail_bytes(tail, size, path)
+        needed = core.Footer.tail_bytes(tail, size, path)
         if needed > len(tail):
             tail = _read_tail(fd, size, needed, path)
     except OSError as error:

@@ -13,12 +13,10 @@ from fastload.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.source.files import SourceFile
+    from fastload.source.files import Keys, SourceFile
 
-__all__ = ["HiveKey", "Keys", "find_keys", "keys_of"]
+__all__ = ["HiveKey", "find_keys", "keys_of"]
 
-Keys = tuple[tuple[str, str | None], ...]
-"""The keys of one file with their values, outermost directory first; None = null."""
 
 # What Hive writes in place of a null.
 _NULL = "__HIVE_DEFAULT_PARTITION__"

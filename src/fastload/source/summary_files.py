@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from fastload.errors import FastloadError
-from fastload.runtime._core import Footer, split_summary
+from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ def _footers_of(
     written = _written(summary)
     ends = [file for _, file in (files[0], files[-1])]
     own, *read_ends = read([summary, *ends]).values()
-    named = dict(split_summary(own[0]))
+    named = dict(core.split_summary(own[0]))
     tails: Tails = {}
     for index, file in files:
         name = "/".join((*file.folders, os.path.basename(file.path)))
@@ -86,12 +86,14 @@ def _footers_of(
             raise _StaleError(f"{name} was written after it")
         tails[index] = (named[name], size, mtime_ns)
     for (index, file), (tail, size, _) in zip((files[0], files[-1]), read_ends, strict=True):
-        if not _same(Footer(tails[index][0], size, file.path), Footer(tail, size, file.path)):
+        if not _same(
+            core.Footer(tails[index][0], size, file.path), core.Footer(tail, size, file.path)
+        ):
             raise _StaleError(f"it has another footer of {file.path}")
     return tails
 
 
-def _same(first: Footer, second: Footer) -> bool:
+def _same(first: core.Footer, second: core.Footer) -> bool:
     if first.row_group_rows != second.row_group_rows or not first.same_schema(second):
         return False
     chunks = (footer.leaf_chunks(0) for footer in (first, second) if footer.leaves)

@@ -6,55 +6,22 @@ import functools
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 
-from fastload.schema.columns import DTYPES
-from fastload.schema.fields import Field
 from fastload.steps.code_digest import code_digest
+from fastload.steps.kernel_argument import KERNEL_DTYPES, NARROW, Argument
 from fastload.steps.per_row import name_of
 
 if TYPE_CHECKING:
+    from fastload.schema.fields import Field
     from fastload.steps.kernel_code import KernelCode
 
-__all__ = ["Argument", "Kernel", "kernel"]
+__all__ = ["Kernel", "kernel"]
 
 DTypeLike: TypeAlias = "str | torch.dtype | np.dtype[Any] | type"
-
-# Both have no arithmetic in numba, on a CPU.
-_NARROW = ("float16", "bfloat16")
-_DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in DTYPES
-    if str(dtype).removeprefix("torch.") not in _NARROW
-}
-
-
-class Argument(NamedTuple):
-    """An array that a kernel takes or fills, of a block of B rows.
-
-    name: of the output.
-    dtype: as numpy names it.
-    shape: of one row, or of one value of a ragged one.
-    ragged: its values (N, *shape), then its offsets (B + 1), instead of (B, *shape).
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...] = ()
-    ragged: bool = False
-
-    def __str__(self) -> str:
-        rows = ", ".join(["N" if self.ragged else "B", *map(str, self.shape)])
-        shape = f"({rows},)" if not self.shape else f"({rows})"
-        return f"{self.name} {self.dtype} {shape}{' and offsets' if self.ragged else ''}"
-
-    @property
-    def field(self) -> Field:
-        """Of such an output."""
-        return Field(_DTYPES[self.dtype], self.shape)
 
 
 class Kernel:
@@ -143,7 +110,7 @@ class Kernel:
         """
         dtype = str(field.dtype).removeprefix("torch.")
         levels = field.depth + (field.kind is not None)
-        if dtype not in _DTYPES:
+        if dtype not in KERNEL_DTYPES:
             got = f"{dtype} (dtype=torch.float32 of Column, Stack or Pad makes it one)"
         elif levels > 1:
             got = f"{levels} levels of lists"
@@ -239,11 +206,11 @@ def _filled(name: str, what: Any) -> Argument:
     except TypeError:
         text = repr(dtype)
     text = text.removeprefix("torch.")
-    if text not in _DTYPES:
+    if text not in KERNEL_DTYPES:
         # A step behind it can make it narrower.
-        advice = " (float32 holds all of its values)" if text in _NARROW else ""
+        advice = " (float32 holds all of its values)" if text in NARROW else ""
         raise ValueError(
-            f"Expected one of {', '.join(_DTYPES)} for output `{name}` of kernel, got {text}"
+            f"Expected one of {', '.join(KERNEL_DTYPES)} for output `{name}` of kernel, got {text}"
             f"{advice}"
         )
     return Argument(name, text, shape)

@@ -15,7 +15,7 @@ import pickle
 import re
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numba
 import numpy as np
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload.steps.kernel import Argument, Kernel
+    from fastload.steps.kernel_argument import Argument
 
 __all__ = ["Counts", "KernelCode", "compiled", "counts"]
 
@@ -51,6 +51,18 @@ class Counts(NamedTuple):
 
     compiled: int = 0
     loaded: int = 0
+
+
+class KernelSource(Protocol):
+    """What a kernel is compiled from: the part of `Kernel` that this module reads."""
+
+    fn: Callable[..., Any]
+    outputs: tuple[Argument, ...]
+    random: bool
+
+    @property
+    def label(self) -> str:
+        """The kernel's name, as messages give it."""
 
 
 class KernelCode:
@@ -69,7 +81,7 @@ class KernelCode:
         TypeError: numba can't compile it.
     """
 
-    def __init__(self, kernel: Kernel, inputs: Sequence[Argument]) -> None:
+    def __init__(self, kernel: KernelSource, inputs: Sequence[Argument]) -> None:
         self._kernel = kernel
         given = getattr(kernel.fn, "targetoptions", {})
         options = {"error_model": "numpy", **{k: given[k] for k in _OPTIONS if k in given}}
@@ -166,7 +178,7 @@ def counts() -> Counts:
     return _counts
 
 
-def compiled(kernel: Kernel, inputs: Sequence[Argument]) -> KernelCode:
+def compiled(kernel: KernelSource, inputs: Sequence[Argument]) -> KernelCode:
     """The code of a kernel for these inputs: from disk if it is there, else compiled.
 
     Raises:
@@ -179,7 +191,7 @@ def compiled(kernel: Kernel, inputs: Sequence[Argument]) -> KernelCode:
     return code
 
 
-def _signature(kernel: Kernel, inputs: Sequence[Argument]) -> Any:
+def _signature(kernel: KernelSource, inputs: Sequence[Argument]) -> Any:
     taken: list[Any] = []
     for argument in inputs:
         taken.append(_array(argument, readonly=True))
@@ -195,7 +207,7 @@ def _array(argument: Argument, *, readonly: bool) -> Any:
     return types.Array(dtype, 1 + len(argument.shape), "C", readonly=readonly)
 
 
-def _entry(kernel: Kernel, inputs: Sequence[Argument], function: Any) -> Any:
+def _entry(kernel: KernelSource, inputs: Sequence[Argument], function: Any) -> Any:
     """A function of pointers that calls `function`: no exception leaves a C function."""
     arrays: list[tuple[str, tuple[int, ...], str]] = []  # rows, shape of one, dtype
     for argument in inputs:
@@ -223,7 +235,7 @@ def _entry(kernel: Kernel, inputs: Sequence[Argument], function: Any) -> Any:
     return scope["entry"]
 
 
-def _path(kernel: Kernel, inputs: Sequence[Argument], options: dict[str, Any]) -> Path | None:
+def _path(kernel: KernelSource, inputs: Sequence[Argument], options: dict[str, Any]) -> Path | None:
     """Where the code is kept; None if nothing names it, or there is no directory."""
     home = cache_home()
     try:
@@ -252,7 +264,7 @@ def _read(path: Path) -> bytes | None:
     return payload if hashlib.sha256(payload).digest() == checksum else None
 
 
-def _refusal(kernel: Kernel, inputs: Sequence[Argument], error: Exception) -> str:
+def _refusal(kernel: KernelSource, inputs: Sequence[Argument], error: Exception) -> str:
     takes = ", ".join(map(str, inputs)) + (", seeds uint64 (B,)" if kernel.random else "")
     fills = ", ".join(map(str, kernel.outputs))
     return (

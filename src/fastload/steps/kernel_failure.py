@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.batch.assembler import Output
-    from fastload.runtime._core import LentBatch
+    from fastload.runtime.native import core
     from fastload.steps.kernel_plan import CoreKernel
 
 __all__ = ["raise_failure"]
 
 
-def raise_failure(lent: LentBatch, failed: CoreKernel, outputs: Sequence[Output]) -> NoReturn:
+def raise_failure(lent: core.LentBatch, failed: CoreKernel, outputs: Sequence[Output]) -> NoReturn:
     """Calls the kernel again, on the batch as it was then, by Python; that raises the error.
 
     Args:

@@ -14,7 +14,8 @@ from fastload.steps.steps import RESERVED, check_inputs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.steps.kernel import Argument, Kernel
+    from fastload.steps.kernel import Kernel
+    from fastload.steps.kernel_argument import Argument
     from fastload.steps.steps import Step, Steps
 
 __all__ = ["CoreKernel", "KernelPlan", "extra_outputs", "plan_kernels"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastload.batch.ragged import Ragged, own_rows
-from fastload.batch.ragged_text import describe
+from fastload.batch.ragged_parts import describe
 from fastload.batch.tensor_views import bits
 from fastload.testing.expected_outputs import ArrowOutput, outputs_of
 

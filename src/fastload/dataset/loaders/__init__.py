@@ -1,4 +1,4 @@
-"""Loaders around a dataset: saved state behind worker processes, time spent waiting, Accelerate.
+"""Loaders around a dataset: saved state behind workers, waiting times, copies to a device.
 
 In: a DataLoader or any other iterable of batches. Out: the same batches. These loaders count
 what the consumer received, not what was prefetched.

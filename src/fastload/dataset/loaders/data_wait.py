@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from torch.profiler import record_function
 
 from fastload.batch.batch import window_of
-from fastload.batch.prefetcher import nvtx_range
+from fastload.dataset.loaders.prefetcher import nvtx_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sized

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastload.dataset.passes.wrapped_feed import WrappedFeed
 from fastload.engine.cache.arrow_format import UnfitOutputError
-from fastload.engine.cache.entry import NoRoomError
+from fastload.engine.cache.entry_lock import NoRoomError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.engine.engine import Engine
     from fastload.plan.position import Position, WorkerSlot
-    from fastload.runtime._core import LentBatch, Scan
+    from fastload.runtime.native import core
 
 __all__ = [
     "EpochIterator",
@@ -53,7 +53,7 @@ class OpenFeed(Feed, Protocol):
     on_opened: as `ScanFeed` has it.
     """
 
-    on_opened: Callable[[Scan | None], bool] | None
+    on_opened: Callable[[core.Scan | None], bool] | None
 
     @property
     def engine(self) -> Engine:
@@ -85,9 +85,9 @@ class ScanFeed:
 
     lead = 0
 
-    def __init__(self, engine: Engine, scan: Scan, on_copy: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, scan: core.Scan, on_copy: Callable[[], None]) -> None:
         self.engine = engine
-        self.on_opened: Callable[[Scan | None], bool] | None = None
+        self.on_opened: Callable[[core.Scan | None], bool] | None = None
         self._done = False  # on_opened has nothing left to do
         self._first = True  # the batch that comes next is
         self._scan = scan
@@ -123,7 +123,7 @@ class ScanFeed:
         """Abandons what is left. Idempotent."""
         self._scan.close()
 
-    def _lent(self) -> LentBatch | None:
+    def _lent(self) -> core.LentBatch | None:
         return self.engine.next_of(self._scan)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
-    from fastload.runtime._core import Scan
+    from fastload.runtime.native import core
 
 __all__ = ["NextPass"]
 
@@ -37,7 +37,7 @@ class NextPass:
         start: Position,
         part: WorkerSlot,
         rank: int,
-        before: Scan,
+        before: core.Scan,
     ) -> None:
         self.start = start
         self.part = part

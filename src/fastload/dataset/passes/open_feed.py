@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastload.plan.rank_split import Share
     from fastload.rows.epoch_rows import EpochRows
     from fastload.rows.skip_report import SkipReport
-    from fastload.runtime._core import Scan
+    from fastload.runtime.native import core
     from fastload.source.source import Source
     from fastload.steps.steps import Steps
 
@@ -62,7 +62,7 @@ class FeedFactory:
         start: Position,
         part: WorkerSlot,
         rank: int,
-        before: Scan | None = None,
+        before: core.Scan | None = None,
         planned: plan.ReadPlan | None = None,
     ) -> OpenFeed:
         """The batches of a pass.
@@ -116,7 +116,7 @@ class FeedFactory:
         start: Position,
         part: WorkerSlot,
         rank: int,
-        before: Scan | None,
+        before: core.Scan | None,
         planned: plan.ReadPlan | None,
     ) -> OpenFeed:
         """Likewise, as long as the engine has the rows."""
@@ -130,7 +130,7 @@ class FeedFactory:
         return self._stepped(feed, SeedKey(start.seed, start.epoch))
 
     def open_share(
-        self, engine: Engine, epoch: int, own: SourceShare, before: Scan | None
+        self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None
     ) -> OpenFeed:
         """What a mix takes of the dataset."""
         feed = self._open_share(engine, epoch, own, before)
@@ -146,7 +146,7 @@ class FeedFactory:
         return BlockFeed(feed, engine.refuse, rest, counts_rows=False)
 
     def _open_share(
-        self, engine: Engine, epoch: int, own: SourceShare, before: Scan | None
+        self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None
     ) -> OpenFeed:
         """Likewise, as long as the engine has the rows."""
 
@@ -168,7 +168,9 @@ class FeedFactory:
         row_groups, stripe_rows = self.rows.row_groups, engine.budget.stripe_rows
         return share_of_leg(row_groups, self.options, start, part, rank, stripe_rows)
 
-    def _scanning(self, engine: Engine, read_plan: plan.ReadPlan, before: Scan | None) -> ScanFeed:
+    def _scanning(
+        self, engine: Engine, read_plan: plan.ReadPlan, before: core.Scan | None
+    ) -> ScanFeed:
         return ScanFeed(engine, engine.start(read_plan, self.batch_rows, before), self._count_copy)
 
     def _skipping(
@@ -176,7 +178,7 @@ class FeedFactory:
         engine: Engine,
         share: Substitution,
         first_row: int,
-        before: Scan | None,
+        before: core.Scan | None,
     ) -> ScanFeed:
         assert self.report is not None
         return SkippingFeed(

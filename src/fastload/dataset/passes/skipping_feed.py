@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.read_plan import Options, ReadPlan, RowGroups
     from fastload.rows.skip_report import SkipReport
-    from fastload.runtime._core import LentBatch, Scan
+    from fastload.runtime.native import core
 
 __all__ = ["SkippingFeed", "share_of_leg"]
 
@@ -79,7 +79,7 @@ class SkippingFeed(ScanFeed):
         batch_rows: int,
         files: Sequence[str],
         report: SkipReport,
-        before: Scan | None = None,
+        before: core.Scan | None = None,
     ) -> None:
         self._substitution = substitution
         self._next_row = first_row
@@ -93,7 +93,7 @@ class SkippingFeed(ScanFeed):
         plan, self._first_window, self._lead = self._substitution.after(self._next_row)
         return plan
 
-    def _lent(self) -> LentBatch | None:
+    def _lent(self) -> core.LentBatch | None:
         """The core's next batch of which a row is to be delivered."""
         while True:
             try:

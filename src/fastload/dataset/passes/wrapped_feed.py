@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from fastload.dataset.passes.epoch_iterator import OpenFeed
     from fastload.engine.engine import Engine
-    from fastload.runtime._core import Scan
+    from fastload.runtime.native import core
 
 __all__ = ["WrappedFeed"]
 
@@ -30,12 +30,12 @@ class WrappedFeed:
         return self._feed.engine
 
     @property
-    def on_opened(self) -> Callable[[Scan | None], bool] | None:
+    def on_opened(self) -> Callable[[core.Scan | None], bool] | None:
         """Of the feed."""
         return self._feed.on_opened
 
     @on_opened.setter
-    def on_opened(self, told: Callable[[Scan | None], bool] | None) -> None:
+    def on_opened(self, told: Callable[[core.Scan | None], bool] | None) -> None:
         self._feed.on_opened = told
 
     @property

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fastload.engine.cache.maker import BlockMaker
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import RowGroups
-    from fastload.runtime._core import LentBatch, Scan
     from fastload.schema.fields import Field
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
@@ -119,7 +118,7 @@ class BlockEngine(Engine):
         end = start_workers(maker, queue, requester, self)
         self.close = partial(_close, end, self.close)
 
-    def next_of(self, scan: Scan) -> LentBatch | None:
+    def next_of(self, scan: core.Scan) -> core.LentBatch | None:
         """Return the next batch of a scan. Raises what kept its blocks from being made."""
         try:
             return scan.next()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastload.engine.cache.keys import BlockKeys
     from fastload.engine.cache.store import BlockStore
     from fastload.engine.engine import Engine
-    from fastload.runtime._core import BlockBatch, BlockRows, DecodedQueue, LentBatch, Scan
+    from fastload.runtime.native import core
     from fastload.schema.fields import Field
     from fastload.schema.projection import OutputPlan
     from fastload.source.files import SourceFile
@@ -104,13 +104,13 @@ class BlockMaker:
         self._outputs = outputs
         self._fields = fields
         self._files = files
-        self._rows: BlockRows | None = None
+        self._rows: core.BlockRows | None = None
         self._closed = False
         self._making = threading.Lock()
         # Functions of users are not called by two threads at a time.
         self._stepping = threading.Lock()
 
-    def start(self, file: int, row_group: int, queue: DecodedQueue) -> Scan:
+    def start(self, file: int, row_group: int, queue: core.DecodedQueue) -> core.Scan:
         """Start to read the rows of a row group that stay.
 
         queue: is woken when some have been read.
@@ -120,7 +120,7 @@ class BlockMaker:
         plan = row_group_plan(file, row_group, rows, self._batch_rows, engine.budget.stripe_rows)
         return engine.start(plan, self._batch_rows, wakes=queue)
 
-    def record_batch(self, lent: LentBatch) -> BlockBatch | pa.RecordBatch:
+    def record_batch(self, lent: core.LentBatch) -> core.BlockBatch | pa.RecordBatch:
         """Make rows that were read into a record batch. Raises what the steps do."""
         if self._rows is not None and lent.failed_kernel < 0:
             return self._rows.of(lent)
@@ -159,7 +159,7 @@ class BlockMaker:
                 self._engine = engine
             return self._engine
 
-    def _stepped(self, lent: LentBatch) -> Batch:
+    def _stepped(self, lent: core.LentBatch) -> Batch:
         assert self._engine is not None
         batch = self._engine.batch_of(lent, None)[0]
         if not self.steps:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fastload.engine.cache.entry import EntryLock, NoRoomError, part_of
+from fastload.engine.cache.entry_lock import EntryLock, NoRoomError, part_of
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import describe
 from fastload.runtime.disk.tier import CacheTier
 from fastload.runtime.native import core
-from fastload.source.store_paths import shown
+from fastload.source.stores.store import shown
 
 if TYPE_CHECKING:
     from fastload.source.files import SourceFile

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from fastload.engine.cache.entry import EntryWriter, NoRoomError
+from fastload.engine.cache.entry_lock import NoRoomError
+from fastload.engine.cache.entry_writer import EntryWriter
 
 if TYPE_CHECKING:
     from fastload.engine.cache.maker import BlockMaker
-    from fastload.engine.cache.workers import BlockRequester
-    from fastload.runtime._core import DecodedQueue, Scan
+    from fastload.runtime.native import core
 
-__all__ = ["BlockTask"]
+__all__ = ["BlockRequester", "BlockTask"]
 
 # Until an entry that another process writes is looked for again.
 _FIRST_POLL_S = 0.002
 _MOST_POLL_S = 0.05
 # An entry that could not be opened, or was damaged, so often will never be good.
 _MOST_FAILURES = 3
+
+
+class BlockRequester(Protocol):
+    """Asks for blocks."""
+
+    def open(self, file: int, row_group: int, name: str, checksum: int) -> bool | None:
+        """Take a block from the cache: None if it can't be opened, False if it is damaged.
+
+        checksum: of a block that was just written here, else 0.
+        """
+
+    def failed(self, file: int, row_group: int, error: BaseException) -> None:
+        """Learn why there is no block."""
 
 
 class BlockTask:
@@ -46,7 +59,7 @@ class BlockTask:
     def __init__(
         self,
         maker: BlockMaker,
-        queue: DecodedQueue,
+        queue: core.DecodedQueue,
         requester: BlockRequester,
         number: int,
         file: int,
@@ -64,7 +77,7 @@ class BlockTask:
         # While this process writes the entry.
         self._held = contextlib.ExitStack()
         self._writer: EntryWriter | None = None
-        self._scan: Scan | None = None
+        self._scan: core.Scan | None = None
         self._failures = 0
         self._poll_s = _FIRST_POLL_S
         self._seen_ns = -1  # when another process wrote last
@@ -131,7 +144,7 @@ class BlockTask:
         self.look_at = 0.0
         return True
 
-    def _write(self, scan: Scan) -> int | None:
+    def _write(self, scan: core.Scan) -> int | None:
         """Write what has been read; return the checksum once the entry is whole, None before."""
         assert self._writer is not None
         try:

@@ -10,37 +10,24 @@ from bisect import insort
 from collections import deque
 from itertools import count
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from fastload.engine.cache.task import BlockTask
+from fastload.engine.cache.task import BlockRequester, BlockTask
 from fastload.errors import CorruptFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastload.engine.cache.maker import BlockMaker
-    from fastload.runtime._core import DecodedQueue
+    from fastload.runtime.native import core
 
-__all__ = ["BlockRequester", "QueueRequester", "start_workers"]
+__all__ = ["QueueRequester", "start_workers"]
 
 _IDLE_S = 1.0
 _LEAST_S = 0.001
 # A function of the user's that runs when a dataset is closed, or its process ends, is waited for
 # so long.
 _END_S = 5.0
-
-
-class BlockRequester(Protocol):
-    """Asks for blocks."""
-
-    def open(self, file: int, row_group: int, name: str, checksum: int) -> bool | None:
-        """Take a block from the cache: None if it can't be opened, False if it is damaged.
-
-        checksum: of a block that was just written here, else 0.
-        """
-
-    def failed(self, file: int, row_group: int, error: BaseException) -> None:
-        """Learn why there is no block."""
 
 
 class QueueRequester:
@@ -50,7 +37,7 @@ class QueueRequester:
         failures: by file and row group, what was raised instead of a block.
     """
 
-    def __init__(self, maker: BlockMaker, queue: DecodedQueue) -> None:
+    def __init__(self, maker: BlockMaker, queue: core.DecodedQueue) -> None:
         self.failures: dict[tuple[int, int], BaseException] = {}
         self._maker = maker
         self._queue = queue
@@ -92,7 +79,9 @@ class BlockWorkers:
         requester: takes them.
     """
 
-    def __init__(self, maker: BlockMaker, queue: DecodedQueue, requester: BlockRequester) -> None:
+    def __init__(
+        self, maker: BlockMaker, queue: core.DecodedQueue, requester: BlockRequester
+    ) -> None:
         self._maker = maker
         self._queue = queue
         self._requester = requester
@@ -171,7 +160,7 @@ class BlockWorkers:
 
 
 def start_workers(
-    maker: BlockMaker, queue: DecodedQueue, requester: BlockRequester, owner: object
+    maker: BlockMaker, queue: core.DecodedQueue, requester: BlockRequester, owner: object
 ) -> Callable[[], object]:
     """Start threads that get what a queue asks for.
 
@@ -193,7 +182,7 @@ def start_workers(
 
 
 def _end(
-    maker: BlockMaker, queue: DecodedQueue, threads: Sequence[threading.Thread], pid: int
+    maker: BlockMaker, queue: core.DecodedQueue, threads: Sequence[threading.Thread], pid: int
 ) -> None:
     if pid != os.getpid():
         return

@@ -8,13 +8,9 @@ import stat
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fastload.errors import CacheError
 from fastload.runtime.sizes import parse_bytes
-
-if TYPE_CHECKING:
-    from fastload.source.files import PathLike
 
 __all__ = [
     "DECODED",
@@ -54,7 +50,7 @@ class Cache:
     Raises `TypeError` or `ValueError` when an argument is not what it should be.
     """
 
-    directory: PathLike
+    directory: str | os.PathLike[str]
     max_bytes: int | str | None = None
     raw: bool = True
     decoded: bool = True
@@ -82,7 +78,7 @@ class Cache:
         return None if self.max_bytes is None else parse_bytes(self.max_bytes)
 
 
-def cache_of(argument: PathLike | Cache | None) -> Cache | None:
+def cache_of(argument: str | os.PathLike[str] | Cache | None) -> Cache | None:
     """The argument `cache` of a dataset. Raises `TypeError` for what is none."""
     if argument is None or isinstance(argument, Cache):
         return argument

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastload.errors import FastloadError
 from fastload.runtime.shutdown import close_at_exit
+from fastload.source.files import NOT_FOUND
 from fastload.source.stores.errors import (
     check_length,
     is_changed,
@@ -25,18 +26,18 @@ from fastload.source.stores.obstore_options import UnsupportedOptionsError
 from fastload.source.stores.raw_reads import RawReads
 from fastload.source.stores.request_slots import RequestSlots
 from fastload.source.stores.requests import QueueService
-from fastload.source.stores.store import NOT_FOUND
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from typing_extensions import Buffer
 
-    from fastload.runtime._core import RemoteQueue
+    from fastload.runtime.native import core
+    from fastload.source.files import StoredFile
     from fastload.source.stores.io import IO
     from fastload.source.stores.raw_tier import RawTier
     from fastload.source.stores.requests import Served
-    from fastload.source.stores.store import Store, StoredFile
+    from fastload.source.stores.store import Store
 
 __all__ = ["StoreClient", "backoff_s"]
 
@@ -293,7 +294,7 @@ class StoreClient:
 
     # What the core asks for ---------------------------------------------------------------
 
-    def serve(self, queue: RemoteQueue, files: Served) -> None:
+    def serve(self, queue: core.RemoteQueue, files: Served) -> None:
         """Brings what a queue asks for of files, each of its kind, until it is closed."""
 
         def begin() -> None:

@@ -13,7 +13,7 @@ from fastload.errors import SourceChangedError, StorageError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from fastload.source.stores.store import StoredFile
+    from fastload.source.files import StoredFile
 
 __all__ = [
     "WrongLengthError",

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from fastload.source.stores.store import Store, StoredFile
+from fastload.source.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from typing_extensions import Buffer
+
+    from fastload.source.files import StoredFile
 
 __all__ = ["FallbackStore"]
 

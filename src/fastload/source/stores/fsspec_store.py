@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from fastload.errors import StorageError
+from fastload.source.files import StoredFile
 from fastload.source.stores.errors import status_of
-from fastload.source.stores.store import Store, StoredFile
+from fastload.source.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

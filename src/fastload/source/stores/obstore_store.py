@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from typing_extensions import override
 
 from fastload.errors import StorageError
+from fastload.source.files import StoredFile
 from fastload.source.stores.obstore_options import (
     AZURE,
     GCS,
@@ -18,7 +19,7 @@ from fastload.source.stores.obstore_options import (
     NativeOptions,
     UnsupportedOptionsError,
 )
-from fastload.source.stores.store import Store, StoredFile
+from fastload.source.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from fastload.source.stores.obstore_options import NativeOptions
-from fastload.source.stores.store import Store, StoredFile
+from fastload.source.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from typing_extensions import Buffer
 
+    from fastload.source.files import StoredFile
     from fastload.source.stores.io import IO
 
 __all__ = ["ProcessStore", "main"]

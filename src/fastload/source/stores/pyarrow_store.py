@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import fs
 from typing_extensions import override
 
-from fastload.source.stores.store import Store, StoredFile
+from fastload.source.files import StoredFile
+from fastload.source.stores.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from fastload.runtime._core import RangeClaim
+    from fastload.runtime.native import core
+    from fastload.source.files import StoredFile
     from fastload.source.stores.raw_tier import RawTier
-    from fastload.source.stores.store import StoredFile
 
 __all__ = ["RawReads"]
 
@@ -120,7 +120,7 @@ class RawReads:
 
     async def _fill(
         self,
-        claim: RangeClaim,
+        claim: core.RangeClaim,
         kind: str,
         file: StoredFile,
         start: int,

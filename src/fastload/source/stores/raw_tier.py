@@ -12,7 +12,7 @@ from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import describe
 from fastload.runtime.disk.tier import CacheTier
 from fastload.runtime.native import core
-from fastload.source.store_paths import shown
+from fastload.source.stores.store import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from fastload.runtime.disk.cache import Cache
-    from fastload.source.stores.store import StoredFile
+    from fastload.source.files import StoredFile
 
 __all__ = ["RawTier", "identity_of", "place_of"]
 

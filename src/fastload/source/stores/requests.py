@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from fastload.errors import SourceChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.runtime._core import RemoteQueue
-    from fastload.source.stores.client import StoreClient
-    from fastload.source.stores.store import StoredFile
+    from typing_extensions import Buffer
+
+    from fastload.runtime.native import core
+    from fastload.source.files import StoredFile
+    from fastload.source.stores.request_slots import RequestSlots
 
 __all__ = ["QueueService", "Served"]
 
@@ -22,19 +24,28 @@ Served: TypeAlias = "Sequence[tuple[str, StoredFile]]"
 _Request: TypeAlias = "tuple[int, int, int, int]"
 
 
+class RangeReader(Protocol):
+    """Reads byte ranges of files: the part of `StoreClient` that a queue's requests go through."""
+
+    slots: RequestSlots
+
+    async def read(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
+        """Return the bytes [start, stop) of a file."""
+
+
 class QueueService:
     """Brings what queues ask for, by as many coroutines as a client has places for requests.
 
     It belongs to the client's event loop: its methods are called there.
     """
 
-    def __init__(self, client: StoreClient, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, client: RangeReader, loop: asyncio.AbstractEventLoop) -> None:
         self._client = client
         self._loop = loop
-        self._queues: dict[RemoteQueue, Served] = {}
+        self._queues: dict[core.RemoteQueue, Served] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def serve(self, queue: RemoteQueue, files: Served) -> None:
+    def serve(self, queue: core.RemoteQueue, files: Served) -> None:
         """Brings what a queue asks for of files, until it is closed."""
         self._queues[queue] = files
         self._loop.add_reader(queue.wake_fd, self._serve, queue)
@@ -49,11 +60,11 @@ class QueueService:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _forget(self, queue: RemoteQueue) -> None:
+    def _forget(self, queue: core.RemoteQueue) -> None:
         self._loop.remove_reader(queue.wake_fd)
         self._queues.pop(queue, None)
 
-    def _serve(self, queue: RemoteQueue) -> None:
+    def _serve(self, queue: core.RemoteQueue) -> None:
         if queue not in self._queues:
             return
         # A task may not have its place yet, or have left it to others until it tries again.
@@ -71,7 +82,7 @@ class QueueService:
         for queue in list(self._queues):
             self._serve(queue)
 
-    async def _bring(self, queue: RemoteQueue, request: _Request | None) -> None:
+    async def _bring(self, queue: core.RemoteQueue, request: _Request | None) -> None:
         """Brings a request and, while there is room, the next ones."""
         while request is not None:
             number, file, start, length = request

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
-__all__ = ["NOT_FOUND", "Store", "StoredFile"]
+    from fastload.source.files import StoredFile
+
+__all__ = ["FILESYSTEM", "HTTP", "Store", "shown"]
+
+FILESYSTEM = "filesystem"
+"""The kind of files of a filesystem that was given."""
+HTTP = ("http", "https")
+"""The kinds of files that have a URL each, and no directories."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file as a store lists it.
-
-    path: in the store, such as "bucket/name".
-    size: bytes.
-    version: what changes when the file does (a generation, an ETag, a time); "" = unknown.
-    """
-
-    path: str
-    size: int
-    version: str = ""
-
-
-NOT_FOUND = StoredFile("", -1)
-"""In place of a file that is not there."""
+def shown(kind: str, path: str) -> str:
+    """What a path of a store is called to people; without what may be secret."""
+    if kind == FILESYSTEM:
+        return path
+    if kind not in HTTP:
+        return f"{kind}://{path}"
+    parts = urlsplit(path)
+    return f"{kind}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class Store(Protocol):

@@ -16,13 +16,14 @@ from torch.utils.data import get_worker_info
 from fastload.errors import FastloadError, StorageError
 from fastload.runtime.native import core
 from fastload.source.local_paths import url_of
-from fastload.source.store_paths import FILESYSTEM, find_remote, shown
 from fastload.source.stores.client import StoreClient
 from fastload.source.stores.fallback_store import FallbackStore
 from fastload.source.stores.obstore_options import UnsupportedOptionsError
 from fastload.source.stores.obstore_store import NativeStore, check_forked, is_native, was_forked
 from fastload.source.stores.process_store import ProcessStore
 from fastload.source.stores.raw_tier import RawTier, place_of
+from fastload.source.stores.store import FILESYSTEM, shown
+from fastload.source.stores.store_paths import find_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence

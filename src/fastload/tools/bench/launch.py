@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastload.tools.bench import environments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastload.tools.bench.child import Job
 
 # Far beyond any sane measurement: what takes longer hangs.
 _TIMEOUT_S = 1800
+
+
+Launch: TypeAlias = "Callable[[Job], dict[str, Any]]"
 
 
 class JobError(RuntimeError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastload.batch.prefetcher import seconds_to_device
+from fastload.dataset.loaders.prefetcher import seconds_to_device
 from fastload.runtime.cores import available_cores
 from fastload.runtime.native import core
 from fastload.tools.bench.peers.fastload_dataset import dataset_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fastload.tools.bench.check import Fingerprint, fault
 from fastload.tools.bench.child import Job, Timing
-from fastload.tools.bench.launch import JobError, launch
+from fastload.tools.bench.launch import JobError, Launch, launch
 from fastload.tools.bench.peers import REFERENCE, Peer, Work
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _SLOW_S = 10.0
 
 Mode: TypeAlias = Literal["in_order", "shuffled"]
-Launch: TypeAlias = "Callable[[Job], dict[str, Any]]"
 
 
 @dataclass(frozen=True, slots=True)

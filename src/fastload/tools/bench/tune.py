@@ -14,8 +14,8 @@ from fastload.tools.bench.launch import JobError, launch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from fastload.tools.bench.launch import Launch
     from fastload.tools.bench.peers import Work
-    from fastload.tools.bench.session import Launch
 
 # Of each trial, after its first two epochs.
 _PATIENCE_S = 1.0

@@ -5,24 +5,19 @@ from __future__ import annotations
 import glob
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from fastload.errors import SourceNotFoundError
-from fastload.source.files import FoundFile
+from fastload.source.files import NOT_FOUND, FoundFile
 from fastload.source.local_paths import HIDDEN, SUMMARY
-from fastload.source.stores.store import NOT_FOUND
+from fastload.source.stores.store import HTTP, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fastload.source.files import StoredFile
     from fastload.source.stores.client import StoreClient
-    from fastload.source.stores.store import StoredFile
 
-__all__ = ["FILESYSTEM", "find_remote", "shown"]
-
-FILESYSTEM = "filesystem"
-"""The kind of files of a filesystem that was given."""
-_HTTP = ("http", "https")
+__all__ = ["find_remote"]
 
 
 async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFile]:
@@ -35,7 +30,7 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
 
     Raises `SourceNotFoundError` naming the path; what the client raises.
     """
-    is_url = kind in _HTTP  # of which nothing is listed
+    is_url = kind in HTTP  # of which nothing is listed
     is_glob = glob.has_magic(path) and not is_url
     found, summary = await _find_glob(client, kind, path) if is_glob else ([], None)
     if not found:
@@ -67,16 +62,6 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
 def _is_directory(path: str) -> bool:
     """Whether a path is a directory's by its name; only then is that looked for first."""
     return path.endswith("/") or "." not in path.rpartition("/")[2]
-
-
-def shown(kind: str, path: str) -> str:
-    """What a path of a store is called to people; without what may be secret."""
-    if kind == FILESYSTEM:
-        return path
-    if kind not in _HTTP:
-        return f"{kind}://{path}"
-    parts = urlsplit(path)
-    return f"{kind}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 _Found = list[tuple["StoredFile", tuple[str, ...]]]
