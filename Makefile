@@ -107,7 +107,7 @@ test-wheel: $(if $(PYARROW),$(OTHER)/constraints.txt) ## tests of the wheel in d
 	$(WHEEL_TESTS)/venv/bin/python -m pip install --quiet \
 	    -c $(if $(PYARROW),$(OTHER)/constraints.txt,$(CONSTRAINTS)) "$$(ls dist/fastload-*.whl)[test]"
 	cd $(WHEEL_TESTS) && env -u PYTHONPATH PATH=$(CURDIR)/$(WHEEL_TESTS)/venv/bin \
-	    venv/bin/python -m pytest --ignore=$(CURDIR)/tests/unit/test_build.py $(addprefix $(CURDIR)/,$(TESTS))
+	    venv/bin/python -m pytest --ignore=$(CURDIR)/tests/unit/runtime/test_build.py $(addprefix $(CURDIR)/,$(TESTS))
 
 test-pyarrows: wheel ## test-wheel with each pyarrow that the wheel has a core for, and a table
 	@printf '%-10s%s\n' pyarrow passed > build/pyarrows.txt; failed=; \

@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.dataset as pads
 import torch
-from click_log_store import COLUMNS, serve, write_click_log
+from support.click_log_store import COLUMNS, serve, write_click_log
 
 from fastload import IO, Cache, FastParquetDataset
 from fastload.runtime.cores import available_cores

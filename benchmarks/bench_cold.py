@@ -10,7 +10,7 @@ bytes, with two and with eight threads, 1 MiB at a time. A line for each says th
 least seconds of a pass, and its seconds when all is in the page cache. What hands out rows has to
 hand out as many.
 
-A disk whose every read takes a while is made by benchmarks/slow_mount.c, on Linux.
+A disk whose every read takes a while is made by benchmarks/support/slow_mount.c, on Linux.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from fastload import Cache, FastParquetDataset
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from page_cache import leave_page_cache
+from support.page_cache import leave_page_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

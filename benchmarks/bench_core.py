@@ -24,15 +24,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import core_results
-from core_rows import BY_NAME
-from core_sections import SECTIONS, Setting
-from other_load import OtherLoad
+from support.core_rows import BY_NAME
+from support.core_sections import SECTIONS, Setting
+from support.other_load import OtherLoad
 
 from fastload.runtime.cores import available_cores
+from support import core_results
 
 if TYPE_CHECKING:
-    from core_results import Figure
+    from support.core_results import Figure
 
 _REPEATS = 7
 _QUICK_REPEATS = 3

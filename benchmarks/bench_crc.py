@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fractions_of_roof import cpu_s
+from support.fractions_of_roof import cpu_s
 
 from fastload import IO, FastParquetDataset
 from fastload.runtime.cores import available_cores

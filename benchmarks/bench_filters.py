@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import torch
-from fractions_of_roof import SteadyPasses
+from support.fractions_of_roof import SteadyPasses
 
 from fastload import FastParquetDataset
 from fastload.runtime.cores import available_cores

@@ -25,7 +25,7 @@ from fastload.source.stores.stores import Stores
 _SERVER = """
 import bisect, json, sys
 sys.path.insert(0, sys.argv[1])
-from stores import GcsServer, Response
+from support.stores import GcsServer, Response
 
 names = [f"train/k={i % 10}/part-{i:06}.parquet" for i in range(int(sys.argv[2]) // 2)]
 names = sorted(names + [name + ".crc" for name in names])

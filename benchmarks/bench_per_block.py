@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from step_passes import medians, show
+from support.step_passes import medians, show
 
 from fastload import FastParquetDataset, per_block
 

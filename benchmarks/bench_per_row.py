@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from step_passes import medians, pass_s, show
+from support.step_passes import medians, pass_s, show
 
 from fastload import FastParquetDataset, per_row
 from fastload.steps.row_values import column_of

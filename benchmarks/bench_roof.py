@@ -14,10 +14,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-import fractions_of_roof
-
 from fastload.runtime.cores import available_cores
 from fastload.tools.bench import sample
+from support import fractions_of_roof
 
 
 def main() -> None:

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import shuffle_buffers
 
 from fastload import FastParquetDataset
 from fastload.runtime.cores import available_cores
 from fastload.testing import ShuffleQuality, shuffle_quality
 from fastload.testing.quality import order_quality
+from support import shuffle_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

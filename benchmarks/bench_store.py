@@ -46,14 +46,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
-import connection_cost
 import numpy as np
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-import store_readers as readers
-import trainer_thread
-from click_log_store import BATCH_SIZE, COLUMNS, Plan, Seen, Store, plan, serve, write_click_log
-from core_results import Figure
+from support.click_log_store import (
+    BATCH_SIZE,
+    COLUMNS,
+    Plan,
+    Seen,
+    Store,
+    plan,
+    serve,
+    write_click_log,
+)
+from support.core_results import Figure
+
+from support import connection_cost, trainer_thread
+from support import store_readers as readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

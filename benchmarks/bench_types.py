@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import core_workloads
-import fractions_of_roof
 
 from fastload import Pad
 from fastload.runtime.cores import available_cores
+from support import fractions_of_roof
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

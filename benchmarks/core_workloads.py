@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bench_filters
-import lineitem
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload.tools.bench import sample
+from support import lineitem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

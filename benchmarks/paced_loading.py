@@ -9,8 +9,9 @@ import itertools
 import sys
 import time
 
-import store_readers as readers
-from click_log_store import Store
+from support.click_log_store import Store
+
+from support import store_readers as readers
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data_files import DIRECTORY, VARIABLE
+from support.data_files import DIRECTORY, VARIABLE
 
 
 @pytest.fixture(scope="session")

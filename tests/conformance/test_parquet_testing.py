@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_files import DIRECTORY
 from fastload import Column, CorruptFileError, FastParquetDataset, UnsupportedTypeError
 from fastload.testing import assert_same_rows
 from fastload.testing.expected_leaves import leaves_of
-from stored_tables import fill_of, takable
+from support.data_files import DIRECTORY
+from support.stored_tables import fill_of, takable
 
 # Files that pyarrow reads no more than we do: the error, its sentence, and why.
 REFUSED = {

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data_files import DIRECTORY
 from fastload import Column, CorruptFileError, FastParquetDataset
 from fastload.testing import assert_same_rows
-from stored_tables import StoredTables, fill_of
+from support.data_files import DIRECTORY
+from support.stored_tables import StoredTables, fill_of
 
 FILES = sorted(
     str(path.relative_to(DIRECTORY))

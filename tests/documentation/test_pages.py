@@ -10,7 +10,7 @@ import pytest
 
 from page_blocks import blocks_of
 from page_files import write_page_files
-from stores import GcsServer
+from support.stores import GcsServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

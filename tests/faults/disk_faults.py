@@ -39,7 +39,7 @@ from fastload import Cache, FastParquetDataset
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from stores import GcsServer
+from support.stores import GcsServer
 
 SHIM = Path(__file__).with_name("failing_calls.c")
 FILES, GROUPS, GROUP_ROWS = 3, 4, 2000

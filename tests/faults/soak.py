@@ -33,7 +33,7 @@ from fastload import IO, Cache, FastParquetDataset
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from stores import GcsServer
+from support.stores import GcsServer
 
 FILES, GROUPS, GROUP_ROWS = 3, 4, 4000
 ROWS = FILES * GROUPS * GROUP_ROWS

@@ -34,7 +34,7 @@ from fastload.errors import FastloadError
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from stores import Fault, GcsServer
+from support.stores import Fault, GcsServer
 
 MOMENTS = ("listing", "footer", "first row group", "mid-epoch", "last request")
 TRANSPORTS = ("fsspec", "native")

@@ -21,7 +21,7 @@ from fastload import (
     StorageError,
     UnsupportedTypeError,
 )
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from fastload import IO, Cache, FastParquetDataset
 from fastload.runtime._core import RangeCache, check_range
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of, make_room, remove_all, used_bytes
-from stored_dataset import FILES, assert_same, served, write_files
+from support.stored_dataset import FILES, assert_same, served, write_files
 
 COLUMNS = ["c3", "c14", "s"]
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from fastload import FastParquetDataset, SourceChangedError
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 ROWS = 5000
 

@@ -32,7 +32,7 @@ from fastload import (
     per_row,
 )
 from fastload.runtime.interpreter import check_interpreter
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 ROWS = 1000
 

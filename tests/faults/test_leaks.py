@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fastload import FastParquetDataset
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import endings
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 # Each ending has a deadline of its own; this is for a process that can't keep to it.
 TIMEOUT_S = 150

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 ROWS = 30_000
 TIMEOUT_S = 60

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from sample_files import write_sample
+from support.sample_files import write_sample
 from test_processes import interrupted, run, start
 
 ROWS = 30_000

@@ -12,8 +12,8 @@ import pytest
 
 from fastload import IO, Cache, FastParquetDataset
 from fastload.errors import FastloadError
-from stored_dataset import served, write_files
-from stores import Fault
+from support.stored_dataset import served, write_files
+from support.stores import Fault
 
 SECRET = "pl4nted-s3cret"
 # Each as a server, a proxy or a user may bring it along.

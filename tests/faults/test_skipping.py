@@ -17,10 +17,10 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastload
 import fastload.engine.budget
-from damage import COLUMNS, damage, write_groups
 from fastload import CorruptFileError, FastParquetDataset, NullValueError, SourceChangedError
 from fastload.testing import assert_resumes_exactly, assert_same_batches
-from sample_files import ids_of
+from support.damage import COLUMNS, damage, write_groups
+from support.sample_files import ids_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Row group .* is left out"),

@@ -10,8 +10,8 @@ import pytest
 from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
 from fastload.source.stores.client import backoff_s
 from fastload.source.stores.errors import describe, meaning
-from stored_dataset import assert_same, write_files
-from stores import Fault, GcsServer, Response
+from support.stored_dataset import assert_same, write_files
+from support.stores import Fault, GcsServer, Response
 
 COLUMNS = ["c3", "c14"]
 TRANSPORTS = ["fsspec", "native"]

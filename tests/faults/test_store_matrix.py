@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from store_faults import MOMENTS, Stage, is_as_expected
-from stores import Fault, GcsServer
+from support.stores import Fault, GcsServer
 
 SECRET = "s3cr3t-t0k3n"
 

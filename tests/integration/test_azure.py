@@ -3,8 +3,8 @@
 import pytest
 
 from fastload import IO, FastParquetDataset, SourceChangedError, StorageError
-from stored_dataset import assert_same, write_files
-from stores import AzureServer
+from support.stored_dataset import assert_same, write_files
+from support.stores import AzureServer
 
 COLUMNS = ["c3", "s"]
 KEY = "c2VjcmV0"

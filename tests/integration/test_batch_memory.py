@@ -13,7 +13,7 @@ import fastload.dataset.process_engine
 from fastload import Batch, FastParquetDataset
 from fastload.batch.pinned_memory import RegisteredMemory
 from fastload.batch.transfer import begin_transfer
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 ROWS = 5000
 BATCH = 64

@@ -9,8 +9,8 @@ import pytest
 from fastload.tools.bench.report.record import schema
 from fastload.tools.bench.session import Plan
 from fastload.tools.cli.bench import main
-from sample_files import write_sample
-from stores import GcsServer
+from support.sample_files import write_sample
+from support.stores import GcsServer
 
 
 @pytest.mark.timeout(120)

@@ -11,7 +11,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, SourceChangedError
-from stored_dataset import assert_same, write_files
+from support.stored_dataset import assert_same, write_files
 
 BUCKET = os.environ.get("FASTLOAD_TEST_BUCKET", "")
 OPTIONS = json.loads(os.environ.get("FASTLOAD_TEST_STORAGE_OPTIONS", "{}"))

@@ -12,8 +12,8 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, Cache, CacheError, FastParquetDataset
-from stored_dataset import assert_same, projected_bytes, served, write_files
-from stores import GcsServer
+from support.stored_dataset import assert_same, projected_bytes, served, write_files
+from support.stores import GcsServer
 
 COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]

@@ -19,7 +19,7 @@ from fastload import Cache, CacheError, Column, FastParquetDataset, Stack
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import entries_of
 from fastload.tools.cli.cache import main
-from stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
+from support.stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"
 ALL_ROWS = sum(ROWS + number for number in range(FILES))

@@ -16,14 +16,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from damage import damage, write_groups
 from fastload import CacheError, FastParquetDataset
 from fastload.runtime.disk.cache import DECODED, RAW, Cache
 from fastload.runtime.disk.entries import entries_of, remove_all
 from fastload.tools.cli.cache import main
 from fastload.tools.cli.warm_jobs import Description
 from fastload.tools.cli.warm_ray import _warm_share
-from stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
+from support.damage import damage, write_groups
+from support.stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"
 ALL_ROWS = sum(ROWS + number for number in range(FILES))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
-from page_cache import leave_page_cache
+from support.page_cache import leave_page_cache
 
 COLUMNS = 4
 ROWS = 1 << 21

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import IO, FastParquetDataset
-from stores import GcsServer, assert_few_connections
+from support.stores import GcsServer, assert_few_connections
 
 TRANSPORTS = ["fsspec", "native"]
 FILES = 1000

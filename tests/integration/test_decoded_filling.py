@@ -17,7 +17,7 @@ from fastload.engine.cache.store import BlockStore
 from fastload.engine.engine import Engine
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import entries_of
-from stores import GcsServer
+from support.stores import GcsServer
 
 
 @pytest.mark.parametrize(("row_group_rows", "record_batches"), [(100_000, 1), (600_000, 5)])

@@ -17,7 +17,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import fastload
 from fastload import Batch, DevicePrefetcher, FastParquetDataset
 from fastload.testing import assert_same_batches
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 ROWS = 777
 BATCHES = 16

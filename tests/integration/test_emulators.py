@@ -16,7 +16,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, SourceChangedError, SourceNotFoundError, StorageError
-from stored_dataset import assert_same, write_files
+from support.stored_dataset import assert_same, write_files
 
 COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]

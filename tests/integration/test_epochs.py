@@ -6,7 +6,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 ROWS = 1000
 

@@ -12,11 +12,11 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from data_files import DIRECTORY
 from fastload import FastParquetDataset
 from fastload.errors import FastloadError
 from fastload.tools.cli.inspect import main
-from stored_dataset import FILES, ROWS, served, write_files
+from support.data_files import DIRECTORY
+from support.stored_dataset import FILES, ROWS, served, write_files
 
 EVERY_FILE = sorted(
     path

@@ -15,14 +15,14 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastload
-from damage import damage, write_groups
 from fastload import Batch, Column, DevicePrefetcher, FastParquetDataset, kernel
 from fastload.plan.permutation import stream_key
 from fastload.steps.code_digest import code_digest
 from fastload.steps.kernel_argument import Argument
 from fastload.steps.kernel_code import counts
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
-from kernel_samples import (
+from support.damage import damage, write_groups
+from support.kernel_samples import (
     label_as_float,
     letters,
     noisy,
@@ -32,7 +32,7 @@ from kernel_samples import (
     value,
     widen,
 )
-from sample_files import ids_of, sample_table, write_sample
+from support.sample_files import ids_of, sample_table, write_sample
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

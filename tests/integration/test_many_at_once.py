@@ -11,8 +11,8 @@ from itertools import islice
 import pytest
 
 from fastload import FastParquetDataset
-from sample_files import ids_of, write_sample
-from stored_dataset import served, write_files
+from support.sample_files import ids_of, write_sample
+from support.stored_dataset import served, write_files
 
 ROWS = 4000
 BATCH = 100

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import Column, FastParquetDataset, Ragged, Stack
-from sample_files import sample_table, write_sample
+from support.sample_files import sample_table, write_sample
 
 ROWS = 20_000
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import IO, Cache, FastParquetDataset
-from stored_dataset import FILES, assert_same, served, write_files
-from stores import assert_few_connections, most_in_flight, rounds
+from support.stored_dataset import FILES, assert_same, served, write_files
+from support.stores import assert_few_connections, most_in_flight, rounds
 
 COLUMNS = ["c3", "c14", "s"]
 LATENCY_S = 0.15

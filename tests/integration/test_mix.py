@@ -15,7 +15,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import fastload
 from fastload import FastParquetDataset, SourceChangedError
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

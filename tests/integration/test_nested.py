@@ -17,7 +17,7 @@ from fastload import (
     Stack,
 )
 from fastload.testing import assert_same_batches, assert_same_rows
-from stored_tables import StoredTables, fill_of
+from support.stored_tables import StoredTables, fill_of
 
 ROWS = 1000
 NULLS = 0.2

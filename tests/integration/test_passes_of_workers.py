@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from fastload import CorruptFileError, FastParquetDataset, per_block, per_row
 from fastload.steps.code_digest import code_digest
 from fastload.testing import assert_resumes_exactly
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fastload import FastParquetDataset
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 
 @pytest.mark.parametrize("shuffle", [False, True])

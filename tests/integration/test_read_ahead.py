@@ -9,7 +9,7 @@ from fastload import FastParquetDataset
 from fastload.dataset.passes.next_pass import NextPass
 from fastload.plan import read_plan as plan
 from fastload.testing import assert_same_batches
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 ROWS = 4000
 WINDOW = 500

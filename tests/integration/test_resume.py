@@ -9,7 +9,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset, SourceChangedError
-from sample_files import ids_of, sample_table, write_sample
+from support.sample_files import ids_of, sample_table, write_sample
 
 ROWS = 777
 

@@ -10,7 +10,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from fastload import FastParquetDataset
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
-from sample_files import ids_of, write_files, write_sample
+from support.sample_files import ids_of, write_files, write_sample
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

@@ -6,11 +6,11 @@ from pickle import PicklingError
 import pytest
 from torch.utils.data import DataLoader
 
-from damage import damage, write_groups
 from fastload import CorruptFileError, per_row
 from fastload.plan.permutation import permutation, stream_key
-from sample_files import ids_of, write_sample
-from stepped_dataset import ROWS, dataset_of
+from support.damage import damage, write_groups
+from support.sample_files import ids_of, write_sample
+from support.stepped_dataset import ROWS, dataset_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader
 from fastload import per_row
 from fastload.steps.row_job import RowJob
 from fastload.steps.thread_pool import StepPool
-from sample_files import ids_of, write_sample
-from stepped_dataset import DESCRIBE, ROWS, STEPS, check, dataset_of, draw, threads_of_steps
+from support.sample_files import ids_of, write_sample
+from support.stepped_dataset import DESCRIBE, ROWS, STEPS, check, dataset_of, draw, threads_of_steps
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

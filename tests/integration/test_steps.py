@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastload
-from damage import damage, write_groups
 from fastload import (
     Batch,
     Column,
@@ -25,8 +24,9 @@ from fastload import (
 )
 from fastload.plan.permutation import stream_key
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
-from sample_files import ids_of, write_sample
-from stepped_dataset import DESCRIBE, ROWS, STEPS, check, dataset_of, draw, threads_of_steps
+from support.damage import damage, write_groups
+from support.sample_files import ids_of, write_sample
+from support.stepped_dataset import DESCRIBE, ROWS, STEPS, check, dataset_of, draw, threads_of_steps
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

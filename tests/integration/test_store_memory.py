@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stores import GcsServer
+from support.stores import GcsServer
 
 FILES, GROUP_ROWS, COLUMNS = 4, 500_000, 12  # 48 MB a row group, one in each file
 

@@ -18,8 +18,8 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, StorageError
-from stored_dataset import FILES, assert_same, projected_bytes, served, write_files
-from stores import GcsServer, assert_few_connections
+from support.stored_dataset import FILES, assert_same, projected_bytes, served, write_files
+from support.stores import GcsServer, assert_few_connections
 
 COLUMNS = ["c3", "c14", "s"]
 TRANSPORTS = ["fsspec", "native"]

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, get_worker_info
 from fastload import Batch, Column, FastParquetDataset, Pad, Ragged, Stack
 from fastload.batch import transport
 from fastload.runtime.cores import available_cores
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 

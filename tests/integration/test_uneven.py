@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fastload import FastParquetDataset
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 ROWS = 103
 

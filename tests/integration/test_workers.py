@@ -6,7 +6,7 @@ import pytest
 from torch.utils.data import DataLoader, default_collate
 
 from fastload import FastParquetDataset
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 # More workers than cores are no mistake in a test.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")

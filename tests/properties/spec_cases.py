@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fastload import Codes, Column, Hash, Pad, Stack
 from fastload.testing.expected_numbers import is_binary, is_text
-from stored_tables import fill_of, has_nulls
+from support.stored_tables import fill_of, has_nulls
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 # By the bits and sign of integers, dtypes that all of them fit.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fastload.runtime.native import core
 from fastload.source.source import Source
-from xxhash64 import xxhash64
+from support.xxhash64 import xxhash64
 
 _NULL = -(2**40)
 _INTEGERS = [pa.int8(), pa.uint8(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()]

@@ -14,7 +14,7 @@ from spec_cases import outputs_of
 from fastload import FastParquetDataset
 from fastload.plan import read_plan as plan
 from fastload.testing import assert_same_batches, assert_same_rows
-from stored_tables import StoredTables
+from support.stored_tables import StoredTables
 
 
 @st.composite

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastload import FastParquetDataset
 from fastload.errors import SourceChangedError
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 ROWS = 300
 JSON = st.recursive(

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 import fastload
 from fastload import FastParquetDataset
-from sample_files import write_files
+from support.sample_files import write_files
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 

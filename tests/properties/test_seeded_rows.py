@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset, per_row
 from fastload.plan.row_seeds import row_seeds
-from sample_files import write_files
+from support.sample_files import write_files
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

@@ -10,7 +10,7 @@ from semantics_cases import EXAMPLES, runs
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
-from sample_files import write_files
+from support.sample_files import write_files
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

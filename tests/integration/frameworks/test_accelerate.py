@@ -5,7 +5,7 @@ import torch
 
 from fastload import FastParquetDataset
 from launching import reports_of, require, rows_of, run_script
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 require("accelerate")
 

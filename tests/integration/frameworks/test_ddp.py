@@ -3,7 +3,7 @@
 import pytest
 
 from launching import reports_of, rows_of, run_script
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 ROWS = 1000  # 334, 333 and 333 rows: in batches of 37 one rank has a batch more
 

@@ -3,7 +3,7 @@
 import pytest
 
 from launching import reports_of, require, run_script
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 require("lightning")
 

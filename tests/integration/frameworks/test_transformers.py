@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from launching import reports_of, require, run_script
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 require("transformers")
 

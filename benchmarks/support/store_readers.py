@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow.dataset as pads
 import torch
-from click_log_store import BATCH_SIZE, COLUMNS
+from support.click_log_store import BATCH_SIZE, COLUMNS
 
 from fastload import IO, FastParquetDataset
 from fastload.tools.bench import environments
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from click_log_store import Store
+    from support.click_log_store import Store
 
 # One pass: reads, and returns the sums unless it drops what it reads.
 Reader: TypeAlias = "Callable[[], dict[str, int] | None]"

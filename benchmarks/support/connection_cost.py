@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from click_log_store import serve
+from support.click_log_store import serve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import pytest
 
 from fastload import FastParquetDataset
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 
 @pytest.fixture(scope="module")

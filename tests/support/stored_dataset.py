@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from stores import GcsServer
+from support.stores import GcsServer
 
 FILES = 4
 ROWS = 6_000  # of a file

@@ -14,7 +14,7 @@ from fastload import FastParquetDataset, SchemaError
 from fastload.errors import ColumnNotFoundError
 from fastload.rows.predicate import parse_split
 from fastload.rows.row_hash import hash_columns, hash_numbers
-from xxhash64 import xxhash64
+from support.xxhash64 import xxhash64
 
 ROWS = 4000
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-import fractions_of_roof
+from support import fractions_of_roof
 
 _STAT = Path("/proc/stat")  # see proc(5)
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

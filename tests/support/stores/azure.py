@@ -7,8 +7,8 @@ import hashlib
 import time
 from xml.sax.saxutils import escape
 
-from stores.gcs import ranged
-from stores.server import HttpServer, Request, Response
+from support.stores.gcs import ranged
+from support.stores.server import HttpServer, Request, Response
 
 ACCOUNT = "account"
 CONTAINER = "container"

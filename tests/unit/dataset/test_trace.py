@@ -8,7 +8,7 @@ from fastload import FastParquetDataset
 from fastload.dataset.trace import Trace, record
 from fastload.engine.stats import prometheus_text
 from fastload.runtime.platform import LINUX
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-import browser
 from fastload.tools.bench import roofline, tune
 from fastload.tools.bench.peers import PEERS, Work
 from fastload.tools.bench.profile import Profile, profile
@@ -25,6 +24,7 @@ from fastload.tools.bench.report.timeline import timeline
 from fastload.tools.bench.roofline import StageRoofs
 from fastload.tools.bench.session import Findings, Plan, Result
 from fastload.tools.bench.survey import survey
+from support import browser
 
 NAMES = ("label", "price", "id")
 

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import bench_filters
 import core_workloads
-import fractions_of_roof
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-from core_results import Figure
-from core_rows import BY_NAME, ROWS
-from fractions_of_roof import SteadyPasses
+from support.core_results import Figure
+from support.core_rows import BY_NAME, ROWS
+from support.fractions_of_roof import SteadyPasses
 
 from fastload import FastParquetDataset
 from fastload.tools.bench.roof import Roof
+from support import fractions_of_roof
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from core_rows import Row
+    from support.core_rows import Row
 
 _SHUFFLE_WINDOW = 1 << 19
 

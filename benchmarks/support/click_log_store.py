@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 COLUMNS = ["i3", "c7", "c20"]
 BATCH_SIZE = 65_536
-_TESTS = Path(__file__).resolve().parent.parent / "tests"
+_TESTS = Path(__file__).resolve().parents[2] / "tests"
 _SERVER = """
 import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from stores import GcsServer, Response, rounds
+from support.stores import GcsServer, Response, rounds
 
 class Server(GcsServer):
     def respond(self, request):

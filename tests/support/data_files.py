@@ -5,5 +5,5 @@ from pathlib import Path
 
 VARIABLE = "FASTLOAD_TEST_DATA"
 DIRECTORY = Path(
-    os.environ.get(VARIABLE, Path(__file__).resolve().parents[2].joinpath("shared", "data"))
+    os.environ.get(VARIABLE, Path(__file__).resolve().parents[3].joinpath("shared", "data"))
 )

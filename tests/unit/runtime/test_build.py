@@ -9,7 +9,7 @@ import pytest
 
 import fastload
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def setup(*arguments: str, prelude: str = "", **environment: str) -> subprocess.CompletedProcess:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from xml.sax.saxutils import escape
 
-from stores.server import HttpServer, Request, Response
+from support.stores.server import HttpServer, Request, Response
 
 _OBJECT = re.compile(r"(?:/download)?/storage/v1/b/([^/]+)/o/(.+)", re.DOTALL)
 _LIST = re.compile(r"/storage/v1/b/([^/]+)/o/?")

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from fastload import DataWait, FastParquetDataset
 from fastload.dataset.loaders.data_wait import WaitReport
-from sample_files import write_sample
+from support.sample_files import write_sample
 
 
 class Slow:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted(Path(__file__).parents[1].glob("typing/*.py"))
+EXAMPLES = sorted(Path(__file__).parents[2].glob("typing/*.py"))
 MODULES = ["", "dataset.loaders.data_wait", "engine.stats", "testing", "dataset.trace"]
 # Their classes are the frameworks' own, with methods that these call.
 INTEGRATIONS = [

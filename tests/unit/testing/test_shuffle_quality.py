@@ -8,7 +8,7 @@ import pytest
 from fastload import FastParquetDataset, mix
 from fastload.testing import shuffle_quality
 from fastload.testing.quality import order_quality
-from sample_files import ids_of
+from support.sample_files import ids_of
 
 ROWS = 20_000
 GROUP_ROWS = 500

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 import fastload
 from fastload import Batch, FastParquetDataset
 from fastload.dataset.loaders.stateful import StatefulLoader, place_of, read_dataset
-from sample_files import ids_of, write_sample
+from support.sample_files import ids_of, write_sample
 
 ROWS = 1000
 

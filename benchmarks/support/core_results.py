@@ -19,7 +19,7 @@ import torch
 import fastload
 from fastload.runtime.cores import available_cores
 
-DIRECTORY = Path(__file__).parent / "results"
+DIRECTORY = Path(__file__).parents[1] / "results"
 _DIGITS = 4
 
 

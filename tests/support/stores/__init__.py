@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from stores.azure import AzureServer
-from stores.gcs import GcsServer
-from stores.server import Fault, Request, Response, most_in_flight, rounds
+from support.stores.azure import AzureServer
+from support.stores.gcs import GcsServer
+from support.stores.server import Fault, Request, Response, most_in_flight, rounds
 
 __all__ = [
     "AzureServer",
