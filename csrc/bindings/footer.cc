@@ -13,7 +13,6 @@
 #include "bindings/errors.h"
 #include "bindings/without_gil.h"
 #include "fastload/source/leaf_summary.h"
-#include "fastload/source/summary_file.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -93,19 +92,6 @@ py::bytes Pack(const Footer& footer, const py::bytes& tail) {
     return footer.Pack(view);
   }();
   return ValueOrRaise(std::move(packed));
-}
-
-py::list SplitInFiles(const py::bytes& tail) {
-  const std::string_view view = tail;
-  Result<std::vector<SummaryPart>> parts = [&] {
-    const WithoutGil without_gil;
-    return SplitSummary(view);
-  }();
-  py::list list;
-  for (const SummaryPart& part : ValueOrRaise(std::move(parts))) {
-    list.append(py::make_tuple(part.path, py::bytes(part.tail)));
-  }
-  return list;
 }
 
 py::bytes RowsOf(const Footer& footer) {
@@ -314,9 +300,6 @@ void RegisterFooter(py::module_& m) {
            "path, of the type that Arrow reads.")
       .def(py::pickle(&StateOf, &OfState));
 
-  m.def("split_summary", &SplitInFiles, py::arg("tail"),
-        "The footer of a summary file as (path, tail) of each file that it names, in\n"
-        "order; paths are relative to its directory.");
   m.def(
       "summarize_leaves", &Summarize, py::arg("footers"), py::arg("leaves"),
       py::kw_only(), py::arg("statistics"),

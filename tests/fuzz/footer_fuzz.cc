@@ -1,5 +1,5 @@
-// Footers, as a file has them, as they are packed, and of summary files: what is told of
-// one stays the same when it is packed, and bytes that are none are refused.
+// Footers, as a file has them and as they are packed: a packed footer says what the
+// footer itself says, and bytes that are no footer are refused.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,7 +10,6 @@
 #include "checked.h"
 #include "fastload/source/footer.h"
 #include "fastload/source/kept_bytes.h"
-#include "fastload/source/summary_file.h"
 #include "file_mutation.h"
 
 namespace fastload::testing {
@@ -66,14 +65,8 @@ void Run(const uint8_t* data, size_t size) {
   if (!tail_bytes.ok()) return;
   Expect(*tail_bytes >= 0 && *tail_bytes <= bytes, "the bytes of the tail");
   const std::string_view tail = text.substr(size - static_cast<size_t>(*tail_bytes));
-  const auto parts = SplitSummary(tail);
   FooterSchemas schemas;
   const auto footer = Footer::Make(tail, bytes, "file", &schemas);
-  if (parts.ok()) {
-    for (const SummaryPart& part : *parts) {
-      (void)Footer::Make(part.tail, int64_t{1} << 40, part.path, &schemas);
-    }
-  }
   if (!footer.ok()) return;
   for (size_t leaf = 0; leaf < (*footer)->leaves().size(); ++leaf) {
     const auto chunks = (*footer)->ReadLeafChunks(static_cast<int32_t>(leaf));

@@ -42,14 +42,12 @@ class FoundFile:
     folders: the names of the directories between the directory given and the file, outermost
         first; for a glob, from its first wildcard on. () for a file given by itself.
     kind: of its store, and `stored` what that says of it; none for a local file.
-    summary: what may have its footer, in the directory that `folders` begin below.
     """
 
     path: str
     folders: tuple[str, ...] = ()
     kind: str = ""
     stored: StoredFile | None = None
-    summary: FoundFile | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from fastload.runtime.native import core
 from fastload.runtime.progress_line import Progress
 from fastload.source.footer_cache import FooterCache, FooterKey
 from fastload.source.footer_pack import NewFooter
-from fastload.source.summary_files import read_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +42,7 @@ _SETTLED_NS = 2_000_000_000
 
 
 Tail = tuple[bytes, int, int]
-"""A footer's bytes, the size of the file and its modification time (-1 in a store)."""
+"""The bytes of a footer, the size of its file and the modification time of its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +91,8 @@ class _Reading:
         if cache is not None:
             self._place(self._keys, cache.load(self._keys.values()))
         lacking = [index for index, result in enumerate(self._results) if result is None]
-        known = read_summaries(self._found, lacking, self._read_ends)
         for first in range(0, len(lacking), _AT_ONCE):
             some = lacking[first : first + _AT_ONCE]
-            for index in some:
-                if index in known:
-                    self._take(index, *known[index])
-            some = [index for index in some if index not in known]
             self._read_local([i for i in some if self._found[i].stored is None])
             self._read_remote([i for i in some if self._found[i].stored is not None])
             if cache is not None:
@@ -122,17 +116,6 @@ class _Reading:
                 size, mtime_ns = self._versions[index]
                 footer = found.footer(size, self._found[index].path)
                 self._results[index] = ReadFooter(footer, size, mtime_ns, found.digest)
-
-    def _read_ends(self, files: Sequence[FoundFile]) -> dict[int, Tail]:
-        """The footers of a few files, by their place among these."""
-
-        async def read(client: StoreClient, file: FoundFile) -> Tail:
-            assert file.stored is not None
-            return await _read_stored(client, file, file.stored), file.stored.size, -1
-
-        if files[0].stored is None:
-            return {place: _read_local(file) for place, file in enumerate(files)}
-        return dict(enumerate(self._storage.map(read, files)))
 
     def _read_local(self, indices: Sequence[int]) -> None:
         if len(indices) < 2:

@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 
     from fastload.source.files import PathLike
 
-__all__ = ["HIDDEN", "SUMMARY", "find_files", "url_of"]
+__all__ = ["HIDDEN", "find_files", "url_of"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # Hadoop's and Arrow's rule: such names are markers, logs and unfinished output, not data.
 HIDDEN = ("_", ".")
-SUMMARY = "_metadata"
-"""The name of a file with the footers of all files below its directory."""
 
 
 def find_files(
@@ -81,16 +79,14 @@ def _find(entry: PathLike) -> list[FoundFile]:
     except OSError as error:
         raise StorageError(f"Can't look at the source: {error.strerror} - at {path}") from error
     if stat.S_ISDIR(mode):
-        summaries: list[str] = []
-        files = sorted(_walk(path, summaries))
+        files = sorted(_walk(path))
         if not files:
             raise SourceNotFoundError(
                 "Expected a directory with files (names that start with _ or . don't count), "
                 f"found none - at {path}"
             )
         root = len(path)
-        summary = FoundFile(summaries[0]) if summaries else None
-        return [FoundFile(file, _folders(file[root:]), summary=summary) for file in files]
+        return [FoundFile(file, _folders(file[root:])) for file in files]
     return [FoundFile(path)]
 
 
@@ -139,11 +135,10 @@ def _find_glob(pattern: str) -> list[FoundFile]:
     return [FoundFile(path, PurePath(path).parts[fixed:-1]) for path in sorted(found)]
 
 
-def _walk(directory: str, summaries: list[str] | None = None) -> list[str]:
-    """All regular files below a directory that are not hidden.
+def _walk(directory: str) -> list[str]:
+    """Return all regular files below a directory that are not hidden.
 
-    Links are followed, but no directory is walked twice. A summary file in the directory itself
-    is added to `summaries`.
+    The walk follows links, but walks no directory twice.
     """
     found: list[str] = []
     seen = {os.path.realpath(directory)}
@@ -164,8 +159,6 @@ def _walk(directory: str, summaries: list[str] | None = None) -> list[str]:
         directories[:] = kept
         for name in names:
             path = os.path.join(parent, name)
-            if name == SUMMARY and parent == directory and summaries is not None:
-                summaries.append(path)
             if not name.startswith(HIDDEN) and os.path.isfile(path):
                 found.append(path)
     return found

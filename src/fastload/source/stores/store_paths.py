@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fastload.errors import SourceNotFoundError
 from fastload.source.files import NOT_FOUND, FoundFile
-from fastload.source.local_paths import HIDDEN, SUMMARY
+from fastload.source.local_paths import HIDDEN
 from fastload.source.stores.store import HTTP, shown
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
     """
     is_url = kind in HTTP  # of which nothing is listed
     is_glob = glob.has_magic(path) and not is_url
-    found, summary = await _find_glob(client, kind, path) if is_glob else ([], None)
+    found = await _find_glob(client, kind, path) if is_glob else []
     if not found:
         # Only now: a file may have a name that looks like a glob.
         path, directory = path if is_url else path.rstrip("/"), _is_directory(path)
@@ -44,17 +44,14 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
         if file is not None:
             return [FoundFile(shown(kind, file.path), (), kind, file)]
         listed = listed or await client.ls(kind, path)
-        found, summary = _below(listed, path, _HIDDEN_NAME), _summary(listed, path)
+        found = _below(listed, path, _HIDDEN_NAME)
         if not found:
             raise SourceNotFoundError(
                 "Expected a directory with files (names that start with _ or . don't count), "
                 f"found none - at {shown(kind, path)}"
             )
-    named = None
-    if summary is not None:
-        named = FoundFile(shown(kind, summary.path), (), kind, summary)
     return [
-        FoundFile(shown(kind, file.path), folders, kind, file, named)
+        FoundFile(shown(kind, file.path), folders, kind, file)
         for file, folders in sorted(found, key=lambda each: each[0].path)
     ]
 
@@ -78,14 +75,7 @@ def _below(files: Sequence[StoredFile], directory: str, hidden: re.Pattern[str] 
     ]
 
 
-def _summary(files: Sequence[StoredFile], directory: str) -> StoredFile | None:
-    path = f"{directory}/{SUMMARY}" if directory else SUMMARY
-    return next((file for file in files if file.path == path), None)
-
-
-async def _find_glob(
-    client: StoreClient, kind: str, pattern: str
-) -> tuple[_Found, StoredFile | None]:
+async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
     parts = pattern.split("/")
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     directory = "/".join(parts[:fixed])
@@ -93,11 +83,9 @@ async def _find_glob(
     marks = [m for m in HIDDEN if not any(part.startswith(m) for part in parts[fixed:])]
     hidden = re.compile(rf"(?:^|/)[{re.escape(''.join(marks))}]") if marks else None
     # All that lies below: what matches may be a directory.
-    listed = await client.ls(kind, directory)
-    files = _below(listed, directory, hidden)
+    files = _below(await client.ls(kind, directory), directory, hidden)
     matches = re.compile(_translate(parts[fixed:]), re.DOTALL)
-    found = [each for each in files if matches.match(each[0].path[len(directory) + 1 :])]
-    return found, _summary(listed, directory)
+    return [each for each in files if matches.match(each[0].path[len(directory) + 1 :])]
 
 
 def _translate(parts: Sequence[str]) -> str:
