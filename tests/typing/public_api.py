@@ -26,8 +26,7 @@ from fastload import (
     per_block,
     per_row,
 )
-from fastload.dataset.trace import Trace, record
-from fastload.engine.stats import prometheus_text
+from fastload.dataset.trace import Trace
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_rows
 
 dataset = FastParquetDataset(
@@ -123,10 +122,10 @@ waits = DataWait(DevicePrefetcher(loader, "cpu"))
 for waited in waits:
     assert isinstance(waited, Batch)
 assert_type(waits.report().share, float)
-with record(dataset) as trace:
+with dataset.trace() as trace:
     assert_type(trace, Trace)
 trace.write("trace.json")
-assert_type(prometheus_text(dataset, {"rank": "0"}), str)
+assert_type(dataset.stats().to_prometheus({"rank": "0"}), str)
 
 assert_resumes_exactly(lambda: FastParquetDataset("a.parquet"), after=[1, 2], num_workers=2)
 assert_ranks_agree(

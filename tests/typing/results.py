@@ -10,7 +10,7 @@ from typing_extensions import assert_type
 
 from fastload import Batch, Cache, Codes, Column, FastParquetDataset, Hash, Pad, Ragged, Stack, mix
 from fastload.dataset.loaders.data_wait import DataWait, Pause, Step, WaitReport
-from fastload.dataset.trace import Span, record
+from fastload.dataset.trace import Span
 from fastload.engine.stats import Memory, Stage, Stats
 from fastload.testing import ShuffleQuality, assert_same_batches, shuffle_quality
 
@@ -88,7 +88,7 @@ for pause in report.pauses:
     assert_type(pause.seconds, float)
     assert_type((pause.epoch, pause.index, pause.where), tuple[int, int, str])
 
-with record(dataset) as trace:
+with dataset.trace(capacity=1000) as trace:
     for span in trace.spans:
         assert_type(span, Span)
         assert_type((span.stage, span.column), tuple[str, str])

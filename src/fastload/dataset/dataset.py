@@ -16,6 +16,7 @@ from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, resolve_rank
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_state, encode_state
+from fastload.dataset.trace import CAPACITY, Trace, recorded
 from fastload.dataset.warm import warm, warm_blocks
 from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
@@ -350,6 +351,26 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             consuming_s=self._consuming_s + running,
             steps_s=self._steps.seconds + self._engines.steps_s,
         )
+
+    def trace(self, capacity: int = CAPACITY) -> contextlib.AbstractContextManager[Trace]:
+        """Record what the core does for this dataset in this process, inside a with block.
+
+            with dataset.trace() as trace:
+                for batch in dataset:
+                    ...
+            trace.write("trace.json")  # for https://ui.perfetto.dev
+
+        The Trace is filled when the block ends. Each span costs a system call and a lock; outside
+        the block nothing is recorded. DataLoader's worker processes record nothing. In a mix,
+        call the method of each source: `mix` reads the datasets that it was given.
+
+        Args:
+            capacity: how many spans are kept at most, the first ones.
+
+        Raises:
+            ValueError: capacity is less than 1.
+        """
+        return recorded(self._engines, capacity)
 
     def warm_cache(self, progress: bool | Callable[[int, int], None] = True) -> None:
         """Reads what passes will ask for, so that `cache` has it; with shuffle for all ranks.

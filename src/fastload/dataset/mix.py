@@ -119,7 +119,11 @@ class MixedDataset(Resumable[Batch]):
         return {source.name: source.dataset.files for source in self._of}
 
     def stats(self) -> dict[str, Stats]:
-        """What each source has done in this process so far; `consuming_s` is of the mix."""
+        """Return what each source has done in this process so far; `consuming_s` is of the mix.
+
+        For Prometheus, label each source: `stats()["web"].to_prometheus({"source": "web"})`. For a
+        trace of a source, call `trace()` of the dataset that was given to `mix`.
+        """
         running = self._pass.consuming_s if self._pass else 0.0
         return {source.name: source.stats(self._consuming_s + running) for source in self._of}
 

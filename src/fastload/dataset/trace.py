@@ -15,12 +15,13 @@ from fastload.runtime.platform import thread_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fastload.dataset.dataset import FastParquetDataset
+    from fastload.dataset.process_engine import Engines
 
-__all__ = ["Span", "Trace", "record"]
+__all__ = ["CAPACITY", "Span", "Trace", "recorded"]
 
-# Some 30 MB of memory.
-_CAPACITY = 300_000
+CAPACITY = 300_000
+"""The spans that a trace keeps unless the caller says otherwise: about 30 MB of memory."""
+
 # What the index of a span counts, by stage; of the others it is a window.
 _INDICES = {
     "read": "file",
@@ -59,11 +60,11 @@ class Span:
 
 @dataclass(slots=True)
 class Trace:
-    """What was recorded.
+    """The spans that `FastParquetDataset.trace` recorded.
 
     spans: in the order in which they ended.
     threads: number -> name of each thread that has a span.
-    dropped: spans that there was no room for.
+    dropped: how many spans were left out because the trace was full.
     """
 
     spans: list[Span] = field(default_factory=list)
@@ -71,7 +72,7 @@ class Trace:
     dropped: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Chrome's trace event format: what `write` writes."""
+        """Return the trace in Chrome's trace event format, which `write` writes."""
         start_ns = min((span.start_ns for span in self.spans), default=0)
         process = os.getpid()
         events: list[dict[str, Any]] = [
@@ -90,25 +91,13 @@ class Trace:
         return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other}
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file for https://ui.perfetto.dev or chrome://tracing."""
+        """Write a file for https://ui.perfetto.dev or chrome://tracing."""
         Path(path).write_text(json.dumps(self.to_json()))
 
 
 @contextmanager
-def record(dataset: FastParquetDataset, capacity: int = _CAPACITY) -> Iterator[Trace]:
-    """Records what the core does for `dataset` in this process, inside the with block.
-
-        with record(ds) as trace:
-            for batch in ds:
-                ...
-        trace.write("trace.json")
-
-    The Trace is filled when the block ends. A span costs a system call and a lock; without
-    this nothing is recorded. DataLoader's worker processes record nothing.
-
-    Args:
-        dataset: a FastParquetDataset.
-        capacity: spans, the first ones, that are kept.
+def recorded(engines: Engines, capacity: int) -> Iterator[Trace]:
+    """Record what the core does for the engines of a dataset, as `FastParquetDataset.trace` says.
 
     Raises:
         ValueError: capacity is less than 1.
@@ -116,11 +105,11 @@ def record(dataset: FastParquetDataset, capacity: int = _CAPACITY) -> Iterator[T
     if capacity < 1:
         raise ValueError(f"Expected capacity to be at least 1, got {capacity}")
     trace = Trace()
-    dataset._engines.start_spans(capacity)  # noqa: SLF001
+    engines.start_spans(capacity)
     try:
         yield trace
     finally:
-        spans, units, trace.dropped = dataset._engines.stop_spans()  # noqa: SLF001
+        spans, units, trace.dropped = engines.stop_spans()
         trace.spans += (
             Span(stage, thread, start, end, index, units[unit] if unit >= 0 else "", size)
             for stage, thread, start, end, index, unit, size in spans
@@ -146,14 +135,14 @@ def _events(span: Span, number: int, start_ns: int, process: int) -> list[dict[s
     }
     if span.stage != "request":
         return [event]
-    # Many are on their way at once: no thread's stack.
+    # Many requests run at once, so that they cannot be drawn as the stack of a thread.
     begin = {**event, "ph": "b", "id": number}
     del begin["dur"]
     return [begin, {**begin, "ph": "e", "ts": (span.end_ns - start_ns) / 1e3}]
 
 
 def _names(threads: Iterable[int]) -> dict[int, str]:
-    """Of the threads."""
+    """Return number -> name of the threads; the main thread is the consumer."""
     consumer = threading.main_thread().native_id
     return {
         thread: "consumer" if thread == consumer else thread_name(thread)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Memory", "Stage", "Stats", "prometheus_text", "stats_of"]
+__all__ = ["Memory", "Stage", "Stats", "stats_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,32 @@ class Stats:
         }
         return max(working_s, key=lambda stage: working_s[stage])
 
+    def to_prometheus(self, labels: Mapping[str, str] | None = None) -> str:
+        """Return the numbers in Prometheus' text format, for a file or an endpoint of yours.
+
+        Counters begin at 0 when the dataset is made; memory is a gauge. All numbers are of this
+        process, except memory, which includes the DataLoader's worker processes.
+
+        Args:
+            labels: added to each sample, such as {"rank": "0"}.
+
+        Raises:
+            ValueError: a key of `labels` is not a valid label name, or is "stage", which fastload
+                uses itself.
+        """
+        for name in labels or {}:
+            if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name) or name == "stage":
+                raise ValueError(f"Expected the name of a label of your own, got {name!r}")
+        lines: list[str] = []
+        for name, (kind, text, samples) in _metrics(self).items():
+            lines += [f"# HELP fastload_{name} {text}", f"# TYPE fastload_{name} {kind}"]
+            for own, value in samples:
+                pairs = {**(labels or {}), **own}
+                inside = ",".join(f'{key}="{_escaped(pairs[key])}"' for key in pairs)
+                shown = f"{{{inside}}}" if inside else ""
+                lines.append(f"fastload_{name}{shown} {value}")
+        return "\n".join(lines) + "\n"
+
 
 def stats_of(
     counts: Mapping[str, int],
@@ -127,45 +153,11 @@ def stats_of(
     )
 
 
-class _HasStats(Protocol):
-    def stats(self) -> Stats:
-        """Of a dataset."""
-
-
-def prometheus_text(dataset: _HasStats, labels: Mapping[str, str] | None = None) -> str:
-    """The dataset's `stats()` in Prometheus' text format, for a file or an endpoint of yours.
-
-    Counters begin at 0 when the dataset is made; memory is a gauge. All are of this process, but
-    for the memory, which worker processes hold, too.
-
-    Args:
-        dataset: a FastParquetDataset.
-        labels: added to each sample, such as {"rank": "0"}.
-
-    Raises:
-        ValueError: the name of a label is none.
-    """
-    for name in labels or {}:
-        if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name) or name == "stage":
-            raise ValueError(f"Expected the name of a label of your own, got {name!r}")
-    stats = dataset.stats()
-    lines: list[str] = []
-    for name, (kind, text, samples) in _metrics(stats).items():
-        lines += [f"# HELP fastload_{name} {text}", f"# TYPE fastload_{name} {kind}"]
-        for own, value in samples:
-            pairs = {**(labels or {}), **own}
-            inside = ",".join(f'{key}="{_escaped(pairs[key])}"' for key in pairs)
-            lines.append(
-                f"fastload_{name}{{{inside}}} {value}" if inside else f"fastload_{name} {value}"
-            )
-    return "\n".join(lines) + "\n"
-
-
 _Samples: TypeAlias = "list[tuple[dict[str, str], float]]"
 
 
 def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
-    """Name -> kind, text and samples with their labels."""
+    """Return name -> kind, help text, and samples with their labels."""
     stages = {
         "read": stats.read,
         "read_ahead": stats.read_ahead,

@@ -4,9 +4,8 @@ import threading
 
 import pytest
 
-from fastload import FastParquetDataset
-from fastload.dataset.trace import Trace, record
-from fastload.engine.stats import prometheus_text
+from fastload import FastParquetDataset, mix
+from fastload.dataset.trace import Trace
 from fastload.runtime.platform import LINUX
 from support.sample_files import write_sample
 
@@ -20,7 +19,7 @@ def path(tmp_path_factory):
 def test_a_trace_has_the_stages_of_a_pass(path, threads):
     options = {"batch_size": 100, "shuffle": True, "shuffle_window": 250, "threads": threads}
     with FastParquetDataset(path, **options) as dataset:
-        with record(dataset) as trace:
+        with dataset.trace() as trace:
             batches = sum(1 for _ in dataset)
         after = list(trace.spans)
         for _ in dataset:
@@ -43,7 +42,7 @@ def test_a_trace_has_the_stages_of_a_pass(path, threads):
 def test_a_trace_opens_in_perfetto(path, tmp_path):
     with (
         FastParquetDataset(path, batch_size=100, threads=1) as dataset,
-        record(dataset, capacity=10) as trace,
+        dataset.trace(capacity=10) as trace,
     ):
         for _ in dataset:
             pass
@@ -65,10 +64,10 @@ def test_a_trace_opens_in_perfetto(path, tmp_path):
 
 
 def test_nothing_is_recorded_without_a_pass(path):
-    with FastParquetDataset(path) as dataset, record(dataset) as trace:
+    with FastParquetDataset(path) as dataset, dataset.trace() as trace:
         pass
     assert trace == Trace()
-    with pytest.raises(ValueError, match="at least 1"), record(dataset, 0):
+    with pytest.raises(ValueError, match="at least 1"), dataset.trace(0):
         pass
 
 
@@ -76,8 +75,8 @@ def test_prometheus_reads_the_counters(path):
     with FastParquetDataset(path, batch_size=100) as dataset:
         for _ in dataset:
             pass
-        text = prometheus_text(dataset, {"run": 'a "b"\\\n'})
         stats = dataset.stats()
+    text = stats.to_prometheus({"run": 'a "b"\\\n'})
     lines = text.splitlines()
     assert text.endswith("\n")
     sample = re.compile(r'fastload_[a-z_]+\{([a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+\} [0-9.e+-]+')
@@ -92,6 +91,16 @@ def test_prometheus_reads_the_counters(path):
             assert kinds[name] == ("counter" if name.endswith("_total") else "gauge")
     assert 'fastload_rows_total{run="a \\"b\\"\\\\\\n"} 1000' in lines
     assert f'fastload_batches_total{{run="a \\"b\\"\\\\\\n"}} {stats.batches}' in lines
-    assert "fastload_rows_total 1000\n" in prometheus_text(dataset)
+    assert "fastload_rows_total 1000\n" in stats.to_prometheus()
     with pytest.raises(ValueError, match="name of a label"):
-        prometheus_text(dataset, {"stage": "x"})
+        stats.to_prometheus({"stage": "x"})
+
+
+def test_a_source_of_a_mix_is_traced_by_its_dataset(path):
+    web, books = (FastParquetDataset(path, batch_size=100) for _ in range(2))
+    with mix({"web": web, "books": books}, stop="all") as mixed, web.trace() as trace:
+        batches = sum(batch.source == "web" for batch in mixed)
+        text = mixed.stats()["web"].to_prometheus({"source": "web"})
+    assert batches == 10
+    assert {span.stage for span in trace.spans} >= {"fill", "wait"}
+    assert 'fastload_batches_total{source="web"} 10' in text.splitlines()

@@ -14,7 +14,11 @@ INTEGRATIONS = [
     f"integrations.{name}" for name in ("accelerate", "lightning", "tensorboard", "transformers")
 ]
 # What only other parts of the package use.
-INTERNAL = {("engine.stats", "stats_of")}
+INTERNAL = {
+    ("engine.stats", "stats_of"),
+    ("dataset.trace", "CAPACITY"),
+    ("dataset.trace", "recorded"),
+}
 
 
 def shown() -> tuple[dict[str, set[str]], set[str]]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastload.dataset.loaders.data_wait import DataWait, Step
-from fastload.dataset.trace import Span, Trace, record
+from fastload.dataset.trace import Span, Trace
 from fastload.tools.bench import usage
 from fastload.tools.bench.peers.fastload_dataset import Contender
 
@@ -116,7 +116,7 @@ def profile(work: Work, step_s: float, epochs: int | None) -> Profile:
     loader = DataWait(contender.epoch(0), on_step)
     start_ns = time.perf_counter_ns()
     passes = 0
-    with _memory_samples(dataset, start_ns) as memory, record(dataset, _SPANS) as trace:
+    with _memory_samples(dataset, start_ns) as memory, dataset.trace(_SPANS) as trace:
         while passes < (epochs or 2) or (epochs is None and _since_s(start_ns) < _PATIENCE_S):
             for _ in loader:
                 if step_s:
