@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from fastload.batch.transport import is_living
+from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,11 +44,10 @@ class RegisteredMemory:
         error = self._runtime.cudaHostRegister(address, size, 0)
         if int(error):
             self._refused = True
-            warnings.warn(
+            warn(
                 f"Expected to lock {size} bytes that worker processes write to, got {error}: their "
                 "batches are copied once more on their way to the device. A higher limit of "
                 "locked memory (ulimit -l) may help",
-                stacklevel=2,
             )
             return False
         self._segments[address] = origin.raw.receiver

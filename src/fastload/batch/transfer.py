@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from fastload.batch.batch import Batch, BatchOrigin
 from fastload.batch.packing import is_plain, ordinary_memory, pack, unpack
 from fastload.batch.ragged import Ragged, ragged_of
 from fastload.batch.tensor_views import untracked
+from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,11 +46,10 @@ class PinnedMemory:
             except RuntimeError as error:
                 self._refused = True
                 if next(self._refusals) == 0:  # several threads may be refused at once
-                    warnings.warn(
+                    warn(
                         f"Expected {size} bytes of pinned memory, got {error!s}: copies to the "
                         "device will not overlap with other work. Less prefetching, smaller "
                         "batches or a higher limit of locked memory (ulimit -l) may help",
-                        stacklevel=2,
                     )
         return ordinary_memory(size)
 

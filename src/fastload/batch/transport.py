@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-import warnings
 from dataclasses import replace
 from functools import partial
 from multiprocessing.reduction import DupFd, ForkingPickler
@@ -26,6 +25,7 @@ from fastload.batch.ragged import Ragged
 from fastload.errors import StorageError
 from fastload.runtime.child_processes import call_at_end_of, end_with_parent
 from fastload.runtime.native import core
+from fastload.runtime.user_warnings import warn
 
 __all__ = ["Destination", "Sender", "is_living", "memory_of_workers"]
 
@@ -220,7 +220,7 @@ class _WorkerMemory:
             return batch
         if not self._warned:
             self._warned = True
-            warnings.warn(self.home.warning, stacklevel=2)
+            warn(self.home.warning)
         return batch.clone()
 
 

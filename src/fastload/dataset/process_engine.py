@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +16,7 @@ from fastload.engine.cache.block_engine import BlockArguments, BlockEngine
 from fastload.engine.engine import Engine
 from fastload.engine.work_units import work_units
 from fastload.runtime.cores import RankCores
+from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -221,7 +221,7 @@ class ProcessEngine:
         """Warns once in a process, of what the memory budget is too small for."""
         if what not in self.told:
             self.told.add(what)
-            warnings.warn(f"memory_budget={self.memory_budget} {what}", stacklevel=5)
+            warn(f"memory_budget={self.memory_budget} {what}")
 
     def start_spans(self, capacity: int) -> None:
         """Records spans from now on; an engine that is made later does, too."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +11,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastload.dataset.accelerate_guard import refuse_second_split
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.position import BatchPosition, WorkerSlot
+from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,10 +91,9 @@ class Resumable(IterableDataset[_Item_co]):
             self._give(PassStart(loaded, stays=True))
             return
         if loaded.progress and not (self._is_finished(loaded) and epoch == loaded.epoch + 1):
-            warnings.warn(
+            warn(
                 f"The loaded state is of epoch {loaded.epoch}; set_epoch({epoch}) drops its "
                 "progress",
-                stacklevel=2,
             )
         self._give(PassStart(loaded.of_epoch(epoch)))
 

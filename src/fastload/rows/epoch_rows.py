@@ -59,4 +59,4 @@ class EpochRows:
         """Reports the row groups whose filter columns can't be read, to who makes the dataset."""
         if self._report is not None and self._selection is not None:
             for index, group, cause in self._selection.corrupt:
-                self._report.add(index, self._source.files[index].path, group, cause, stacklevel=5)
+                self._report.add(index, self._source.files[index].path, group, cause)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from multiprocessing import reduction
 from typing import Any
 
 from fastload.runtime.shared_record import SharedRecord
+from fastload.runtime.user_warnings import warn
 
 __all__ = ["SkipReport"]
 
@@ -31,15 +31,14 @@ class SkipReport:
         """Index of the file, row group and cause of each, as all processes found them."""
         return [(file, group, cause) for file, group, cause in self._record.read()["entries"]]
 
-    def add(self, file: int, path: str, row_group: int, error: str, stacklevel: int) -> None:
-        """Adds a row group, unless it is there; warns of the dataset's first one.
+    def add(self, file: int, path: str, row_group: int, error: str) -> None:
+        """Add a row group, unless it is in the report already; warn of the dataset's first one.
 
         Args:
             file: index of the file.
             path: of the file.
-            row_group: in the file.
-            error: the message of what went wrong.
-            stacklevel: of the warning, for the caller's caller 2 and so on.
+            row_group: index of the row group in the file.
+            error: the message of the error.
         """
         if (file, row_group) in self._told:
             return
@@ -52,10 +51,9 @@ class SkipReport:
                 entries.append([file, row_group, cause if len(entries) < _MOST_CAUSES else ""])
         self._told.add((file, row_group))
         if first:
-            warnings.warn(
+            warn(
                 f"Row group {row_group} of {path} is left out: {cause}. Other rows stand in for "
                 'its rows, as on_error="skip" has it; from now on `skipped` lists such row groups',
-                stacklevel=stacklevel,
             )
 
     def __getstate__(self) -> dict[str, Any]:

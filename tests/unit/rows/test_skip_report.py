@@ -11,7 +11,7 @@ from fastload.rows.skip_report import SkipReport
 
 
 def add(report, file, group, error="Expected X, got Y - at a.parquet, row group 3, column `b`"):
-    report.add(file, "a.parquet", group, error, stacklevel=2)
+    report.add(file, "a.parquet", group, error)
 
 
 def test_entries_in_order_and_once():

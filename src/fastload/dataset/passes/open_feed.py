@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
 from fastload.plan import read_plan as plan
 from fastload.plan.substitution import Substitution
+from fastload.runtime.user_warnings import warn
 from fastload.steps.run import SeedKey
 
 if TYPE_CHECKING:
@@ -202,5 +202,4 @@ class FeedFactory:
     def _count_copy(self) -> None:
         self.copied_batches += 1
         if self.copied_batches == 1:
-            # At whoever asked for the batch.
-            warnings.warn(copies_warning(self.memory_budget), stacklevel=5)
+            warn(copies_warning(self.memory_budget))

@@ -128,9 +128,8 @@ class SkippingFeed(ScanFeed):
                 "Expected rows of this rank that can be read, in place of those that can't, got "
                 f"{self._described()} - at {self._files[file]}, row group {row_group}"
             ) from error
-        # A warning that is an error comes before anything has changed. It is for whoever asked
-        # for the batch.
-        self._report.add(file, self._files[file], row_group, str(error), stacklevel=7)
+        # The report comes before any change here, because its warning may be raised as an error.
+        self._report.add(file, self._files[file], row_group, str(error))
         self._scan.close()
         self._scan = self.engine.start(self._plan(), self._batch_rows, again=True)
 

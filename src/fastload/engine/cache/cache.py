@@ -11,7 +11,6 @@ What can't be kept is decoded straight from the files, from the batch on that ne
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from fastload.engine.engine import Engine
 from fastload.engine.first_rows import fields_after, first_rows
 from fastload.engine.work_units import work_units
 from fastload.runtime.disk.cache import tell_once
+from fastload.runtime.user_warnings import warn
 from fastload.steps.kernel_plan import extra_outputs, plan_kernels
 from fastload.steps.steps import Steps
 
@@ -303,8 +303,7 @@ class DecodedCache:
     def _give_up(self, cause: BaseException) -> None:
         """Use no blocks in this process from now on, and say so."""
         self._refused = True
-        warnings.warn(
+        warn(
             f"Can't use the decoded tier of the cache: {cause}; rows are decoded each time. "
             "Cache(directory, decoded=False) says that this is meant",
-            stacklevel=5,
         )

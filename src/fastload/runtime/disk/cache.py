@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import CacheError
 from fastload.runtime.sizes import parse_bytes
+from fastload.runtime.user_warnings import warn
 
 __all__ = [
     "DECODED",
@@ -102,7 +102,7 @@ def tell_once(cache: Cache, text: str) -> None:
     _told.add(cache.path)
     # Raised as an error it would be one of a thread that nobody looks at.
     with contextlib.suppress(UserWarning):
-        warnings.warn(text, stacklevel=4)
+        warn(text)
 
 
 def open_directory(cache: Cache, name: str) -> Path:

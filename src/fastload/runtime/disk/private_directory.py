@@ -8,9 +8,10 @@ import fcntl
 import os
 import stat
 import tempfile
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +45,7 @@ class CacheDirectory:
                 self._check_owner(self.path)
         except OSError as error:
             # Who names a directory wants to know that it can't be used.
-            self.give_up(error, warn=bool(named))
+            self.give_up(error, silent=not named)
 
     def _check_owner(self, path: Path) -> None:
         """What others put there would be believed."""
@@ -54,13 +55,10 @@ class CacheDirectory:
             reason = "Expected a directory that only its user may write to"
             self.give_up(PermissionError(errno.EPERM, reason))
 
-    def give_up(self, error: OSError, *, warn: bool = True) -> None:
-        """Keeps nothing from now on."""
-        if warn:
-            warnings.warn(
-                f"Can't keep {self._what}: {error.strerror} - at {self.path}; {self._instead}",
-                stacklevel=3,
-            )
+    def give_up(self, error: OSError, *, silent: bool = False) -> None:
+        """Keep nothing from now on, and warn unless `silent`."""
+        if not silent:
+            warn(f"Can't keep {self._what}: {error.strerror} - at {self.path}; {self._instead}")
         self.path = None
 
 
