@@ -145,6 +145,7 @@ typecheck: build ## mypy on the sources, pyright on what users write, stubtest o
 	$(BIN)/stubtest fastload.runtime._core --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest_allowlist.txt
 
 lint-cpp: venv
+	$(RUN) csrc/check_includes.py
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 	@$(TEST_CPP) tidy CLANG_TIDY=$(BIN)/clang-tidy
 
