@@ -15,7 +15,7 @@ from fastload.runtime.platform import thread_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fastload.dataset.process_engine import Engines
+    from fastload.dataset.process_engine import ProcessEngine
 
 __all__ = ["CAPACITY", "Span", "Trace", "recorded"]
 
@@ -96,7 +96,7 @@ class Trace:
 
 
 @contextmanager
-def recorded(engines: Engines, capacity: int) -> Iterator[Trace]:
+def recorded(engines: ProcessEngine, capacity: int) -> Iterator[Trace]:
     """Record what the core does for the engines of a dataset, as `FastParquetDataset.trace` says.
 
     Raises:
