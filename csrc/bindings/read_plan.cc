@@ -74,7 +74,8 @@ py::array_t<uint32_t> PermutationArray(uint64_t key, uint32_t rows) {
 }  // namespace
 
 void RegisterReadPlan(py::module_& m) {
-  py::class_<ReadPlan>(m, "ReadPlan", "What one pass reads: fastload.plan.read_plan.ReadPlan.")
+  py::class_<ReadPlan>(m, "ReadPlan",
+                       "What one pass reads: fastload.plan.read_plan.ReadPlan.")
       .def(py::init(&MakeReadPlan), py::kw_only(), py::arg("batch_rows"), py::arg("rows"),
            py::arg("padding"), py::arg("shuffled"), py::arg("pieces"), py::arg("takes"),
            py::arg("windows"), py::arg("keys"),
