@@ -84,7 +84,7 @@ def unpack(packed: Packed[_Name]) -> dict[_Name, Any]:
 
 
 def is_plain(value: object) -> bool:
-    """Whether it is a CPU tensor that is nothing but its values."""
+    """Return whether it is a CPU tensor that is nothing but its values."""
     return (
         type(value) is torch.Tensor
         and value.layout == torch.strided

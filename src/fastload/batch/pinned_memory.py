@@ -35,7 +35,7 @@ class RegisteredMemory:
         )
 
     def __call__(self, origin: BatchOrigin) -> bool:
-        """Whether the memory is locked now; the first refusal is told by a warning."""
+        """Return whether the memory is locked now; the first refusal is told by a warning."""
         address, size = getattr(origin.raw, "segment", (0, 0))
         if address in self._segments:
             return True

@@ -110,7 +110,7 @@ class Ragged:
             yield row.decode() if self.kind == "str" else row
 
     def __eq__(self, other: object) -> bool:
-        """Whether the rows are equal, as torch.equal sees them (NaN differs from NaN).
+        """Return whether the rows are equal, as torch.equal sees them (NaN differs from NaN).
 
         Kinds and dtypes must agree too; where the offsets begin does not matter.
         """
@@ -277,7 +277,7 @@ def own_rows(ragged: Ragged, *, copies: bool) -> Ragged:
 
 
 def _is_data(values: object) -> bool:
-    """Whether a tensor has nothing but its values to copy: no autograd, no subclass."""
+    """Return whether a tensor has nothing but its values to copy: no autograd, no subclass."""
     return type(values) is torch.Tensor and not values.requires_grad
 
 

@@ -130,7 +130,7 @@ def begin_transfer(
 
 
 def _is_filled_by(values: Iterable[Any], block: torch.Tensor) -> bool:
-    """Whether the block holds all the values, and little else."""
+    """Return whether the block holds all the values, and little else."""
     start = block.data_ptr()
     size = 0
     for value in values:

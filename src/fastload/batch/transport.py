@@ -152,7 +152,7 @@ def _parts(value: Any) -> Any:
 
 
 def _is_untouched(value: Any, parts: Any, start: int, stop: int) -> bool:
-    """Whether the value is what the core wrote from address `start` to `stop`.
+    """Return whether the value is what the core wrote from address `start` to `stop`.
 
     A tensor counts the operations that change it in place, in its values or its shape.
     """
@@ -247,7 +247,7 @@ def memory_of_workers(dataset: str) -> list[list[int]]:
 
 
 def is_living(receiver: core.BatchReceiver) -> bool:
-    """Whether the process whose memory it is has not ended."""
+    """Return whether the process whose memory it is has not ended."""
     with _lock:
         return any(known.receiver is receiver for known in _known.values())
 
@@ -269,7 +269,7 @@ def _forget(key: bytes) -> None:
 
 
 def _forget_the_dead() -> None:
-    """Those whose end the system did not tell."""
+    """Forget workers whose end the system did not report."""
     for key, known in list(_known.items()):
         try:
             os.kill(known.pid, 0)

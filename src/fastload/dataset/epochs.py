@@ -203,7 +203,7 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 def _reduced(cell: EpochCell) -> tuple[Any, ...]:
-    """Of a dataset that goes to another process, which takes part in its passes."""
+    """Reduce the cell for another process, which then takes part in the dataset's passes."""
     born = cell.before_start()
     return _rebuilt, (reduction.DupFd(cell._record.fd), cell._owner, born)  # noqa: SLF001
 

@@ -63,7 +63,7 @@ class MixSource:
 
     @property
     def seed(self) -> int:
-        """Of its own order."""
+        """The seed of the source's own order."""
         return self._options.seed
 
     @property
@@ -81,11 +81,11 @@ class MixSource:
 
     @property
     def rank(self) -> Rank | None:
-        """Of its dataset, if that is known by now."""
+        """The dataset's rank, or None if the rank is not known yet."""
         return self.dataset._rank
 
     def resolved_rank(self) -> Rank:
-        """Of its dataset, from now on."""
+        """Resolve the dataset's rank, which then stays as it is."""
         return self.dataset._resolved_rank()
 
     @property
@@ -99,7 +99,7 @@ class MixSource:
         return self.dataset._closed
 
     def stats(self, consuming_s: float) -> Stats:
-        """Of its dataset, with so many seconds between batches."""
+        """Return the dataset's statistics, with `consuming_s` seconds between batches."""
         return replace(self.dataset.stats(), consuming_s=consuming_s)
 
     def identity(self) -> dict[str, Any]:

@@ -193,7 +193,7 @@ class Resumable(IterableDataset[_Item_co]):
         return start, part
 
     def _is_finished(self, position: Position) -> bool:
-        """Whether no rank has a batch left of the epoch."""
+        """Return whether no rank has a batch left of the epoch."""
         return not self._batches(position, rank=None)
 
     def _next_position(self) -> Position:
@@ -205,7 +205,7 @@ class Resumable(IterableDataset[_Item_co]):
         return self._encoded(self._epochs.next.position)
 
     def _state_of_worker(self, worker: tuple[int, int]) -> dict[str, Any]:
-        """Of a worker process that goes on by itself, as StatefulDataLoader has it."""
+        """Return the state of this worker alone. StatefulDataLoader saves one state per worker."""
         position = self._own or self._next_position()
         if self._pass is not None:
             position = self._pass.own_position

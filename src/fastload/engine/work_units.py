@@ -38,7 +38,7 @@ class WorkUnits(NamedTuple):
 
 
 def work_units(outputs: Sequence[OutputPlan]) -> WorkUnits:
-    """Those of a dataset's outputs."""
+    """Return the units of work for the outputs of a dataset."""
     columns = set()
     stacked = scratch = 0
     shared = False

@@ -69,11 +69,11 @@ class ResumableLoader(StatefulLoader, Callback):
             yield batch
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002
-        """As Lightning calls it."""
+        """Called by Lightning; see `lightning.Callback`."""
         self._told = True
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """As Lightning calls it."""
+        """Called by Lightning; see `lightning.Callback`."""
         self._last = self._ahead.popleft()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -121,7 +121,7 @@ class WaitLogger(Callback):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """As Lightning calls it."""
+        """Called by Lightning; see `lightning.Callback`."""
         del trainer, outputs, batch
         if (batch_idx + 1) % self._every:
             return
@@ -131,6 +131,6 @@ class WaitLogger(Callback):
         self._before = report
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """As Lightning calls it."""
+        """Called by Lightning; see `lightning.Callback`."""
         del trainer, pl_module
         _log.info("%s", self._wait.report())

@@ -58,7 +58,7 @@ class DatasetMixin:
         self.callback_handler.add_callback(DatasetPlace())
 
     def get_train_dataloader(self) -> Any:
-        """As transformers.Trainer has it."""
+        """Override the method of `transformers.Trainer`."""
         for callback in self.callback_handler.callbacks:
             if isinstance(callback, DatasetPlace):
                 callback.loader = None  # of a run before
@@ -67,7 +67,7 @@ class DatasetMixin:
         return TrainLoader(self._workers_of(self.train_dataset), self.args.device)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """As transformers.Trainer has it."""
+        """Override the method of `transformers.Trainer`."""
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(dataset, str):
             dataset = self.eval_dataset[dataset]
@@ -76,7 +76,7 @@ class DatasetMixin:
         return EvalLoader(self._workers_of(dataset), self.accelerator)
 
     def get_test_dataloader(self, test_dataset: Any) -> Any:
-        """As transformers.Trainer has it."""
+        """Override the method of `transformers.Trainer`."""
         if not isinstance(test_dataset, FastParquetDataset):
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
         return EvalLoader(self._workers_of(test_dataset), self.accelerator)
@@ -88,7 +88,7 @@ class DatasetMixin:
         return int(super().num_examples(dataloader))  # type: ignore[misc]
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> Any:
-        """As transformers.Trainer has it."""
+        """Override the method of `transformers.Trainer`."""
         if isinstance(dataloader, EvalLoader):
             self.gather_function = dataloader.gather  # the base class puts its own back
         return super().evaluation_loop(dataloader, *args, **kwargs)  # type: ignore[misc]
@@ -198,7 +198,7 @@ class DatasetPlace(transformers.TrainerCallback, ExportableState):
         self.loader: TrainLoader | None = None
 
     def state(self) -> dict[str, Any]:
-        """As the Trainer writes it."""
+        """Return the state that the Trainer saves."""
         place = self.loader.state_dict() if self.loader else None
         return {"args": {}, "attributes": {"place": place}}
 

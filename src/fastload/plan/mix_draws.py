@@ -160,7 +160,7 @@ def _integers(weights: Sequence[float]) -> Int64s:
 
 
 def _occurrences(drawn: Indices, sources: int) -> Int64s:
-    """Of each draw, how many of that source came before it; int64 (n,)."""
+    """Return for each draw how often its source was drawn before; int64 (n,)."""
     count = np.bincount(drawn, minlength=sources)
     occurrence = np.empty(len(drawn), np.int64)
     by_source = np.argsort(drawn, kind="stable")

@@ -51,7 +51,7 @@ class SourceRows(NamedTuple):
 
     @property
     def positions(self) -> Int64s:
-        """Those of a whole epoch, as intervals."""
+        """The positions of a whole epoch, as intervals."""
         return whole_epoch(self.options.limited(self.total))
 
 
@@ -286,5 +286,5 @@ def _expect_delivered(place: _Place, delivered: int) -> None:
 
 
 def _seed_of(seed: int, repetition: int) -> int:
-    """Of the order of a repetition; the first one's is that of the source by itself."""
+    """Return the seed of a repetition's order; the first repetition has the source's own seed."""
     return stream_key(seed, repetition) if repetition else seed

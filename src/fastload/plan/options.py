@@ -12,7 +12,7 @@ Uneven = Literal["wrap", "drop", "pad", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Those parameters.
+    """Parameters that decide the order of rows and how batches are cut.
 
     `batch_size` and `shuffle_window` are in rows; `limit` is in rows of the sequence, None for
     all of them; `shuffle_window` and `seed` matter only with `shuffle`.

@@ -163,7 +163,7 @@ class Substitution:
 
     @cached_property
     def _pieces_of_rank(self) -> tuple[Int64s, int]:
-        """Those of all its workers, and where this one's begin."""
+        """Return the pieces of all workers of the rank, and the index where this worker's begin."""
         pieces = [
             self._plan.pieces if worker == self._worker else self._plan_of(worker).pieces
             for worker in range(self._workers)

@@ -99,7 +99,7 @@ class ArrowRowScan:
                     yield group, part
 
     def _may_pass_by_keys(self) -> bool:
-        """Whether the hive keys of the file leave it open that a row passes the filters."""
+        """Return whether the hive keys of the file leave it open that a row passes the filters."""
         filters, keys = self._predicate.filters, self._schema.guarantee(self._file)
         if filters is None or not self._file.keys:
             return True

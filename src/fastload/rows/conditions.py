@@ -205,7 +205,7 @@ class _Reading:
         return _Test(column_name, ~values if negated else values, nulls=not negated)
 
     def _test(self, column: _Tree, values_of: Callable[[Any], ValueSet], *, negated: bool) -> _Test:
-        """Of a test that says nothing of nulls."""
+        """Return a test that does not mention nulls."""
         name, keys = self._column(column)
         values = values_of(keys)
         return _Test(name, ~values if negated else values, nulls=False)

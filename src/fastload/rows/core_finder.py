@@ -128,7 +128,7 @@ def _column(name: str, arrow: Any, words: Sequence[str] | Sequence[bytes]) -> Co
 
 
 def _has_numbers_of(arrow: Any, field: Field) -> bool:
-    """Whether the tensors of a field hold the numbers that Arrow's arrays of a type hold."""
+    """Return whether the tensors of a field hold the numbers that Arrow's arrays of a type hold."""
     if field.depth or field.shape or field.ragged:
         return False
     if pa.types.is_timestamp(arrow):

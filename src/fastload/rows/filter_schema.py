@@ -119,7 +119,7 @@ class FilterSchema:
         return tuple(named)
 
     def trusts_statistics(self, predicate: Predicate) -> bool:
-        """Whether statistics of row groups tell of all values of the columns in the filters.
+        """Return whether statistics of row groups tell of all values of the columns in the filters.
 
         Statistics of floats leave NaN out, and may name the other zero.
         """

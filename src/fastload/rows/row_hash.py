@@ -34,7 +34,7 @@ Hashes = NDArray[np.uint64]
 
 
 def can_hash(arrow: Any) -> bool:
-    """Whether values of that Arrow type have a hash."""
+    """Return whether values of that Arrow type have a hash."""
     if pa.types.is_dictionary(arrow):
         return can_hash(arrow.value_type)
     return _is_integer(arrow) or _is_bytes(arrow) or _is_float(arrow) or pa.types.is_null(arrow)

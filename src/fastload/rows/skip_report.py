@@ -75,7 +75,7 @@ def _cause(error: str, path: str, row_group: int) -> str:
 
 
 def _reduced(report: SkipReport) -> tuple[Any, ...]:
-    """Of a dataset that goes to another process, which adds to the same report."""
+    """Reduce the report for another process, which then adds to the same report."""
     return _rebuilt, (reduction.DupFd(report._record.fd),)  # noqa: SLF001
 
 

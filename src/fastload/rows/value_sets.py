@@ -91,7 +91,7 @@ class Keys:
         return ValueSet.of([(-infinity - 1, infinity)])
 
     def members(self, values: Iterable[int]) -> ValueSet:
-        """Those integers."""
+        """Return the set of these integers."""
         return ValueSet.of((value - self.offset, value - self.offset) for value in values)
 
     def compared(self, operator: str, value: float) -> ValueSet:
@@ -168,7 +168,7 @@ class WordKeys:
         return tuple(word.decode() for word in self._places)
 
     def members(self, values: Iterable[bytes]) -> ValueSet:
-        """Those words. Raises `UnicodeDecodeError` for strings that are no UTF-8."""
+        """Return the set of these words. Raises `UnicodeDecodeError` if one is not UTF-8."""
         return ValueSet.of((key, key) for key in map(self._key, values))
 
     def compared(self, operator: str, value: bytes) -> ValueSet:

@@ -52,7 +52,7 @@ def launcher_cores() -> int:
 
 
 def thread_name(number: int) -> str:
-    """Of a thread of this process; one that can't be told is called by its number."""
+    """Return the name of a thread of this process, or its number if the name is unknown."""
     if LINUX:
         try:
             return Path(f"/proc/self/task/{number}/comm").read_text().strip()
@@ -84,7 +84,7 @@ def processes() -> dict[int, Process]:
 
 
 def _seconds(time: str) -> float:
-    """Of [days-][hours:]minutes:seconds."""
+    """Convert `[days-][hours:]minutes:seconds` to seconds."""
     days, _, clock = time.rpartition("-")
     seconds = 86400.0 * int(days or 0)
     for factor, part in zip((1, 60, 3600), reversed(clock.split(":")), strict=False):

@@ -70,7 +70,7 @@ def _bar(unit: str) -> Progress:
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        """Of the last seconds."""
+        """The rate over the last few seconds."""
 
         def render(self, task: object) -> Text:
             speed = getattr(task, "finished_speed", None) or getattr(task, "speed", None)

@@ -58,7 +58,7 @@ class FileSchema:
         return found[0] if found else None
 
     def is_null(self, path: Path) -> bool:
-        """Whether every leaf of that path, if there is any, is of type null."""
+        """Return whether every leaf of that path, if there is any, is of type null."""
         found = self.indices.get(path, [])
         return all(pa.types.is_null(self.types.field(index).type) for index in found)
 

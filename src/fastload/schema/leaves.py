@@ -59,7 +59,7 @@ class SelectedLeaf:
         )
 
     def is_cast(self, dtype: torch.dtype) -> bool:
-        """Whether some file stores another type than `dtype`."""
+        """Return whether some file stores another type than `dtype`."""
         return any(
             stored.cast or (stored.dtype != dtype and stored.kind != "null")
             for stored in self.types

@@ -97,7 +97,7 @@ class FooterCache:
         return placed
 
     def _find(self, shard: int, keys: set[str]) -> dict[str, PlacedFooter]:
-        """Those of the keys that are kept, the newest of each."""
+        """Return the newest kept footer of each key that has one."""
         return {
             key: pack.at(number)
             for pack in self._packs(shard)
@@ -139,7 +139,7 @@ class FooterCache:
             os.close(lock)
 
     def _packs(self, shard: int, paths: Sequence[Path] | None = None) -> list[FooterPack]:
-        """Those of a shard, the oldest first; looks again where others merge them meanwhile."""
+        """Open the packs of a shard, oldest first; retry if another process merges them."""
         for _ in range(_TRIES):
             packs = [self._open(path) for path in paths or self._list(shard)]
             if None not in packs:

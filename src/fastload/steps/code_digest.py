@@ -363,7 +363,7 @@ def _installed_places() -> tuple[str, ...]:
 
 
 def _is_installed(module: str | None) -> bool:
-    """Whether the module is of Python or of a package that has a version."""
+    """Return whether the module is of Python or of a package that has a version."""
     if not module:
         return False
     top = module.partition(".")[0]
@@ -372,7 +372,7 @@ def _is_installed(module: str | None) -> bool:
 
 @functools.cache
 def _version(top: str) -> str:
-    """Of an installed package, or of Python; "" for modules that may change without one."""
+    """Return the version of Python or of an installed package; "" for any other module."""
     if top in sys.stdlib_module_names:
         return sys.version.partition(" ")[0]
     file = getattr(sys.modules.get(top), "__file__", None)

@@ -52,7 +52,7 @@ class Kernel:
         self._codes: dict[tuple[Argument, ...], KernelCode] = {}
 
     def __call__(self, *arrays: Any) -> Any:
-        """As Python runs it, on arrays; nothing is compiled."""
+        """Call the function in Python, on arrays; nothing is compiled."""
         return self.fn(*arrays)
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Kernel:
 
     @property
     def label(self) -> str:
-        """Of the kernel, in messages."""
+        """The kernel's name in messages."""
         return f"kernel `{name_of(self.fn)}`"
 
     def code_digest(self) -> str:

@@ -39,5 +39,5 @@ class Argument(NamedTuple):
 
     @property
     def field(self) -> Field:
-        """Of such an output."""
+        """The field of an output with this dtype and shape."""
         return Field(KERNEL_DTYPES[self.dtype], self.shape)

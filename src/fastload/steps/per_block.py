@@ -27,7 +27,7 @@ class PerBlock:
         return f"per_block({name_of(self.fn)})"
 
     def code_digest(self) -> str:
-        """That of the function: threads change nothing of what it returns."""
+        """The digest of the function's code: the number of threads does not change its results."""
         return code_digest(self.fn)
 
 

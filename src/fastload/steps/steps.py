@@ -90,7 +90,7 @@ class Steps:
         self._pid = os.getpid()
 
     def __bool__(self) -> bool:
-        """Whether Python has something to do."""
+        """Return whether Python has something to do."""
         return self.count > self.core_preprocess + self.core_augment
 
     @property

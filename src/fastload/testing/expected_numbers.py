@@ -16,12 +16,12 @@ _EXACT_DIGITS = 15
 
 
 def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is one of strings."""
+    """Return whether an Arrow type is one of strings."""
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_binary(kind: Any) -> bool:
-    """Whether an Arrow type is one of bytes."""
+    """Return whether an Arrow type is one of bytes."""
     plain = kind in (pa.binary(), pa.large_binary(), pa.binary_view())
     return plain or bool(pa.types.is_fixed_size_binary(kind))
 

@@ -92,7 +92,7 @@ def assert_same_batches(
 
 
 def row_keys(batch: Mapping[str, Any]) -> list[Hashable]:
-    """Of each row of a batch, something that is equal for equal rows alone.
+    """Return a key for each row of a batch; keys are equal for equal rows alone.
 
     Rows that uneven="pad" marks as not real are left out.
     """
@@ -220,7 +220,7 @@ def _first_difference(got: Any, want: Any) -> int | None:
 
 
 def _keys(value: Any) -> list[Hashable]:
-    """Of each row of a comparable value, something that is equal for equal rows alone."""
+    """Return a key for each row of a comparable value; keys are equal for equal rows alone."""
     if isinstance(value, torch.Tensor):
         data = value.numpy().tobytes()
         size = len(data) // len(value) if len(value) else 0

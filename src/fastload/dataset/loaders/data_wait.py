@@ -79,7 +79,7 @@ class WaitReport:
 
     @property
     def share(self) -> float:
-        """Of the time that went on waiting for data, between 0 and 1; 0 before any step."""
+        """The share of time spent waiting for data, between 0 and 1; 0 before any step."""
         total = self.waiting_s + self.working_s
         return self.waiting_s / total if total else 0.0
 
@@ -177,7 +177,7 @@ class DataWait(Generic[_Item]):
                 self._end(step, handed_out_at)
 
     def __len__(self) -> int:
-        """Of the loader."""
+        """Return the length of the loader."""
         return len(cast("Sized", self._loader))
 
     def __getattr__(self, name: str) -> Any:

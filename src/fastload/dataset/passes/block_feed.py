@@ -45,7 +45,7 @@ class BlockFeed(WrappedFeed):
 
     @property
     def lead(self) -> int:
-        """Of the feed."""
+        """Batches that the wrapped feed reads ahead."""
         return self._feed.lead
 
     def next(self, mark: BatchPosition) -> Batch | None:

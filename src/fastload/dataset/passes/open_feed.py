@@ -119,7 +119,7 @@ class FeedFactory:
         before: core.Scan | None,
         planned: plan.ReadPlan | None,
     ) -> OpenFeed:
-        """Likewise, as long as the engine has the rows."""
+        """Open the feed of a process that has an engine with the rows."""
         if self.plans:
             if planned is None:
                 mine = self.share_of(start, part, rank)
@@ -148,7 +148,7 @@ class FeedFactory:
     def _open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None
     ) -> OpenFeed:
-        """Likewise, as long as the engine has the rows."""
+        """Open the feed of a process that has an engine with the rows."""
 
         def plan_of(mine: Share) -> plan.ReadPlan:
             return self.plan_of(engine, own.seed, epoch, mine, ramp=False)

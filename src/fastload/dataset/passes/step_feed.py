@@ -150,7 +150,7 @@ class _Work:
         self._told = running is None
 
     def go_on(self) -> None:
-        """As far as it can be done without waiting for threads."""
+        """Run the steps as far as possible without waiting for threads."""
         while self._running is not None and (self._job is None or self._job.done):
             try:
                 self._job = next(self._running)

@@ -26,12 +26,12 @@ class WrappedFeed:
 
     @property
     def engine(self) -> Engine:
-        """Of the feed."""
+        """The same attribute of the wrapped feed."""
         return self._feed.engine
 
     @property
     def on_opened(self) -> Callable[[core.Scan | None], bool] | None:
-        """Of the feed."""
+        """The same attribute of the wrapped feed."""
         return self._feed.on_opened
 
     @on_opened.setter
@@ -40,7 +40,7 @@ class WrappedFeed:
 
     @property
     def ready(self) -> bool:
-        """Of the feed."""
+        """The same attribute of the wrapped feed."""
         return self._feed.ready
 
     def begin(self) -> None:

@@ -115,7 +115,7 @@ class DecodedCache:
         padded: bool,
         provenance: bool,
     ) -> DecodedCache | None:
-        """That of a dataset's `cache`; None if that has none."""
+        """Return the decoded tier of a dataset's `cache`, or None if `cache` has no such tier."""
         if cache is None or not cache.decoded:
             return None
         return cls(cache, source, projection, steps, padded=padded, provenance=provenance)
@@ -239,7 +239,7 @@ class DecodedCache:
 
     @property
     def _read_row_bytes(self) -> int:
-        """Of a row as it is read from the files, kernels' outputs included."""
+        """Return the bytes of one row as the files give it, including the outputs of kernels."""
         computed = self._making.outputs[len(self._projection.outputs) :]
         return self._projection.row_bytes + sum(o.field.item_bytes for o in computed)
 
@@ -270,7 +270,7 @@ class DecodedCache:
         return None
 
     def _sampled(self, process: BlockArguments) -> tuple[dict[str, Field], int]:
-        """Likewise, of what the steps make of the first rows."""
+        """Return the fields, and the bytes of a row, after the steps, found on the first rows."""
         projection, making = self._projection, self._making
         budget = Budget(
             threads=0,

@@ -85,7 +85,7 @@ class BlockKeys:
         return f"{row_group}-{digest}.arrow"
 
     def rows(self, file: int, row_group: int) -> int:
-        """Of a row group, those that stay."""
+        """Return how many rows of a row group stay."""
         counts = self._rows[file].counts if self._rows else self._counts[file]
         return int(counts[row_group])
 

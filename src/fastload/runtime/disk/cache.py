@@ -25,7 +25,7 @@ __all__ = [
 RAW = "raw-1"
 """What the directory of byte ranges is called; another number is another format's."""
 DECODED = "decoded-1"
-"""Likewise, of blocks of decoded rows."""
+"""The name of the directory of decoded row groups."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 

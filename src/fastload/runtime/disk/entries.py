@@ -98,7 +98,7 @@ def used_bytes(directory: Path) -> int:
 
 
 def _file_bytes(directory: str, name: str) -> int:
-    """Of one that may have vanished."""
+    """Return the bytes of a file on disk; 0 if the file has vanished."""
     part = _PART.fullmatch(name)
     try:
         status = os.lstat(os.path.join(directory, name))

@@ -83,7 +83,7 @@ def publish(path: Path, parts: Iterable[Any]) -> None:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Whether an open file is this process's now; it is too where files have no locks."""
+    """Return whether an open file is this process's now; it is too where files have no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -39,7 +39,7 @@ class Quota:
         self._lock = threading.Lock()
 
     def take(self, data_bytes: int, part: int, *, first: bool) -> bool:
-        """Whether there is room for what is about to be written, which then counts.
+        """Return whether there is room for what is about to be written, which then counts.
 
         part: the file, which is made as long as it will be: whoever counts anew meanwhile counts
             its length.

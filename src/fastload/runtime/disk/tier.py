@@ -78,7 +78,7 @@ class CacheTier:
             )
 
     def _is_first(self, name: str) -> bool:
-        """Whether this is the first entry of what is called so; from now on it is not."""
+        """Return whether this is the first entry of what is called so; from now on it is not."""
         with self._lock:
             first = name not in self._described
             self._described.add(name)

@@ -210,7 +210,7 @@ class StoreClient:
         return await self._raw.read(kind, file, start, stop, fetch)
 
     async def fetch(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
-        """As `read`, from the store, and keeps nothing on disk."""
+        """Read the bytes [start, stop) from the store; keep nothing on disk. Raises as `read`."""
 
         async def once() -> Buffer:
             store = await self.store(kind)

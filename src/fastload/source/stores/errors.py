@@ -77,7 +77,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_changed(error: BaseException) -> bool:
-    """Whether a file that was there is not, or not any more as it was."""
+    """Return whether a file that was there is not, or not any more as it was."""
     if isinstance(error, FileNotFoundError | FileExistsError):  # gcsfs' answer to a 412
         return True
     if type(error).__name__ == "PreconditionError":  # of obstore, which need not be there
@@ -86,12 +86,12 @@ def is_changed(error: BaseException) -> bool:
 
 
 def is_overload(error: BaseException) -> bool:
-    """Whether the store asks for fewer requests."""
+    """Return whether the store asks for fewer requests."""
     return status_of(error) in _OVERLOADED
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether another try may succeed."""
+    """Return whether another try may succeed."""
     status = status_of(error)
     if status is not None:
         return status in _AGAIN

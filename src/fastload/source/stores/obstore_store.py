@@ -35,12 +35,12 @@ _used_by: list[int] = []
 
 
 def is_native(protocol: str) -> bool:
-    """Whether URLs of that protocol can be read so."""
+    """Return whether URLs of that protocol can be read so."""
     return protocol in (*AZURE, *GCS, *HTTP, *S3)
 
 
 def was_forked() -> bool:
-    """Whether this process was forked from one that had used it: here it would hang."""
+    """Return whether this process was forked from one that had used it: here it would hang."""
     return bool(_used_by) and _used_by[0] != os.getpid()
 
 

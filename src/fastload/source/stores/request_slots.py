@@ -30,7 +30,7 @@ class RequestSlots:
 
     @property
     def taken(self) -> int:
-        """Those that requests have."""
+        """The number of slots that requests hold."""
         return self._taken
 
     @property

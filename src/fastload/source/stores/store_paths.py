@@ -57,7 +57,7 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
 
 
 def _is_directory(path: str) -> bool:
-    """Whether a path is a directory's by its name; only then is that looked for first."""
+    """Return whether a path is a directory's by its name; only then is that looked for first."""
     return path.endswith("/") or "." not in path.rpartition("/")[2]
 
 

@@ -155,7 +155,7 @@ class Stores:
             return client.call(client.read(file.kind, file.stored, start, stop))
 
     def keeps(self, files: Sequence[SourceFile]) -> bool:
-        """Whether what is read of any of the files is kept on disk."""
+        """Return whether what is read of any of the files is kept on disk."""
         raw = self._raw and self._raw.of_process()
         if raw is None or not raw.writes:
             return False

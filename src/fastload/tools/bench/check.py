@@ -42,7 +42,7 @@ class Fingerprint:
 
 
 def fingerprint(batches: Iterable[Mapping[str, torch.Tensor]]) -> Fingerprint:
-    """Of all the batches of one epoch.
+    """Return the fingerprint of all batches of one epoch.
 
     Raises:
         ValueError: the columns of a batch differ in length, or from those of the first.

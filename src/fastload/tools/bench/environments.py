@@ -21,7 +21,7 @@ _APART = (
 
 
 def version(package: str) -> str | None:
-    """Of the package, here or in its own environment; None if it is in neither."""
+    """Return a package's version, here or in its own environment; None if it is in neither."""
     return _version_here(package) or _version_apart(package)
 
 

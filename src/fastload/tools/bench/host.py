@@ -28,7 +28,7 @@ def host() -> dict[str, Any]:
 
 
 def fastload_version() -> str:
-    """Of what is installed."""
+    """Return the version of the installed fastload."""
     try:
         return metadata.version("fastload")
     except metadata.PackageNotFoundError:

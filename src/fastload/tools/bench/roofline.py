@@ -66,7 +66,7 @@ class StageRoofs:
 
     @property
     def roof_s(self) -> float:
-        """Of an epoch in host memory."""
+        """Seconds of the roof for one epoch in host memory."""
         return self.read_s + self.decompress_s + self.memcpy_s
 
 

@@ -67,7 +67,7 @@ def make(path: Path, row_groups: int = ROW_GROUPS, rows: int = ROW_GROUP_ROWS) -
 
 
 def is_intact(path: Path, row_groups: int = ROW_GROUPS, rows: int = ROW_GROUP_ROWS) -> bool:
-    """Whether `path` is a finished sample of this recipe."""
+    """Return whether `path` is a finished sample of this recipe."""
     try:
         metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowInvalid):
@@ -130,7 +130,7 @@ def _numeric(
 
 
 def _is_amount(numeric: int) -> bool:
-    """Whether the values of that numeric column all differ: a price or a score."""
+    """Return whether the values of that numeric column all differ: a price or a score."""
     return numeric % 3 == 2
 
 

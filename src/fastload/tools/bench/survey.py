@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupSize:
-    """Of one row group: the file's index, its rows, and bytes of the columns' chunks."""
+    """Size of one row group: the file's index, the rows, and the bytes of the column chunks."""
 
     file: int
     rows: int
@@ -27,7 +27,7 @@ class RowGroupSize:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSize:
-    """Of one column over all files; types and codecs as Parquet and pyarrow call them."""
+    """Size of one column over all files; types and codecs as Parquet and pyarrow name them."""
 
     name: str
     type: str

@@ -148,7 +148,7 @@ def _slow_codecs(layout: DatasetLayout, cost: PassCost) -> Iterator[Advice]:
 
 
 def _requests(layout: DatasetLayout) -> Iterator[Advice]:
-    """Of stores: a column that is read by itself is a request for each row group."""
+    """Yield advice for stores: a column read by itself costs one request for each row group."""
     if not layout.remote or layout.group_rows.median * 2 > suggested_group_rows(layout):
         return
     requests = layout.row_groups

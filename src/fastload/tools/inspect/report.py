@@ -89,7 +89,7 @@ def _described(field: Field) -> dict[str, Any]:
 
 
 def _column(column: ColumnLayout) -> dict[str, Any]:
-    """As `ColumnLayout` has it, with plain mappings."""
+    """Convert a `ColumnLayout` to plain mappings."""
     return asdict(column) | {
         "codecs": dict(column.codecs),
         "encodings": dict(column.encodings),

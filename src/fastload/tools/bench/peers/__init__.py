@@ -83,7 +83,7 @@ class Peer:
     stores: bool = False
 
     def version(self) -> str | None:
-        """Of the package; None if it is not installed."""
+        """Return the version of the package, or None if the package is not installed."""
         if self.beside and environments.version(self.beside) is None:
             return None
         return environments.version(self.package)

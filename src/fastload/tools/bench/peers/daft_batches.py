@@ -25,7 +25,7 @@ class Contender:
         self._rows: Any = daft.read_parquet(list(work.files)).select(*columns)
 
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """As Contender; shuffled, its `shuffle`, which mixes all rows."""
+        """Yield the batches of one epoch; Daft's `shuffle` mixes all rows."""
         rows = self._rows
         if self._work.shuffle:
             rows = rows.shuffle(seed=self._work.seed + number)
@@ -33,5 +33,5 @@ class Contender:
         return cut(blocks, self._work.batch_size)
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""

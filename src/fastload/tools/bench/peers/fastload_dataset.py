@@ -29,11 +29,11 @@ class Contender:
         )
 
     def epoch(self, _number: int) -> Iterable[Mapping[str, torch.Tensor]]:
-        """As Contender."""
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
         return self._loader
 
     def bottleneck(self) -> str:
-        """As Contender: what `FastParquetDataset.stats` says."""
+        """Return the bottleneck that `FastParquetDataset.stats` names."""
         return self.dataset.stats().bottleneck
 
 

@@ -22,11 +22,11 @@ class Contender:
         self._work = work
 
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """As Contender."""
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
         rows = stream(self._work, number).with_format("arrow")
         for table in rows.iter(self._work.batch_size):
             yield table_tensors(table, self._work.columns)
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""

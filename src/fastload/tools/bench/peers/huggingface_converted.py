@@ -34,7 +34,7 @@ class Contender:
         self._rows = datasets.load_from_disk(directory / "rows").with_format("arrow")
 
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """As Contender."""
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
         rows = self._rows
         if self._work.shuffle:
             rows = rows.shuffle(seed=self._work.seed + number, keep_in_memory=True)
@@ -42,5 +42,5 @@ class Contender:
             yield table_tensors(table, self._work.columns)
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""

@@ -26,11 +26,11 @@ class Contender:
         self._dtypes = stored_dtypes(work)
 
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """As Contender."""
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
         rows = stream(self._work, number).with_format("torch")
         for batch in rows.iter(self._work.batch_size):
             yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""

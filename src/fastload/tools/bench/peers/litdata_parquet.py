@@ -37,12 +37,12 @@ class Contender:
         self._dtypes = stored_dtypes(work)
 
     def epoch(self, _number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """As Contender. Each pass is its next epoch; numbers come as Python's, so are cast."""
+        """Yield the batches of one epoch. Each pass is the next epoch; numbers are cast."""
         for batch in self._loader:
             yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""
 
     def _index(self, directory: Path) -> None:

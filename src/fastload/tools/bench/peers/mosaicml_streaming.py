@@ -40,12 +40,12 @@ class Contender:
         )
 
     def epoch(self, _number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """As Contender; bools are stored as uint8, so are cast back."""
+        """Yield the batches of one epoch. Bools are stored as uint8, and cast back."""
         for batch in self._loader:
             yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""
 
     def _convert(self, directory: Path) -> None:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 
 def is_remote(path: str) -> bool:
-    """Whether it is the URL of a store."""
+    """Return whether it is the URL of a store."""
     return "://" in path
 
 

@@ -27,7 +27,7 @@ class Contender:
         self._dtypes = stored_dtypes(work)
 
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """As Contender."""
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
         work = self._work
         reader = make_batch_reader(
             [Path(file).absolute().as_uri() for file in work.files],
@@ -43,5 +43,5 @@ class Contender:
                 yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""

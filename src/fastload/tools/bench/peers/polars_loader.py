@@ -29,12 +29,12 @@ class Contender:
         )
 
     def epoch(self, number: int) -> Iterable[_Batch]:
-        """As Contender."""
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
         self._dataset.number = number
         return self._loader
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""
 
 

@@ -30,11 +30,11 @@ class Contender:
         self._files = {file: pq.ParquetFile(file, memory_map=True) for file in work.files}
 
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """As Contender."""
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
         return epoch_by_windows(self._work, number, self._read)
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""
 
     def _read(self, window: list[RowGroup]) -> dict[str, list[torch.Tensor]]:

@@ -38,7 +38,7 @@ class Contender:
         )
 
     def epoch(self, number: int) -> Iterable[dict[str, torch.Tensor]]:
-        """As Contender."""
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
         work = self._work
         if not work.shuffle:
             batches = self._rows.iter_torch_batches(batch_size=work.batch_size)
@@ -52,5 +52,5 @@ class Contender:
             yield {name: batch[name] for name in work.columns}
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""

@@ -22,7 +22,7 @@ class Contender:
         self._work = work
 
     def epoch(self, _number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """As Contender."""
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
         return cut(self._blocks(), self._work.batch_size)
 
     def _blocks(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -32,5 +32,5 @@ class Contender:
                 yield {name: arrow_tensor(record.column(name)) for name in names}
 
     def bottleneck(self) -> str:
-        """As Contender."""
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
         return ""

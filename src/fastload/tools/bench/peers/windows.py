@@ -197,7 +197,7 @@ def table_tensors(rows: pa.Table | pa.RecordBatch, names: Iterable[str]) -> Bloc
 
 
 def stored_dtypes(work: Work) -> dict[str, torch.dtype]:
-    """Of each column, as the files have it; for loaders that change it."""
+    """Return the dtype that the files store for each column, for loaders that change dtypes."""
     schema = pq.read_schema(work.files[0])
     return {
         name: torch.from_numpy(np.empty(0, schema.field(name).type.to_pandas_dtype())).dtype

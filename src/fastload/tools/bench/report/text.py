@@ -144,7 +144,7 @@ def _conversions(findings: Findings) -> dict[str, float]:
 
 
 def roof_fraction(result: Result, findings: Findings) -> float | None:
-    """Of the roof's rate; None without a roof."""
+    """Return the result's rate as a fraction of the roof's; None without a roof."""
     return None if findings.roof_s is None else findings.roof_s / result.epoch_s
 
 
