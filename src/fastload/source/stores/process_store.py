@@ -99,7 +99,7 @@ class ProcessStore(Store):
             sys.executable,
             "-c",
             _PROGRAM,
-            str(Path(__file__).parent),
+            str(Path(__file__).parents[2]),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )

@@ -29,7 +29,7 @@ def command(package: str) -> list[str]:
     """What runs `fastload.tools.bench.child` where the package is."""
     if _version_here(package) is None and _version_apart(package) is not None:
         python = _directory(package) / "bin" / "python"
-        return [str(python), "-c", _APART, str(Path(__file__).parents[1])]
+        return [str(python), "-c", _APART, str(Path(__file__).parents[2])]
     return [sys.executable, "-m", "fastload.tools.bench.child"]
 
 
