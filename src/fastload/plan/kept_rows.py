@@ -1,4 +1,4 @@
-"""Which rows of the files stay, and how many."""
+"""The rows of each file that filters and `split` keep, as a bit mask."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ _WORD_BYTES = 8
 class FileRows:
     """The rows of one file that stay.
 
-    counts: int64 (row groups,), how many of each.
-    offsets: int64 (row groups,), where the bits of each begin; -1 = all stay, or none.
-    bits: uint8, a bit a row, the lowest of a byte first; whole words of 8 bytes.
-    mapped: `bits` lie in a file of the cache, not in memory of their own.
+    Attributes:
+        counts: number of rows of each row group that stay, int64 (row groups,).
+        offsets: byte offset in `bits` of the mask of each row group, int64 (row groups,);
+            -1 if all rows of the row group stay, or none.
+        bits: uint8 masks with one bit for each row, lowest bit of a byte first. Each mask is
+            padded to whole words of 8 bytes.
+        mapped: `bits` are mapped from a file of the cache instead of lying in memory of their
+            own.
     """
 
     counts: Int64s
@@ -37,10 +41,12 @@ class FileRows:
 
 
 def pack_rows(counts: Sequence[int], kept: Sequence[NDArray[np.uint8] | None]) -> FileRows:
-    """The rows of one file.
+    """Pack the masks of a file's row groups into one `FileRows`.
 
-    counts: of each row group, how many rows stay.
-    kept: of each row group, a bit a row; None = all stay, or none.
+    Args:
+        counts: number of rows of each row group that stay.
+        kept: mask of each row group, with one bit for each row; None if all rows of the row
+            group stay, or none.
     """
     offsets = np.full(len(counts), -1, np.int64)
     parts = []

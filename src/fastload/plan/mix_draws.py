@@ -1,7 +1,7 @@
-"""Which source of a mix each batch comes from: random draws, the same on every rank.
+"""Random draws of the source that each batch of a mix comes from, the same on every rank.
 
 Pure. Draw number t is number t of a counter-based stream, scaled to the weights of the sources
-that can be drawn then; so it depends on nothing that was read.
+that can still be drawn. So a draw depends on nothing that was read.
 """
 
 from __future__ import annotations
@@ -23,35 +23,42 @@ __all__ = ["Indices", "Stock", "Stop", "draw_sources"]
 Stop = Literal["first", "all", "repeat"]
 Indices = NDArray[np.unsignedinteger]
 
-# Weights are drawn in proportion as integers whose sum fits in 32 bits.
+# Draws use integer weights in proportion to the given weights; their sum fits in 32 bits.
 _WEIGHT_SUM = 1 << 31
-# Draws that are made at once, so that what is computed of them stays small.
+# Least and most draws made at once, so that the arrays computed from the draws stay small.
 _LEAST_DRAWS, _MOST_DRAWS = 1 << 7, 1 << 18
-# A run of so many batches takes weeks; sources that differ that much were not meant so.
+# Most batches of an epoch. That many batches take weeks, so the weights or the sizes of the
+# sources must differ by more than the user intended.
 _MOST_STEPS = 1 << 28
 
 
 class Stock(NamedTuple):
-    """Batches that each source has; int64 (sources,)."""
+    """Batches that each source has; every attribute is int64 (sources,).
 
-    left: Int64s  # of the repetition of it that is delivered
-    again: Int64s  # of one that begins anew, at least as many
-    needed: Int64s  # to deliver before it has been exhausted once
+    Attributes:
+        left: batches left in the current repetition of each source.
+        again: batches in a whole repetition of each source; at least `left`.
+        needed: batches to deliver until each source has been exhausted once.
+    """
+
+    left: Int64s
+    again: Int64s
+    needed: Int64s
 
 
 def draw_sources(key: int, weights: Sequence[float], stock: Stock, stop: Stop) -> Indices:
-    """The source of each batch until the end, unsigned (steps,).
+    """Draw the source of each batch until the mix ends; return unsigned (steps,).
 
     Args:
-        key: of the stream of draws.
-        weights: of the sources; 0 = never drawn.
-        stock: batches that they have.
-        stop: "first" = until a source is drawn that has no batch left; "all" = until none has,
-            those without being left out; "repeat" = until each has been exhausted once, those
-            without beginning anew.
+        key: key of the stream of draws.
+        weights: weight of each source; a source of weight 0 is never drawn.
+        stock: batches that the sources have.
+        stop: when the mix ends. "first": when a source is drawn that has no batch left.
+            "all": when no source has a batch left; exhausted sources are left out of the draws.
+            "repeat": when every source has been exhausted once; exhausted sources begin anew.
 
     Raises:
-        ValueError: that takes more than 2**28 batches.
+        ValueError: the mix ends after more than 2**28 batches.
     """
     draws = _Draws(key, weights, stock)
     while not draws.finished:
@@ -60,7 +67,7 @@ def draw_sources(key: int, weights: Sequence[float], stock: Stock, stop: Stop) -
 
 
 class _Draws:
-    """Draws made so far, and what may be drawn next."""
+    """The draws made so far, and the sources that may be drawn next."""
 
     def __init__(self, key: int, weights: Sequence[float], stock: Stock) -> None:
         self._key = key
@@ -78,28 +85,32 @@ class _Draws:
         return np.concatenate([nothing, *self._parts])
 
     def ahead(self, steps: float) -> tuple[Indices, Int64s]:
-        """About so many draws from here on: the source, and which of its draws that is."""
+        """Look about `steps` draws ahead, without counting them as made.
+
+        Returns:
+            The source of each draw, and the number of that draw among all draws of its source.
+        """
         count = int(min(max(steps, _LEAST_DRAWS), _MOST_DRAWS))
         edges = edges_of(self.weights)
         numbers = below(stream_values(self._key, count, self._steps), edges[-1:].astype(np.uint64))
-        places = np.searchsorted(edges, numbers, side="right") - 1
-        drawn: Indices = places.astype(np.min_scalar_type(len(self.weights) - 1))
+        indices = np.searchsorted(edges, numbers, side="right") - 1
+        drawn: Indices = indices.astype(np.min_scalar_type(len(self.weights) - 1))
         return drawn, self.used[drawn] + _occurrences(drawn, len(self.weights))
 
     def steps_until(self, count: Int64s) -> NDArray[np.float64]:
-        """Steps after which each source has probably been drawn so often, (sources,)."""
+        """Estimate the steps until each source has been drawn `count` times, (sources,)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             steps = (count - self.used) * (self.weights.sum() / self.weights)
         return np.where(self.weights > 0, steps, np.inf)
 
     def take(self, drawn: Indices) -> None:
-        """Counts draws as made."""
+        """Append draws to those made so far."""
         self._parts.append(drawn)
         self._steps += len(drawn)
         if self._steps > _MOST_STEPS:
             raise ValueError(
                 f"Expected an epoch of at most {_MOST_STEPS} batches, got more: weights that "
-                "differ less end it sooner"
+                "differ less end the epoch sooner"
             )
         self.used += np.bincount(drawn, minlength=len(self.weights))
 
@@ -119,7 +130,7 @@ def _until_none_is_left(draws: _Draws) -> Indices:
     if draws.finished:
         return draws.sources[:0]
     drawn, number = draws.ahead(draws.steps_until(left).min())
-    # From the next draw on, that source is left out.
+    # The draw of a source's last batch ends this part: later draws leave that source out.
     last = np.flatnonzero(number == left[drawn] - 1)
     return drawn[: last[0] + 1] if len(last) else drawn
 
@@ -145,9 +156,12 @@ _ENDS = {
 
 
 def _integers(weights: Sequence[float]) -> Int64s:
-    """Weights as integers in proportion, positive where they are; alike on every machine."""
+    """Convert weights to integers in the same proportion.
+
+    A positive weight gives a positive integer. The integers are the same on every machine.
+    """
     largest = max(weights)
-    # Of numbers near the limits of floats the sum would not be finite.
+    # Weights are scaled first: the sum of weights near the largest float would not be finite.
     scaled = [weight / largest if largest else 0.0 for weight in weights]
     total = math.fsum(scaled)
     return np.array(
@@ -160,7 +174,7 @@ def _integers(weights: Sequence[float]) -> Int64s:
 
 
 def _occurrences(drawn: Indices, sources: int) -> Int64s:
-    """Return for each draw how often its source was drawn before; int64 (n,)."""
+    """Count, for each draw, the earlier draws of the same source; return int64 (n,)."""
     count = np.bincount(drawn, minlength=sources)
     occurrence = np.empty(len(drawn), np.int64)
     by_source = np.argsort(drawn, kind="stable")

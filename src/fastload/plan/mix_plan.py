@@ -1,13 +1,13 @@
 """The plan of a mix: which batches of which source a worker delivers, in what order.
 
-Pure. A stretch of an epoch is what is run on one number of ranks, however many workers they have:
-its batches follow one sequence of sources, drawn when it begins. Workers deliver in turn, so
-worker w of a leg has the steps w, w + workers, ... of what is left of that sequence, and of each
-source it takes a run of consecutive batches, those of the workers before it first. So a count
-of delivered batches says exactly which rows of which source are left.
+Pure. A stretch of an epoch is run on one number of ranks, with any numbers of workers. The batches
+of a stretch follow one sequence of sources, drawn when the stretch begins. Workers deliver in
+turn: worker w of a leg delivers the steps w, w + workers, ... of the rest of the sequence. The
+batches of each source are split among the workers in contiguous parts, worker 0's part first. So a
+count of delivered batches says exactly which rows of which source are left.
 
-A source of a mix that goes on until all have been exhausted begins anew when it ends: a
-repetition is an epoch of it in an order of its own.
+In a mix with stop="repeat", a source that ends begins anew: a repetition is an epoch of the source
+in an order of its own.
 """
 
 from __future__ import annotations
@@ -35,115 +35,141 @@ if TYPE_CHECKING:
 
 __all__ = ["MixPlan", "Mixture", "SourceRows", "SourceShare", "mix_batches", "mix_plan"]
 
-# The third part, after seed and epoch, in the name of a stream; a dataset uses 0 and 1.
+# Third part, after seed and epoch, of the names of these streams. A dataset uses 0 and 1.
 _SOURCE_STREAM = 2
 
 
 class SourceRows(NamedTuple):
-    """What of a source decides its batches."""
+    """The facts about a source that decide its batches.
 
-    total: int  # rows of its files that stay
+    Attributes:
+        total: rows of the source's files that stay after filters.
+        options: parameters of the source's dataset.
+    """
+
+    total: int
     options: Options
 
     def split(self, positions: Int64s, world: int) -> RankSplit:
-        """The split over ranks of some positions of an epoch."""
+        """Split `positions` of an epoch of the source over `world` ranks."""
         return RankSplit(positions, world, self.options, self.options.limited(self.total))
 
     @property
     def positions(self) -> Int64s:
-        """The positions of a whole epoch, as intervals."""
+        """Positions of a whole epoch of the source, as intervals."""
         return whole_epoch(self.options.limited(self.total))
 
 
 class Mixture(NamedTuple):
-    """What of a mix decides its batches."""
+    """The facts about a mix that decide its batches.
+
+    Attributes:
+        sources: the sources.
+        weights: weight of each source; None = the number of batches of each source.
+        stop: when the mix ends (see `draw_sources`).
+        seed: seed of the mix.
+    """
 
     sources: tuple[SourceRows, ...]
-    weights: tuple[float, ...] | None  # None = the batches of each source
+    weights: tuple[float, ...] | None
     stop: Stop
     seed: int
 
 
 class SourceShare(NamedTuple):
-    """Batches of one repetition of a source that one worker delivers."""
+    """Batches of one repetition of a source that one worker delivers in a leg.
 
-    seed: int  # of the repetition's order
-    split: RankSplit  # of what the leg found undelivered
+    Attributes:
+        seed: seed of the repetition's order.
+        split: split over ranks of the positions that were undelivered when the leg began.
+        rank: the worker's rank.
+        first: number, among the rank's batches, of the worker's first batch.
+        stop: number, among the rank's batches, after the worker's last batch.
+        delivered: batches of the worker that were delivered.
+    """
+
+    seed: int
+    split: RankSplit
     rank: int
-    first: int  # of the rank's batches, the worker's first of this leg
+    first: int
     stop: int
-    delivered: int  # of the worker's
+    delivered: int
 
     @property
     def share(self) -> Share:
-        """What is left of it."""
+        """Share of the worker that is left to deliver."""
         return self.split.share(self.rank, self.first + self.delivered, self.stop)
 
     @property
     def shares_of_leg(self) -> tuple[Share, Share, Share]:
-        """What the rank delivers in the leg before the worker's batches, these, and the rest."""
+        """Three shares of the rank in the leg.
+
+        The shares are the batches before the worker's, the worker's, and the batches after them.
+        """
         edges = [0, self.first, self.stop, self.split.most]
         before, own, after = (self.split.share(self.rank, *pair) for pair in pairwise(edges))
         return before, own, after
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Source:
-    """How far a source is."""
+class _SourceState:
+    """The progress of a source: its repetition, and the repetition's undelivered positions."""
 
-    positions: Int64s  # undelivered ones of this repetition
+    positions: Int64s
     repetition: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
-    """How far an epoch is."""
+class _MixState:
+    """The progress of an epoch of a mix."""
 
-    sources: tuple[_Source, ...]
-    stretch: int  # its number
-    world: int  # that it runs on
-    steps: Indices  # the source of each batch of the stretch
-    done: int = 0  # how many were delivered
+    sources: tuple[_SourceState, ...]
+    stretch: int  # number of the stretch
+    world: int  # number of ranks of the stretch
+    steps: Indices  # source of each batch of the stretch
+    done: int = 0  # delivered batches of the stretch
 
     @property
     def rest(self) -> Indices:
-        """The sources of the batches that are left."""
+        """Source of each batch that is left."""
         return self.steps[self.done :]
 
 
 class MixPlan:
-    """What one worker delivers: the source of each batch, and batches of each source.
+    """The plan of one worker: the source of each batch, and the batches of each source.
 
     Args:
         mixture: the sources and how they are drawn.
-        place: where the worker's leg begins.
-        rank: the worker's.
-        workers: of the leg.
-        turn: steps turn, turn + workers, ... of the leg are this worker's.
-        skipped: how many of these were delivered.
+        state: progress of the epoch when the worker's leg begins.
+        rank: the worker's rank.
+        workers: number of workers of each rank in the leg.
+        turn: the worker delivers the steps turn, turn + workers, ... of the leg.
+        skipped: number of these steps that were delivered.
 
     Attributes:
-        order: the source of each batch, (batches,).
+        order: source of each batch of the worker, (batches,).
     """
 
     def __init__(
-        self, mixture: Mixture, place: _Place, rank: int, workers: int, turn: int, skipped: int
+        self, mixture: Mixture, state: _MixState, rank: int, workers: int, turn: int, skipped: int
     ) -> None:
-        self.order = place.rest[turn::workers][skipped:]
+        self.order = state.rest[turn::workers][skipped:]
         self._mixture = mixture
-        self._place = place
+        self._state = state
         self._rank = rank
         self._workers = workers
         self._turn = turn
         self._first = turn + skipped * workers
 
     def shares(self, source: int, seed: int) -> Iterator[SourceShare]:
-        """The shares that the batches of a source come from, one after the other.
+        """Yield the shares that the batches of a source come from, one for each repetition.
 
-        seed: of the source.
+        Args:
+            source: number of the source.
+            seed: seed of the source.
         """
-        steps = np.flatnonzero(self._place.rest == source)
-        for run in _runs(self._mixture, self._place, source, len(steps)):
+        steps = np.flatnonzero(self._state.rest == source)
+        for run in _runs(self._mixture, self._state, source, len(steps)):
             own = steps[run.start : run.stop]
             turns = own % self._workers
             first = int((turns < self._turn).sum())
@@ -165,55 +191,55 @@ def mix_plan(
     *,
     skip_batches: int = 0,
 ) -> MixPlan:
-    """What `worker` of `rank` delivers of an epoch after `progress`.
+    """Return the plan of the batches that `worker` of `rank` delivers after `progress`.
 
-    On the world and number of workers of the last leg, that leg goes on: the worker whose turn
-    is next becomes worker 0.
+    If `world` and `workers` are those of the last leg, the last leg continues: the worker whose
+    turn is next becomes worker 0.
 
     Args:
         mixture: the sources and how they are drawn.
-        epoch: its number.
-        progress: what was delivered of this epoch before, by legs.
+        epoch: number of the epoch.
+        progress: legs of this epoch that were delivered before.
         world: number of ranks.
-        rank: this one.
+        rank: number of this rank.
         workers: DataLoader workers of each rank; 0 counts as 1.
-        worker: this one.
-        skip_batches: how many of this worker's own batches to leave out at the start.
+        worker: number of this worker.
+        skip_batches: number of this worker's own batches to leave out at the start.
 
     Raises:
-        ValueError: `progress` claims more batches than there were.
+        ValueError: `progress` claims more batches than the mix has.
     """
     workers = max(1, workers)
     before, done = going_on(progress, world, workers)
-    place = _place_on(mixture, epoch, before, world)
-    _expect_delivered(place, done)
+    state = _state_on(mixture, epoch, before, world)
+    _expect_delivered(state, done)
     turn = (worker + done) % workers
     delivered = -(-max(0, done - turn) // workers)
-    return MixPlan(mixture, place, rank, workers, turn, delivered + skip_batches)
+    return MixPlan(mixture, state, rank, workers, turn, delivered + skip_batches)
 
 
 def mix_batches(mixture: Mixture, epoch: int, progress: Sequence[Leg], world: int) -> int:
-    """Batches that each rank of `world` still delivers after `progress`.
+    """Return the batches that each rank of `world` still delivers after `progress`.
 
     Raises:
         ValueError: a leg claims more batches than it had.
     """
-    return len(_place_on(mixture, epoch, merged(progress), world).rest)
+    return len(_state_on(mixture, epoch, merged(progress), world).rest)
 
 
 class _Run(NamedTuple):
-    """The batches of one repetition of a source, as draws of it in what is left of a stretch."""
+    """The draws of a source, in the rest of a stretch, that one repetition of the source serves."""
 
     repetition: int
     split: RankSplit
-    start: int
-    stop: int
+    start: int  # number of the first draw
+    stop: int  # number after the last draw
 
 
-def _runs(mixture: Mixture, place: _Place, number: int, draws: int) -> Iterator[_Run]:
-    """The repetitions that so many draws of a source take their batches from."""
-    rows, source = mixture.sources[number], place.sources[number]
-    split, again = (rows.split(p, place.world) for p in (source.positions, rows.positions))
+def _runs(mixture: Mixture, state: _MixState, number: int, draws: int) -> Iterator[_Run]:
+    """Yield the repetitions of source `number` that serve its next `draws` draws."""
+    rows, source = mixture.sources[number], state.sources[number]
+    split, again = (rows.split(p, state.world) for p in (source.positions, rows.positions))
     repetition, start = source.repetition, 0
     while start < draws:
         stop = min(start + split.most, draws)
@@ -222,23 +248,23 @@ def _runs(mixture: Mixture, place: _Place, number: int, draws: int) -> Iterator[
 
 
 @lru_cache(maxsize=8)
-def _place_on(mixture: Mixture, epoch: int, legs: tuple[Leg, ...], world: int) -> _Place:
-    """The place after merged `legs`, going on on so many ranks."""
+def _state_on(mixture: Mixture, epoch: int, legs: tuple[Leg, ...], world: int) -> _MixState:
+    """Return the progress after merged `legs`, ready to continue on `world` ranks."""
     if not legs:
-        sources = tuple(_Source(rows.positions) for rows in mixture.sources)
+        sources = tuple(_SourceState(rows.positions) for rows in mixture.sources)
         return _new_stretch(mixture, epoch, sources, 0, world)
     *before, last = legs
-    place = _after(mixture, _place_on(mixture, epoch, tuple(before), last.world), last)
-    if place.world == world:
-        return place
-    if not len(place.rest):
-        return replace(place, world=world)
-    return _new_stretch(mixture, epoch, place.sources, place.stretch + 1, world)
+    state = _after(mixture, _state_on(mixture, epoch, tuple(before), last.world), last)
+    if state.world == world:
+        return state
+    if not len(state.rest):
+        return replace(state, world=world)
+    return _new_stretch(mixture, epoch, state.sources, state.stretch + 1, world)
 
 
 def _new_stretch(
-    mixture: Mixture, epoch: int, sources: tuple[_Source, ...], number: int, world: int
-) -> _Place:
+    mixture: Mixture, epoch: int, sources: tuple[_SourceState, ...], number: int, world: int
+) -> _MixState:
     of_sources = list(zip(mixture.sources, sources, strict=True))
     left = np.array([rows.split(source.positions, world).most for rows, source in of_sources])
     again = np.array([rows.split(rows.positions, world).most for rows, _ in of_sources])
@@ -246,26 +272,27 @@ def _new_stretch(
     weights = mixture.weights if mixture.weights is not None else again.tolist()
     key = stream_key(mixture.seed, epoch, _SOURCE_STREAM, number)
     steps = draw_sources(key, weights, Stock(left, again, needed), mixture.stop)
-    return _Place(sources, number, world, steps)
+    return _MixState(sources, number, world, steps)
 
 
-def _after(mixture: Mixture, place: _Place, leg: Leg) -> _Place:
-    """The place after a leg that began there."""
-    _expect_delivered(place, leg.delivered)
-    numbers = range(len(place.sources))
-    sources = tuple(_source_after(mixture, place, leg, number) for number in numbers)
-    return replace(place, sources=sources, done=place.done + leg.delivered)
+def _after(mixture: Mixture, state: _MixState, leg: Leg) -> _MixState:
+    """Return the progress after a leg that began at `state`."""
+    _expect_delivered(state, leg.delivered)
+    numbers = range(len(state.sources))
+    sources = tuple(_source_after(mixture, state, leg, number) for number in numbers)
+    return replace(state, sources=sources, done=state.done + leg.delivered)
 
 
-def _source_after(mixture: Mixture, place: _Place, leg: Leg, number: int) -> _Source:
-    rows, source = mixture.sources[number], place.sources[number]
-    steps = np.flatnonzero(place.rest == number)
+def _source_after(mixture: Mixture, state: _MixState, leg: Leg, number: int) -> _SourceState:
+    rows, source = mixture.sources[number], state.sources[number]
+    steps = np.flatnonzero(state.rest == number)
     draws = int(np.searchsorted(steps, leg.delivered))
-    split, repetition, start = rows.split(source.positions, place.world), source.repetition, 0
+    split, repetition, start = rows.split(source.positions, state.world), source.repetition, 0
     if draws >= split.most:
-        again = rows.split(rows.positions, place.world)
+        again = rows.split(rows.positions, state.world)
         if mixture.stop != "repeat" or not again.most:
-            return _Source(source.positions[:0], repetition)  # what "drop" left over is lost
+            # The source is exhausted; rows left over by "drop" are not delivered.
+            return _SourceState(source.positions[:0], repetition)
         whole = (draws - split.most) // again.most
         start = split.most + whole * again.most
         split, repetition = again, repetition + 1 + whole
@@ -274,17 +301,17 @@ def _source_after(mixture: Mixture, place: _Place, leg: Leg, number: int) -> _So
     count = np.bincount(turns, minlength=workers)
     delivered = np.bincount(turns[: draws - start], minlength=workers)
     runs = np.stack([np.cumsum(count) - count, count, delivered])[:, np.newaxis]
-    return _Source(split.without(*runs), repetition)
+    return _SourceState(split.without(*runs), repetition)
 
 
-def _expect_delivered(place: _Place, delivered: int) -> None:
-    if delivered > len(place.rest):
+def _expect_delivered(state: _MixState, delivered: int) -> None:
+    if delivered > len(state.rest):
         raise ValueError(
-            f"Expected at most {len(place.rest)} delivered batches of each rank, got {delivered} - "
-            f"in the progress on {place.world} ranks; were other arguments used then?"
+            f"Expected at most {len(state.rest)} delivered batches of each rank, got {delivered} - "
+            f"in the progress on {state.world} ranks; was the progress saved with other arguments?"
         )
 
 
 def _seed_of(seed: int, repetition: int) -> int:
-    """Return the seed of a repetition's order; the first repetition has the source's own seed."""
+    """Return the seed of a repetition's order; repetition 0 has the seed of the source itself."""
     return stream_key(seed, repetition) if repetition else seed

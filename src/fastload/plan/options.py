@@ -1,4 +1,4 @@
-"""The parameters of a dataset that decide its order and its batches."""
+"""The parameters of a dataset that decide the order of its rows and the cut into batches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ Uneven = Literal["wrap", "drop", "pad", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Parameters that decide the order of rows and how batches are cut.
+    """Parameters of a dataset that decide the order of its rows and the cut into batches.
 
-    `batch_size` and `shuffle_window` are in rows; `limit` is in rows of the sequence, None for
-    all of them; `shuffle_window` and `seed` matter only with `shuffle`.
+    Args:
+        batch_size: rows of a batch.
+        shuffle: deliver the rows of each epoch in an order of its own.
+        shuffle_window: rows shuffled at once; matters only with `shuffle`.
+        seed: seed of the order; matters only with `shuffle`.
+        drop_last: leave out a last batch of fewer than `batch_size` rows.
+        uneven: what to do when ranks would get unequal numbers of rows.
+        limit: rows from the beginning of the sequence that make up an epoch; None = all rows.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -38,12 +44,12 @@ class Options:
             raise ValueError(f"Expected uneven to be one of {known}, got {self.uneven!r}")
 
     def limited(self, total_rows: int) -> int:
-        """Rows of the epoch out of `total_rows` in the files."""
+        """Return the rows of an epoch when the files have `total_rows` rows."""
         return total_rows if self.limit is None else min(total_rows, self.limit)
 
 
 def expect_at_least(least: int, **values: int) -> None:
-    """Refuses a smaller value with a ValueError that names it."""
+    """Raise a ValueError that names the first value smaller than `least`."""
     for name, value in values.items():
         if value < least:
             raise ValueError(f"Expected {name} to be at least {least}, got {value}")

@@ -1,11 +1,15 @@
 """The random order: counter-based SplitMix64 streams and the permutations drawn from them.
 
-Pure. The core draws the same numbers for the rows of a window; this is the oracle of that code.
-SplitMix64 is from Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
-(OOPSLA 2014); the bound by multiply and shift from Lemire, "Fast random integer generation in
-an interval" (ACM TOMACS 2019); the shuffle of a bucket is Durstenfeld's (CACM 1964, algorithm
-235), and that of the buckets the one of Rao (Sankhya A 23, 1961) and Sandelius (J. R. Stat. Soc.
-B 24, 1962): uniform like the other, but each step stays in a cache.
+Pure. The core draws the same numbers for the rows of a window; this module is the oracle that
+tests compare the core with.
+
+- SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
+  (OOPSLA 2014).
+- Bounding a number by multiply and shift: Lemire, "Fast random integer generation in an
+  interval" (ACM TOMACS 2019).
+- Shuffling a bucket: Durstenfeld (CACM 1964, algorithm 235).
+- Dealing elements to buckets first: Rao (Sankhya A 23, 1961) and Sandelius (J. R. Stat. Soc. B
+  24, 1962). The result is as uniform as Durstenfeld's, but each step stays in a CPU cache.
 """
 
 from __future__ import annotations
@@ -22,27 +26,27 @@ __all__ = ["below", "fold", "mix64", "permutation", "stream_key", "stream_keys",
 _MASK = (1 << 64) - 1
 # 2**64 divided by the golden ratio, made odd: SplitMix64's increment.
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
-# Rows that are shuffled as one; more are dealt to buckets of about so many each. A bucket of 8-byte
-# values, and the next one, fit an L2 cache of 1 MiB.
+# Most rows that are shuffled as one bucket; more rows are dealt to buckets of about this size
+# first. Two neighbouring buckets of 8-byte values fit an L2 cache of 1 MiB.
 _BUCKET_ROWS = 1 << 15
-# High products are taken in 32-bit halves, so the bound must fit in one.
+# `below` multiplies in 32-bit halves, so a bound must fit in 32 bits.
 _MOST_ROWS = (1 << 32) - 1
 
 
 def mix64(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finalizer of SplitMix64, a bijection on 64-bit integers (variant 13 of Stafford)."""
+    """Apply the finalizer of SplitMix64, a bijection on 64-bit integers (Stafford's variant 13)."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
 def fold(key: NDArray[np.uint64], part: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Keys of the streams whose names go on with `part`: arrays that broadcast."""
+    """Return the keys of the streams named by `key` and then `part`; the arrays broadcast."""
     return mix64((key ^ mix64(part + _GAMMA)) + _GAMMA)
 
 
 def stream_keys(parts: tuple[int, ...], last: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Keys of the streams `(*parts, l)` for every `l` of `last` (n,), as uint64 (n,).
+    """Return the keys of the streams `(*parts, l)` for every `l` of `last` (n,), as uint64 (n,).
 
     Each part is taken modulo 2**64 and hashed by itself before it is folded in, so that streams
     of neighbouring seeds and epochs have nothing in common: (0, 1) is not (1, 0).
@@ -54,7 +58,7 @@ def stream_keys(parts: tuple[int, ...], last: NDArray[np.int64]) -> NDArray[np.u
 
 
 def stream_key(*parts: int) -> int:
-    """Key of the stream named by these integers: at least one, each taken modulo 2**64."""
+    """Return the key of the stream that `parts` name: one integer or more, each modulo 2**64."""
     key = np.zeros(1, np.uint64)
     for part in parts:
         key = fold(key, np.array([part & _MASK], np.uint64))
@@ -62,24 +66,27 @@ def stream_key(*parts: int) -> int:
 
 
 def stream_values(key: int, count: int, first: int = 0) -> NDArray[np.uint64]:
-    """`count` numbers of a stream from `first` on: number i is `mix64(key + (i + 1) * gamma)`."""
+    """Return the numbers `first` to `first + count - 1` of a stream, uint64 (count,).
+
+    Number i of the stream `key` is `mix64(key + (i + 1) * gamma)`.
+    """
     steps = np.arange(first + 1, first + count + 1, dtype=np.uint64) * _GAMMA
     return mix64(steps + np.array([key & _MASK], np.uint64))
 
 
 def permutation(n: int, key: int) -> NDArray[np.int64]:
-    """A permutation of 0 .. n-1 as int64 (n,), the same on every machine and release.
+    """Return a permutation of 0 .. n-1 as int64 (n,), the same on every machine and release.
 
     Up to 2**15 elements are shuffled by Durstenfeld's method with the stream `key`. More are
-    dealt to K = ceil(n / 2**15) buckets first: number i of that stream, r, sends element i to
-    bucket (r * K) >> 64. Each bucket b, its elements in ascending order, is then shuffled with
-    the stream (key, b); the buckets follow one another.
+    dealt to K = ceil(n / 2**15) buckets first: with r = number i of the stream `key`, element i
+    goes to bucket (r * K) >> 64. Then the elements of each bucket b, in ascending order, are
+    shuffled with the stream (key, b). The result is the buckets one after the other.
 
     Raises:
         ValueError: n is negative, or at least 2**32.
     """
     if not 0 <= n <= _MOST_ROWS:
-        raise ValueError(f"Expected between 0 and 2**32 - 1 things to permute, got {n}")
+        raise ValueError(f"Expected between 0 and 2**32 - 1 elements to permute, got {n}")
     buckets = -(-n // _BUCKET_ROWS)
     if buckets <= 1:
         return _shuffled(n, key)
@@ -92,14 +99,17 @@ def permutation(n: int, key: int) -> NDArray[np.int64]:
 
 
 def below(draws: NDArray[np.uint64], bounds: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """(draws * bounds) >> 64, int64 (n,): a number below each bound, which is less than 2**32."""
+    """Scale each draw to a number below its bound, (draw * bound) >> 64; return int64 (n,).
+
+    Every bound must be less than 2**32.
+    """
     half = np.uint64(32)
     low = (draws & np.uint64(0xFFFFFFFF)) * bounds >> half
     return (((draws >> half) * bounds + low) >> half).astype(np.int64)
 
 
 def _shuffled(n: int, key: int) -> NDArray[np.int64]:
-    """Durstenfeld's shuffle from the back.
+    """Shuffle 0 .. n-1 from the back by Durstenfeld's method; return int64 (n,).
 
     For i = n-1 .. 1, the next number r of the stream swaps element i with element
     (r * (i + 1)) >> 64.

@@ -1,4 +1,26 @@
-"""Positions in an epoch: where a run is, and which position each batch stands for."""
+"""Positions in an epoch: how far a run has come, and the position that each batch stands for.
+
+Four words describe progress:
+
+- A `Leg` (module `progress`) is a stretch of an epoch that was run on one number of ranks and
+  workers, with the count of batches that each rank delivered. The legs so far are the progress.
+- A `WorkerSlot` says which worker of a pass a process is: worker 0 of 2, on 4 ranks. The number
+  comes from the DataLoader and counts from 0 in every new pass.
+- A `WorkerTurn` (module `progress`) is the part of a leg that a worker takes over. When a pass
+  continues a leg, the worker whose turn is next in that leg becomes worker 0 of the new pass.
+- A `BatchPosition` travels with a batch. It holds the position where the pass began, the slot of
+  the worker that delivers the batch, and the count of the rank's batches in this pass up to and
+  including the batch. So a batch alone yields the `Position` right after it.
+
+An example: on 2 ranks with 2 workers each, a run stops after 5 batches of each rank. Workers
+take turns, so worker 0 has delivered 3 of these batches and worker 1 has delivered 2. The progress
+is one leg, `Leg(world=2, workers=2, delivered=5)`. A new run begins, again on 2 ranks with 2
+workers: the process in slot `WorkerSlot(world=2, workers=2, worker=0)` continues the leg with
+`WorkerTurn(before=(), worker=1, delivered=2)`, because worker 1's turn is next. The first batch
+of that process has a `BatchPosition` with `delivered=1`, so the position after the batch is
+`Leg(2, 2, 6)`. Were the new run on 4 ranks, a second leg would begin: `before` would hold the
+first leg, and every worker would begin with none of its batches delivered.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +34,15 @@ __all__ = ["BatchPosition", "Position", "WorkerSlot", "batch_position_of"]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in an epoch: the legs run so far (plan.Leg), up to and including a batch.
+    """A position in an epoch: everything that was delivered, up to and including some batch.
 
-    seed: of the dataset.
-    taken: batches of its own share after those legs that one worker has delivered, where a
-        worker goes on by itself; 0 for a position of the whole rank.
+    Attributes:
+        seed: seed of the dataset.
+        epoch: number of the epoch.
+        progress: the legs run so far.
+        taken: batches of its own share that one worker has delivered after these legs, if
+            the worker resumes independently of the others; 0 for a position of the whole rank.
+        seeds: seeds of the sources of a mix.
     """
 
     seed: int
@@ -26,15 +52,20 @@ class Position:
     seeds: tuple[int, ...] = ()
 
     def of_epoch(self, epoch: int) -> Position:
-        """The beginning of an epoch, with the same seeds."""
+        """Return the position at the beginning of an epoch, with the same seeds."""
         return Position(self.seed, epoch, (), seeds=self.seeds)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSlot:
-    """Which worker of how many delivers a pass, of how many ranks.
+    """The number of one worker in a pass, out of how many workers, on how many ranks.
 
-    No worker processes count as one worker.
+    A DataLoader without worker processes counts as one worker.
+
+    Attributes:
+        world: number of ranks.
+        workers: number of DataLoader workers of each rank.
+        worker: number of this worker.
     """
 
     world: int
@@ -44,9 +75,13 @@ class WorkerSlot:
 
 @dataclass(frozen=True, slots=True)
 class BatchPosition:
-    """Where a batch stands: where its pass began, and the rank's batches up to it.
+    """The position of a batch, counted from the beginning of its pass.
 
-    source: the one of a mix that the batch comes from.
+    Attributes:
+        start: position where the pass began.
+        part: slot of the worker that delivers the batch.
+        delivered: batches of the rank in this pass, up to and including this batch.
+        source: name of the source of a mix that the batch comes from; else None.
     """
 
     start: Position
@@ -56,27 +91,28 @@ class BatchPosition:
 
     @property
     def position(self) -> Position:
-        """The position right after the batch."""
+        """Position right after the batch."""
         part = self.part
         legs = advance(self.start.progress, part.world, part.workers, self.delivered)
         return replace(self.start, progress=legs, taken=0)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Each batch of a worker process brings one along: plain numbers take a third of the time.
+        # Every batch from a worker process carries its position. Pickling plain numbers takes a
+        # third of the time that pickling the objects takes.
         legs = tuple((leg.world, leg.workers, leg.delivered) for leg in self.start.progress)
         start = (self.start.seed, self.start.epoch, legs, self.start.taken, self.start.seeds)
         part = (self.part.world, self.part.workers, self.part.worker)
         return batch_position_of, (start, part, self.delivered, self.source)
 
     def of_source(self, name: str) -> BatchPosition:
-        """The same place, for a batch of that source."""
+        """Return the same position, for a batch of the source `name`."""
         return replace(self, source=name)
 
 
 def batch_position_of(
     start: tuple[Any, ...], part: tuple[int, int, int], delivered: int, source: str | None
 ) -> BatchPosition:
-    """Build a Mark from the plain numbers that `BatchPosition.__reduce__` pickles."""
+    """Build a BatchPosition from the plain numbers that `BatchPosition.__reduce__` pickles."""
     seed, epoch, legs, taken, seeds = start
     progress = tuple(Leg(*leg) for leg in legs)
     return BatchPosition(

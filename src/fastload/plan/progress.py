@@ -1,10 +1,11 @@
-"""What of an epoch has been delivered, and how the rest is split among ranks and workers.
+"""The progress of an epoch, and the split of the rest among ranks and workers.
 
-Pure. An epoch is a sequence of positions 0 .. N-1. A leg is a stretch of it run on one world:
-it splits the positions that are left into one contiguous slice for each rank, a rank's slice
-into batches, and the batches into one contiguous slice for each DataLoader worker. The workers
-deliver in turn, so a count of delivered batches says exactly which positions are left. Slices are
-of near-equal numbers of positions.
+Pure. An epoch is a sequence of positions 0 .. N-1. A leg is a stretch of the epoch run on one
+number of ranks and workers. A leg splits the positions that are left into one contiguous slice
+for each rank, a rank's slice into batches, and the rank's batches into one contiguous slice for
+each DataLoader worker; slices have near-equal lengths. Workers deliver in turn, so the count of
+delivered batches says exactly which positions are left. Module `position` explains the words Leg
+and WorkerTurn with an example.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """`delivered` batches of each rank, on `world` ranks with `workers` workers each.
+    """A stretch of an epoch that was run on one number of ranks and workers.
 
-    No worker processes (0) count as one worker.
+    Args:
+        world: number of ranks.
+        workers: number of DataLoader workers of each rank; 0 counts as 1.
+        delivered: batches that each rank delivered in this leg.
 
     Raises:
         ValueError: a number is out of its range.
@@ -53,17 +57,18 @@ class Leg:
         expect_at_least(0, workers=self.workers, delivered=self.delivered)
 
     def continues(self, world: int, workers: int) -> bool:
-        """Whether a run on such a world goes on with this leg instead of starting another."""
+        """Return True if a run on `world` ranks with `workers` workers continues this leg."""
         return self.world == world and max(1, self.workers) == max(1, workers)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerTurn:
-    """Where in a leg a worker goes on.
+    """The part of a leg that one worker delivers, and how much of that part was delivered.
 
-    before: the legs before that one.
-    worker: its number among those that share the rank's batches in this leg.
-    delivered: batches of its own share that were delivered.
+    Attributes:
+        before: the legs before this leg.
+        worker: number of the part among the parts into which the leg split the rank's batches.
+        delivered: batches of the part that were delivered.
     """
 
     before: tuple[Leg, ...]
@@ -72,16 +77,17 @@ class WorkerTurn:
 
 
 def advance(progress: Sequence[Leg], world: int, workers: int, delivered: int) -> tuple[Leg, ...]:
-    """The progress after `delivered` more batches of each rank on this world.
+    """Return the progress after `delivered` more batches of each rank.
 
-    A leg that goes on is lengthened, so the state stays small however often a run is resumed.
+    A run on the same number of ranks and workers lengthens the last leg, so the state stays small
+    however often a run is resumed.
     """
     leg = Leg(world, max(1, workers), delivered)
     return merged([*progress, leg]) if delivered else merged(progress)
 
 
 def remaining_rows(total_rows: int, options: Options, progress: Sequence[Leg]) -> int:
-    """Rows that `progress` leaves of an epoch over `total_rows` rows; 0 when it is finished.
+    """Return the rows of an epoch that `progress` leaves; 0 when the epoch is finished.
 
     Raises:
         ValueError: a leg claims more batches than it had.
@@ -97,12 +103,13 @@ def batches(
     rank: int | None,
     workers: int = 1,
 ) -> int:
-    """Batches that `rank` of `world` still delivers after `progress`; None = one with the most.
+    """Return the batches that `rank` of `world` still delivers after `progress`.
 
-    The same for every rank, and whatever `workers`, unless `options.uneven` is "keep".
+    With `rank=None`, return the batches of the rank that has the most. The number is the same for
+    every rank, and does not depend on `workers`, unless `options.uneven` is "keep".
 
     Raises:
-        ValueError: a leg claims more batches than it had, or there is no such rank.
+        ValueError: a leg claims more batches than it had, or the rank does not exist.
     """
     if rank is not None:
         _expect_within("rank", rank, world)
@@ -122,14 +129,15 @@ def share(
     worker: int,
     skip_batches: int,
 ) -> Share:
-    """What `worker` of `rank` delivers after `progress`, less its first `skip_batches` batches.
+    """Return the positions that `worker` of `rank` delivers after `progress`.
 
-    On the world and number of workers of the last leg, that leg goes on: the worker whose turn
-    is next becomes worker 0, since a new DataLoader asks that one first, and the batches come
-    in the very order of a run that was never interrupted.
+    The first `skip_batches` batches of the worker are left out. If `world` and `workers` are
+    those of the last leg, the last leg continues: the worker whose turn is next becomes worker 0,
+    because a new DataLoader asks worker 0 first. So batches come in the very order of a run that
+    was never interrupted.
 
     Raises:
-        ValueError: a leg claims more batches than it had; no such rank or worker.
+        ValueError: a leg claims more batches than it had, or the rank or worker does not exist.
     """
     shape = (world, rank, workers, worker)
     here = turn(total_rows, options, progress, *shape, skip_batches)
@@ -149,10 +157,12 @@ def turn(
     worker: int,
     skip_batches: int,
 ) -> WorkerTurn:
-    """Where `worker` of `rank` goes on after `progress` and `skip_batches` batches of its own.
+    """Return the part of a leg that `worker` of `rank` delivers after `progress`.
+
+    The worker's next `skip_batches` batches count as delivered.
 
     Raises:
-        ValueError: as `share`.
+        ValueError: a leg claims more batches than it had, or the rank or worker does not exist.
     """
     workers = max(1, workers)
     _expect_within("rank", rank, world)
@@ -168,7 +178,7 @@ def turn(
 
 
 def _split(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:
-    """What merged `legs` leave undelivered, split over so many ranks."""
+    """Split the positions that merged `legs` leave undelivered over `world` ranks."""
     rows = options.limited(total_rows)
     intervals = whole_epoch(rows)
     for leg in legs:
@@ -179,20 +189,20 @@ def _split(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -
 def _after(split: RankSplit, leg: Leg, intervals: Int64s) -> Int64s:
     split.expect_delivered(leg.delivered)
     if leg.delivered == split.most:
-        return intervals[:0]  # finished; what "drop" and drop_last left over is lost
+        return intervals[:0]  # finished; rows left over by "drop" and drop_last are not delivered
     first, count = near_equal(split.batches, max(1, leg.workers))  # (world, workers)
     return split.without(first, count, _delivered_by_worker(count, leg.delivered))
 
 
 def _delivered_by_worker(count: Int64s, delivered: int) -> Int64s:
-    """Batches delivered by each worker (..., workers) that had `count` to deliver."""
+    """Return the batches delivered by each worker, (..., workers), out of its `count` batches."""
     _, in_turn = near_equal(np.array(delivered), count.shape[-1])
     by_worker: Int64s = np.minimum(count, in_turn)
     return by_worker
 
 
 def merged(progress: Sequence[Leg]) -> tuple[Leg, ...]:
-    """`progress` with consecutive legs on the same world and workers as the one they are."""
+    """Merge consecutive legs of `progress` that ran on the same number of ranks and workers."""
     legs: list[Leg] = []
     for leg in progress:
         if legs and legs[-1].continues(leg.world, leg.workers):
@@ -202,7 +212,11 @@ def merged(progress: Sequence[Leg]) -> tuple[Leg, ...]:
 
 
 def going_on(progress: Sequence[Leg], world: int, workers: int) -> tuple[tuple[Leg, ...], int]:
-    """The legs before the one that a run on this world is in, and what that has delivered."""
+    """Find the leg that a run on `world` ranks with `workers` workers continues or begins.
+
+    Returns:
+        The merged legs before that leg, and the batches that each rank delivered in that leg.
+    """
     legs = merged(progress)
     if legs and legs[-1].continues(world, workers):
         return legs[:-1], legs[-1].delivered

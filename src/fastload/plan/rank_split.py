@@ -1,7 +1,7 @@
-"""How positions of an epoch are split among ranks, and what workers have taken of that.
+"""The split of an epoch's positions among ranks, and the positions that workers leave.
 
-Pure. Each rank gets one contiguous slice, and cuts it into batches; a worker delivers a run of
-consecutive batches of its rank.
+Pure. Each rank gets one contiguous slice of the positions and cuts the slice into batches. A
+worker delivers consecutive batches of its rank.
 """
 
 from __future__ import annotations
@@ -21,40 +21,47 @@ __all__ = ["RankSplit", "Share", "whole_epoch"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Share:
-    """What one worker of one rank delivers next: some positions, then perhaps a repeated one."""
+    """Positions that one worker of one rank delivers next, perhaps with one position repeated.
 
-    positions: Int64s  # (n, 2): intervals of positions
-    repeats: int  # 0, or 1 where "wrap" or "pad" repeat a row
-    repeated: int  # the position that is repeated; -1 without repeats
+    Attributes:
+        positions: intervals of positions, (n, 2).
+        repeats: 1 if "wrap" or "pad" repeat a row at the end, else 0.
+        repeated: the position that is repeated; -1 without repeats.
+    """
+
+    positions: Int64s
+    repeats: int
+    repeated: int
 
     @property
     def rows(self) -> int:
-        """Rows delivered, the repeated one included."""
+        """Number of rows delivered, the repeated row included."""
         return int((self.positions[:, 1] - self.positions[:, 0]).sum()) + self.repeats
 
 
 def whole_epoch(rows: int) -> Int64s:
-    """All positions of an epoch of so many rows, as intervals."""
+    """Return all positions of an epoch of `rows` rows, as intervals."""
     return np.array([[0, rows]] if rows else np.empty((0, 2)), np.int64)
 
 
 class RankSplit:
-    """The split of some positions over ranks.
+    """The split of some positions of an epoch over ranks.
 
     Args:
-        intervals: those positions.
+        intervals: the positions to split, as intervals.
         world: number of ranks.
         options: the dataset's parameters.
-        epoch_rows: rows of the whole epoch, of which a rank without rows repeats the last.
+        epoch_rows: rows of the whole epoch. A rank that gets no rows repeats the epoch's last row.
 
     Attributes:
-        batches: of each rank, int64 (world,); the same for all unless `uneven` is "keep".
-        total: of the positions.
+        batches: number of batches of each rank, int64 (world,); the same for all ranks unless
+            `uneven` is "keep".
+        total: number of the positions.
     """
 
     def __init__(self, intervals: Int64s, world: int, options: Options, epoch_rows: int) -> None:
         self.total = int((intervals[:, 1] - intervals[:, 0]).sum())
-        # Elements of the intervals' sequence.
+        # Start and length of each rank's slice, in elements of the sequence of `intervals`.
         self._start, self._own = near_equal(np.array(self.total), world)
         if options.uneven == "keep":
             self._rows = self._own
@@ -72,23 +79,24 @@ class RankSplit:
 
     @property
     def most(self) -> int:
-        """Batches of the rank that has the most."""
+        """Number of batches of the rank that has the most."""
         return int(self.batches.max())
 
     def expect_delivered(self, delivered: int) -> None:
-        """Refuses more than there were."""
+        """Raise a ValueError if more batches were delivered than a rank has."""
         if delivered > self.most:
             raise ValueError(
                 f"Expected at most {self.most} delivered batches of each rank, got {delivered} - "
-                f"in the progress on {self._world} ranks; were other arguments used then?"
+                f"in the progress on {self._world} ranks; was the progress saved with other "
+                "arguments?"
             )
 
     def share(self, rank: int, first: int, stop: int) -> Share:
-        """The batches [first, stop) of a rank."""
+        """Return the share of a worker that delivers the batches [first, stop) of a rank."""
         rows, own, start = (int(of[rank]) for of in (self._rows, self._own, self._start))
         high = min(stop * self._batch_size, rows)
         low = min(first * self._batch_size, high)
-        # A rank's output is its own rows and at most one more, so a repeat is always the last row.
+        # A rank delivers its own rows and at most one row more, so it always repeats its last row.
         repeats = high - max(low, min(high, own))
         positions = select(
             self._intervals, np.array([start + min(low, own)]), np.array([start + min(high, own)])
@@ -102,17 +110,18 @@ class RankSplit:
         return Share(positions, repeats, repeated)
 
     def without(self, first: Int64s, count: Int64s, delivered: Int64s) -> Int64s:
-        """The positions that are left, as intervals.
+        """Return the positions that workers leave undelivered, as intervals.
 
         Args:
-            first: the first batch of each worker's run, (world or 1, workers); the runs follow
-                one another from batch 0 on.
-            count: batches of each run.
-            delivered: of those, how many were; (world or 1, workers).
+            first: first batch of each worker's part of a rank's batches, (world or 1, workers).
+                The parts follow one another, beginning with batch 0.
+            count: number of batches of each part, (world or 1, workers).
+            delivered: number of delivered batches of each part, (world or 1, workers).
         """
         size, end = self._batch_size, np.minimum(self._rows, self._own)[:, np.newaxis]
         stop = first + count
-        # The undelivered tail of each run, then what comes after the last or would be dropped.
+        # For each rank: the undelivered end of each part, then all rows after the last part, which
+        # "drop" or drop_last would leave out.
         starts = np.concatenate([first + delivered, stop[:, -1:]], axis=1)
         starts = np.minimum(starts * size, end)
         stops = np.concatenate([np.minimum(stop * size, end), self._own[:, np.newaxis]], axis=1)

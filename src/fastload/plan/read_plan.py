@@ -1,9 +1,9 @@
 """The plan of an epoch: which rows of which row groups a worker delivers, in what order.
 
-Pure: from row counts, seed, epoch, rank, worker, options and progress to a ReadPlan; no I/O,
-torch or clock. A position is an index into the epoch's one sequence of rows, which depends on
-none of world, workers and threads; `progress` says which positions a worker delivers, this
-module where they lie.
+Pure: the functions compute a ReadPlan from row counts, seed, epoch, rank, worker, options and
+progress, without I/O, torch or clock. A position is an index into the epoch's one sequence of
+rows, which does not depend on ranks, workers or threads. Module `progress` decides which positions
+a worker delivers; this module finds the row groups in which the positions lie.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
     "window_edges",
 ]
 
-# The third part, after seed and epoch, in the name of a stream of random numbers.
+# Third part, after seed and epoch, of the names of the random streams of windows.
 _WINDOW_STREAM = 1
 # Edges of windows are computed as uint64 products of two numbers up to the window count.
 _MOST_WINDOWS = 2**32 - 1
@@ -55,31 +55,44 @@ _MOST_WINDOWS = 2**32 - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadPlan:
-    """What the core reads and delivers, window by window; all arrays are C-contiguous.
+    """The rows that the core reads and delivers, window by window.
 
     Window v reads `pieces[windows[v, 0]:windows[v + 1, 0]]`, one after the other, permutes the
     rows by `permutation(rows, keys[v])` if `shuffled`, and delivers of the result the ranges
     `takes[windows[v, 1]:windows[v + 1, 1]]`. The delivered rows of all windows, cut every
     `batch_rows` rows, are the batches; a batch may span windows, and the last may be short.
+    All arrays are C-contiguous.
+
+    Attributes:
+        batch_rows: rows of a batch.
+        rows: number of delivered rows, repeated rows included.
+        padding: number of delivered rows, at the very end, that are marked invalid.
+        shuffled: permute the rows of each window.
+        pieces: file, row group in the file, start row and stop row in the row group, (P, 4).
+        takes: start and stop in the window's permuted rows, (T, 2).
+        windows: offsets into `pieces` and `takes`, (V + 1, 2).
+        keys: key of each window's permutation, (V,); zeros unless `shuffled`.
+        substitutes: indices of pieces whose rows stand in for unreadable rows, (S,). Rows of
+            these pieces are marked as not real.
+        seed: seed of the dataset, from which the seeds of rows are made.
+        epoch: number of the epoch, from which the seeds of rows are made.
     """
 
     batch_rows: int
-    rows: int  # delivered rows, repeated ones included
-    padding: int  # of those, how many at the very end are marked invalid
+    rows: int
+    padding: int
     shuffled: bool
-    pieces: Int64s  # (P, 4): file, row group in the file, start row and stop row in that
-    takes: Int64s  # (T, 2): start and stop in the window's permuted rows
-    windows: Int64s  # (V + 1, 2): offsets into pieces and takes
-    keys: NDArray[np.uint64]  # (V,): zeros unless shuffled
-    # (S,): indices of pieces whose rows stand in for unreadable ones, and are not real.
+    pieces: Int64s
+    takes: Int64s
+    windows: Int64s
+    keys: NDArray[np.uint64]
     substitutes: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    # What the seeds of its rows depend on, beside the rows.
     seed: int = 0
     epoch: int = 0
 
     @property
     def batches(self) -> int:
-        """Batches delivered."""
+        """Number of batches delivered."""
         return -(-self.rows // self.batch_rows)
 
 
@@ -97,24 +110,25 @@ def read_plan(
     ramp: bool = False,
     skip_batches: int = 0,
 ) -> ReadPlan:
-    """What `worker` of `rank` delivers of an epoch after `progress`.
+    """Plan the rows that `worker` of `rank` delivers after `progress`.
 
     Args:
         row_groups: all row groups in canonical order.
         options: the dataset's parameters.
         epoch: number of the epoch; it changes the order with `options.shuffle` only.
-        progress: what was delivered of this epoch before, by legs.
+        progress: legs of this epoch that were delivered before.
         world: number of ranks.
-        rank: this one.
+        rank: number of this rank.
         workers: DataLoader workers of each rank; 0 counts as 1.
-        worker: this one.
-        stripe_rows: rows of one window of the plan without shuffle, a multiple of the batch
-            size: how the reading is cut into units of work, not what is delivered. Where few
-            rows of row groups stay, a window has fewer: about so many stored ones.
-        ramp: the first of these windows has the rows of one batch, those that follow as many as
-            all before them, for as long as that is less than stripe_rows: the first batch is soon
-            there, and who takes half of what can be had waits for none of the others.
-        skip_batches: how many of this worker's own batches to leave out at the start.
+        worker: number of this worker.
+        stripe_rows: rows of one window of a plan without shuffle, a multiple of the batch size.
+            `stripe_rows` decides how the reading is cut into units of work, not which rows are
+            delivered. Where few rows of row groups stay, a window has fewer rows, so that it
+            reads about `stripe_rows` stored rows.
+        ramp: start with a window of one batch and double the rows read so far with each window,
+            up to `stripe_rows`. The first batch comes early, and a consumer at half the loader's
+            speed never waits.
+        skip_batches: number of this worker's own batches to leave out at the start.
 
     Raises:
         ValueError: a number is out of its range, or `progress` claims more batches than it had.
@@ -135,7 +149,7 @@ def share_of(
     *,
     skip_batches: int = 0,
 ) -> Share:
-    """The positions of an epoch that `worker` of `rank` delivers; arguments as `read_plan`."""
+    """Return the positions that `worker` of `rank` delivers; arguments as for `read_plan`."""
     shape = (world, rank, workers, worker)
     return share(row_groups.total_rows, options, progress, *shape, skip_batches)
 
@@ -149,15 +163,15 @@ def share_plan(
     stripe_rows: int,
     ramp: bool = False,
 ) -> ReadPlan:
-    """Where the rows of a share lie.
+    """Plan the rows of a share.
 
     Args:
         row_groups: all row groups in canonical order.
         options: the dataset's parameters.
         epoch: number of the epoch.
-        mine: positions of that epoch.
-        stripe_rows: as `read_plan` takes them.
-        ramp: as `read_plan` takes it.
+        mine: positions of the epoch to deliver.
+        stripe_rows: as for `read_plan`.
+        ramp: as for `read_plan`.
 
     Raises:
         ValueError: a number is out of its range.
@@ -197,7 +211,15 @@ def share_plan(
 def row_group_plan(
     file: int, row_group: int, rows: int, batch_rows: int, stripe_rows: int
 ) -> ReadPlan:
-    """All of one row group in order, of which so many rows stay, as `read_plan` has it."""
+    """Plan all rows of one row group, in order.
+
+    Args:
+        file: index of the file.
+        row_group: index of the row group in the file.
+        rows: rows of the row group that stay.
+        batch_rows: rows of a batch.
+        stripe_rows: rows of a window.
+    """
     starts = np.arange(0, rows, stripe_rows)
     count = len(starts)
     pieces = np.empty((count, 4), np.int64)
@@ -210,12 +232,13 @@ def row_group_plan(
 
 
 def window_edges(total_rows: int, window: int, number: Int64s) -> Int64s:
-    """The positions where shuffle windows begin.
+    """Return the positions at which shuffle windows begin, (n,).
 
     Args:
-        total_rows: of the epoch.
+        total_rows: rows of the epoch.
         window: options.shuffle_window.
-        number: of each window, (n,); that of the last and one more is its end.
+        number: numbers of the windows, (n,). The number after the last window gives the end of
+            the last window.
     """
     count = _window_count(total_rows, window)
     whole, rest = divmod(total_rows, count)
@@ -225,10 +248,10 @@ def window_edges(total_rows: int, window: int, number: Int64s) -> Int64s:
 
 
 def _window_count(total_rows: int, window: int) -> int:
-    """The number of shuffle windows of an epoch of so many rows.
+    """Return the number of shuffle windows of an epoch of `total_rows` rows.
 
     Raises:
-        ValueError: they are too many.
+        ValueError: the epoch would have more than 2**32 - 1 windows.
     """
     count = max(1, total_rows // window)
     if count > _MOST_WINDOWS:
@@ -240,7 +263,7 @@ def _window_count(total_rows: int, window: int) -> int:
 
 
 def _window_of(position: int, total_rows: int, count: int) -> int:
-    """The number of the shuffle window, of so many, that a position lies in."""
+    """Return the number of the shuffle window, out of `count`, in which a position lies."""
     # Window i begins at i * total // count.
     return ((position + 1) * count - 1) // total_rows
 
@@ -249,7 +272,7 @@ _Parts = tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]  # the arrays of a Re
 
 
 def _shuffled(sequence: EpochSequence, intervals: Int64s, options: Options, epoch: int) -> _Parts:
-    """Each window that the intervals touch, whole, with what is taken of it."""
+    """Read each window that the intervals touch as a whole, and take the intervals' rows of it."""
     if not len(intervals):
         return _no_parts()
     total = sequence.rows
@@ -272,7 +295,7 @@ def _shuffled(sequence: EpochSequence, intervals: Int64s, options: Options, epoc
 def _striped(
     sequence: EpochSequence, intervals: Int64s, first_rows: int, stripe_rows: int
 ) -> _Parts:
-    """The rows of the intervals, cut into stripes; the first has `first_rows` rows."""
+    """Cut the rows of the intervals into stripes; the first stripe has `first_rows` rows."""
     if not len(intervals):
         return _no_parts()
     output = edges_of(intervals[:, 1] - intervals[:, 0])
@@ -299,10 +322,10 @@ def _no_parts() -> _Parts:
 
 
 def rows_of(plan: ReadPlan) -> Int64s:
-    """Every row that a plan delivers, in order: int64 (rows, 3).
+    """Return every row that a plan delivers, in order, as int64 (rows, 3).
 
-    The columns are file, row group in the file and row in the row group. This is the slow and
-    plain reading of a plan, the oracle of the core.
+    The columns are file, row group in the file and row in the row group. This function follows
+    the definition of a plan slowly and plainly: tests compare the core with it.
     """
     delivered = [np.zeros((0, 3), np.int64)]
     for v, key in enumerate(plan.keys.tolist()):
@@ -315,10 +338,10 @@ def rows_of(plan: ReadPlan) -> Int64s:
 
 
 def epoch_rows(row_groups: RowGroups, options: Options, epoch: int) -> Int64s:
-    """The epoch's whole sequence, int64 (N, 3) with the columns of `rows_of`.
+    """Return the whole sequence of an epoch, int64 (N, 3) with the columns of `rows_of`.
 
-    Straight from the definition, in memory, and shares none of `read_plan`'s arithmetic: its
-    oracle.
+    This function follows the definition in memory and shares no arithmetic with `read_plan`:
+    tests compare `read_plan` with it.
     """
     order = range(len(row_groups.rows))
     if options.shuffle:

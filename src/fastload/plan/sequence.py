@@ -1,4 +1,4 @@
-"""The epoch's sequence of rows before windows are permuted, and where its row groups lie. Pure.
+"""The epoch's sequence of rows before windows are permuted: row groups one by one. Pure.
 
 A position is an index into the sequence.
 """
@@ -19,24 +19,31 @@ if TYPE_CHECKING:
 
 __all__ = ["ROW_GROUP_STREAM", "EpochSequence", "RowGroups", "row_group_order"]
 
-# The third part, after seed and epoch, in the name of a stream of random numbers.
+# Third part, after seed and epoch, of the name of the random stream that orders row groups.
 ROW_GROUP_STREAM = 0
-# A row group of which fewer than one row in so many stays costs what its stored rows cost.
+# A row group in which fewer than one row in _SPARSE stays costs as much as all its stored rows.
 _SPARSE = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowGroups:
-    """All row groups of all files in canonical order; int64 (row groups,) each.
+    """All row groups of all files in canonical order.
+
+    Args:
+        rows: rows of each row group that stay, int64 (row groups,).
+        file: index of each row group's file, int64 (row groups,).
+        index: index of each row group in its file, int64 (row groups,).
+        stored: rows of each row group in the file, int64 (row groups,), if filters leave
+            fewer rows in `rows`; else None.
 
     Raises:
         ValueError: the lengths differ, or a row count is negative.
     """
 
     rows: Int64s
-    file: Int64s  # index of the file
-    index: Int64s  # index of the row group in its file
-    stored: Int64s | None = None  # rows in the file, where filters leave fewer in `rows`
+    file: Int64s
+    index: Int64s
+    stored: Int64s | None = None
 
     def __post_init__(self) -> None:
         given = (self.rows, self.file, self.index, self.stored)
@@ -51,7 +58,7 @@ class RowGroups:
 
     @property
     def total_rows(self) -> int:
-        """Rows of all row groups."""
+        """Number of rows of all row groups."""
         return int(self.rows.sum())
 
 
@@ -59,8 +66,8 @@ class EpochSequence:
     """The row groups of an epoch, one after the other.
 
     Args:
-        row_groups: all, in canonical order.
-        order: their order in the epoch, (row groups,).
+        row_groups: all row groups, in canonical order.
+        order: index of each row group in the order of the epoch, (row groups,).
     """
 
     def __init__(self, row_groups: RowGroups, order: Int64s) -> None:
@@ -74,11 +81,16 @@ class EpochSequence:
 
     @property
     def rows(self) -> int:
-        """Rows of all of them."""
+        """Number of rows of the epoch."""
         return int(self._edges[-1])
 
     def sparse_edges(self, stored_rows: int) -> Int64s:
-        """The sequence cut where row groups begin, after so many stored rows of which few stay."""
+        """Return the positions at which the sequence is cut so that no stripe reads too much.
+
+        In row groups of which few rows stay, the sequence is cut at the beginning of a row group
+        after every `stored_rows` stored rows. Without such row groups, only the two ends of the
+        sequence are returned.
+        """
         ends = self._edges[[0, -1]]
         if self._row_groups.stored is None:
             return ends
@@ -88,7 +100,11 @@ class EpochSequence:
         return np.union1d(ends, self._edges[np.flatnonzero(np.diff(before // stored_rows)) + 1])
 
     def pieces(self, starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
-        """Pieces (P, 4) of the ranges [starts, stops) (n,), and how many each range has (n,)."""
+        """Cut the ranges [starts, stops), each (n,), at row groups.
+
+        Returns:
+            The pieces, (P, 4) as in a ReadPlan, and the number of pieces of each range, (n,).
+        """
         cuts = cut(self._edges, starts, stops)
         pieces = np.empty((len(cuts.cell), 4), np.int64)
         pieces[:, 2:] = self._edges[cuts.cell, np.newaxis]
@@ -101,7 +117,7 @@ class EpochSequence:
 
 
 def row_group_order(count: int, options: Options, epoch: int) -> Int64s:
-    """The order of so many row groups in an epoch: int64 (count,)."""
+    """Return the order of `count` row groups in an epoch, int64 (count,)."""
     if not options.shuffle:
         return np.arange(count)
     return _permuted(count, stream_key(options.seed, epoch, ROW_GROUP_STREAM))

@@ -1,15 +1,17 @@
-"""Which rows stand in for those of a row group that can't be read. Pure.
+"""The choice of rows that stand in for the rows of an unreadable row group. Pure.
 
-The unit is a window of a worker's share of a leg, and in it a row group: all its pieces there
-fail together. A piece of n rows that failed is replaced by the rows of the nearest readable
-pieces: first those of the window, in piece order, the one before at equal distance; then, going
-outwards likewise, those of the rank's other windows. They are taken until they have an eighth of
-n rows, and then repeated from the first on. A substitute may turn out to be unreadable: then its
-row group has failed in that window too, and the window's substitutes are chosen anew.
+A row group fails in one window of a worker's share of a leg: all its pieces in the window fail
+together. A failed piece of n rows is replaced by the rows of the nearest readable pieces. Pieces
+of the same window come first, in order of distance; of two pieces at equal distance, the earlier
+one comes first. Then come the pieces of the rank's other windows, in the same order outwards.
+Pieces are taken until they have an eighth of n rows, and are then repeated from the first on. If
+a substitute turns out to be unreadable, its row group has failed in the window too, and the
+window's substitutes are chosen anew.
 
 The result does not depend on the order in which failures are found: the more row groups of a
-window have failed, the further each search goes, so all orders end with the same failed ones.
-Nor does it depend on where a run was resumed, since the share is that of the whole leg.
+window have failed, the further each search goes, so every order ends with the same failed row
+groups. The result does not depend on the batch at which a run was resumed either, because the
+share is that of the whole leg.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NothingReadableError", "Substitution"]
 
-# Each repeat of a piece is read anew, so rows from further away are taken before many repeats.
+# Most repeats of a piece where rows from further away can be taken: each repeat is read anew.
 _REPEATS = 8
-# A share of which less can be read has, in effect, nothing to stand in for the rest.
+# Most repeats of a piece at all. If fewer rows can be read, nothing can stand in for the rest.
 _MOST_REPEATS = 1000
 
 _Piece = tuple[int, int, int, int]  # file, row group, start row, stop row
@@ -41,16 +43,16 @@ _RowGroup = tuple[int, int]  # file, row group
 
 
 class NothingReadableError(LookupError):
-    """No row of the rank can stand in for unreadable ones."""
+    """No row of the rank can stand in for unreadable rows."""
 
 
 class Substitution:
-    """A worker's share of a leg, with substitutes for what can't be read.
+    """A worker's share of a leg, with substitutes for rows that cannot be read.
 
     Args:
-        plan_of: the plan of the whole share of a worker of this rank.
-        worker: this one.
-        workers: of this rank.
+        plan_of: returns the plan of the whole share of a worker of this rank.
+        worker: number of this worker.
+        workers: number of workers of this rank.
     """
 
     def __init__(self, plan_of: Callable[[int], ReadPlan], worker: int, workers: int) -> None:
@@ -59,17 +61,20 @@ class Substitution:
         self._workers = workers
         self._plan = plan_of(worker)
         self._failed: defaultdict[int, set[_RowGroup]] = defaultdict(set)  # by window
-        self._changed: dict[int, list[tuple[_Piece, bool]]] = {}  # pieces, and if substitutes
-        # Rows that failed: whatever has them all among its own fails likewise, untried.
+        self._changed: dict[int, list[tuple[_Piece, bool]]] = {}  # by window: piece, is substitute
+        # Row ranges that failed. A piece that contains such a range fails without being tried.
         self._unreadable: defaultdict[_RowGroup, set[tuple[int, int]]] = defaultdict(set)
 
     def leave_out(self, window: int, file: int, row_group: int) -> None:
-        """Has the rows of a row group in a window replaced.
+        """Replace the rows of a row group in a window.
 
-        window: number of the window in the whole share.
+        Args:
+            window: number of the window in the whole share.
+            file: index of the file.
+            row_group: index of the row group in the file.
 
         Raises:
-            NothingReadableError: the rank has no rows for it.
+            NothingReadableError: the rank has no readable rows to stand in for the row group.
         """
         group = (file, row_group)
         pieces = [piece for piece, _ in self._changed.get(window) or self._marked(window)]
@@ -80,11 +85,11 @@ class Substitution:
         self._changed[window] = self._substituted(window)
 
     def after(self, rows: int) -> tuple[ReadPlan, int, int]:
-        """The share without its first `rows` delivered rows, which end with a batch.
+        """Return the share without its first `rows` rows, which were delivered as whole batches.
 
         Returns:
-            The plan, the number of its first window in the whole share, and how many rows at
-            its start are delivered already: without shuffle windows are read whole.
+            The plan, the number of its first window in the whole share, and the number of rows at
+            its start that were delivered already: without shuffle, windows are read as a whole.
         """
         plan = self._plan
         if rows >= plan.rows:
@@ -127,7 +132,7 @@ class Substitution:
     def _stand_ins(
         self, candidates: Iterator[_Piece], rows: int, failed: set[_RowGroup]
     ) -> Iterator[_Piece]:
-        """Pieces of `rows` rows; adds to `failed` the candidates that are known to fail."""
+        """Yield pieces of `rows` rows; add candidates that are known to fail to `failed`."""
         pool: list[_Piece] = []
         have = 0
         for file, row_group, start, stop in candidates:
@@ -153,17 +158,17 @@ class Substitution:
                 return
 
     def _elsewhere(self, window: int) -> Iterator[_Piece]:
-        """Pieces of the rank's other windows, the nearest first."""
+        """Yield pieces of the rank's other windows, the nearest first."""
         pieces, offset = self._pieces_of_rank
         first, stop = (self._plan.windows[window : window + 2, 0] + offset).tolist()
-        # Workers that share a window both read all of it.
+        # Two workers that share a window both read the whole window, so its pieces are left out.
         own = set(self._pieces(window))
         before = (piece for piece in _each(pieces[:first][::-1]) if piece not in own)
         yield from _alternating(before, (p for p in _each(pieces[stop:]) if p not in own))
 
     @cached_property
     def _pieces_of_rank(self) -> tuple[Int64s, int]:
-        """Return the pieces of all workers of the rank, and the index where this worker's begin."""
+        """Pieces of all workers of the rank, and the index of this worker's first piece."""
         pieces = [
             self._plan.pieces if worker == self._worker else self._plan_of(worker).pieces
             for worker in range(self._workers)
@@ -193,7 +198,7 @@ def _plan(
     takes: Int64s,
     changed: Sequence[tuple[int, list[tuple[_Piece, bool]]]],
 ) -> ReadPlan:
-    """The windows of `plan` from `window` on, with the pieces of some changed."""
+    """Return the windows of `plan` from `window` on, with `changed` pieces in some windows."""
     bounds = plan.windows[:, 0]
     counts = np.diff(bounds)
     parts = []
