@@ -94,8 +94,8 @@ class Bounds {
   // The keys of values from `least` to `most`; all where these tell nothing.
   std::vector<KeyRange> Keys(const std::string& least, const std::string& most) const {
     if (!converter_) return KeysOfWords(spec_, least, most);
-    const auto first = Key(least);
-    const auto last = Key(most);
+    const auto first = Key(*converter_, least);
+    const auto last = Key(*converter_, most);
     if (!first || !last || *first > *last) return {{}};
     if (!IsFloat(spec_.dtype)) return {{*first, *last}};
     const int64_t infinity = MostNumber(spec_.dtype);
@@ -111,12 +111,12 @@ class Bounds {
   Bounds(Stored stored, const ColumnSpec& spec, Converter converter)
       : spec_(spec), stored_(stored), converter_(std::move(converter)) {}
 
-  std::optional<int64_t> Key(const std::string& raw) const {
-    if (static_cast<int>(raw.size()) != converter_->raw_width()) return std::nullopt;
+  std::optional<int64_t> Key(const Converter& converter, const std::string& raw) const {
+    if (static_cast<int>(raw.size()) != converter.raw_width()) return std::nullopt;
     if (!IsOfType(stored_, raw)) return std::nullopt;
     std::array<uint8_t, 8> element{};
     const auto* const bytes = reinterpret_cast<const uint8_t*>(raw.data());
-    if (!converter_->Convert(bytes, 1, element.data()).ok()) return std::nullopt;
+    if (!converter.Convert(bytes, 1, element.data()).ok()) return std::nullopt;
     return KeyOf(spec_.dtype, element.data());
   }
 
