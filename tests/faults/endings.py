@@ -200,4 +200,6 @@ def main(path, context, workers, persistent, endless):
 
 
 if __name__ == "__main__":
+    # Semaphores of this program and its workers have names of their own in /dev/shm.
+    multiprocessing.process.current_process()._config["semprefix"] = f"/fastload-{os.getpid()}"
     main(*sys.argv[1:])

@@ -16,7 +16,7 @@ from support.sample_files import write_sample
 # Each ending has a deadline of its own; this is for a process that can't keep to it.
 TIMEOUT_S = 150
 ENDS_WITHIN_S = 15  # of them, on a machine that does other things too
-LEFT_S = 5  # what other processes put into /dev/shm may be there as long
+LEFT_S = 5  # the system may take as long to end processes and remove files
 
 ROWS = [
     (None, 0, False),
@@ -84,14 +84,24 @@ class Program:
         return state != "Z" and int(session) == self.process.pid
 
     def left(self):
-        """Processes, and files in /dev/shm, that outlive it."""
+        """Return the processes of the program, and its files in /dev/shm, that outlive it."""
         deadline = time.monotonic() + LEFT_S
         while True:
             files = set(Path("/dev/shm").iterdir()) - self.shm
-            left = [*map(str, self.living()), *map(str, files)]
+            left = [*map(str, self.living()), *map(str, files - foreign(files))]
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(0.1)
+
+
+def foreign(files):
+    """Return the files of other programs: Python's own names, and torch's of a living process."""
+    return {
+        file
+        for file in files
+        if file.name.startswith("sem.mp-")
+        or (file.name.startswith("torch_") and Path("/proc", file.name.split("_")[1]).exists())
+    }
 
 
 def cells_of(out, ended):
