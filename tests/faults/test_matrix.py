@@ -83,25 +83,20 @@ class Program:
         state, _, _, session, *_ = stat.rsplit(")", 1)[1].split()
         return state != "Z" and int(session) == self.process.pid
 
+    def made(self, file):
+        """Return whether a file of /dev/shm has a name of the program's, not of another one's."""
+        pid = self.process.pid
+        return file.name.startswith((f"sem.fastload-{pid}-", f"torch_{pid}_"))
+
     def left(self):
         """Return the processes of the program, and its files in /dev/shm, that outlive it."""
         deadline = time.monotonic() + LEFT_S
         while True:
             files = set(Path("/dev/shm").iterdir()) - self.shm
-            left = [*map(str, self.living()), *map(str, files - foreign(files))]
+            left = [*map(str, self.living()), *map(str, filter(self.made, files))]
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(0.1)
-
-
-def foreign(files):
-    """Return the files of other programs: Python's own names, and torch's of a living process."""
-    return {
-        file
-        for file in files
-        if file.name.startswith("sem.mp-")
-        or (file.name.startswith("torch_") and Path("/proc", file.name.split("_")[1]).exists())
-    }
 
 
 def cells_of(out, ended):
