@@ -225,7 +225,7 @@ def test_other_code_is_another_block(paths, tmp_path, monkeypatch):
     assert sums() == first
     monkeypatch.setitem(globals(), "SCALE", 6.0)
     assert sums() == pytest.approx(2 * first)
-    monkeypatch.setattr(fastload.engine.cache.key, "__version__", "other")
+    monkeypatch.setattr(fastload.engine.cache.keys, "__version__", "other")
     count = len(list(entries_of(tmp_path / DECODED)))
     sums()
     assert len(list(entries_of(tmp_path / DECODED))) == count * 3 // 2
