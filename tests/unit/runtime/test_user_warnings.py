@@ -5,11 +5,11 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sample_files import write_sample
 
 from fastload import FastParquetDataset
 from fastload.rows.skip_report import SkipReport
 from fastload.runtime.user_warnings import warn
+from support.sample_files import write_sample
 
 
 def test_a_warning_names_the_file_of_the_caller():
