@@ -132,7 +132,7 @@ def found_rows(directory, filters):
         return None
     rows = []
     first = 0
-    found = finder.find(range(len(source.files)), [None] * len(source.files), skip=False)
+    found = finder.find(range(len(source.files)), skip=False)
     for file, (kept, _) in zip(source.files, found, strict=True):
         for group, count in enumerate(file.footer.row_group_rows):
             offset = kept.offsets[group]
