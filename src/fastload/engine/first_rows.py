@@ -45,7 +45,7 @@ def schema_after(
 def fields_after(
     steps: Steps, batch: Batch, fields: Mapping[str, Field], seed: int, files: Sequence[SourceFile]
 ) -> tuple[dict[str, Field], Batch]:
-    """Return the fields after the steps as `schema_after` does, and the batch of the first rows."""
+    """Return what `schema_after` returns, and the batch after the steps."""
     before = dict(batch)
     running = run_steps(batch, steps, SeedKey(seed, 0), files, lambda _: StepPool(0))
     try:

@@ -45,7 +45,7 @@ class BlockFeed(WrappedFeed):
 
     @property
     def lead(self) -> int:
-        """Batches that the wrapped feed reads ahead."""
+        """The wrapped feed's `lead`, in rows: see `Feed`."""
         return self._feed.lead
 
     def next(self, mark: BatchPosition) -> Batch | None:

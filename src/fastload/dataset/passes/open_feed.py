@@ -86,7 +86,7 @@ class FeedFactory:
 
     @property
     def plans(self) -> bool:
-        """Whether what a pass reads is known when it begins; else it finds out on the way."""
+        """Whether a pass can be planned before it begins: not where it skips what can't be read."""
         return self.report is None
 
     def share_of(self, start: Position, part: WorkerSlot, rank: int) -> Share:
@@ -119,7 +119,7 @@ class FeedFactory:
         before: core.Scan | None,
         planned: plan.ReadPlan | None,
     ) -> OpenFeed:
-        """Open the feed of a process that has an engine with the rows."""
+        """Open the feed of a pass, which fails at a row group that `engine` can't bring."""
         if self.plans:
             if planned is None:
                 mine = self.share_of(start, part, rank)
@@ -148,7 +148,7 @@ class FeedFactory:
     def _open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None
     ) -> OpenFeed:
-        """Open the feed of a process that has an engine with the rows."""
+        """Open the feed of a mix, which fails at a row group that `engine` can't bring."""
 
         def plan_of(mine: Share) -> plan.ReadPlan:
             return self.plan_of(engine, own.seed, epoch, mine, ramp=False)
