@@ -200,6 +200,8 @@ def main(path, context, workers, persistent, endless):
 
 
 if __name__ == "__main__":
-    # Semaphores of this program and its workers have names of their own in /dev/shm.
-    multiprocessing.process.current_process()._config["semprefix"] = f"/fastload-{os.getpid()}"
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from support.shared_memory import name_semaphores
+
+    name_semaphores()
     main(*sys.argv[1:])

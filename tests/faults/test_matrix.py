@@ -12,6 +12,7 @@ import pytest
 
 import endings
 from support.sample_files import write_sample
+from support.shared_memory import own_files
 
 # Each ending has a deadline of its own; this is for a process that can't keep to it.
 TIMEOUT_S = 150
@@ -83,17 +84,13 @@ class Program:
         state, _, _, session, *_ = stat.rsplit(")", 1)[1].split()
         return state != "Z" and int(session) == self.process.pid
 
-    def made(self, file):
-        """Return whether a file of /dev/shm has a name of the program's, not of another one's."""
-        pid = self.process.pid
-        return file.name.startswith((f"sem.fastload-{pid}-", f"torch_{pid}_"))
-
     def left(self):
         """Return the processes of the program, and its files in /dev/shm, that outlive it."""
         deadline = time.monotonic() + LEFT_S
         while True:
-            files = set(Path("/dev/shm").iterdir()) - self.shm
-            left = [*map(str, self.living()), *map(str, filter(self.made, files))]
+            living = self.living()
+            files = own_files(set(Path("/dev/shm").iterdir()) - self.shm, self.process.pid, living)
+            left = [*map(str, living), *map(str, files)]
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(0.1)

@@ -11,6 +11,7 @@ from multiprocessing import connection
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,7 @@ from fastload import Batch, Column, FastParquetDataset, Pad, Ragged, Stack
 from fastload.batch import transport
 from fastload.runtime.cores import available_cores
 from support.sample_files import ids_of, write_sample
+from support.shared_memory import own_files, semaphore_prefix
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -176,14 +178,15 @@ def test_memory_of_the_dead_is_forgotten_where_no_end_is_told(path, monkeypatch)
     assert gone(0)
 
 
-def test_nothing_goes_through_dev_shm(path):
+def test_nothing_goes_through_dev_shm(path, monkeypatch):
+    config = multiprocessing.process.current_process()._config
+    monkeypatch.setitem(config, "semprefix", semaphore_prefix())
     shm = Path("/dev/shm")
     before = set(shm.iterdir())
     with FastParquetDataset(path, batch_size=BATCH) as dataset:
         for batch in loader_of(dataset, collate_fn=with_a_new_column):
-            # Semaphores are of other programs: batches have no such names.
-            found = {file for file in shm.iterdir() if not file.name.startswith("sem.mp-")}
-            assert found <= before
+            processes = [os.getpid(), *(child.pid for child in psutil.Process().children())]
+            assert own_files(set(shm.iterdir()) - before, os.getpid(), processes) == set()
             assert torch.equal(batch["twice"], batch["id"] * 2)
 
 
