@@ -40,12 +40,6 @@ FOLDERS = {
 # Includes that stand although they point to the right or close a cycle, until they are cut.
 EXCEPTIONS = {
     ("fastload/collate/window.h", "fastload/scan/dataset.h"): "windows take the whole Dataset",
-    ("fastload/decode/lists/list_reader.h", "fastload/decode/chunk_reader.h"): "FixedReader",
-    ("fastload/decode/lists/nested_cursor.h", "fastload/decode/chunk_reader.h"): "ChunkInput",
-    ("fastload/decode/lists/nested_reader.h", "fastload/decode/chunk_reader.h"): "ByteView",
-    ("fastload/decode/pages/chunk_open.h", "fastload/decode/chunk_reader.h"): "ChunkInput",
-    ("fastload/decode/pages/page_cursor.h", "fastload/decode/chunk_reader.h"): "ChunkInput",
-    ("fastload/decode/values/bytes_values.h", "fastload/decode/chunk_reader.h"): "ByteView",
     ("fastload/source/file.cc", "fastload/fetch/remote.h"): "FileTable opens remote files",
     ("fastload/fetch/byte_stream.cc", "fastload/fetch/cached_stream.h"): "MakeLocalStream",
     ("fastload/fetch/byte_stream.cc", "fastload/fetch/fetch.h"): "MakeLocalStream",

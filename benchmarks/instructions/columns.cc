@@ -32,7 +32,7 @@ void CountFixed(const char* name, const std::vector<typename ParquetType::c_type
   spec.fill = std::string(static_cast<size_t>(ItemSize(dtype)), '\1');
   std::vector<uint8_t> out(static_cast<size_t>(kRows * stride));
   Count(name, kRows, [&] {
-    auto reader = *FixedReader::Make(column.Chunk(), &spec);
+    auto reader = *MakeFixedReader(column.Chunk(), &spec);
     Check(reader->Read(kRows, out.data(), stride, nullptr));
   });
 }
@@ -75,7 +75,7 @@ void CountStrings(const char* name, uint64_t kinds, bool dictionary) {
   std::vector<ByteView> views(kRows);
   Count(name, kRows, [&] {
     ByteArena arena;
-    auto reader = *BytesReader::Make(column.Chunk(), &spec);
+    auto reader = *MakeBytesReader(column.Chunk(), &spec);
     Check(reader->Read(kRows, views.data(), nullptr, &arena));
   });
 }

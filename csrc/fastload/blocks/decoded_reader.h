@@ -5,8 +5,8 @@
 
 #include "fastload/base/status.h"
 #include "fastload/blocks/decoded_block.h"
-#include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/lists/nested_reader.h"
+#include "fastload/decode/values/value_reader.h"
 #include "fastload/plan/columns.h"
 
 namespace fastload {

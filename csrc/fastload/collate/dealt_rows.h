@@ -12,7 +12,7 @@
 #include "fastload/base/status.h"
 #include "fastload/collate/window_codes.h"
 #include "fastload/collate/window_runs.h"
-#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/values/value_reader.h"
 #include "fastload/plan/columns.h"
 
 namespace fastload {

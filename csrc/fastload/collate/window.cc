@@ -6,6 +6,7 @@
 
 #include "fastload/base/stream_copy.h"
 #include "fastload/blocks/decoded_reader.h"
+#include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/constant_reader.h"
 #include "fastload/decode/pages/chunk_open.h"
 #include "fastload/decode/selected_reader.h"
@@ -132,9 +133,9 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   } else if (spec.depth > 0) {
     ARROW_ASSIGN_OR_RAISE(cursor->nested, NestedReader::Make(std::move(input), &spec));
   } else if (spec.bytes) {
-    ARROW_ASSIGN_OR_RAISE(cursor->bytes, BytesReader::Make(std::move(input), &spec));
+    ARROW_ASSIGN_OR_RAISE(cursor->bytes, MakeBytesReader(std::move(input), &spec));
   } else {
-    ARROW_ASSIGN_OR_RAISE(cursor->fixed, FixedReader::Make(std::move(input), &spec));
+    ARROW_ASSIGN_OR_RAISE(cursor->fixed, MakeFixedReader(std::move(input), &spec));
   }
   return Status::OK();
 }

@@ -72,8 +72,8 @@ class FlatBytesReader : public BytesReader {
 
 }  // namespace
 
-Result<std::unique_ptr<BytesReader>> BytesReader::Make(ChunkInput input,
-                                                       const ColumnSpec* spec) {
+Result<std::unique_ptr<BytesReader>> MakeBytesReader(ChunkInput input,
+                                                     const ColumnSpec* spec) {
   const parquet::Type::type physical = input.descr->physical_type();
   const bool only_nulls = input.descr->logical_type()->is_null();
   if (physical != parquet::Type::BYTE_ARRAY &&

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/lists/nested_reader.h"
+#include "fastload/decode/values/value_reader.h"
 #include "fastload/plan/columns.h"
 
 namespace fastload {

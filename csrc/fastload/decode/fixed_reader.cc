@@ -146,8 +146,8 @@ class FlatFixedReader : public FixedReader {
 
 }  // namespace
 
-Result<std::unique_ptr<FixedReader>> FixedReader::Make(ChunkInput input,
-                                                       const ColumnSpec* spec) {
+Result<std::unique_ptr<FixedReader>> MakeFixedReader(ChunkInput input,
+                                                     const ColumnSpec* spec) {
   ARROW_ASSIGN_OR_RAISE(Converter converter,
                         Converter::Make(*input.descr, *spec, input.file));
   if (spec->fill.has_value() &&

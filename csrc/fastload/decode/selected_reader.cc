@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fastload/base/gather.h"
+#include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/pages/page_cursor.h"
 
 namespace fastload {
@@ -68,8 +69,11 @@ class Selected {
     return Stored(base_->page(), &OmittedPages::page, &OmittedPages::pages);
   }
 
-  // The base reads `spec`, but for nulls of rows that do not stay.
-  Status Open(ChunkInput input, const ColumnSpec* spec) {
+  // Makes a reader of whole column chunks.
+  using Make = Result<std::unique_ptr<Reader>>(ChunkInput input, const ColumnSpec* spec);
+
+  // Makes the base, which reads `spec`, but for nulls of rows that do not stay.
+  Status Open(ChunkInput input, const ColumnSpec* spec, Make* make) {
     refuses_nulls_ =
         blocks_ && !spec->fill.has_value() && input.descr->max_definition_level() > 0;
     if (refuses_nulls_) {
@@ -80,7 +84,7 @@ class Selected {
     // The footer counts those of pages that are not there, too.
     if (!pages_.omitted.empty()) input.levels = INT64_MAX;
     input.page_rows = std::move(pages_.page_rows);
-    ARROW_ASSIGN_OR_RAISE(base_, Reader::Make(std::move(input), spec));
+    ARROW_ASSIGN_OR_RAISE(base_, make(std::move(input), spec));
     return Status::OK();
   }
 
@@ -185,7 +189,7 @@ class SelectedFixedReader : public FixedReader {
       : width_(ItemSize(spec.dtype)), selected_(bits, blocks, std::move(pages)) {}
 
   Status Open(ChunkInput input, const ColumnSpec* spec) {
-    return selected_.Open(std::move(input), spec);
+    return selected_.Open(std::move(input), spec, MakeFixedReader);
   }
 
   Status Skip(int64_t rows) override {
@@ -283,7 +287,7 @@ class SelectedBytesReader : public BytesReader {
       : selected_(bits, blocks, std::move(pages)) {}
 
   Status Open(ChunkInput input, const ColumnSpec* spec) {
-    return selected_.Open(std::move(input), spec);
+    return selected_.Open(std::move(input), spec, MakeBytesReader);
   }
 
   Status Skip(int64_t rows) override {
@@ -332,7 +336,7 @@ class SelectedNestedReader : public NestedReader {
       : selected_(bits, /*blocks=*/false, std::move(pages)) {}
 
   Status Open(ChunkInput input, const ColumnSpec* spec) {
-    return selected_.Open(std::move(input), spec);
+    return selected_.Open(std::move(input), spec, NestedReader::Make);
   }
 
   Status Skip(int64_t rows) override {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fastload/base/status.h"
-#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/values/value_reader.h"
 #include "fastload/filter/value_test.h"
 #include "fastload/plan/columns.h"
 

@@ -234,7 +234,7 @@ class RowGroupSearch {
                           OpenChunk(file_, id_.row_group, LeafOf(spec),
                                     std::move(asked.stream), context_.pool));
     input.file = id_.file;
-    if (rows.bits == nullptr) return FixedReader::Make(std::move(input), &spec);
+    if (rows.bits == nullptr) return MakeFixedReader(std::move(input), &spec);
     return MakeSelectedFixedReader(std::move(input), &spec, rows, std::move(asked.pages));
   }
 

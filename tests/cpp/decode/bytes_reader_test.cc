@@ -108,7 +108,7 @@ void CheckLayouts(const std::vector<Encoding::type>& encodings) {
           std::vector<ByteView> views;
           std::vector<uint8_t> valid;
           ByteArena arena;
-          auto reader = BytesReader::Make(file.Chunk(), &spec).ValueOrDie();
+          auto reader = MakeBytesReader(file.Chunk(), &spec).ValueOrDie();
           const Status status = ReadInPieces(reader.get(), &random, random() % 2 == 0,
                                              &views, &valid, &arena);
           ASSERT_TRUE(status.ok()) << status.ToString();
@@ -142,7 +142,7 @@ TEST(BytesReader, NullWithoutFillIsAnError) {
       Write<parquet::ByteArrayType>(RandomStrings(false, 0.5, 9, &random), Layout{}));
   ColumnSpec spec;
   spec.bytes = true;
-  auto reader = BytesReader::Make(file.Chunk(), &spec).ValueOrDie();
+  auto reader = MakeBytesReader(file.Chunk(), &spec).ValueOrDie();
   std::vector<ByteView> views(100);
   ByteArena arena;
   EXPECT_EQ(KindOf(reader->Read(100, views.data(), nullptr, &arena)),
@@ -175,7 +175,7 @@ TEST(BytesReader, SurvivesDamage) {
     std::vector<ByteView> views;
     std::vector<uint8_t> valid;
     ByteArena arena;
-    auto reader = BytesReader::Make(file.Chunk(), &spec).ValueOrDie();
+    auto reader = MakeBytesReader(file.Chunk(), &spec).ValueOrDie();
     const Status status =
         ReadInPieces(reader.get(), &random, round % 2 == 0, &views, &valid, &arena);
     if (!status.ok()) {

@@ -133,7 +133,7 @@ void CheckLayouts(DType dtype, const std::vector<Encoding::type>& encodings,
           }
           for (const bool with_skips : {false, true}) {
             OpenedColumn file(bytes);
-            auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+            auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
             const Status status =
                 ReadInPieces<T>(reader.get(), 9000, &pieces, with_skips, expected);
             ASSERT_TRUE(status.ok()) << status.ToString();
@@ -189,7 +189,7 @@ TEST(FixedReader, FailsOnlyOnRowsThatDoNotFit) {
     OpenedColumn file(Int64File({1, 2, 300, 4}, dictionary));
     ColumnSpec spec = Spec(DType::kInt8);
     spec.cast = true;
-    auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+    auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
     int8_t out[2] = {};
     ASSERT_TRUE(reader->Read(2, reinterpret_cast<uint8_t*>(out), 1, nullptr).ok());
     EXPECT_EQ(out[1], 2);
@@ -200,7 +200,7 @@ TEST(FixedReader, FailsOnlyOnRowsThatDoNotFit) {
   OpenedColumn file(Int64File({1, 2, 300, 4}, true));
   ColumnSpec spec = Spec(DType::kInt8);
   spec.cast = true;
-  auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+  auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   ASSERT_TRUE(reader->Skip(3).ok());
   int8_t out = 0;
   ASSERT_TRUE(reader->Read(1, reinterpret_cast<uint8_t*>(&out), 1, nullptr).ok());
@@ -211,7 +211,7 @@ TEST(FixedReader, MultipliesChecked) {
   OpenedColumn file(Int64File({2, -3, int64_t{1} << 40}, false));
   ColumnSpec spec = Spec(DType::kInt64);
   spec.multipliers = {86'400'000};
-  auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+  auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   int64_t out[2] = {};
   ASSERT_TRUE(reader->Read(2, reinterpret_cast<uint8_t*>(out), 8, nullptr).ok());
   EXPECT_EQ(out[0], 172'800'000);
@@ -229,7 +229,7 @@ TEST(FixedReader, MultipliesByTheFilesOwn) {
     OpenedColumn file(bytes);
     ChunkInput chunk = file.Chunk();
     chunk.file = number;
-    auto reader = FixedReader::Make(std::move(chunk), &spec).ValueOrDie();
+    auto reader = MakeFixedReader(std::move(chunk), &spec).ValueOrDie();
     int64_t out[2] = {};
     ASSERT_TRUE(reader->Read(2, reinterpret_cast<uint8_t*>(out), 8, nullptr).ok());
     EXPECT_EQ(out[1], number == 0 ? -3 : -3000);
@@ -249,7 +249,7 @@ TEST(FixedReader, UnscaledDecimalsOfAnotherScale) {
     spec.cast = true;
     spec.unscaled = true;
     spec.multipliers = {100};
-    auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+    auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
     int64_t out[2] = {};
     ASSERT_TRUE(reader->Read(2, reinterpret_cast<uint8_t*>(out), 8, nullptr).ok());
     EXPECT_EQ(out[0], 15'000);
@@ -265,7 +265,7 @@ TEST(FixedReader, ExactFloatsRefuseToRound) {
   ColumnSpec spec = Spec(DType::kFloat64);
   spec.cast = true;
   spec.exact = true;
-  auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+  auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   double out[3] = {};
   ASSERT_TRUE(reader->Read(3, reinterpret_cast<uint8_t*>(out), 8, nullptr).ok());
   EXPECT_EQ(out[0], 0x1p53);
@@ -282,7 +282,7 @@ TEST(FixedReader, NullWithoutFillIsAnError) {
   OpenedColumn file(
       WriteColumn<parquet::Int64Type>(Leaf(parquet::Type::INT64), data, Layout{}));
   const ColumnSpec spec = Spec(DType::kInt64);
-  auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+  auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   int64_t out[3];
   const Status status = reader->Read(3, reinterpret_cast<uint8_t*>(out), 8, nullptr);
   EXPECT_EQ(KindOf(status), ErrorKind::kNullValue);
@@ -295,7 +295,7 @@ TEST(FixedReader, ReadsTypeNull) {
   OpenedColumn file(WriteColumn<parquet::Int32Type>(
       Leaf(parquet::Type::INT32, parquet::LogicalType::Null()), data, Layout{}));
   const ColumnSpec spec = Spec(DType::kFloat64, BytesOf(1.5));
-  auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+  auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   double out[3] = {};
   uint8_t valid[3] = {1, 1, 1};
   ASSERT_TRUE(reader->Read(3, reinterpret_cast<uint8_t*>(out), 8, valid).ok());
@@ -306,7 +306,7 @@ TEST(FixedReader, ReadsTypeNull) {
 TEST(FixedReader, MoreRowsThanThereAreIsAnError) {
   OpenedColumn file(Int64File({1, 2}, false));
   const ColumnSpec spec = Spec(DType::kInt64);
-  auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+  auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   int64_t out[3];
   const Status status = reader->Read(3, reinterpret_cast<uint8_t*>(out), 8, nullptr);
   EXPECT_EQ(KindOf(status), ErrorKind::kCorruptFile);
@@ -321,7 +321,7 @@ TEST(FixedReader, SkippedPagesAreCountedButNotRead) {
   OpenedColumn file(
       WriteColumn<parquet::Int64Type>(Leaf(parquet::Type::INT64), data, layout));
   const ColumnSpec spec = Spec(DType::kInt64);
-  auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+  auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   EXPECT_EQ(reader->page(), -1);
   ASSERT_TRUE(reader->Skip(9'000).ok());
   EXPECT_EQ(reader->page(), -1);
@@ -355,7 +355,7 @@ TEST(FixedReader, SurvivesDamage) {
     }
     OpenedColumn file(arrow::Buffer::FromString(std::move(damaged)));
     const ColumnSpec spec = Spec(DType::kInt64, BytesOf(zero));
-    auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+    auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
     const Status status = ReadInPieces<int64_t>(reader.get(), 2000, &pieces,
                                                 round % 2 == 0, {}, /*compare=*/false);
     if (!status.ok()) {

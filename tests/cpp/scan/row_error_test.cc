@@ -66,7 +66,7 @@ ColumnSpec Int8Spec() {
 Status ReadFrom(const std::shared_ptr<arrow::Buffer>& bytes, const ColumnSpec& spec,
                 int64_t start, int64_t rows, int64_t stride, std::mt19937_64* random) {
   OpenedColumn file(bytes);
-  ARROW_ASSIGN_OR_RAISE(auto reader, FixedReader::Make(file.Chunk(), &spec));
+  ARROW_ASSIGN_OR_RAISE(auto reader, MakeFixedReader(file.Chunk(), &spec));
   ARROW_RETURN_NOT_OK(reader->Skip(start));
   const int64_t item = ItemSize(spec.dtype);
   for (int64_t row = start; row < rows;) {
@@ -128,7 +128,7 @@ TEST(RowError, NamesTheFirstNull) {
       EXPECT_EQ(KindOf(status), ErrorKind::kNullValue);
       EXPECT_EQ(RowOf(status), null);
       OpenedColumn file(bytes);
-      auto reader = *FixedReader::Make(file.Chunk(), &spec);
+      auto reader = *MakeFixedReader(file.Chunk(), &spec);
       std::vector<uint16_t> codes(3000);
       if (dictionary) {
         auto* const out = reinterpret_cast<uint8_t*>(codes.data());
@@ -147,7 +147,7 @@ TEST(RowError, NamesTheFirstNullOfBytes) {
                                                         data, Layout{}));
   ColumnSpec spec;
   spec.bytes = true;
-  auto reader = *BytesReader::Make(file.Chunk(), &spec);
+  auto reader = *MakeBytesReader(file.Chunk(), &spec);
   std::vector<ByteView> views(2000);
   ByteArena arena;
   ASSERT_TRUE(reader->Read(1000, views.data(), nullptr, &arena).ok());
@@ -167,7 +167,7 @@ TEST(RowError, NamesTheFirstOfAllSteps) {
         Layout{}));
     ColumnSpec spec = Int8Spec();
     spec.multipliers = {10};
-    auto reader = *FixedReader::Make(file.Chunk(), &spec);
+    auto reader = *MakeFixedReader(file.Chunk(), &spec);
     std::vector<uint8_t> out(values.size());
     return reader->Read(static_cast<int64_t>(values.size()), out.data(), 1, nullptr);
   };
@@ -206,7 +206,7 @@ TEST(RowError, NamesADecimal) {
   ColumnSpec spec;
   spec.cast = true;
   spec.unscaled = true;
-  auto reader = *FixedReader::Make(file.Chunk(), &spec);
+  auto reader = *MakeFixedReader(file.Chunk(), &spec);
   std::vector<uint8_t> out(7200);
   const Status status = reader->Read(900, out.data(), 8, nullptr);
   EXPECT_EQ(RowOf(status), 777);

@@ -4,8 +4,9 @@
 #include <memory>
 
 #include "fastload/base/status.h"
-#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/pages/chunk_input.h"
 #include "fastload/decode/values/convert.h"
+#include "fastload/decode/values/value_reader.h"
 
 namespace fastload {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "fastload/base/status.h"
-#include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/lists/nested_levels.h"
+#include "fastload/decode/pages/chunk_input.h"
 #include "fastload/decode/pages/data_pages.h"
 
 namespace fastload {

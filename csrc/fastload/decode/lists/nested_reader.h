@@ -8,8 +8,9 @@
 
 #include "fastload/base/byte_arena.h"
 #include "fastload/base/status.h"
-#include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/lists/element_runs.h"
+#include "fastload/decode/pages/chunk_input.h"
+#include "fastload/decode/values/byte_view.h"
 #include "fastload/plan/columns.h"
 
 namespace fastload {

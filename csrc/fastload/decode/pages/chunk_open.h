@@ -7,7 +7,7 @@
 
 #include "arrow/io/interfaces.h"
 #include "fastload/base/status.h"
-#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/pages/chunk_input.h"
 #include "fastload/source/file.h"
 
 namespace fastload {

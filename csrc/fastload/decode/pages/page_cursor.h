@@ -5,11 +5,14 @@
 #include <vector>
 
 #include "fastload/base/status.h"
-#include "fastload/decode/chunk_reader.h"
+#include "fastload/decode/pages/chunk_input.h"
 #include "fastload/decode/pages/data_pages.h"
 #include "fastload/decode/pages/definition_levels.h"
 
 namespace fastload {
+
+// The error of a null, at that row of the row group, in a column that takes none.
+Status UnexpectedNull(int64_t row);
 
 // What libparquet throws passes through; callers wrap their work in CatchParquet.
 class PageCursor {

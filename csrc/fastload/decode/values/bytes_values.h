@@ -7,9 +7,9 @@
 
 #include "arrow/buffer.h"
 #include "fastload/base/byte_arena.h"
-#include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/pages/hybrid.h"
 #include "fastload/decode/pages/page_cursor.h"
+#include "fastload/decode/values/byte_view.h"
 #include "parquet/encoding.h"
 
 namespace fastload {

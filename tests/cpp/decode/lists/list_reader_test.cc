@@ -65,7 +65,7 @@ void CheckPieces(const NestedCase& nested, const std::shared_ptr<arrow::Buffer>&
   const ColumnSpec spec = SpecOf(nested);
   const int64_t row_bytes = spec.list_size * ItemSize(spec.dtype);
   OpenedLeaf file(bytes, 0);
-  auto reader = FixedReader::Make(file.Chunk(), &spec).ValueOrDie();
+  auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   EXPECT_TRUE(reader->Dictionary()->empty());
   for (int64_t row = 0; row < array.length();) {
     const uint64_t most = (*random)() % 2 == 0 ? 8 : 900;
@@ -134,7 +134,7 @@ TEST(ListReader, ReadsWhatArrowReads) {
 Status ReadOnce(const std::shared_ptr<arrow::Buffer>& bytes, const ColumnSpec& spec,
                 int64_t rows) {
   OpenedLeaf file(bytes, 0);
-  ARROW_ASSIGN_OR_RAISE(auto reader, FixedReader::Make(file.Chunk(), &spec));
+  ARROW_ASSIGN_OR_RAISE(auto reader, MakeFixedReader(file.Chunk(), &spec));
   const int64_t row_bytes = spec.list_size * ItemSize(spec.dtype);
   std::vector<uint8_t> out(static_cast<size_t>(rows * row_bytes));
   return reader->Read(rows, out.data(), row_bytes, nullptr);

@@ -141,7 +141,7 @@ Result<std::vector<T>> ReadAll(const parquet::schema::NodePtr& leaf,
   layout.dictionary = dictionary;
   layout.encoding = encoding;
   OpenedColumn file(WriteColumn<ParquetType>(leaf, data, layout));
-  ARROW_ASSIGN_OR_RAISE(auto reader, FixedReader::Make(file.Chunk(), &spec));
+  ARROW_ASSIGN_OR_RAISE(auto reader, MakeFixedReader(file.Chunk(), &spec));
   std::vector<T> out(rows);
   ARROW_RETURN_NOT_OK(reader->Read(static_cast<int64_t>(rows),
                                    reinterpret_cast<uint8_t*>(out.data()), sizeof(T),

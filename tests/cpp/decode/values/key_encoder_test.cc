@@ -48,7 +48,7 @@ ColumnSpec CodesSpec(std::shared_ptr<const Vocabulary> vocabulary) {
 Result<std::vector<int64_t>> ReadRows(const std::shared_ptr<arrow::Buffer>& bytes,
                                       const ColumnSpec& spec, int64_t rows) {
   OpenedColumn file(bytes);
-  ARROW_ASSIGN_OR_RAISE(auto reader, FixedReader::Make(file.Chunk(), &spec));
+  ARROW_ASSIGN_OR_RAISE(auto reader, MakeFixedReader(file.Chunk(), &spec));
   std::vector<int64_t> out(static_cast<size_t>(rows));
   auto* raw = reinterpret_cast<uint8_t*>(out.data());
   const int64_t third = rows / 3;
@@ -203,7 +203,7 @@ TEST(KeyEncoder, HandsOutTheDictionaryAsCodes) {
   OpenedColumn file(
       WriteColumn<parquet::ByteArrayType>(Leaf(parquet::Type::BYTE_ARRAY), data, layout));
   const ColumnSpec spec = CodesSpec(*Vocabulary::OfBytes({"a", "b"}));
-  auto reader = *FixedReader::Make(file.Chunk(), &spec);
+  auto reader = *MakeFixedReader(file.Chunk(), &spec);
   const auto dictionary = *reader->Dictionary();
   ASSERT_EQ(dictionary.size(), 16);
   int64_t entries[2];

@@ -1,0 +1,13 @@
+// A value of variable length, in memory of someone else.
+#pragma once
+
+#include <cstdint>
+
+namespace fastload {
+
+struct ByteView {
+  const uint8_t* data = nullptr;
+  int64_t size = 0;
+};
+
+}  // namespace fastload
