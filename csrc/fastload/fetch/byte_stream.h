@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "arrow/io/interfaces.h"
+#include "fastload/base/byte_range.h"
 #include "fastload/base/counters.h"
 #include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
+#include "fastload/fetch/file_table.h"
 #include "fastload/fetch/remote.h"
 #include "fastload/source/file.h"
 

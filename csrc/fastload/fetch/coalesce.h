@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fastload/source/file.h"
+#include "fastload/base/byte_range.h"
 
 namespace fastload {
 

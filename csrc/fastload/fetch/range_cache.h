@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fastload/base/byte_range.h"
 #include "fastload/base/status.h"
 #include "fastload/fetch/range_entry.h"
-#include "fastload/source/file.h"
 
 namespace fastload {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "fastload/base/byte_range.h"
 #include "fastload/base/status.h"
-#include "fastload/source/file.h"
 
 namespace fastload {
 

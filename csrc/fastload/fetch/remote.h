@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "arrow/buffer.h"
+#include "fastload/base/byte_range.h"
 #include "fastload/base/platform.h"
 #include "fastload/base/status.h"
 #include "fastload/fetch/range_cache.h"

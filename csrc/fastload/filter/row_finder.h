@@ -14,6 +14,7 @@
 #include "fastload/base/memory.h"
 #include "fastload/base/recycling_pool.h"
 #include "fastload/base/status.h"
+#include "fastload/fetch/file_table.h"
 #include "fastload/filter/row_filter.h"
 #include "fastload/filter/row_group_search.h"
 #include "fastload/plan/columns.h"

@@ -12,6 +12,7 @@
 #include "fastload/base/memory.h"
 #include "fastload/base/recycling_pool.h"
 #include "fastload/blocks/decoded_queue.h"
+#include "fastload/fetch/file_table.h"
 #include "fastload/plan/columns.h"
 #include "fastload/plan/layout.h"
 #include "fastload/plan/row_selection.h"

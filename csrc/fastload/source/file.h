@@ -1,4 +1,4 @@
-// The files of a dataset: local ones are opened when first needed and kept open.
+// A file of a dataset: what its footer says, and its bytes.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
+#include "fastload/base/byte_range.h"
 #include "fastload/base/status.h"
 #include "fastload/source/footer.h"
 #include "parquet/metadata.h"
 
 namespace fastload {
-
-struct ByteRange {
-  int64_t offset = 0;
-  int64_t bytes = 0;
-};
 
 // A row group of parsed metadata.
 struct ParsedRowGroup {
@@ -109,40 +103,6 @@ class LocalFile final : public File {
   LocalFile(int fd, const std::string& path) : fd_(fd), path_(path) {}
   int fd_;
   std::string path_;
-};
-
-class RemoteQueue;
-
-// The files of a dataset. Thread-safe.
-class FileTable {
- public:
-  // `remote` is null if all files are local ones.
-  explicit FileTable(std::vector<FileSpec> files,
-                     std::shared_ptr<RemoteQueue> remote = nullptr)
-      : files_(std::move(files)), remote_(std::move(remote)) {}
-
-  const FileSpec& spec(int32_t file) const { return files_[static_cast<size_t>(file)]; }
-  int32_t size() const { return static_cast<int32_t>(files_.size()); }
-
-  RemoteQueue* remote() const { return remote_.get(); }
-
-  // Whether the ranges are to be read from disk: of a local file, or from a cache.
-  bool OnDisk(int32_t file, const std::vector<ByteRange>& ranges) const;
-
-  Result<std::shared_ptr<File>> Open(int32_t file);
-  // Remote reads fail from now on.
-  void CloseAll();
-
- private:
-  // More are never needed at once (two windows of small files), and it stays far below
-  // the usual limit of 1,024 descriptors.
-  static constexpr size_t kMaxOpen = 64;
-
-  const std::vector<FileSpec> files_;
-  const std::shared_ptr<RemoteQueue> remote_;
-  std::mutex mutex_;
-  std::list<std::pair<int32_t, std::shared_ptr<File>>> open_;  // newest first
-  std::unordered_map<int32_t, decltype(open_)::iterator> by_index_;
 };
 
 }  // namespace fastload

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fastload/fetch/fetch.h"
+#include "fastload/fetch/file_table.h"
 #include "temporary_directory.h"
 
 namespace fastload {

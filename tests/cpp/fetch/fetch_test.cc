@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "fastload/fetch/file_table.h"
 #include "temporary_directory.h"
 
 namespace fastload {

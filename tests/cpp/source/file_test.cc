@@ -14,35 +14,14 @@
 #include <thread>
 #include <vector>
 
-#include "temporary_directory.h"
+#include "written_files.h"
 
 namespace fastload {
 namespace {
 
-class FileTest : public ::testing::Test {
- protected:
-  FileSpec Write(const std::string& name, const std::string& bytes) {
-    const std::string path = directory_.File(name);
-    testing::WriteFile(path, bytes);
-    return {.path = path,
-            .bytes = testing::FileBytes(path),
-            .mtime_ns = testing::ModifiedNs(path)};
-  }
-
-  testing::TemporaryDirectory directory_;
-};
-
-int64_t OpenDescriptors() {
-  const std::filesystem::directory_iterator all("/proc/self/fd");
-  return std::distance(begin(all), end(all));
-}
-
-std::string ReadAt(const File& file, int64_t offset, int64_t bytes) {
-  std::string text(static_cast<size_t>(bytes), '?');
-  const Status status =
-      file.ReadAt(offset, bytes, reinterpret_cast<uint8_t*>(text.data()));
-  return status.ok() ? text : status.message();
-}
+using FileTest = testing::FilesTest;
+using testing::OpenDescriptors;
+using testing::ReadAt;
 
 TEST_F(FileTest, ReadsAnywhere) {
   const auto file = *LocalFile::Open(Write("a", "0123456789"));
@@ -126,41 +105,6 @@ TEST_F(FileTest, FailedOpensKeepNoDescriptor) {
   spec.bytes = 9;
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(LocalFile::Open(spec).ok());
   EXPECT_EQ(OpenDescriptors(), before);
-}
-
-TEST_F(FileTest, ATableKeepsTheFilesUsedLast) {
-  std::vector<FileSpec> specs;
-  for (int i = 0; i < 100; ++i) specs.push_back(Write(std::to_string(i), "x"));
-  FileTable table(specs);
-  EXPECT_EQ(table.size(), 100);
-  const int64_t before = OpenDescriptors();
-  const auto first = *table.Open(0);
-  EXPECT_EQ(*table.Open(0), first);
-  for (int32_t i = 1; i < 100; ++i) {
-    ASSERT_TRUE(table.Open(i).ok());
-    EXPECT_EQ(*table.Open(0), first);  // used again and again: it stays
-    EXPECT_LE(OpenDescriptors(), before + 64);
-  }
-  EXPECT_EQ(OpenDescriptors(), before + 64);
-  // One that was closed meanwhile is opened anew.
-  EXPECT_EQ(ReadAt(**table.Open(1), 0, 1), "x");
-  table.CloseAll();
-  EXPECT_EQ(OpenDescriptors(), before + 1);
-  EXPECT_EQ(ReadAt(*first, 0, 1), "x");
-}
-
-TEST_F(FileTest, ThreadsShareATable) {
-  std::vector<FileSpec> specs;
-  for (int i = 0; i < 80; ++i) specs.push_back(Write(std::to_string(i), "x"));
-  FileTable table(specs);
-  std::vector<std::jthread> threads;
-  for (int32_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&table, t] {
-      for (int32_t i = 0; i < 400; ++i) {
-        EXPECT_EQ(ReadAt(**table.Open((i * (t + 1)) % 80), 0, 1), "x");
-      }
-    });
-  }
 }
 
 }  // namespace

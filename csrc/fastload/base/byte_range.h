@@ -1,0 +1,13 @@
+// Where bytes lie in a file.
+#pragma once
+
+#include <cstdint>
+
+namespace fastload {
+
+struct ByteRange {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+}  // namespace fastload
