@@ -40,8 +40,6 @@ FOLDERS = {
 # Includes that stand although they point to the right or close a cycle, until they are cut.
 EXCEPTIONS = {
     ("fastload/collate/window.h", "fastload/scan/dataset.h"): "windows take the whole Dataset",
-    ("fastload/fetch/byte_stream.cc", "fastload/fetch/cached_stream.h"): "MakeLocalStream",
-    ("fastload/fetch/byte_stream.cc", "fastload/fetch/fetch.h"): "MakeLocalStream",
     ("fastload/decode/lists/list_items.h", "fastload/decode/lists/nested_reader.h"): "NestedRows",
 }
 

@@ -1,11 +1,6 @@
 #include "fastload/fetch/byte_stream.h"
 
-#include <algorithm>
 #include <numeric>
-#include <utility>
-
-#include "fastload/fetch/cached_stream.h"
-#include "fastload/fetch/fetch.h"
 
 namespace fastload {
 
@@ -25,26 +20,6 @@ Status ReadRanges(const FetchContext& context, const File& file,
     out += part.bytes;
     return Status::OK();
   });
-}
-
-std::shared_ptr<ByteStream> MakeLocalStream(const FetchContext& context, int32_t file,
-                                            std::vector<ByteRange> ranges,
-                                            const StreamOptions& options,
-                                            std::optional<int64_t>* seen_cached) {
-  // A file that can't be opened is told by the stream's first read.
-  if (auto opened = context.files->Open(file); opened.ok()) {
-    const auto cached = [&](const ByteRange& r) {
-      return (*opened)->IsCached(r, seen_cached);
-    };
-    if (std::ranges::all_of(ranges, cached)) {
-      const int64_t most = std::min(TotalBytes(ranges), 2 * options.segment_bytes);
-      return std::make_shared<CachedStream>(context, *std::move(opened),
-                                            std::move(ranges), most, options.cancelled);
-    }
-  }
-  return std::make_shared<ChunkStream>(context, file, std::move(ranges),
-                                       options.segment_bytes, options.priority,
-                                       options.cancelled);
 }
 
 }  // namespace fastload

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "arrow/io/interfaces.h"
@@ -50,19 +49,6 @@ class ByteStream : public arrow::io::InputStream {
   bool closed() const override { return false; }
   bool supports_zero_copy() const override { return true; }
 };
-
-struct StreamOptions {
-  int64_t segment_bytes = 8 << 20;  // of one read
-  int64_t priority = 0;             // of reads on the I/O executor
-  Cancelled cancelled;              // once true, reads that have not begun fail at once
-};
-
-// Of a local file: a CachedStream where the page cache has the bytes, else a ChunkStream.
-// Opens the file. `seen_cached`: as File::IsCached has it, from one stream to the next.
-std::shared_ptr<ByteStream> MakeLocalStream(const FetchContext& context, int32_t file,
-                                            std::vector<ByteRange> ranges,
-                                            const StreamOptions& options,
-                                            std::optional<int64_t>* seen_cached);
 
 // Bytes of all ranges.
 int64_t TotalBytes(const std::vector<ByteRange>& ranges);

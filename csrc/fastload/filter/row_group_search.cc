@@ -15,6 +15,7 @@
 #include "fastload/decode/selected_reader.h"
 #include "fastload/fetch/coalesce.h"
 #include "fastload/fetch/fetch.h"
+#include "fastload/fetch/local_stream.h"
 #include "fastload/fetch/page_selection.h"
 #include "fastload/filter/column_tests.h"
 #include "fastload/filter/known_values.h"

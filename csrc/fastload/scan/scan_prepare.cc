@@ -9,6 +9,7 @@
 
 #include "fastload/collate/shuffle.h"
 #include "fastload/decode/pages/chunk_open.h"
+#include "fastload/fetch/local_stream.h"
 #include "fastload/scan/scan.h"
 
 namespace fastload {

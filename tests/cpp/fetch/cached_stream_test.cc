@@ -13,6 +13,7 @@
 
 #include "fastload/fetch/fetch.h"
 #include "fastload/fetch/file_table.h"
+#include "fastload/fetch/local_stream.h"
 #include "temporary_directory.h"
 
 namespace fastload {
