@@ -40,7 +40,6 @@ FOLDERS = {
 # Includes that stand although they point to the right or close a cycle, until they are cut.
 EXCEPTIONS = {
     ("fastload/collate/window.h", "fastload/scan/dataset.h"): "windows take the whole Dataset",
-    ("fastload/decode/lists/list_items.h", "fastload/decode/lists/nested_reader.h"): "NestedRows",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:fastload|bindings)/[^"]+)"', re.MULTILINE)

@@ -10,7 +10,7 @@
 
 #include "fastload/base/block_memory.h"
 #include "fastload/base/memory.h"
-#include "fastload/decode/lists/nested_reader.h"
+#include "fastload/decode/lists/nested_rows.h"
 #include "fastload/plan/layout.h"
 
 namespace fastload {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fastload/base/status.h"
-#include "fastload/decode/lists/nested_reader.h"
+#include "fastload/decode/lists/nested_rows.h"
 #include "fastload/decode/values/bytes_values.h"
 #include "fastload/decode/values/fixed_values.h"
 #include "fastload/plan/columns.h"
