@@ -2,7 +2,7 @@
 
 `make lint-cpp` runs this script. It prints one line for each fault and then fails. A fault is
 an include of a folder to the right of one's own in FOLDERS, a cycle of files, an include of
-a file that does not exist, a file of the core in no folder, and an exception without a use.
+a file that does not exist, or a file of the core in no folder.
 """
 
 from __future__ import annotations
@@ -37,11 +37,6 @@ FOLDERS = {
     "bindings": "the core's names in Python; the only folder that includes pybind11",
 }
 
-# Includes that stand although they point to the right or close a cycle, until they are cut.
-EXCEPTIONS = {
-    ("fastload/collate/window.h", "fastload/scan/dataset.h"): "windows take the whole Dataset",
-}
-
 INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:fastload|bindings)/[^"]+)"', re.MULTILINE)
 
 
@@ -56,13 +51,6 @@ def read_includes() -> dict[str, list[str]]:
     return {path.relative_to(CSRC).as_posix(): INCLUDE.findall(path.read_text()) for path in files}
 
 
-def find_unused(includes: dict[str, list[str]]) -> Iterator[str]:
-    """Yield a fault for each exception whose include is gone."""
-    for file, target in EXCEPTIONS:
-        if target not in includes.get(file, []):
-            yield f"csrc/{file}: Expected an include of {target}, or no exception for that"
-
-
 def find_misplaced(includes: dict[str, list[str]]) -> Iterator[str]:
     """Yield a fault for each file in no folder and for each include to the right."""
     order = {folder: place for place, folder in enumerate(FOLDERS)}
@@ -75,7 +63,7 @@ def find_misplaced(includes: dict[str, list[str]]) -> Iterator[str]:
             folder = folder_of(target)
             if target not in includes:
                 yield f"csrc/{file}: Expected an include of an existing file, got {target}"
-            elif order.get(folder, 0) > order[own] and (file, target) not in EXCEPTIONS:
+            elif order.get(folder, 0) > order[own]:
                 yield f"csrc/{file}: Expected {own} to include no {folder}, got {target}"
 
 
@@ -93,9 +81,7 @@ def find_cycles(includes: dict[str, list[str]]) -> Iterator[str]:
     graph: dict[str, list[str]] = {}
     for file, targets in includes.items():
         graph.setdefault(merged(file), []).extend(
-            merged(target)
-            for target in targets
-            if folder_of(target) == folder_of(file) and (file, target) not in EXCEPTIONS
+            merged(target) for target in targets if folder_of(target) == folder_of(file)
         )
     done: set[str] = set()
     for start in graph:
@@ -119,7 +105,7 @@ def walk(graph: dict[str, list[str]], file: str, path: list[str], done: set[str]
 def main() -> int:
     """Print the faults; return 1 if there are any."""
     includes = read_includes()
-    faults = [*find_unused(includes), *find_misplaced(includes), *find_cycles(includes)]
+    faults = [*find_misplaced(includes), *find_cycles(includes)]
     for fault in faults:
         print(fault)
     return 1 if faults else 0

@@ -69,11 +69,11 @@ std::span<Part> WindowTask::Parts() const {
   return std::span(window_->parts).subspan(first, end - first);
 }
 
-WindowTask::WindowTask(Dataset* dataset, Window* window, int32_t unit, int32_t task,
+WindowTask::WindowTask(RowSource* source, Window* window, int32_t unit, int32_t task,
                        Scratch* scratch)
-    : dataset_(dataset),
+    : source_(source),
       window_(window),
-      unit_(dataset->units[static_cast<size_t>(unit)]),
+      unit_(source->units[static_cast<size_t>(unit)]),
       state_(window->units[static_cast<size_t>(unit)]),
       before_(window->before ? &window->before->units[static_cast<size_t>(unit)]
                              : nullptr),
@@ -82,9 +82,9 @@ WindowTask::WindowTask(Dataset* dataset, Window* window, int32_t unit, int32_t t
 
 Place WindowTask::PlaceOf(size_t column, const Piece& piece, int64_t page) const {
   const auto spec = static_cast<size_t>(unit_.columns[column]);
-  return Place{.file = dataset_->files.spec(static_cast<int32_t>(piece.file)).path,
+  return Place{.file = source_->files.spec(static_cast<int32_t>(piece.file)).path,
                .row_group = static_cast<int32_t>(piece.row_group),
-               .column = dataset_->columns[spec].name,
+               .column = source_->columns[spec].name,
                .page = page,
                .file_index = static_cast<int32_t>(piece.file)};
 }
@@ -93,8 +93,8 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
                               Cursor* cursor) {
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
-  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[column])];
-  if (dataset_->blocks != nullptr) return OpenBlock(window_->blocks[piece], spec, cursor);
+  const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
+  if (source_->blocks != nullptr) return OpenBlock(window_->blocks[piece], spec, cursor);
   if (!spec.HasLeaf(file)) {
     *cursor = Cursor{};
     if (spec.depth > 0) {
@@ -110,12 +110,12 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   *cursor = Cursor{.stream = bytes, .fetch_bytes = bytes->MemoryBytes()};
   ARROW_ASSIGN_OR_RAISE(
       ChunkInput input,
-      OpenChunk(dataset_->files.spec(file), static_cast<int32_t>(p.row_group),
-                spec.leaves[static_cast<size_t>(file)], std::move(bytes), &dataset_->pool,
-                {.verify_crc = dataset_->verify_crc}));
+      OpenChunk(source_->files.spec(file), static_cast<int32_t>(p.row_group),
+                spec.leaves[static_cast<size_t>(file)], std::move(bytes), &source_->pool,
+                {.verify_crc = source_->verify_crc}));
   input.file = file;
   ChunkPages& pages = state_.pages[stream];
-  const RowBits bits = dataset_->Bits(file, static_cast<int32_t>(p.row_group));
+  const RowBits bits = source_->Bits(file, static_cast<int32_t>(p.row_group));
   if (bits.bits != nullptr) {
     if (spec.depth > 0) {
       ARROW_ASSIGN_OR_RAISE(
@@ -180,8 +180,8 @@ Status WindowTask::Located(const Status& status, size_t column, const Piece& pie
   if (cursor.nested) page = cursor.nested->page();
   Place place = PlaceOf(column, piece, page);
   if (const auto row = RowOf(status)) {
-    place.row = *row + dataset_->FirstRow(static_cast<int32_t>(piece.file),
-                                          static_cast<int32_t>(piece.row_group));
+    place.row = *row + source_->FirstRow(static_cast<int32_t>(piece.file),
+                                         static_cast<int32_t>(piece.row_group));
   }
   return At(status, place);
 }
@@ -209,7 +209,7 @@ Status WindowTask::ForEachRow(size_t column, const Sink& sink) {
     cursor.row = piece.stop;
     first += rows;
   }
-  dataset_->counters.decoded_values += first - pieces.first;
+  source_->counters.decoded_values += first - pieces.first;
   Carry(std::move(cursor), pieces);
   return Status::OK();
 }
@@ -244,14 +244,14 @@ Status WindowTask::ForEachTile(const TileSink& sink) {
     for (Cursor& cursor : cursors) cursor.row = piece.stop;
     stream += window_->fresh[i];
   }
-  dataset_->counters.decoded_values +=
+  source_->counters.decoded_values +=
       (first - pieces.first) * static_cast<int64_t>(columns);
   for (Cursor& cursor : cursors) Carry(std::move(cursor), pieces);
   return Status::OK();
 }
 
 Status WindowTask::Run(Step step) {
-  Timer timer(&dataset_->counters.decode_ns);
+  Timer timer(&source_->counters.decode_ns);
   if (step == Step::kStage) return Stage();
   Status status;
   if (step == Step::kCount) {
@@ -265,11 +265,11 @@ Status WindowTask::Run(Step step) {
 
 void WindowTask::Finish(Step step) {
   if (step == Step::kStage) {
-    const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+    const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[0])];
     const int64_t levels = unit_.kind == Unit::Kind::kNested ? RaggedLevels(spec) : 1;
     state_.sizes.resize(window_->parts.size() * static_cast<size_t>(levels));
   } else if (step == Step::kFill) {
-    Timer timer(&dataset_->counters.decode_ns);
+    Timer timer(&source_->counters.decode_ns);
     state_.bytes.reset();
     state_.lists.reset();
     if (unit_.row_by_row || unit_.kind == Unit::Kind::kPadded) RepeatRows();

@@ -14,6 +14,7 @@
 #include "fastload/base/status.h"
 #include "fastload/collate/nested_window.h"
 #include "fastload/collate/row_order.h"
+#include "fastload/collate/row_source.h"
 #include "fastload/collate/shuffle.h"
 #include "fastload/collate/tile.h"
 #include "fastload/decode/lists/nested_reader.h"
@@ -22,7 +23,6 @@
 #include "fastload/fetch/page_selection.h"
 #include "fastload/plan/layout.h"
 #include "fastload/plan/read_plan.h"
-#include "fastload/scan/dataset.h"
 
 namespace fastload {
 
@@ -163,7 +163,7 @@ class WindowTask {
   static bool Decodes(const Unit& unit, Step step);
 
   // Task number `task` of a step.
-  WindowTask(Dataset* dataset, Window* window, int32_t unit, int32_t task,
+  WindowTask(RowSource* source, Window* window, int32_t unit, int32_t task,
              Scratch* scratch);
 
   Status Run(Step step);
@@ -249,7 +249,7 @@ class WindowTask {
   TakenRows Taken(const Part& part) const;
   Place PlaceOf(size_t column, const Piece& piece, int64_t page) const;
 
-  Dataset* dataset_;
+  RowSource* source_;
   Window* window_;
   const Unit& unit_;
   WindowUnit& state_;

@@ -77,9 +77,9 @@ int64_t WindowTask::ExpectedBytes(const ColumnSpec& spec) const {
   for (size_t i = share.first_piece; i < share.end_piece; ++i) {
     const Piece& piece = window_->pieces[i];
     const auto file = static_cast<int32_t>(piece.file);
-    if (dataset_->blocks != nullptr || !spec.HasLeaf(file)) continue;
+    if (source_->blocks != nullptr || !spec.HasLeaf(file)) continue;
     bytes +=
-        ElementBytes(dataset_->files.spec(file), static_cast<int32_t>(piece.row_group),
+        ElementBytes(source_->files.spec(file), static_cast<int32_t>(piece.row_group),
                      spec.leaves[static_cast<size_t>(file)], piece.stop - piece.start,
                      ItemSize(spec.dtype));
   }
@@ -87,7 +87,7 @@ int64_t WindowTask::ExpectedBytes(const ColumnSpec& spec) const {
 }
 
 Status WindowTask::StageNested() {
-  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[0])];
   std::call_once(state_.staging, [&] {
     std::vector<int64_t> first_rows;
     first_rows.reserve(window_->shares.size());
@@ -111,7 +111,7 @@ Status WindowTask::StageNested() {
 }
 
 void WindowTask::CountNested() {
-  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[0])];
   const auto levels = static_cast<size_t>(RaggedLevels(spec));
   for (const Part& part : Parts()) {
     const auto number = static_cast<size_t>(&part - window_->parts.data());
@@ -145,7 +145,7 @@ void WindowTask::FillNested() {
 }
 
 Status WindowTask::FillPadded() {
-  const ColumnSpec& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[0])];
   const Share& share = window_->shares[static_cast<size_t>(task_)];
   int64_t share_rows = 0;
   for (size_t i = share.first_piece; i < share.end_piece; ++i) {

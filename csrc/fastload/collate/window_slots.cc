@@ -20,7 +20,7 @@ int64_t WindowTask::Chunks() const {
 
 // In blocks: as dictionary codes if they all are.
 Result<DealtColumn> WindowTask::Deal(const DealMemory& memory) {
-  const auto& spec = dataset_->columns[static_cast<size_t>(unit_.columns[0])];
+  const auto& spec = source_->columns[static_cast<size_t>(unit_.columns[0])];
   const int64_t item = unit_.width;
   const uint32_t* slots = window_->shuffle.slots.data();
   uint8_t* const block = memory.block;
@@ -162,12 +162,11 @@ Status WindowTask::FillProvenance() {
   int64_t at = 0;
   for (const Piece& piece : window_->pieces) {
     const bool file = unit_.kind == Unit::Kind::kFile;
-    const int64_t first = file
-                              ? 0
-                              : dataset_->FirstRow(static_cast<int32_t>(piece.file),
+    const int64_t first = file ? 0
+                               : source_->FirstRow(static_cast<int32_t>(piece.file),
                                                    static_cast<int32_t>(piece.row_group));
-    SelectedRows rows(dataset_->Bits(static_cast<int32_t>(piece.file),
-                                     static_cast<int32_t>(piece.row_group)));
+    SelectedRows rows(source_->Bits(static_cast<int32_t>(piece.file),
+                                    static_cast<int32_t>(piece.row_group)));
     rows.Skip(piece.start);
     for (int64_t left = piece.stop - piece.start; left > 0;) {
       const SelectedRows::Span span = rows.Next(left, /*blocks=*/false);

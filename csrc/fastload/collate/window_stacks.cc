@@ -32,7 +32,7 @@ Status WindowTask::FillDealtStack() {
       ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursors[c].fixed->Dictionary());
       const auto entries = static_cast<int64_t>(dictionary.size()) / item;
       described.push_back(
-          {&dataset_->columns[static_cast<size_t>(unit_.columns[c])],
+          {&source_->columns[static_cast<size_t>(unit_.columns[c])],
            entries == 0 ? 0 : CodeTable::CodeBytes(entries, Chunks(), item)});
       return Status::OK();
     };
@@ -90,7 +90,7 @@ Status WindowTask::DealSlice(size_t first_column, std::span<Cursor> cursors,
     for (Cursor& cursor : cursors) cursor.row = piece.stop;
     stream += window_->fresh[i];
   }
-  dataset_->counters.decoded_values +=
+  source_->counters.decoded_values +=
       (first - pieces.first) * static_cast<int64_t>(cursors.size());
   for (Cursor& cursor : cursors) Carry(std::move(cursor), pieces);
   return Status::OK();

@@ -3,65 +3,35 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "fastload/base/counters.h"
-#include "fastload/base/executor.h"
-#include "fastload/base/memory.h"
-#include "fastload/base/recycling_pool.h"
+#include "fastload/base/spans.h"
 #include "fastload/blocks/decoded_queue.h"
-#include "fastload/fetch/file_table.h"
+#include "fastload/collate/row_source.h"
+#include "fastload/fetch/remote.h"
 #include "fastload/plan/columns.h"
-#include "fastload/plan/layout.h"
 #include "fastload/plan/row_selection.h"
-#include "fastload/plan/unit.h"
 #include "fastload/scan/kernels.h"
 #include "fastload/source/file.h"
 
 namespace fastload {
 
-struct Dataset {
+struct Dataset : RowSource {
   // `remote` is null if all files are local ones.
   Dataset(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
           std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
           const std::vector<KernelSpec>& kernels, std::vector<FileSelection> selections,
           int64_t pool_bytes, bool verify_crc,
           std::shared_ptr<DecodedQueue> blocks = nullptr)
-      : verify_crc(verify_crc),
-        pool(arrow::default_memory_pool(), pool_bytes),
-        files(std::move(files), std::move(remote)),
-        blocks(std::move(blocks)),
-        selections(std::move(selections)),
-        columns(std::move(columns)),
-        layout(this->columns, outputs),
-        units(MakeUnits(this->columns, outputs, layout)),
+      : RowSource(std::move(files), std::move(remote), std::move(columns), outputs,
+                  std::move(selections), pool_bytes, verify_crc, std::move(blocks)),
         kernels(kernels, outputs, layout) {}
 
-  const bool verify_crc;  // of pages that have a checksum
-  RecyclingPool pool;     // of decompressed pages and dictionaries
-  FileTable files;
-  // Null: files are read. Else blocks of the rows that stay of their row groups.
-  const std::shared_ptr<DecodedQueue> blocks;
-  const std::vector<FileSelection> selections;  // by file; empty: all rows stay
-  const std::vector<ColumnSpec> columns;
-  const Layout layout;
-  const std::vector<Unit> units;
-  const Kernels kernels;  // called on each batch
-  Counters counters;
+  const Kernels kernels;    // called on each batch
   Counters counters_ahead;  // of reads for a pass that has not begun
   SpanRecorder spans;
-
-  // First row, in its file, of a row group.
-  int64_t FirstRow(int32_t file, int32_t row_group);
-
-  // The rows of a row group that stay.
-  RowBits Bits(int32_t file, int32_t row_group) const;
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<int32_t, std::vector<int64_t>> row_group_starts_;
 };
 
 }  // namespace fastload

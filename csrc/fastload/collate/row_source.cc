@@ -1,0 +1,36 @@
+#include "fastload/collate/row_source.h"
+
+#include <utility>
+
+#include "fastload/decode/pages/chunk_open.h"
+
+namespace fastload {
+
+RowSource::RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
+                     std::vector<ColumnSpec> columns,
+                     const std::vector<OutputSpec>& outputs,
+                     std::vector<FileSelection> selections, int64_t pool_bytes,
+                     bool verify_crc, std::shared_ptr<DecodedQueue> blocks)
+    : verify_crc(verify_crc),
+      pool(arrow::default_memory_pool(), pool_bytes),
+      files(std::move(files), std::move(remote)),
+      blocks(std::move(blocks)),
+      selections(std::move(selections)),
+      columns(std::move(columns)),
+      layout(this->columns, outputs),
+      units(MakeUnits(this->columns, outputs, layout)) {}
+
+int64_t RowSource::FirstRow(int32_t file, int32_t row_group) {
+  std::lock_guard lock(mutex_);
+  auto [found, inserted] = row_group_starts_.try_emplace(file);
+  if (inserted) found->second = RowGroupStarts(files.spec(file));
+  return found->second[static_cast<size_t>(row_group)];
+}
+
+RowBits RowSource::Bits(int32_t file, int32_t row_group) const {
+  const int64_t rows = files.spec(file).RowsOf(row_group);
+  if (selections.empty()) return {nullptr, rows};
+  return selections[static_cast<size_t>(file)].Of(row_group, rows);
+}
+
+}  // namespace fastload
