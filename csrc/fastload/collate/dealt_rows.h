@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
+#include "fastload/base/scratch.h"
 #include "fastload/base/status.h"
 #include "fastload/collate/window_codes.h"
 #include "fastload/collate/window_runs.h"

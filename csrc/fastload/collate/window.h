@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
+#include "fastload/base/scratch.h"
 #include "fastload/base/status.h"
 #include "fastload/collate/nested_window.h"
 #include "fastload/collate/row_order.h"

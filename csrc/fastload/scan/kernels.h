@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "fastload/base/executor.h"
+#include "fastload/base/scratch.h"
 #include "fastload/base/status.h"
 #include "fastload/plan/columns.h"
 #include "fastload/plan/layout.h"
