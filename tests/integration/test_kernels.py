@@ -346,7 +346,7 @@ def test_what_a_kernel_can_not_be_is_told_when_the_dataset_is_made(path):
             kernel(*arguments)
     with pytest.raises(TypeError, match="a random kernel in augment"):
         dataset_of(path, noisy)
-    with pytest.raises(ValueError, match="to leave `__row__` to the dataset"):
+    with pytest.raises(ValueError, match="The name `__row__` is reserved for the dataset"):
         dataset_of(path, kernel("id", {"__row__": "int64"})(fill))
 
 

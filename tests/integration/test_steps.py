@@ -115,7 +115,7 @@ def test_preprocess_sees_the_columns_and_augment_the_batch(path):
     assert seen == [(["id"], dict, None), (whole, Batch, uint64), (whole, Batch, uint64)]
     with (
         dataset_of(path, lambda block: {"__row__": block["id"]}) as dataset,
-        pytest.raises(ValueError, match="to leave `__row__` to the dataset"),
+        pytest.raises(ValueError, match="The name `__row__` is reserved for the dataset"),
     ):
         next(iter(dataset))
 

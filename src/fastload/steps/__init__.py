@@ -1,6 +1,6 @@
-"""The user's functions and kernels: `preprocess`, which is cached, and `augment`, which never is.
+"""Steps: the user's functions and kernels for `preprocess` (cached) and `augment` (never cached).
 
 In: a batch or a block of rows from the core.
-Out: the same rows with the outputs that the steps made. Kernels are compiled by numba (imported
-nowhere else) and called by the core; Python functions run on threads of their own.
+Out: the same rows, with the outputs that the steps added or replaced. numba, which no other folder
+imports, compiles kernels, and the core calls them. Python functions run on separate threads.
 """

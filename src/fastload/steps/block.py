@@ -1,4 +1,4 @@
-"""What a function of `preprocess` is given: the outputs of some rows, as numpy arrays."""
+"""Block: the argument of a `preprocess` function, which holds outputs as numpy arrays."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Views"]
 
-# Of arrays and Raggeds; what numpy has no array for is a tensor.
+# A value is an array or a Ragged, or a tensor if numpy has no array for the tensor.
 Block: TypeAlias = dict[str, Any]
 
 
 class _View(NamedTuple):
-    """An array over a tensor's memory, and another one that nobody else has."""
+    """A tensor as an array.
+
+    Attributes:
+        tensor: the tensor.
+        array: an array over the tensor's memory, which the function gets.
+        kept: a second array over the same memory, which no function gets, so that its shape, dtype
+            and strides stay.
+    """
 
     tensor: torch.Tensor
     array: NDArray[Any]
@@ -26,13 +33,13 @@ class _View(NamedTuple):
 
 
 class Views:
-    """The outputs of a batch as a block has them, without a copy.
+    """Views of a batch's tensors as numpy arrays, without copies.
 
-    A Ragged stays one. So does a tensor that numpy has no array for: of bfloat16, on a device,
-    or with a gradient.
+    A Ragged stays a Ragged. A tensor that numpy has no array for (of bfloat16, on a device, or
+    with a gradient) stays a tensor.
 
     Args:
-        batch: some rows.
+        batch: the rows to view.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -47,7 +54,7 @@ class Views:
                 self._views[name] = _View(value, array, array.view())
 
     def block(self) -> Block:
-        """The block."""
+        """Return a block with the batch's outputs."""
         views = self._views
         return {
             name: views[name].array if name in views else value
@@ -55,11 +62,16 @@ class Views:
         }
 
     def restored(self, name: str, value: Any) -> Any:
-        """The tensor, if the value is the array of that output; else the value."""
+        """Return the output's tensor if `value` is the array made from the tensor, else `value`.
+
+        Args:
+            name: the output.
+            value: what the block holds under that name after the function.
+        """
         view = self._views.get(name)
         if view is None or value is not view.array:
             return value
-        # Shape, dtype and strides of an array can be set, too.
+        # The function may have set the shape, dtype or strides of the array.
         return view.tensor if _layout(value) == _layout(view.kept) else value
 
 

@@ -1,4 +1,4 @@
-"""The work of `per_block` on one block: a single call."""
+"""Job of `per_block`: a single call of a function with one block."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["BlockJob"]
 
 
 class BlockJob:
-    """A call of a function with a block: a `Job`.
+    """Calls a function with a block; a `Job`.
 
     Args:
-        fn: the function.
-        block: what it is given.
+        fn: the function to call.
+        block: the function's argument.
     """
 
     def __init__(self, fn: Callable[[Block], Any], block: Block) -> None:
@@ -31,39 +31,41 @@ class BlockJob:
 
     @property
     def done(self) -> bool:
-        """Whether there is a result, or an error, or nothing more will come."""
+        """True once the job has a result or an error, or has been cancelled."""
         return self._over.is_set()
 
     def wait(self) -> None:
-        """Until it is done; Ctrl-C interrupts it."""
+        """Wait until the job is done. Ctrl-C interrupts the wait."""
         self._over.wait()
 
     def returned(self) -> Any:
-        """What the function returned, of a job that is done.
+        """Return the function's result. The job has to be done.
 
-        Raises what the function raised; a RuntimeError after `cancel`.
+        Raises:
+            BaseException: the error that the function raised.
+            RuntimeError: the job was cancelled.
         """
         if self._error is not None:
             raise self._error
         return self._returned
 
     def chunks(self, _threads: int) -> list[tuple[int, int]]:
-        """All of it: the function takes the whole block."""
+        """Return a single chunk, because the function takes the whole block."""
         return [(0, 1)]
 
     def run(self, _start: int = 0, _stop: int = 1) -> None:
-        """Calls the function; raises nothing."""
+        """Call the function, and keep its result or its error; raises nothing."""
         if self.done:
             return
         try:
             returned = self._fn(self._block)
-        except BaseException as error:  # noqa: BLE001 - told to whoever asked for the batch
+        except BaseException as error:  # noqa: BLE001 - raised where the batch is asked for
             self._end(None, error)
         else:
             self._end(returned, None)
 
     def cancel(self) -> None:
-        """What it has not returned yet is not waited for. Idempotent."""
+        """End the job without a result, unless the function has returned. Idempotent."""
         self._end(None, RuntimeError("Expected an open dataset, got one that was closed"))
 
     def _end(self, returned: Any, error: BaseException | None) -> None:

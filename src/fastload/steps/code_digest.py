@@ -1,13 +1,13 @@
-"""Whether two callables do the same: a digest of their code and of what it refers to.
+"""Digests of callables: two callables with equal digests compute the same.
 
-It is made of bytecode and constants, of defaults, of the values in closures, and of the globals
-that the code names: functions and classes by their own code, numbers, text, arrays and containers
-by value, attributes of modules by what they are. What comes from an installed package or the
-standard library counts by its name and the package's version. Names of files, lines and the
-function itself don't count. Bytecode differs between versions of Python, and so do digests.
+A digest covers bytecode and constants, default arguments, values in closures, and the globals that
+the code names. Functions and classes count by their own code; numbers, text, arrays and containers
+by value; attributes of modules by their own values. An object of an installed package or of the
+standard library counts by its name and the package's version. The names of the function, of its
+file and of its lines don't count. Bytecode differs between versions of Python, and so do digests.
 
-Not seen: what code looks up by a computed name (`getattr`, `eval`), reads from files or the
-environment, or keeps behind functions written in C.
+A digest can't cover objects that code looks up by a computed name (`getattr`, `eval`), data that
+code reads from files or the environment, and state behind functions written in C.
 """
 
 from __future__ import annotations
@@ -44,26 +44,29 @@ _NATIVE = (
     types.ClassMethodDescriptorType,
     np.ufunc,
 )
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: of a class statement, or of C that looks like one
+# Py_TPFLAGS_HEAPTYPE: set for classes of class statements, and of C code that imitates them.
+_HEAP_TYPE = 1 << 9
 
 
 def code_digest(
-    callable: Callable[..., Any],  # noqa: A002 - what it is
+    callable: Callable[..., Any],  # noqa: A002 - the word that users know
     version: str | None = None,
 ) -> str:
-    """What names the code of a callable: 32 hexadecimal digits, equal where it does the same.
+    """Return a digest of a callable's code: 32 hexadecimal digits.
 
-    The same in every process, and on every machine with the same version of Python and of the
-    packages used. Two callables that do the same may have different digests.
+    The digest is the same in every process, and on every machine with the same versions of Python
+    and of the packages that the code uses. Callables with equal digests compute the same; two
+    callables that compute the same may have different digests.
 
     Args:
-        callable: a function, also of numba, a functools.partial, a method, or an object with
-            `__call__`. One that has a method `code_digest()` tells by itself.
-        version: instead of the code: whoever passes it says that the code is the same as
-            long as the version and the name of the callable are.
+        callable: a function (also one that numba compiled), a functools.partial, a method, or an
+            object with `__call__`. The method `code_digest()` of an object, if it has one, decides
+            instead.
+        version: a text that stands for the code. The caller promises that the code stays the same
+            as long as the version and the name of the callable do.
 
     Raises:
-        TypeError: it refers to something that can't be told, and has no version.
+        TypeError: the code refers to an object that has no digest, and `version` is None.
     """
     digest = _Digest()
     if version is not None:
@@ -74,12 +77,12 @@ def code_digest(
 
 
 class _Digest:
-    """Values fed to a hash, each behind what kind it is and how long."""
+    """A hash over values; the kind and the length of each value are hashed before the value."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._met: dict[int, int] = {}
-        self._kept: list[object] = []  # so that no id is used twice
+        self._kept: list[object] = []  # keeps values alive, so that no id is reused
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
@@ -91,7 +94,12 @@ class _Digest:
             self._hash.update(data)
 
     def add_value(self, value: Any, where: str) -> None:
-        """`where`: what refers to it, for messages."""
+        """Add a value to the hash.
+
+        Args:
+            value: the value.
+            where: the code or object that refers to the value, for messages.
+        """
         if type(value) in (bool, int, float, str, bytes):
             self.add(type(value).__name__, _scalar(value))
         elif isinstance(value, _BY_TEXT):
@@ -107,7 +115,10 @@ class _Digest:
             self._add_object(value, where)
 
     def _is_known(self, value: object) -> bool:
-        """A value that was met before counts by the place where it was, so that cycles end."""
+        """Return True if the value was added before.
+
+        Such a value counts by the number of its first occurrence, so that cycles end.
+        """
         number = self._met.get(id(value))
         if number is not None:
             self.add("met", str(number))
@@ -182,7 +193,7 @@ class _Digest:
             if isinstance(constant, types.CodeType):
                 self._add_code(constant, where)
             else:
-                # Python joins equal constants or not, as it likes: each counts by value.
+                # Python may or may not share equal constants, so each constant counts by value.
                 self.add(_digest_of(constant, where))
 
     def _add_native(self, value: Any, where: str) -> None:
@@ -234,10 +245,10 @@ class _Digest:
 
 
 class _Names:
-    """What a function's code refers to by name.
+    """The objects that a function's code refers to by name.
 
     Args:
-        function: whose globals and closure count, also for functions defined in it.
+        function: its globals and its closure are looked up, also for functions defined inside.
     """
 
     def __init__(self, function: types.FunctionType) -> None:
@@ -247,13 +258,25 @@ class _Names:
         self._name = _name(function)
 
     def of(self, code: types.CodeType, where: str) -> Iterator[tuple[str, Any]]:
-        """Each name, with the attributes of modules that are asked for, and its value."""
+        """Yield each name in a function's code and the name's value.
+
+        The name of a module that has no version is followed by the attributes that the code asks
+        for, and its value is the last attribute's.
+
+        Args:
+            code: the function's code, or the code of a function defined inside.
+            where: what refers to the function, for messages.
+
+        Raises:
+            TypeError: the function imports a module that has no version, or names such a module
+                without an attribute.
+        """
         instructions = [one for one in dis.get_instructions(code) if one.opname != "CACHE"]
         for number, one in enumerate(instructions):
             if one.opname == "IMPORT_NAME" and not _is_installed(str(one.argval)):
                 raise TypeError(
-                    f"Expected code whose imports can be told apart, got `import {one.argval}` in "
-                    f"{self._name}; import it outside of the function, or pass version="
+                    f"Expected imports of modules that have a version, got `import {one.argval}` "
+                    f"in {self._name}; import it outside of the function, or pass version="
                 )
             found = self._value(one)
             if found is None:
@@ -291,7 +314,7 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 
 
 def _parts(value: Any) -> tuple[Any, ...] | None:
-    """What tells all of a value of a known class, that first; None for other ones."""
+    """Return the class and the parts that define a value of a known class; None for others."""
     parts: tuple[Any, ...] | None = None
     if isinstance(value, types.MethodType):
         parts = ("method", value.__func__, value.__self__)
@@ -315,7 +338,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 
 
 def _is_of_every_class(name: str, attribute: object) -> bool:
-    """Whether Python keeps it there for its own ends: `__doc__`, `__annotations__`, slots."""
+    """Return True if Python itself keeps the attribute: `__doc__`, `__annotations__`, slots."""
     if isinstance(attribute, (types.MemberDescriptorType, types.GetSetDescriptorType)):
         return True
     return name.startswith(("__", "_abc_")) and not (
@@ -336,7 +359,7 @@ def _scalar(value: bool | float | str | bytes) -> str | bytes:
 
 
 def _is_of_python(kind: type) -> bool:
-    """Whether all that its objects hold lies in their attributes: no class of C among its bases."""
+    """Return True if attributes hold all state of the class's objects: no base is a class of C."""
     bases = kind.__mro__[:-1]
     return all(base.__flags__ & _HEAP_TYPE for base in bases) and any(
         name in vars(bases[-1]) for name in ("__dict__", "__slots__")
@@ -345,7 +368,7 @@ def _is_of_python(kind: type) -> bool:
 
 def _unknown(value: object, where: str) -> TypeError:
     return TypeError(
-        f"Expected code and values that can be told apart, got {type(value).__qualname__} for "
+        f"Expected code and values that have a digest, got {type(value).__qualname__} for "
         f"{where}; pass version= and change it with the code"
     )
 
@@ -356,14 +379,14 @@ def _name(function: object) -> str:
 
 
 @functools.cache
-def _installed_places() -> tuple[str, ...]:
+def _installed_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    places = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return tuple(os.path.realpath(place) + os.sep for place in places)
+    folders = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return tuple(os.path.realpath(folder) + os.sep for folder in folders)
 
 
 def _is_installed(module: str | None) -> bool:
-    """Return whether the module is of Python or of a package that has a version."""
+    """Return True if the module belongs to Python or to a package that has a version."""
     if not module:
         return False
     top = module.partition(".")[0]
@@ -376,7 +399,7 @@ def _version(top: str) -> str:
     if top in sys.stdlib_module_names:
         return sys.version.partition(" ")[0]
     file = getattr(sys.modules.get(top), "__file__", None)
-    if file is None or not os.path.realpath(file).startswith(_installed_places()):
+    if file is None or not os.path.realpath(file).startswith(_installed_folders()):
         return ""
     try:
         return importlib.metadata.version(top)

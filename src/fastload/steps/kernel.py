@@ -1,4 +1,4 @@
-"""kernel: a step that is compiled by numba, for the core to call on threads of its own."""
+"""Kernel: a step that numba compiles and that the core calls on its own threads."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ DTypeLike: TypeAlias = "str | torch.dtype | np.dtype[Any] | type"
 
 
 class Kernel:
-    """What `kernel` makes: a step for `preprocess` and `augment`. Called, it calls the function.
+    """A step for `preprocess` or `augment`, made by `kernel`. Calling it calls the function.
 
-    fn: the function.
-    inputs: names of the outputs that it takes.
-    outputs: the arrays that it fills.
-    random: it takes seeds.
-    version: as `kernel` takes it.
+    Attributes:
+        fn: the function.
+        inputs: the names of the outputs that the function takes.
+        outputs: the arrays that the function fills.
+        random: the function takes seeds.
+        version: a text that stands for the code of a function that has no digest, or None.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Kernel:
         return f"kernel({name_of(self.fn)}, inputs={[*self.inputs]}, outputs={outputs})"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        # A decorated function is found where it was defined, as functions are.
+        # A decorated function is pickled by its name, as plain functions are.
         found: Any = sys.modules.get(self.fn.__module__)
         for part in self.fn.__qualname__.split("."):
             found = getattr(found, part, None)
@@ -70,43 +71,46 @@ class Kernel:
 
     @property
     def label(self) -> str:
-        """The kernel's name in messages."""
+        """Name of the kernel in messages."""
         return f"kernel `{name_of(self.fn)}`"
 
     def code_digest(self) -> str:
-        """What names its code and its arrays: see `code_identity.code_digest`.
+        """Return what names the kernel's code and arrays, as `code_digest` does for functions.
 
         Raises:
-            TypeError: that can't be told, and it has no version.
+            TypeError: the code refers to an object that has no digest, and `version` is None.
         """
         what = (code_digest(self.fn, self.version), self.inputs, self.outputs, self.random)
         return hashlib.blake2b(repr(what).encode(), digest_size=16).hexdigest()
 
     def code(self, inputs: Sequence[Argument]) -> KernelCode:
-        """The machine code for inputs of these types.
+        """Return the machine code for inputs of given types, compiled on the first call.
+
+        Args:
+            inputs: the type of each input.
 
         Raises:
-            TypeError: numba can't compile it for them.
+            TypeError: numba can't compile the function for these types.
             ModuleNotFoundError: numba is not installed.
         """
         key = tuple(inputs)
         if key not in self._codes:
-            # Who has no kernels doesn't wait for numba to be imported.
+            # numba is imported only here, so that programs without kernels don't wait for it.
             from fastload.steps.kernel_code import compiled
 
             self._codes[key] = compiled(self, key)
         return self._codes[key]
 
     def argument(self, name: str, field: Field, *, row_major: bool = True) -> Argument:
-        """How it takes an output.
+        """Return the array by which the kernel takes an output.
 
         Args:
-            name: of the output.
-            field: of it.
-            row_major: whether its elements lie as its shape says.
+            name: the name of the output.
+            field: the field of the output.
+            row_major: the output's elements are stored in the order of its shape.
 
         Raises:
-            TypeError: a kernel can't take such a one.
+            TypeError: a kernel can't take such an output.
         """
         dtype = str(field.dtype).removeprefix("torch.")
         levels = field.depth + (field.kind is not None)
@@ -131,7 +135,7 @@ def kernel(
     random: bool = False,
     version: str | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]:
-    """A decorator that makes a step of a function of arrays, which numba compiles.
+    """Return a decorator that turns a function of arrays into a step that numba compiles.
 
         @fastload.kernel(inputs=("price", "qty"), outputs={"revenue": "float32"})
         def revenue(price, qty, out):
@@ -140,33 +144,40 @@ def kernel(
 
         FastParquetDataset(path, preprocess=revenue)
 
-    The core calls the machine code on its threads, without the GIL, when a batch has been put
-    together; after a step that is a Python function, the thread that asks for the batch does. The
-    function takes the arrays of the inputs, in order, then (with `random`) the seeds, then those
-    of the outputs, and fills these: they are zeros at first. A block of B rows has, for an input
-    (B,) or (B, n), an array of that shape and dtype; for a list column, or strings, two: values
-    (N,) and offsets int64 (B + 1), where row i is `values[offsets[i]:offsets[i + 1]]`. Inputs
-    can't be written to. Rows must not depend on one another: which make a block is not defined.
+    The core calls the machine code on its threads, without the GIL, on each assembled batch. After
+    a step that is a Python function, the thread that asks for the batch calls the machine code.
 
-    numba computes no float16 and bfloat16 on a CPU: such inputs are columns with
-    dtype=torch.float32, and outputs float32, which a function of `augment` may make narrower.
+    The function takes the arrays of the inputs in order, then (with `random`) the seeds, then the
+    arrays of the outputs. It fills the arrays of the outputs, which are zeros at first; the arrays
+    of the inputs are read-only. For a block of B rows, an input (B,) or (B, n) is an array of this
+    shape and of the input's dtype. A list column, and a column of strings, is two arrays: values
+    (N,) and offsets int64 (B + 1), where row i is `values[offsets[i]:offsets[i + 1]]`. Rows must
+    not depend on one another, because it is not defined which rows make a block.
+
+    numba can't compute float16 and bfloat16 on a CPU. Read such inputs as columns with
+    dtype=torch.float32, and declare outputs as float32; a function of `augment` may narrow them.
 
     Arithmetic is numpy's: dividing a float by 0 gives inf or nan. Indices are not checked, unless
-    NUMBA_BOUNDSCHECK=1 is set. What the function raises is raised where the batch would have come.
-    Machine code is kept in $FASTLOAD_CACHE_DIR, else in the user's cache directory, by the
-    function's code and all that this refers to; that is read when it is compiled.
+    NUMBA_BOUNDSCHECK=1 is set. An error in the function is raised where the batch is asked for.
+    Machine code is kept in $FASTLOAD_CACHE_DIR, or else in the user's cache directory, under a
+    digest of the function's code and of all objects that the code refers to. These objects are
+    read when the function is compiled, and later changes have no effect.
 
     Args:
-        inputs: name or names of outputs that it takes: of `columns`, or of steps before.
-        outputs: dtype of each output that it adds, or replaces: "bool", an integer, "float32" or
-            "float64", for (B,); or (dtype, n) for (B, n). One named like an input replaces that.
-        random: it takes seeds, uint64 (B,), as callables of `augment` do; for `augment` only.
-        version: says that the code is the same as long as this is, where it can't be told.
+        inputs: name or names of the outputs that the function takes, from `columns` or from
+            earlier steps.
+        outputs: dtype of each output that the function adds or replaces: "bool", an integer,
+            "float32" or "float64" for (B,); or (dtype, n) for (B, n). An output with the name of
+            an input replaces the input.
+        random: the function takes seeds, uint64 (B,), as callables of `augment` do. Allowed only
+            in `augment`.
+        version: a text that stands for the code where the code refers to an object that has no
+            digest. Change it whenever the code changes.
 
     Raises:
-        TypeError, ValueError: a wrong argument. When the dataset is made, where the types of
-            the inputs are known then: an input is not there, or numba can't compile it for
-            them; the message has the kernel, the types and what numba says.
+        TypeError, ValueError: an argument is wrong. When a dataset is made and the types of the
+            inputs are known: an input does not exist, or numba can't compile the function for
+            these types; the message has the kernel, the types and numba's message.
     """
     takes: Any = (inputs,) if isinstance(inputs, str) else inputs
     fills: Any = outputs
@@ -207,7 +218,7 @@ def _filled(name: str, what: Any) -> Argument:
         text = repr(dtype)
     text = text.removeprefix("torch.")
     if text not in KERNEL_DTYPES:
-        # A step behind it can make it narrower.
+        # A later step can narrow the output.
         advice = " (float32 holds all of its values)" if text in NARROW else ""
         raise ValueError(
             f"Expected one of {', '.join(KERNEL_DTYPES)} for output `{name}` of kernel, got {text}"

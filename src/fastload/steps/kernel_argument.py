@@ -1,4 +1,4 @@
-"""An array that a kernel takes or fills."""
+"""Arrays that a kernel takes or fills: their names, dtypes and shapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastload.schema.fields import Field
 
 __all__ = ["KERNEL_DTYPES", "NARROW", "Argument"]
 
-# Both have no arithmetic in numba, on a CPU.
+# numba has no arithmetic for these dtypes on a CPU.
 NARROW = ("float16", "bfloat16")
 KERNEL_DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -19,12 +19,14 @@ KERNEL_DTYPES = {
 
 
 class Argument(NamedTuple):
-    """An array that a kernel takes or fills, of a block of B rows.
+    """An array that a kernel takes or fills, for a block of B rows.
 
-    name: of the output.
-    dtype: as numpy names it.
-    shape: of one row, or of one value of a ragged one.
-    ragged: its values (N, *shape), then its offsets (B + 1), instead of (B, *shape).
+    Attributes:
+        name: the name of the output.
+        dtype: numpy's name of the dtype.
+        shape: the shape of one row, or of one value of a ragged output.
+        ragged: the kernel takes two arrays, values (N, *shape) and offsets (B + 1), instead of one
+            array (B, *shape).
     """
 
     name: str
@@ -39,5 +41,5 @@ class Argument(NamedTuple):
 
     @property
     def field(self) -> Field:
-        """The field of an output with this dtype and shape."""
+        """Field of an output with the array's dtype and shape."""
         return Field(KERNEL_DTYPES[self.dtype], self.shape)

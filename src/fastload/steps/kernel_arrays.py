@@ -1,4 +1,4 @@
-"""Kernels on values of Python: where a step that is a Python function comes before them."""
+"""Kernels called from Python, which is necessary after a step that is a Python function."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = ["arrays_of", "computed"]
 def computed(
     kernel: Kernel, block: Batch, rows: int, seeds: NDArray[np.uint64] | None = None
 ) -> Mapping[str, NDArray[Any]]:
-    """The outputs of a kernel on a block, called by this thread.
+    """Call a kernel on a block, on this thread, and return the outputs by name.
 
     Args:
-        kernel: what is called.
-        block: has its inputs.
-        rows: of the block.
-        seeds: of the rows, for a kernel that takes them.
+        kernel: the kernel to call.
+        block: holds the kernel's inputs.
+        rows: the number of rows in the block.
+        seeds: one seed for each row, for a random kernel.
 
     Raises:
-        TypeError: the inputs are nothing that it can take, or can be compiled for.
+        TypeError: a kernel can't take the inputs, or numba can't compile the kernel for them.
     """
     arguments = [kernel.argument(name, field_of(block[name])) for name in kernel.inputs]
     arrays = [array for name in kernel.inputs for array in arrays_of(block[name])]
@@ -44,7 +44,7 @@ def computed(
 
 
 def arrays_of(value: torch.Tensor | Ragged) -> list[NDArray[Any]]:
-    """What a kernel is given of an output: its values, and its offsets if it is ragged."""
+    """Return the arrays by which a kernel takes an output: values, then offsets if ragged."""
     if isinstance(value, Ragged):
         values: Any = value.values
         return [np.ascontiguousarray(values.detach().numpy()), value.offsets.numpy()]

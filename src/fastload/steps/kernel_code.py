@@ -1,9 +1,9 @@
-"""Machine code of kernels: compiled by numba once, then kept on disk.
+"""Machine code of kernels, which numba compiles once and which is then kept on disk.
 
-The only module that imports numba. An entry of the disk is what numba keeps of a compiled
-function, behind a checksum; it is named after the kernel's code, the types of its arrays, the
-versions of Python and numba, and the processor. As it is code, only files that belong to this user
-are loaded.
+No other module imports numba. A file on disk holds a checksum, then numba's own form of a compiled
+function. The file's name is a digest of the kernel's code, the types of its arrays, the versions
+of Python and numba, and the processor. Because the file is code, it is loaded only if it belongs
+to this user.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "KernelCode", "compiled", "counts"]
 
 _CHECKSUM_BYTES = 32
-_BOLD = re.compile(r"\x1b\[\d*m")  # numba's messages have it wherever they are shown
-# Options of a function that numba was told to compile: they change what it computes.
+_BOLD = re.compile(r"\x1b\[\d*m")  # numba puts it into messages, even outside of a terminal
+# Options that the user passed to numba.njit and that change what the function computes.
 _OPTIONS = ("fastmath", "error_model", "boundscheck")
 _NATIVE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 
 
 class Counts(NamedTuple):
-    """Functions that this process has compiled, and that it has loaded from disk."""
+    """Numbers of functions that this process has compiled, and has loaded from disk."""
 
     compiled: int = 0
     loaded: int = 0
 
 
 class KernelSource(Protocol):
-    """What a kernel is compiled from: the part of `Kernel` that this module reads."""
+    """The part of `Kernel` that this module reads in order to compile the kernel."""
 
     fn: Callable[..., Any]
     outputs: tuple[Argument, ...]
@@ -62,23 +62,23 @@ class KernelSource(Protocol):
 
     @property
     def label(self) -> str:
-        """The kernel's name, as messages give it."""
+        """Name of the kernel in messages."""
 
 
 class KernelCode:
     """A kernel, compiled for inputs of some types.
 
     Args:
-        kernel: what is compiled.
-        inputs: of these types.
+        kernel: the kernel to compile.
+        inputs: the type of each input.
 
     Attributes:
-        address: of the C function `int64_t (void** arrays, int64_t rows)`, which returns 0, or
-            1 if the kernel raised something; valid as long as this lives.
-        loaded: it came from disk.
+        address: the address of a C function `int64_t (void** arrays, int64_t rows)`, which returns
+            0, or 1 if the kernel raised an error. It is valid as long as the object lives.
+        loaded: the machine code was read from disk.
 
     Raises:
-        TypeError: numba can't compile it.
+        TypeError: numba can't compile the kernel for these types.
     """
 
     def __init__(self, kernel: KernelSource, inputs: Sequence[Argument]) -> None:
@@ -91,7 +91,7 @@ class KernelCode:
         arguments = (types.CPointer(types.voidptr), types.int64)
         self._native: Any = CFunc(entry, (arguments, types.int64), {}, {"nopython": True})
         disk = _Disk(_path(kernel, inputs, options), self._compile)
-        # numba's own goes by names and times of source files.
+        # numba's own cache goes by names and times of source files.
         self._native._cache = disk  # noqa: SLF001
         try:
             self._native.compile()
@@ -102,11 +102,15 @@ class KernelCode:
         self._call = _NATIVE(self.address)
 
     def run(self, arrays: Sequence[NDArray[Any]], rows: int) -> list[NDArray[Any]]:
-        """The outputs of a block, computed by this thread without the GIL.
+        """Compute the outputs of a block, on this thread and without the GIL.
 
         Args:
-            arrays: of the inputs, with offsets behind values, and the seeds.
-            rows: of the block.
+            arrays: the arrays of the inputs, each ragged one as values and offsets, then the
+                seeds of a random kernel.
+            rows: the number of rows in the block.
+
+        Returns:
+            An array for each output, in order.
         """
         outputs = [np.zeros((rows, *o.shape), o.dtype) for o in self._kernel.outputs]
         every = [np.ascontiguousarray(array) for array in arrays] + outputs
@@ -116,27 +120,37 @@ class KernelCode:
         return outputs
 
     def fail(self, arrays: Sequence[NDArray[Any]], rows: int) -> NoReturn:
-        """Raises what the kernel raised on these arrays, as `run` takes them."""
+        """Call the function again in a way that raises its error.
+
+        Args:
+            arrays: the arrays on which `run` failed.
+            rows: the number of rows in the block.
+
+        Raises:
+            Exception: the function's error.
+            RuntimeError: the function raises no error this time.
+        """
         self._compile()
         filled = [np.zeros((rows, *o.shape), o.dtype) for o in self._kernel.outputs]
         self._function(*arrays, *filled)
         raise RuntimeError(
-            f"Expected {self._kernel.label} to fail again on rows on which it failed, got none"
+            f"The {self._kernel.label} failed, but did not fail again on the same rows, so its "
+            "error is not known"
         )
 
     def _compile(self) -> None:
-        """For read-only inputs, and no other types from then on."""
+        """Compile the function for read-only inputs, and allow no other types from then on."""
         if not self._function.signatures:
             self._function.compile(self._signature)
             self._function.disable_compile()
 
 
 class _Disk:
-    """What numba asks for machine code: one entry, if there is a place for it.
+    """A cache of one file, in the form in which numba asks for machine code.
 
     Args:
-        path: of the entry.
-        before: called before the code is compiled.
+        path: the path of the file; None = nothing is kept.
+        before: called before numba compiles the code.
     """
 
     def __init__(self, path: Path | None, before: Callable[[], None]) -> None:
@@ -145,7 +159,7 @@ class _Disk:
         self._before = before
 
     def load_overload(self, _signature: Any, context: Any) -> CompileResult | None:
-        """The entry; None if there is none that is whole and this user's."""
+        """Return the kept code; None unless an undamaged file of this user exists."""
         context.refresh()
         try:
             payload = None if self._path is None else _read(self._path)
@@ -158,7 +172,7 @@ class _Disk:
         return CompileResult._rebuild(context, *pickle.loads(payload))  # noqa: S301, SLF001
 
     def save_overload(self, _signature: Any, result: CompileResult) -> None:
-        """Keeps it, unless it refers to this process's memory or the disk refuses."""
+        """Keep the code, unless it refers to this process's memory or can't be written."""
         if self._path is None or result.library.has_dynamic_globals:
             return
         payload = dumps(result._reduce())  # noqa: SLF001
@@ -174,15 +188,19 @@ _counts = Counts()
 
 
 def counts() -> Counts:
-    """What this process has done so far."""
+    """Return the numbers of functions that this process has compiled and loaded so far."""
     return _counts
 
 
 def compiled(kernel: KernelSource, inputs: Sequence[Argument]) -> KernelCode:
-    """The code of a kernel for these inputs: from disk if it is there, else compiled.
+    """Load the machine code of a kernel from disk, or compile the kernel.
+
+    Args:
+        kernel: the kernel.
+        inputs: the type of each input.
 
     Raises:
-        TypeError: numba can't compile it for them.
+        TypeError: numba can't compile the kernel for these types.
     """
     global _counts  # noqa: PLW0603
     with _lock:
@@ -208,10 +226,13 @@ def _array(argument: Argument, *, readonly: bool) -> Any:
 
 
 def _entry(kernel: KernelSource, inputs: Sequence[Argument], function: Any) -> Any:
-    """A function of pointers that calls `function`: no exception leaves a C function."""
-    arrays: list[tuple[str, tuple[int, ...], str]] = []  # rows, shape of one, dtype
+    """Return a function of pointers that calls `function`, and returns 1 if `function` raises.
+
+    A C function can't raise exceptions.
+    """
+    arrays: list[tuple[str, tuple[int, ...], str]] = []  # rows, shape of a row, dtype
     for argument in inputs:
-        # The last offset, of the array behind, says how many values there are.
+        # The last element of the next array, the offsets, is the number of values.
         rows = f"a{len(arrays) + 1}[rows]" if argument.ragged else "rows"
         arrays.append((rows, argument.shape, argument.dtype))
         if argument.ragged:
@@ -231,15 +252,15 @@ def _entry(kernel: KernelSource, inputs: Sequence[Argument], function: Any) -> A
         f"    try:\n        function({names})\n"
         "    except Exception:\n        return 1\n    return 0\n"
     )
-    exec(source, scope)  # noqa: S102 - numba takes functions, and each has its own arrays
+    exec(source, scope)  # noqa: S102 - numba compiles functions, and each has other arrays
     return scope["entry"]
 
 
 def _path(kernel: KernelSource, inputs: Sequence[Argument], options: dict[str, Any]) -> Path | None:
-    """Where the code is kept; None if nothing names it, or there is no directory."""
+    """Return the path of the kept code; None if the code has no digest, or no directory exists."""
     home = cache_home()
     try:
-        # Its version says nothing of other functions of the same name.
+        # The kernel's version is not used: functions of other programs may have the same name.
         digest = code_digest(kernel.fn)
     except TypeError:
         return None
@@ -256,7 +277,7 @@ def _path(kernel: KernelSource, inputs: Sequence[Argument], options: dict[str, A
 
 
 def _read(path: Path) -> bytes | None:
-    """What an entry holds; None if it is damaged, or another user may have written it."""
+    """Return the code in a file; None if the file is damaged, or belongs to another user."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
             return None

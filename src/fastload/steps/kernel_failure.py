@@ -1,4 +1,4 @@
-"""What a kernel raised on a batch of the core: the C function only says that it did."""
+"""Errors of kernels that the core called: a C function only reports that the kernel failed."""
 
 from __future__ import annotations
 
@@ -21,24 +21,27 @@ __all__ = ["raise_failure"]
 
 
 def raise_failure(lent: core.LentBatch, failed: CoreKernel, outputs: Sequence[Output]) -> NoReturn:
-    """Calls the kernel again, on the batch as it was then, by Python; that raises the error.
+    """Call a failed kernel again from Python, on the same batch, to raise its error.
 
     Args:
-        lent: the batch.
-        failed: its kernel that failed.
-        outputs: of the core.
+        lent: the batch, as it was when the kernel failed.
+        failed: the kernel that failed.
+        outputs: the outputs of the core.
+
+    Raises:
+        Exception: the kernel's error.
     """
     batch = Assembler(
         replace(output, name=str(number), hidden=False) for number, output in enumerate(outputs)
     )(lent)
-    arrays = [array for place in failed.inputs for array in arrays_of(batch[str(place)])]
+    arrays = [array for index in failed.inputs for array in arrays_of(batch[str(index)])]
     if failed.kernel.random:
-        places: dict[str, Any] = {
+        origins: dict[str, Any] = {
             output.name: batch[str(number)].numpy()
             for number, output in enumerate(outputs)
             if output.name in ("__file__", "__row__")
         }
-        arrays.append(seeds_of(lent.failed_key, places["__file__"], places["__row__"]))
+        arrays.append(seeds_of(lent.failed_key, origins["__file__"], origins["__row__"]))
     try:
         failed.kernel.code(failed.arguments).fail(arrays, lent.rows)
     except Exception as error:

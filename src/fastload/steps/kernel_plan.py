@@ -1,4 +1,4 @@
-"""Which steps the core carries out, and what its batches hold then."""
+"""Plan of the kernels that the core calls, and of the outputs in the core's batches."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ __all__ = ["CoreKernel", "KernelPlan", "extra_outputs", "plan_kernels"]
 class CoreKernel(NamedTuple):
     """A kernel that the core calls on each batch.
 
-    arguments: its inputs.
-    inputs: of these, the numbers of the core's outputs.
-    outputs: likewise, of those that it fills.
-    step: its number in `augment`.
+    Attributes:
+        kernel: the kernel.
+        arguments: the type of each input.
+        inputs: for each input, its index among the core's outputs.
+        outputs: for each output that the kernel fills, its index among the core's outputs.
+        step: the index of the kernel's step in `augment`; 0 for `preprocess`.
     """
 
     kernel: Kernel
@@ -38,10 +40,11 @@ class CoreKernel(NamedTuple):
 
 
 class KernelPlan(NamedTuple):
-    """What the core does beside decoding.
+    """The outputs and kernels of the core.
 
-    outputs: of the core, in the order of a batch.
-    kernels: in the order in which they are called.
+    Attributes:
+        outputs: the core's outputs, in the order of a batch.
+        kernels: the kernels, in the order in which the core calls them.
     """
 
     outputs: tuple[OutputPlan, ...]
@@ -49,7 +52,12 @@ class KernelPlan(NamedTuple):
 
 
 def extra_outputs(*, provenance: bool, padded: bool) -> list[OutputPlan]:
-    """The outputs that say where rows come from, and whether they count."""
+    """Return the outputs that are not columns of the files.
+
+    Args:
+        provenance: include `__file__` and `__row__`, which say where a row comes from.
+        padded: include `__valid__`, which is False for rows that pad a batch.
+    """
     extra = []
     if provenance:
         extra.append(OutputPlan("__file__", "file", (), Field(torch.int32)))
@@ -62,16 +70,16 @@ def extra_outputs(*, provenance: bool, padded: bool) -> list[OutputPlan]:
 def plan_kernels(
     steps: Steps, outputs: Sequence[OutputPlan], extra: Sequence[OutputPlan]
 ) -> KernelPlan:
-    """Plans the kernels that no step of Python's comes before, and compiles them.
+    """Plan and compile the kernels that come before all Python functions.
 
     Args:
-        steps: of the dataset.
-        outputs: of `columns`.
-        extra: that say where rows come from, and whether they count.
+        steps: the steps of the dataset.
+        outputs: the outputs of `columns`.
+        extra: the outputs that `extra_outputs` returns.
 
     Raises:
-        ValueError: an input is not there, or an output has a name of the dataset's own.
-        TypeError: an input is nothing that a kernel takes, or numba can't compile it.
+        ValueError: an input does not exist, or an output has a reserved name.
+        TypeError: a kernel can't take an input, or numba can't compile the kernel.
     """
     planner = _Planner([*outputs])
     for step in steps.preprocess[: steps.core_preprocess]:
@@ -85,10 +93,10 @@ def plan_kernels(
 
 
 class _Planner:
-    """Outputs, as kernels add to them.
+    """A list of outputs to which kernels are added, one after the other.
 
     Args:
-        outputs: to begin with.
+        outputs: the outputs before the first kernel.
     """
 
     def __init__(self, outputs: list[OutputPlan]) -> None:
@@ -107,29 +115,33 @@ class _Planner:
         for output in kernel.outputs:
             if output.name in RESERVED:
                 raise ValueError(
-                    f"Expected {step.label} to leave `{output.name}` to the dataset, got an output "
-                    "of that name"
+                    f"The name `{output.name}` is reserved for the dataset, but {step.label} "
+                    "returns an output of this name"
                 )
         inputs = tuple(self._numbers[name] for name in kernel.inputs)
         arguments = tuple(
             kernel.argument(o.name, o.field, row_major=o.row_major)
-            for o in (self.outputs[place] for place in inputs)
+            for o in (self.outputs[index] for index in inputs)
         )
         kernel.code(arguments)
         filled = tuple(map(self._filled, kernel.outputs))
         self.kernels.append(CoreKernel(kernel, arguments, inputs, filled, number))
 
     def _filled(self, argument: Argument) -> int:
-        """The number of the output that a kernel fills, new or in place of one like it."""
+        """Return the index of the output that a kernel fills.
+
+        An output of the same name, dtype and shape is overwritten. Otherwise the output is added,
+        and an output of the same name is hidden.
+        """
         field = argument.field
-        place = self._numbers.get(argument.name)
-        if place is not None:
-            old = self.outputs[place]
+        index = self._numbers.get(argument.name)
+        if index is not None:
+            old = self.outputs[index]
             alike = (old.field.dtype, old.field.shape) == (field.dtype, field.shape)
             if alike and not old.field.ragged and old.row_major:
-                self.outputs[place] = replace(old, field=field)
-                return place
-            self.outputs[place] = replace(old, hidden=True)
+                self.outputs[index] = replace(old, field=field)
+                return index
+            self.outputs[index] = replace(old, hidden=True)
         length = field.shape[0] if field.shape else 0
         self.append(OutputPlan(argument.name, "computed", (), field, length))
         return len(self.outputs) - 1

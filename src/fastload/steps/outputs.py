@@ -1,4 +1,4 @@
-"""What a step returns: checked, and put into the batch."""
+"""Checks of the outputs that a step returns, and their way into the batch."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def merge(
     label: str,
     views: Views | None = None,
 ) -> None:
-    """Puts the outputs that a step returned into the batch, and checks them all.
+    """Check the outputs that a step returned, and put them into the batch.
 
-    Arrays become tensors. Outputs that the step took out of the block stay away.
+    Arrays become tensors. Outputs that the step removed from the block are removed from the batch.
 
     Args:
-        batch: what the block was made of.
-        block: what the step was given, as it left it; the batch itself, or arrays.
-        returned: a mapping of outputs to add or replace, or the block.
-        rows: of the block, before.
-        label: of the step, for messages.
-        views: that the arrays of the block are.
+        batch: the batch that the block was made from.
+        block: the step's argument, with the step's changes; either `batch` itself or arrays.
+        returned: the step's result: a mapping of outputs to add or replace, or the block.
+        rows: the number of rows of the batch before the step.
+        label: the name of the step, for messages.
+        views: the views that the block's arrays belong to.
 
     Raises:
-        TypeError: it returned something else, or an output is no column.
-        ValueError: an output has other rows, or nothing is left.
+        TypeError: the step returned no mapping, or a value that can't be an output.
+        ValueError: an output has another number of rows, or no output is left.
     """
     if not isinstance(returned, Mapping):
         raise TypeError(
@@ -61,7 +61,7 @@ def merge(
             value = _tensor_of_output(value, name, label)
         elif not isinstance(value, (torch.Tensor, Ragged)):
             raise _no_column(type(value).__name__, name, label)
-        got = "one without dimensions" if _is_scalar(value) else len(value)
+        got = "a tensor without dimensions" if _is_scalar(value) else len(value)
         if got != rows:
             raise ValueError(f"Expected {rows} rows in output `{name}` of {label}, got {got}")
         outputs[name] = value
@@ -72,21 +72,21 @@ def merge(
 
 
 def tensor_of(array: NDArray[Any]) -> torch.Tensor:
-    """A tensor of the array's values, which shares its memory if it may be written to.
+    """Return a tensor of the array's values, which shares the array's memory if writeable.
 
     Raises:
         TypeError: torch has no such dtype.
     """
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    # torch warns of what it must not write to, and has no negative strides.
+    # torch warns about arrays that are not writeable, and has no negative strides.
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
     return torch.from_numpy(array)
 
 
 def field_of(value: torch.Tensor | Ragged) -> Field:
-    """The field of an output that holds this value."""
+    """Return the field of an output that holds `value`."""
     if isinstance(value, torch.Tensor):
         return Field(value.dtype, tuple(value.shape[1:]))
     inner = value

@@ -1,4 +1,4 @@
-"""per_block: a step of `preprocess` that calls a function for several blocks at a time."""
+"""Step of `preprocess` that calls a function for several blocks at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ __all__ = ["PerBlock", "per_block"]
 
 @dataclass(frozen=True, slots=True)
 class PerBlock:
-    """What `per_block` makes: a step, for `preprocess`."""
+    """A step for `preprocess`, made by `per_block`.
+
+    Attributes:
+        fn: the function to call for each block.
+        threads: the number of threads of each process, or None, as `per_block` takes it.
+    """
 
     fn: Callable[[Block], Mapping[str, Any]]
     threads: int | None
@@ -27,12 +32,12 @@ class PerBlock:
         return f"per_block({name_of(self.fn)})"
 
     def code_digest(self) -> str:
-        """The digest of the function's code: the number of threads does not change its results."""
+        """Return the digest of the function's code; `threads` does not change the results."""
         return code_digest(self.fn)
 
 
 def per_block(fn: Callable[[Block], Mapping[str, Any]], threads: int | None = None) -> PerBlock:
-    """A step of `preprocess` that calls `fn` for the blocks of several batches at a time.
+    """Return a step for `preprocess` that calls `fn` for the blocks of several batches at a time.
 
         @numba.njit(nogil=True)
         def distance(x, y): ...
@@ -42,20 +47,20 @@ def per_block(fn: Callable[[Block], Mapping[str, Any]], threads: int | None = No
 
         FastParquetDataset(path, preprocess=per_block(features))
 
-    For functions that release the GIL for most of their time, as those do that numba compiled with
-    `nogil=True`. They work while a batch is used, on as many of
-    the next ones as there are threads, and no more than the dataset's `prefetch`. Batches come in
-    the same order and hold the same as without.
+    Use it for functions that release the GIL most of the time, such as functions that numba
+    compiled with `nogil=True`. While the consumer uses a batch, the threads work on the next
+    batches: on one batch for each thread, and on no more batches than the dataset's `prefetch`.
+    `per_block` changes neither the order nor the content of batches.
 
     Args:
-        fn: a function as `preprocess` takes, `fn(block)`, which may be called from several
-            threads at a time, and for blocks in any order.
-        threads: of each process; None = its share of the cores, as of `FastParquetDataset`; 0 =
-            the thread that asks for a batch calls `fn`.
+        fn: a function `fn(block)` as `preprocess` takes. It may be called from several threads at
+            a time, and for blocks in any order.
+        threads: the number of threads of each process; None = the process's share of the cores, as
+            in `FastParquetDataset`; 0 = the thread that asks for a batch calls `fn`.
 
     Raises:
-        TypeError, ValueError: a wrong argument. What `fn` raises is raised where the batch would
-            have come.
+        TypeError, ValueError: an argument is wrong. Errors of `fn` are raised where the batch is
+            asked for.
     """
     if not callable(fn):
         raise TypeError(f"Expected fn of per_block to be callable, got {fn!r}")

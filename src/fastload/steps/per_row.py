@@ -1,4 +1,4 @@
-"""per_row: a step of `preprocess` that calls a function for each row, on threads."""
+"""Step of `preprocess` that calls a function for each row, on threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ __all__ = ["PerRow", "check_threads", "name_of", "per_row"]
 
 @dataclass(frozen=True, slots=True)
 class PerRow:
-    """What `per_row` makes: a step, for `preprocess`."""
+    """A step for `preprocess`, made by `per_row`.
+
+    Attributes:
+        fn: the function to call for each row.
+        inputs: the names of the outputs that the function takes.
+        outputs: the names of the outputs that the function's results become.
+        layouts: the layout of each output.
+        threads: the number of threads of each process, or None, as `per_row` takes it.
+    """
 
     fn: Callable[..., Any]
     inputs: tuple[str, ...]
@@ -32,33 +40,35 @@ def per_row(
     outputs: str | Sequence[str] | Mapping[str, Layout],
     threads: int | None = None,
 ) -> PerRow:
-    """A step of `preprocess` that calls `fn` for each row, on threads of its own.
+    """Return a step for `preprocess` that calls `fn` for each row, on separate threads.
 
         FastParquetDataset(path, preprocess=per_row(decode_jpeg, inputs="jpeg", outputs="image"))
 
-    For functions that release the GIL, such as decoders of images; others are quicker as one
-    call for a block. The rows of the next batches are in work while a batch is used, at most two
-    batches and no more than the dataset's `prefetch`.
+    Use it for functions that release the GIL, such as decoders of images; other functions are
+    faster when they process a whole block in one call. While the consumer uses a batch, the
+    threads work on the rows of the next batches: at most two batches, and no more than the
+    dataset's `prefetch`.
 
     Args:
-        fn: `fn(*inputs)` of one row, which may be called from several threads at a time. An
-            input is a bool, int or float of an output (B,), a tensor (...) of an output
-            (B, ...), or what a Ragged indexes as: str, bytes, a tensor or a Ragged. It returns a
-            value, or a tuple of as many as there are outputs: a bool, int, float, str, bytes,
-            tensor, array (or what numpy.asarray takes, such as an image of PIL) or list of
-            numbers, in all rows of one type and dtype.
-        inputs: name or names of outputs that it takes, as the steps before have left them.
-        outputs: name or names of outputs to add or replace. Numbers, and values of one shape,
-            become a tensor (B, ...); str and bytes a Ragged, and so do values whose lengths
-            differ in their first dimension. A batch may have values of one length by chance:
-            a mapping from name to "ragged" or "dense" says what always comes (None = as above).
-        threads: of each process; None = its share of the cores, as of `FastParquetDataset`; 0 =
-            the thread that asks for a batch calls `fn`.
+        fn: a function `fn(*inputs)` of one row, which may be called from several threads at a
+            time. An input is a bool, int or float for an output (B,), a tensor (...) for an output
+            (B, ...), or an element of a Ragged: str, bytes, a tensor or a Ragged. The function
+            returns a value, or a tuple with a value for each output: a bool, int, float, str,
+            bytes, tensor, array (or an object that numpy.asarray takes, such as an image of PIL)
+            or list of numbers. The values of an output have the same type and dtype in all rows.
+        inputs: name or names of the outputs that `fn` takes, after the earlier steps.
+        outputs: name or names of the outputs to add or replace. Numbers, and values of one shape,
+            become a tensor (B, ...). str, bytes, and values that differ in the length of their
+            first dimension become a Ragged. Because all values of a batch may have one length by
+            chance, a mapping from name to "ragged" or "dense" can fix the layout of an output
+            (None = the shapes of the values decide, as described).
+        threads: the number of threads of each process; None = the process's share of the cores, as
+            in `FastParquetDataset`; 0 = the thread that asks for a batch calls `fn`.
 
     Raises:
-        TypeError, ValueError: a wrong argument. While iterating, a RuntimeError names the row
-            for which `fn` failed, with that error as its cause, and a ValueError the row whose
-            value does not go with the others.
+        TypeError, ValueError: an argument is wrong. During iteration, a RuntimeError names the row
+            for which `fn` failed, with the error of `fn` as its cause, and a ValueError names the
+            row whose value does not fit the other values.
     """
     if not callable(fn):
         raise TypeError(f"Expected fn of per_row to be callable, got {fn!r}")
@@ -75,7 +85,12 @@ def per_row(
 
 
 def check_threads(step: str, threads: object) -> None:
-    """Refuses what can be no number of threads, of a step of that kind."""
+    """Raise TypeError or ValueError unless `threads` is None or a number of threads.
+
+    Args:
+        step: the name of the function that takes `threads`, for messages.
+        threads: the argument.
+    """
     if threads is None:
         return
     if type(threads) is not int:
@@ -85,8 +100,8 @@ def check_threads(step: str, threads: object) -> None:
 
 
 def name_of(fn: object) -> str:
-    """What a function is called in messages; of a lambda, where it stands."""
-    inner = getattr(fn, "func", fn)  # of functools.partial
+    """Return the name of a function for messages; the file and line of a lambda."""
+    inner = getattr(fn, "func", fn)  # the function of a functools.partial
     name = str(getattr(inner, "__qualname__", type(inner).__qualname__))
     code = getattr(inner, "__code__", None)
     if name.endswith("<lambda>") and code is not None:

@@ -1,4 +1,4 @@
-"""The work of `per_row` on one block: a function called for each row."""
+"""Job of `per_row`: calls of a function for each row of one block."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["RowJob"]
 
-# Rows that a thread takes at once: few enough that all threads end at about the same time.
+# The most rows that a thread takes at once: few, so that all threads end at about the same time.
 _MOST_CHUNK_ROWS = 16
 _CHUNKS_PER_THREAD = 4
 
 
 class RowJob:
-    """The rows of one block: a `Job`.
+    """Calls a step's function for each row of a block; a `Job`.
 
     Args:
-        step: what to do.
-        columns: its inputs.
-        rows: of the block.
-        place: where a row comes from, for messages.
+        step: the step.
+        columns: the step's inputs.
+        rows: the number of rows in the block.
+        location: returns the file and number of a row, for messages.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class RowJob:
         step: PerRow,
         columns: Sequence[torch.Tensor | Ragged],
         rows: int,
-        place: Callable[[int], str],
+        location: Callable[[int], str],
     ) -> None:
         self._step = step
         self._columns = columns
-        self._place = place
+        self._location = location
         self._rows = rows
         self._values = [RowValues(rows, layout) for layout in step.layouts]
         self._outputs: dict[str, torch.Tensor | Ragged] = {}
@@ -53,34 +53,38 @@ class RowJob:
 
     @property
     def done(self) -> bool:
-        """Whether there is a result, or an error, or nothing more will come."""
+        """True once the job has a result or an error, or has been cancelled."""
         return self._over.is_set()
 
     def wait(self) -> None:
-        """Until it is done; Ctrl-C interrupts it."""
+        """Wait until the job is done. Ctrl-C interrupts the wait."""
         self._over.wait()
 
     def outputs(self) -> dict[str, torch.Tensor | Ragged]:
-        """The outputs by name, of a job that is done.
+        """Return the outputs by name. The job has to be done.
 
         Raises:
-            RuntimeError: the function failed for a row; that error is the cause.
-            ValueError: a row's value does not go with the others.
+            RuntimeError: the function failed for a row (the function's error is the cause), or the
+                job was cancelled.
+            ValueError: a row's value does not fit the other values.
         """
         if self._error is not None:
             cause = self._error.__cause__
-            # Of a function that the thread itself has called.
+            # Ctrl-C reaches a function that the main thread itself has called (threads=0).
             raise cause if isinstance(cause, KeyboardInterrupt) else self._error
         return self._outputs
 
     def chunks(self, threads: int) -> list[tuple[int, int]]:
-        """All rows, cut into ranges."""
+        """Divide all rows into ranges (start, stop)."""
         rows = self._rows
         size = max(1, min(_MOST_CHUNK_ROWS, rows // max(1, threads * _CHUNKS_PER_THREAD)))
         return [(start, min(start + size, rows)) for start in range(0, rows, size)]
 
     def run(self, start: int, stop: int) -> None:
-        """Calls the function for a range of rows; raises nothing."""
+        """Call the function for a range of rows, and keep its results or its error.
+
+        Raises nothing.
+        """
         if self.done:
             return
         row = start
@@ -93,7 +97,7 @@ class RowJob:
         except RefusedRowError as refused:
             self._refuse(refused)
             return
-        except BaseException as error:  # noqa: BLE001 - told to whoever asked for the batch
+        except BaseException as error:  # noqa: BLE001 - raised where the batch is asked for
             self._fail(self._failed(row, error), error)
             return
         with self._lock:
@@ -104,7 +108,7 @@ class RowJob:
             self._over.set()
 
     def cancel(self) -> None:
-        """Rows that are not in work are left out. Idempotent."""
+        """End the job without a result, unless the job is done. Idempotent."""
         self._fail(RuntimeError("Expected an open dataset, got one that was closed"), None)
 
     def _put(self, row: int, value: Any) -> None:
@@ -129,7 +133,7 @@ class RowJob:
                 self._outputs[name] = values.column()
         except RefusedRowError as refused:
             self._refuse(refused.of(name))
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - raised where the batch is asked for
             what = f"Expected values that make an output `{name}` of {self._label}"
             self._fail(RuntimeError(f"{what}, got {type(error).__name__}: {error}"), error)
         self._columns, self._values = (), []
@@ -141,15 +145,15 @@ class RowJob:
     def _failed(self, row: int, error: BaseException) -> Exception:
         return RuntimeError(
             f"Expected {self._label} to take the row, got {type(error).__name__}: {error} - at "
-            f"{self._place(row)}"
+            f"{self._location(row)}"
         )
 
     def _refuse(self, refused: RefusedRowError) -> None:
-        error = ValueError(f"{refused} of {self._label} - at {self._place(refused.row)}")
+        error = ValueError(f"{refused} of {self._label} - at {self._location(refused.row)}")
         self._fail(error, refused.__cause__)
 
     def _fail(self, error: Exception, cause: BaseException | None) -> None:
-        """The first error counts, unless there is a result."""
+        """Keep an error, unless the job has a result or an earlier error."""
         with self._lock:
             if not self.done:
                 error.__cause__ = cause

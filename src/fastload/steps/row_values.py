@@ -1,4 +1,4 @@
-"""Values of single rows, put together as one output."""
+"""Collation of single rows' values into one output."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ if TYPE_CHECKING:
 __all__ = ["Layout", "RefusedRowError", "RowValues", "column_of", "rows_of"]
 
 Layout: TypeAlias = Literal["dense", "ragged"] | None
-"""A tensor of values of one shape, a Ragged of values of any length, or what their lengths say."""
+"""Layout of an output: "dense" (a tensor), "ragged" (a Ragged), None = by the values' shapes."""
 
 _NUMBERS = (bool, int, float)
-# Smaller values are put together quicker all at once.
+# Smaller values are faster to collate all at once.
 _LARGE_BYTES = 4096
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
 class RefusedRowError(Exception):
-    """The value of a row has no place in its output.
+    """Raised for a row's value that does not fit an output.
 
     Args:
-        row: its number among the values.
-        message: what was expected, and what it is.
+        row: the index of the row among the values.
+        message: the expected value and the actual one.
+
+    Attributes:
+        row: the index of the row among the values.
     """
 
     def __init__(self, row: int, message: str) -> None:
@@ -41,69 +44,69 @@ class RefusedRowError(Exception):
         self.row = row
 
     def of(self, output: str) -> RefusedRowError:
-        """The same, of that output."""
+        """Return the error with the name of the output added to the message."""
         return RefusedRowError(self.row, f"{self} in output `{output}`")
 
 
 class RowValues:
-    """The values of one output, put down row by row, by any thread.
+    """The values of one output, which any thread may set row by row.
 
-    Large ones of one shape go straight to where they end up, so that the memory of each is free
-    again for the next.
+    Large tensors of one shape are copied into the output's tensor at once, so that the memory of
+    each value is free for the next value.
 
     Args:
-        rows: how many.
-        layout: of the output.
+        rows: the number of rows.
+        layout: the layout of the output.
     """
 
     def __init__(self, rows: int, layout: Layout) -> None:
         self._layout = layout
         self._values: list[Any] = [None] * rows
         self._tensor: torch.Tensor | None = None
-        self._array: NDArray[Any] = np.empty(0)  # the tensor, once arrays are put there
-        self._there = bytearray(rows)  # 1 = the row lies in the tensor
+        self._array: NDArray[Any] = np.empty(0)  # a view of the tensor, once an array was copied
+        self._copied = bytearray(rows)  # 1 = the row's value is in the tensor
         self._lock = threading.Lock()
 
     def put(self, row: int, value: Any) -> None:
-        """Puts down the value of a row.
+        """Set the value of a row.
 
         Raises:
-            RefusedRowError: it is none.
+            RefusedRowError: the value can't become a tensor.
         """
         if not isinstance(value, (torch.Tensor, np.ndarray)) or self._layout == "ragged":
             self._values[row] = value
             return
         if isinstance(value, np.ndarray) and _is_like(value, self._array):
             self._array[row] = value
-            self._there[row] = 1
+            self._copied[row] = 1
             return
         tensor = _tensor(row, value)
         assert tensor is not None
-        place = self._place(row, tensor) if _is_large(tensor) else None
-        if place is None:
+        target = self._target(row, tensor) if _is_large(tensor) else None
+        if target is None:
             self._values[row] = tensor
             return
-        place.copy_(tensor)
-        self._there[row] = 1
+        target.copy_(tensor)
+        self._copied[row] = 1
         if isinstance(value, np.ndarray):
             assert self._tensor is not None
             self._array = self._tensor.numpy()
 
     def column(self) -> torch.Tensor | Ragged:
-        """The output of all values.
+        """Return the output with all values.
 
         Raises:
-            RefusedRowError: a value is of another type, dtype or shape than those before it.
+            RefusedRowError: a value differs from the first one in type, dtype or shape.
         """
         if self._tensor is not None:
-            if all(self._there):
+            if all(self._copied):
                 return self._tensor
-            for row in np.flatnonzero(self._there):
+            for row in np.flatnonzero(self._copied):
                 self._values[row] = self._tensor[row]
         return column_of(self._values, self._layout)
 
-    def _place(self, row: int, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Where a row like this one ends up, if all are like it."""
+    def _target(self, row: int, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return the row's part of the output's tensor; None for another shape or dtype."""
         if self._tensor is None:
             with self._lock:
                 if self._tensor is None:
@@ -114,7 +117,7 @@ class RowValues:
 
 
 def rows_of(column: torch.Tensor | Ragged) -> Sequence[Any]:
-    """The values of the rows: numbers of (B,), tensors of (B, ...), what a Ragged indexes as."""
+    """Return the value of each row: a number of (B,), a tensor of (B, ...), or a Ragged's item."""
     if isinstance(column, torch.Tensor):
         numbers: list[Any] = column.tolist() if column.dim() == 1 else list(column)
         return numbers
@@ -122,15 +125,15 @@ def rows_of(column: torch.Tensor | Ragged) -> Sequence[Any]:
 
 
 def column_of(values: Sequence[Any], layout: Layout) -> torch.Tensor | Ragged:
-    """The output (B, ...) of B values, at least one.
+    """Collate B values, at least one, into an output (B, ...).
 
     Args:
-        values: all of one type: bool, int, float, str, bytes, or tensors, arrays and lists of
-            one dtype. Numbers and lists become what torch.tensor makes of them.
-        layout: of the output.
+        values: values of one type: bool, int, float, str, bytes, or tensors, arrays and lists of
+            one dtype. torch.tensor converts numbers and lists.
+        layout: the layout of the output.
 
     Raises:
-        RefusedRowError: a value is of another type, dtype or shape than those before it.
+        RefusedRowError: a value differs from the first one in type, dtype or shape.
     """
     kind = type(values[0])
     if kind in (str, bytes, *_NUMBERS):
@@ -191,14 +194,14 @@ def _stacked(tensors: list[torch.Tensor | None], layout: Layout) -> torch.Tensor
                 other = ", ".join(["any", *map(str, known.shape[1:])])
                 raise _refused(row, f"the shape ({other})", f"{tuple(tensor.shape)}")
     if layout == "ragged" and not known.dim():
-        raise _refused(0, "a value for a ragged output", "one without dimensions")
+        raise _refused(0, "a value for a ragged output", "a tensor without dimensions")
     if alike and layout != "ragged":
         return torch.stack(rows)
     return ragged_of(torch.cat(rows), _offsets(map(len, rows)), None)
 
 
 def _tensor(row: int, value: Any) -> torch.Tensor | None:
-    """A value as a tensor; None for an empty list, which has no dtype."""
+    """Convert a value to a tensor; return None for an empty list, which has no dtype."""
     if isinstance(value, torch.Tensor):
         return value
     try:
@@ -208,7 +211,7 @@ def _tensor(row: int, value: Any) -> torch.Tensor | None:
             return tensor_of(np.asarray(value))
     except (TypeError, ValueError, RuntimeError) as error:
         raise _refused(
-            row, "what a tensor can be made of", f"{type(value).__name__} ({error})"
+            row, "a value that can become a tensor", f"{type(value).__name__} ({error})"
         ) from error
     raise _refused(row, "a number, str, bytes, tensor, array or list", type(value).__name__)
 

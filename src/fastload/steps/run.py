@@ -1,4 +1,4 @@
-"""The way of one batch through the steps."""
+"""Run of the steps on one batch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ __all__ = ["SeedKey", "note", "run_steps"]
 
 
 class SeedKey(NamedTuple):
-    """What decides the seeds of rows, beside the rows."""
+    """Numbers that decide the seeds of rows, together with the rows.
+
+    Attributes:
+        seed: the dataset's seed.
+        epoch: the epoch's number.
+    """
 
     seed: int
     epoch: int
@@ -45,43 +50,46 @@ def run_steps(
     files: Sequence[SourceFile],
     pool: Callable[[int], StepPool],
 ) -> Generator[Job, None, Batch]:
-    """Takes a batch through the steps; yields whenever threads work that it has to wait for.
+    """Run the steps on a batch.
 
     Args:
-        batch: of the core; it is used up.
-        steps: preprocess, then augment.
-        order: of the pass.
-        files: of the dataset, to name.
-        pool: the threads of a preprocess step.
+        batch: a batch of the core. The steps consume the batch.
+        steps: the steps of `preprocess` and `augment`; steps that the core runs are left out.
+        order: the seed and the epoch.
+        files: the files of the dataset, for messages.
+        pool: returns the threads of a preprocess step, by the step's index.
+
+    Yields:
+        The job of a step, as long as threads work on the job.
 
     Returns:
         The batch after the steps.
     """
-    places = {name: batch.pop(name) for name in RESERVED if name in batch}
-    batch = batch.copy()  # knows where its values lie, for whoever sends them
-    place = partial(_place, files, places)
+    origins = {name: batch.pop(name) for name in RESERVED if name in batch}
+    batch = batch.copy()  # the copy knows the memory of its values, which a sender needs
+    location = partial(_location, files, origins)
     for number, step in enumerate(steps.preprocess):
         if number >= steps.core_preprocess:
-            yield from _preprocess(batch, step, partial(pool, number), place)
+            yield from _preprocess(batch, step, partial(pool, number), location)
             _refuse_reserved(batch, step.label)
-    batch.update({name: places[name] for name in places if name not in steps.hidden})
+    batch.update({name: origins[name] for name in origins if name not in steps.hidden})
     for number, step in enumerate(steps.augment):
         if number >= steps.core_augment:
             drawn: tuple[NDArray[np.uint64], ...] = ()
             if not isinstance(step.run, Kernel) or step.run.random:
-                drawn = (row_seeds(*order, number, places[FILE].numpy(), places[ROW].numpy()),)
+                drawn = (row_seeds(*order, number, origins[FILE].numpy(), origins[ROW].numpy()),)
             _augment(batch, step, drawn)
     return batch
 
 
 def _preprocess(
-    batch: Batch, step: Step, pool: Callable[[], StepPool], place: Callable[[int], str]
+    batch: Batch, step: Step, pool: Callable[[], StepPool], location: Callable[[int], str]
 ) -> Iterator[Job]:
     rows = batch.rows
     if isinstance(step.run, PerRow):
         check_inputs(step, batch)
         inputs = [batch[name] for name in step.run.inputs]
-        calls = RowJob(step.run, inputs, rows, place)
+        calls = RowJob(step.run, inputs, rows, location)
         yield from _worked_on(calls, pool())
         merge(batch, batch, calls.outputs(), rows, step.label)
     elif isinstance(step.run, Kernel):
@@ -111,7 +119,7 @@ def _augment(batch: Batch, step: Step, seeds: tuple[NDArray[np.uint64], ...]) ->
 
 
 def note(error: BaseException, text: str) -> None:
-    """Says in a traceback where an error came about; from Python 3.11 on."""
+    """Add a line to the traceback of an error; without effect before Python 3.11."""
     if hasattr(error, "add_note"):
         error.add_note(text)
 
@@ -132,7 +140,7 @@ def _noted(step: Step) -> Iterator[None]:
 
 
 def _worked_on(job: Job, pool: StepPool) -> Iterator[Job]:
-    """Until the threads of a pool are done with it."""
+    """Give a job to the threads of a pool, and yield the job until it is done."""
     pool.begin(job)
     while not job.done:
         yield job
@@ -142,9 +150,10 @@ def _refuse_reserved(batch: Batch, label: str) -> None:
     for name in RESERVED:
         if name in batch:
             raise ValueError(
-                f"Expected {label} to leave `{name}` to the dataset, got an output of that name"
+                f"The name `{name}` is reserved for the dataset, but {label} returns an output of "
+                "this name"
             )
 
 
-def _place(files: Sequence[SourceFile], places: Mapping[str, Any], row: int) -> str:
-    return f"{files[int(places[FILE][row])].path}, row {int(places[ROW][row])}"
+def _location(files: Sequence[SourceFile], origins: Mapping[str, Any], row: int) -> str:
+    return f"{files[int(origins[FILE][row])].path}, row {int(origins[ROW][row])}"

@@ -1,4 +1,4 @@
-"""The arguments `preprocess` and `augment`: what a dataset's batches go through."""
+"""Steps of a dataset: the arguments `preprocess` and `augment`, checked."""
 
 from __future__ import annotations
 
@@ -39,19 +39,21 @@ AugmentStep: TypeAlias = Callable[[Batch, NDArray[np.uint64]], Mapping[str, Any]
 Preprocess: TypeAlias = "PreprocessStep | Sequence[PreprocessStep] | None"
 Augment: TypeAlias = "AugmentStep | Sequence[AugmentStep] | None"
 
-# What says where a row comes from, and whether it counts: of the epoch's sequence, not of the row.
+# Outputs that the dataset itself adds: the file and number of a row, and whether a row is real.
 FILE, ROW = "__file__", "__row__"
 RESERVED = (FILE, ROW, "__valid__")
 
-# Batches whose rows are in work while one is used: enough that threads which have no row of a
-# batch left go on with the next one.
+# Batches whose rows are in work while the consumer uses one: two, so that a thread that finds no
+# row left in a batch goes on with the next batch.
 _BATCHES_OF_ROWS = 2
 
 
 class Step(NamedTuple):
     """One step.
 
-    label: in messages.
+    Attributes:
+        run: the function, `PerBlock`, `PerRow` or `Kernel`.
+        label: the name of the step in messages.
     """
 
     run: Any
@@ -59,22 +61,22 @@ class Step(NamedTuple):
 
 
 class Steps:
-    """Steps, and what they need in this process.
+    """The steps of a dataset, and the threads of the steps in this process.
 
     Args:
-        preprocess: as the dataset takes it.
-        augment: likewise.
-        provenance: whether batches hold where their rows come from.
+        preprocess: the dataset's argument `preprocess`.
+        augment: the dataset's argument `augment`.
+        provenance: batches contain `__file__` and `__row__`.
 
     Attributes:
-        preprocess: the steps.
-        augment: likewise.
-        core_preprocess: so many of them, the first ones, are done by the core.
-        core_augment: likewise.
-        seconds: that the consumer has waited for steps, in this process.
+        preprocess: the steps of `preprocess`.
+        augment: the steps of `augment`.
+        core_preprocess: how many steps at the start of `preprocess` the core runs.
+        core_augment: how many steps at the start of `augment` the core runs.
+        seconds: the time that the consumer has waited for steps, in this process.
 
     Raises:
-        TypeError: one is no step.
+        TypeError: an argument holds an object that is no step.
     """
 
     def __init__(self, preprocess: Preprocess, augment: Augment, *, provenance: bool) -> None:
@@ -90,17 +92,17 @@ class Steps:
         self._pid = os.getpid()
 
     def __bool__(self) -> bool:
-        """Return whether Python has something to do."""
+        """Return True if Python runs at least one step."""
         return self.count > self.core_preprocess + self.core_augment
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of steps."""
         return len(self.preprocess) + len(self.augment)
 
     @property
     def most_ahead(self) -> int:
-        """Batches in work while one is used, at most, so that no thread is without work."""
+        """Number of batches that have to be in work at a time to keep all threads busy."""
         most = 0
         for step in self.preprocess:
             if isinstance(step.run, PerBlock):
@@ -111,22 +113,29 @@ class Steps:
 
     @property
     def need_places(self) -> bool:
-        """Whether the file and number of each row have to be known."""
+        """True if a step needs the file and number of each row (for seeds or messages)."""
         drawn = (step for step in self.augment if getattr(step.run, "random", True))
         return any(isinstance(step.run, PerRow) for step in self.preprocess) or any(drawn)
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """What says where rows come from, if batches don't hold it."""
+        """Names of outputs that the steps need and that batches don't contain afterwards."""
         return (FILE, ROW) if self.need_places and not self._provenance else ()
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Outputs of that kind that the core hands out."""
+        """Names among RESERVED that the core's batches may contain."""
         return tuple(name for name in RESERVED if self or name not in self.hidden)
 
     def check_inputs(self, outputs: Iterable[str]) -> None:
-        """Refuses inputs of steps that are none of these outputs, as far as can be told."""
+        """Raise ValueError if a step takes an output that does not exist.
+
+        Steps after the first function of blocks are not checked, since such a function may add any
+        output.
+
+        Args:
+            outputs: the names of the outputs before the steps.
+        """
         known = set(outputs)
         for step in self.preprocess:
             if isinstance(step.run, PerRow):
@@ -136,10 +145,10 @@ class Steps:
                 check_inputs(step, known)
                 known.update(output.name for output in step.run.outputs)
             else:
-                return  # it may add any
+                return  # a function may add any output
 
     def pool(self, number: int) -> StepPool:
-        """The threads of a preprocess step in this process."""
+        """Return the threads of a preprocess step in this process, by the step's index."""
         if self._pid != os.getpid():
             # Threads don't survive a fork.
             self._pools, self._pid, self.seconds = {}, os.getpid(), 0.0
@@ -148,7 +157,7 @@ class Steps:
         return self._pools[number]
 
     def close(self) -> None:
-        """Ends the threads. Idempotent."""
+        """End the threads. Idempotent."""
         if self._pid == os.getpid():
             for pool in self._pools.values():
                 pool.close()
@@ -164,7 +173,7 @@ class Steps:
 
 
 def check_inputs(step: Step, outputs: Iterable[str]) -> None:
-    """Refuses a step that asks for an output that is not there, with a ValueError."""
+    """Raise ValueError if a step takes an output that is not among `outputs`."""
     known = sorted(outputs)
     for name in step.run.inputs:
         if name not in known:
@@ -208,7 +217,12 @@ def _augment_step(step: Any) -> Step:
 
 
 def _refuse_arrays(fn: Any, how: str) -> None:
-    """Refuses what numba compiled: it takes arrays, and no dict of them."""
+    """Raise TypeError for a function that numba compiled, which takes arrays and no dict.
+
+    Args:
+        fn: the function.
+        how: the argument and the call that a Python function has, for the message.
+    """
     if hasattr(fn, "py_func"):
         raise TypeError(
             f"Expected a function of Python for {how}, got `{name_of(fn)}`, which numba compiles "
@@ -218,6 +232,6 @@ def _refuse_arrays(fn: Any, how: str) -> None:
 
 
 def _leading_kernels(steps: list[Step]) -> int:
-    """How many steps are kernels that nothing else comes before."""
+    """Return the number of kernels before the first step of another kind."""
     others = (n for n, step in enumerate(steps) if not isinstance(step.run, Kernel))
     return next(others, len(steps))

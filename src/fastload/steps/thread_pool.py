@@ -1,4 +1,4 @@
-"""Threads on which steps of `preprocess` work."""
+"""Thread pool for the steps of `preprocess`."""
 
 from __future__ import annotations
 
@@ -10,38 +10,39 @@ from typing import Protocol
 
 __all__ = ["Job", "StepPool"]
 
-# A thread goes back to the executor this often, which tells whether the interpreter is ending.
+# A thread returns to the executor this often, and the executor refuses it a new turn when the
+# interpreter is ending.
 _TURN_S = 0.05
 
 
 class Job(Protocol):
-    """What a step does with one block."""
+    """The work of a step on one block."""
 
     @property
     def done(self) -> bool:
-        """Whether there is a result, or an error, or nothing more will come."""
+        """True once the job has a result or an error, or has been cancelled."""
 
     def wait(self) -> None:
-        """Until it is done; Ctrl-C interrupts it."""
+        """Wait until the job is done. Ctrl-C interrupts the wait."""
 
     def chunks(self, threads: int) -> list[tuple[int, int]]:
-        """Its rows, cut into ranges that so many threads may work on at a time."""
+        """Divide the job's rows into ranges (start, stop) for `threads` threads."""
 
     def run(self, start: int, stop: int) -> None:
-        """Works on one of the ranges; raises nothing."""
+        """Work on one range; raises nothing."""
 
     def cancel(self) -> None:
-        """What is not in work is left out. Idempotent."""
+        """End the job without a result, unless the job is done. Idempotent."""
 
 
 class StepPool:
-    """Threads for jobs, which they begin in the order in which they were given.
+    """Threads that work on jobs, in the order in which the jobs were passed to `begin`.
 
-    The threads start with the first job, and end with close(), with the pool and with the
+    The threads start with the first job. They end with close(), with the pool or with the
     interpreter, whichever comes first.
 
     Args:
-        threads: how many; 0 = the caller's.
+        threads: the number of threads; 0 = the caller of `begin` works on the job.
     """
 
     def __init__(self, threads: int) -> None:
@@ -53,7 +54,7 @@ class StepPool:
         self._closed = False
 
     def begin(self, job: Job) -> None:
-        """Puts a job behind the others; once the pool is closed, it is cancelled."""
+        """Add a job after all others; cancel the job if the pool is closed."""
         chunks = job.chunks(self._threads)
         if not self._threads:
             for start, stop in chunks:
@@ -66,12 +67,12 @@ class StepPool:
             self._waiting.extend((job, *chunk) for chunk in chunks)
             more = min(len(self._waiting), self._threads - self._busy)
             self._busy += more
-            # With the lock: close() comes before all of this or after it.
+            # Submitted under the lock, so that close() runs either before or after all submissions.
             for _ in range(more):
                 self._executor.submit(self._take_turn)
 
     def close(self) -> None:
-        """Ends the threads after what they have in work. Idempotent."""
+        """End the threads once they have finished the ranges in work. Idempotent."""
         with self._lock:
             self._closed = True
             jobs = {job for job, _, _ in self._waiting}
@@ -92,4 +93,4 @@ class StepPool:
         try:
             self._executor.submit(self._take_turn)
         except RuntimeError:
-            return  # no more turns: closed, or the interpreter is ending
+            return  # the executor was closed, or the interpreter is ending

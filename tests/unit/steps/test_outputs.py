@@ -135,7 +135,7 @@ def test_arrays_become_tensors_of_the_same_memory():
     [
         (ValueError, "Expected 3 rows in output `x` of preprocess step `fn`, got 2",
          lambda block: {"x": block["x"][:2]}),
-        (ValueError, "3 rows in output `z` .* got one without dimensions", {"z": torch.tensor(1)}),
+        (ValueError, "output `z` .* got a tensor without dimensions", {"z": torch.tensor(1)}),
         (TypeError, "`fn` to return the block or a mapping of outputs, got NoneType", None),
         (TypeError, "`fn` to return the block or a mapping of outputs, got Tensor", torch.ones(3)),
         (TypeError, "Expected a tensor, Ragged or numpy array in output `z` .* got list",
@@ -220,10 +220,10 @@ def test_other_values_are_ragged(values, layout, expected):
         (1, r"Expected the shape \(2,\), got \(3,\)", [np.ones(2), np.ones(3)], "dense"),
         (0, "Expected a value for a dense output, got str", ["a", "b"], "dense"),
         (0, "Expected a value for a ragged output, got int", [1, 2], "ragged"),
-        (0, "Expected a value for a ragged output, got one without dim", [np.int8(1)], "ragged"),
-        (0, r"Expected what a tensor can be made of, got list \(", [[1, [2]]], None),
-        (0, r"Expected what a tensor can be made of, got ndarray \(", [np.array(["a"])], None),
-        (0, "Expected what a tensor can be made of, got Ragged",
+        (0, "Expected a value for a ragged output, got a tensor", [np.int8(1)], "ragged"),
+        (0, r"Expected a value that can become a tensor, got list \(", [[1, [2]]], None),
+        (0, r"Expected a value that can become a tensor, got ndarray \(", [np.array(["a"])], None),
+        (0, "Expected a value that can become a tensor, got Ragged",
          [Ragged(torch.arange(1), torch.tensor([0, 1]))], None),
     ],
 )  # fmt: skip
