@@ -1,4 +1,4 @@
-"""How memory_budget is divided: windows, fetches, and what the consumer may hold."""
+"""Division of memory_budget into memory for windows, for fetches and for the consumer."""
 
 from __future__ import annotations
 
@@ -11,41 +11,45 @@ if TYPE_CHECKING:
 __all__ = ["Budget", "divide_budget", "resolve_window"]
 
 _MIB = 1 << 20
-# A window mixes well and stays in memory; more than either of these costs more than it gains.
+# A window mixes rows well and stays in memory; a larger window costs more than it gains.
 _WINDOW_ROWS = 2**19
 _WINDOW_BYTES = 512 * _MIB
-# Rows decoded as one piece of work without shuffle, and their bytes at most: about a row group,
-# since each piece of a column begins with its dictionary out of cache.
+# The most rows, and bytes, decoded as one piece of work without shuffle: about a row group, since
+# each piece of a column begins with a dictionary that is not in the CPU's cache.
 _STRIPE_ROWS = 2**18
 _STRIPE_BYTES = 128 * _MIB
-# Where the stripes decide what is delivered, they depend on the data alone: no more than a small
-# budget has room for.
+# Where the size of stripes decides which rows are delivered, the size depends on the data alone.
+# Even a small budget has room for stripes of this size.
 _FIXED_STRIPE_BYTES = 16 * _MIB
-# One read: large enough that a request's own cost vanishes, small enough to be held twice.
+# The bytes of one read: large enough that the fixed cost of a request vanishes, small enough that
+# memory holds two.
 _MOST_SEGMENT_BYTES = 8 * _MIB
 _LEAST_SEGMENT_BYTES = 64 << 10
 _MOST_FETCH_BYTES = 256 * _MIB
-# For each thread, but for very small budgets: none waits for memory to read small pages into.
+# Bytes of fetches for each thread, so that no thread waits for memory to read small pages into;
+# very small budgets give less.
 _LEAST_FETCH_BYTES = _MIB
 _LEAST_FETCH_SHARE = 16
-# A consumer that keeps nothing still holds a batch while it asks for the next; both may be
-# twice the average where strings vary.
+# A consumer that keeps no batches still holds one while it asks for the next. Where strings vary
+# in length, each of the two may be twice as large as the average batch.
 _LEAST_LENT_BATCHES = 4
-_LEAST_BATCH_BYTES = 4096  # the core's smallest block
+_LEAST_BATCH_BYTES = 4096  # the core's smallest buffer
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Bytes and counts that a pipeline keeps to.
+    """Limits of a pipeline, in bytes and counts.
 
-    threads: of the core; fewer than there might be, where there is no memory for their scratch.
-    stripe_rows: rows of one window without shuffle, a multiple of the batch size.
-    open_windows: windows whose memory is open at a time.
-    window_bytes: decoded bytes of all open windows.
-    staged_bytes: of those, what waits beside the batches for their sizes.
-    fetch_bytes: compressed bytes in memory.
-    segment_bytes: of one read.
-    lend_bytes: batch memory that the consumer may hold; past it batches are copied.
+    Attributes:
+        threads: threads of the core; reduced if there is no memory for the scratch of all threads.
+        stripe_rows: rows of one window without shuffle, a multiple of the batch size.
+        open_windows: the number of windows whose memory is allocated at a time.
+        window_bytes: decoded bytes of all open windows.
+        staged_bytes: the part of `window_bytes` for values (strings, lists) that are kept outside
+            of the batches until the sizes of the batches are known.
+        fetch_bytes: compressed bytes in memory.
+        segment_bytes: bytes of one read.
+        lend_bytes: batch memory that the consumer may hold; beyond it, batches are copied.
     """
 
     threads: int
@@ -59,7 +63,13 @@ class Budget:
 
 
 def resolve_window(shuffle_window: int | None, row_bytes: int) -> int:
-    """Rows mixed at once: those asked for, else 2**19 or as many as decode to 512 MiB."""
+    """Return the number of rows to shuffle at once.
+
+    Args:
+        shuffle_window: the user's number; None = 2**19 rows, or fewer if they decode to more than
+            512 MiB.
+        row_bytes: decoded bytes of a row.
+    """
     if shuffle_window is not None:
         return shuffle_window
     return max(1, min(_WINDOW_ROWS, _WINDOW_BYTES // row_bytes))
@@ -81,22 +91,26 @@ def divide_budget(
     fixed_stripes: bool = False,
     once: bool = False,
 ) -> Budget:
-    """Divides `memory_budget` bytes.
+    """Divide `memory_budget` bytes.
 
     Args:
-        memory_budget: of this process.
-        batch_size: rows.
+        memory_budget: the bytes that this process may use.
+        batch_size: rows of a batch.
         row_bytes: decoded bytes of a row in a batch.
-        staged_row_bytes: bytes of a row that wait beside it for their batch's size (strings).
-        total_rows: of the epoch.
-        shuffle_window: rows, None without shuffle.
-        columns: leaf columns decoded.
-        work: that a window is.
-        threads: of the core, at most; 0 = whoever waits for a batch does the work.
-        prefetch: batches ready ahead of the consumer.
-        row_group_rows: of a whole row group; 0 = that doesn't matter.
+        staged_row_bytes: bytes of a row (strings, lists) that are kept outside of the batch until
+            the size of the batch is known.
+        total_rows: rows of the epoch.
+        shuffle_window: rows of a window; None without shuffle.
+        columns: the number of leaf columns to decode.
+        work: the units of work in a window.
+        threads: the most threads of the core; 0 = the thread that waits for a batch does the work.
+        prefetch: the number of batches to have ready ahead of the consumer.
+        row_group_rows: rows of a whole row group; 0 = stripes need not end with row groups.
         fixed_stripes: stripe_rows does not depend on the budget, threads and prefetch.
-        once: no other epoch follows in order, so that there is never more than what it has.
+        once: no other epoch follows in stored order, so memory for one epoch's rows is enough.
+
+    Returns:
+        The limits of the pipeline.
 
     Raises:
         ValueError: the windows, or a few batches, alone exceed the budget; the message names
@@ -167,10 +181,10 @@ def _stripes(
     fixed: bool,
     once: bool,
 ) -> tuple[int, int]:
-    """Rows of a window without shuffle, and how many are open.
+    """Return the rows of a window without shuffle, and the number of open windows.
 
     Raises:
-        ValueError: they exceed the budget.
+        ValueError: the windows exceed the budget.
     """
     if fixed:
         most = min(_FIXED_STRIPE_BYTES // held, total_rows + batch_size - 1)
@@ -178,7 +192,7 @@ def _stripes(
         most = min(memory_budget // 8, _STRIPE_BYTES) // held
     batches = max(1, min(_STRIPE_ROWS, most) // batch_size)
     if not fixed:
-        # A little more than usual, for stripes that are better cut.
+        # Stripes that end with row groups may be a little larger than other stripes.
         most = min(memory_budget // 6, _STRIPE_BYTES) // held
         most_batches = min(_STRIPE_ROWS, most) // batch_size
         batches = _ending_with_row_groups(most_batches, batch_size, row_group_rows) or batches
@@ -205,10 +219,13 @@ def _stripes(
 
 
 class _Windows(NamedTuple):
-    """The threads that there is room for, how many windows are open, and bytes.
+    """The division of the budget with shuffle.
 
-    window_bytes: of the windows, and a batch that lies in two.
-    scratch_bytes: of all threads.
+    Attributes:
+        threads: the number of threads whose scratch the budget has room for.
+        open: the number of open windows.
+        window_bytes: bytes of the open windows, and of a batch that lies in two windows.
+        scratch_bytes: bytes of the scratch of all threads.
     """
 
     threads: int
@@ -229,17 +246,18 @@ def _windows(
     threads: int,
     least_beside: int,
 ) -> _Windows:
-    """How windows are shuffled.
+    """Divide the budget with shuffle.
 
-    least_beside: bytes that should be left.
+    Args:
+        least_beside: bytes to leave for fetches and for the consumer.
 
     Raises:
-        ValueError: they exceed the budget.
+        ValueError: the windows exceed the budget.
     """
     windows = max(1, total_rows // shuffle_window)
     open_windows = min(2, windows)
     rows = -(-total_rows // windows)
-    scratch = rows * work.scratch_row_bytes  # of a thread
+    scratch = rows * work.scratch_row_bytes  # for one thread
     needed = rows * open_windows * held + batch_size * row_bytes
     if needed + scratch > memory_budget:
         fits = _largest_window(
@@ -254,7 +272,7 @@ def _windows(
                 else f"not even a batch of {batch_size} rows fits"
             )
         )
-    # More windows where these have no work for all threads.
+    # Open more windows if the open ones have no work for all threads.
     if not work.shared:
         while open_windows < min(windows, 1 + -(-threads // work.units)):
             busy = min(threads, open_windows * work.units)
@@ -262,17 +280,18 @@ def _windows(
                 break
             open_windows += 1
             needed += rows * held
-    # The order is the same on every machine, so it is threads that yield. Half of the rest is
-    # for bytes on their way, and for batches.
+    # The order has to be the same on every machine, so the windows keep their size, and a small
+    # budget reduces the threads. Half of the rest is for fetches and for batches.
     left = memory_budget - needed - least_beside
     threads = min(threads, max(1, left // max(1, 2 * scratch)))
     return _Windows(threads, open_windows, needed, max(1, threads) * scratch)
 
 
 def _ending_with_row_groups(most: int, batch_size: int, row_group_rows: int) -> int:
-    """Batches of a stripe, at most `most`, that ends where row groups do; 0 if only short ones do.
+    """Return the batches of a stripe that ends where a row group does, at most `most`.
 
-    Each row group that a stripe has a part of is another piece of each of its columns.
+    Returns 0 if only short stripes do. Such stripes need fewer pieces: a stripe has one piece of
+    each column for each row group that it overlaps.
     """
     whole, rest = divmod(row_group_rows, batch_size)
     if not whole or rest or not most:
@@ -287,10 +306,10 @@ def _ending_with_row_groups(most: int, batch_size: int, row_group_rows: int) -> 
 
 
 def _largest_window(free_bytes: int, total_rows: int, held: int, scratch: int) -> int:
-    """The largest shuffle_window whose windows fit; 0 when none does."""
-    rows = free_bytes // (2 * held + scratch)  # of one window, two of them open
+    """Return the largest shuffle_window whose windows fit; 0 if none fits."""
+    rows = free_bytes // (2 * held + scratch)  # rows of one window, while two are open
     if rows < 1:
         return 0
-    # Of W = total // window windows the larger have ceil(total / W) rows.
+    # An epoch has W = total // window windows, and the larger ones have ceil(total / W) rows.
     windows = -(-total_rows // rows)
     return total_rows // windows

@@ -1,4 +1,4 @@
-"""One process's share of a dataset: the core's threads and memory, and what they make."""
+"""Engine: the core's threads and memory for one dataset in one process."""
 
 from __future__ import annotations
 
@@ -35,32 +35,39 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "column_specs"]
 
-# Reads of local files overlap well with a few threads; each of them sleeps in the kernel.
+# A few threads are enough to overlap reads of local files; a reading thread sleeps in the kernel.
 _IO_THREADS = 4
-# Address space for batches that are on their way, beside those that a budget counts.
+# Address space for batches on their way to another process, as a multiple of the batch memory that
+# a budget counts.
 _MAPPED_BUDGETS = 4
 _LEAST_MAPPED_BYTES = 1 << 30
 
 
 class Engine:
-    """The pipeline of one dataset in one process; threads start with it.
+    """The pipeline of one dataset in one process. The threads start when an engine is made.
 
     Args:
         source: the files.
         projection: the columns to decode.
-        outputs: the outputs of a batch: the projection's, and perhaps provenance.
-        budget: threads, bytes and counts that a pass keeps to.
-        io: how files are read.
-        rows: by file, its rows that stay; () = all.
-        allocate: makes the memory of batches, as uint8 tensors of so many bytes; None = the core.
-        home: where batches go in another process; None = they stay in this one.
-        kernels: that the core calls on each batch.
-        blocks: what asks for the blocks that rows come from; None = they come from the files.
-        data: it reads the batches of an epoch, not what has to be known before.
-        at_once: passes that run at the same time, each with such a budget.
+        outputs: the outputs of a batch: the outputs of the projection, and perhaps provenance.
+        budget: the limits of a pass.
+        io: the options for reading files.
+        rows: for each file, the rows that stay; () = all rows.
+        allocate: allocates a uint8 tensor of a given number of bytes as the memory of a batch;
+            None = the core allocates.
+        home: the process to which batches are sent; None = batches stay in this process.
+        kernels: the kernels that the core calls on each batch.
+        blocks: the queue by which the core asks for cached row groups; None = rows are read from
+            the files.
+        data: the engine reads the batches of an epoch, and not rows that have to be known before.
+        at_once: the number of passes that run at the same time, each within `budget`.
 
     Attributes:
+        budget: the limits of a pass.
+        blocks: the queue by which the core asks for cached row groups, or None.
         lend_bytes: batch memory that the consumers of all passes may hold.
+        pipeline: the core's part of the engine.
+        close: ends the threads. Idempotent.
     """
 
     def __init__(
@@ -91,7 +98,7 @@ class Engine:
         self._assemble = Assembler(assembled)
         self._sender = None
         if home is not None:
-            with contextlib.suppress(StorageError):  # then they go as torch sends them
+            with contextlib.suppress(StorageError):  # without a sender, torch sends the batches
                 self._sender = Sender(
                     assembled,
                     capacity=max(
@@ -118,7 +125,8 @@ class Engine:
             ],
             threads=budget.threads,
             io_threads=min(_IO_THREADS, budget.threads, io.concurrency),
-            # Who makes the memory may have reasons to reuse it later than we would.
+            # A user's allocator may reuse memory later than the core would, so the core sets no
+            # limit.
             batch_memory_bytes=0
             if allocate is not None
             else at_once * (budget.window_bytes - budget.staged_bytes + budget.lend_bytes),
@@ -131,7 +139,7 @@ class Engine:
             blocks=blocks,
             kernels=[
                 core.KernelSpec(
-                    # The kernel keeps it there.
+                    # The kernel object keeps the machine code at this address.
                     address=one.kernel.code(one.arguments).address,
                     inputs=one.inputs,
                     outputs=one.outputs,
@@ -141,30 +149,34 @@ class Engine:
             ],
             selections=[(file.bits, file.offsets.tolist()) for file in rows],
         )
-        # Joins the threads when the engine dies, or at exit, whichever comes first.
+        # Join the threads when the engine is deleted, or at exit, whichever comes first.
         self.close: Callable[[], object] = weakref.finalize(self, self.pipeline.close)
 
     def counts(self) -> dict[str, int]:
-        """What the stages have done so far."""
+        """Return the counters of all stages, in bytes, nanoseconds and counts."""
         return self.pipeline.counts()
 
     @property
     def mine(self) -> bool:
-        """Whether this process made it; after a fork the child has to make its own."""
+        """True if this process made the engine; a child of fork() has to make another one."""
         return self._pid == os.getpid()
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether the next pass is worth preparing: from the second on, by threads."""
+        """True if the next pass should be prepared: from the second pass on, with threads."""
         return self._passes > 1 and self.threaded
 
     @property
     def threaded(self) -> bool:
-        """Whether it works while nobody waits for a batch."""
+        """True if threads work while the consumer does not wait for a batch."""
         return self.budget.threads > 0
 
     def begin(self, scan: core.Scan) -> None:
-        """Begins a pass that was prepared."""
+        """Begin a pass that was prepared.
+
+        Args:
+            scan: the prepared scan.
+        """
         self._passes += 1
         scan.begin()
 
@@ -177,12 +189,18 @@ class Engine:
         again: bool = False,
         wakes: core.DecodedQueue | None = None,
     ) -> core.Scan:
-        """Begins a pass in batches of `batch_rows` rows.
+        """Begin a pass, or prepare the next one.
 
-        before: the running pass; then only prepares the next one, in the memory that the
-            running pass leaves.
-        again: it is the rest of a pass that has begun.
-        wakes: is woken when there may be a batch.
+        Args:
+            plan: the rows of the pass and their order.
+            batch_rows: rows of a batch.
+            before: the running scan. The new scan is only prepared, in the memory that the running
+                scan leaves. None = the new scan begins now.
+            again: the scan is the rest of a pass that has begun before.
+            wakes: a queue to wake when a batch may be ready.
+
+        Returns:
+            The scan, which delivers the batches.
         """
         self._passes += before is None and not again
         return self.pipeline.start(
@@ -208,20 +226,28 @@ class Engine:
         )
 
     def next_of(self, scan: core.Scan) -> core.LentBatch | None:
-        """Return the next batch of a scan; None at the end."""
+        """Return the next batch of a scan, or None at the end of the scan."""
         return scan.next()
 
     def batch_of(self, lent: core.LentBatch, position: object) -> tuple[Batch, bool]:
-        """The tensors of a batch, and whether they are copies.
+        """Return the tensors of a batch, and True if the tensors are copies.
 
-        They lie in the core's memory, unless the consumer holds all that it may of that; another
-        process says so by itself. Raises what a kernel raised on it.
+        The tensors share the core's memory. They are copies if the consumer holds all of the
+        memory that it may hold. A batch for another process is never copied here, because that
+        process keeps to the limit by itself.
+
+        Args:
+            lent: the core's batch.
+            position: the batch's position in the epoch, which the batch carries.
+
+        Raises:
+            Exception: the error of a kernel on this batch.
         """
         if lent.failed_kernel >= 0:
             raise_failure(lent, self._kernels[lent.failed_kernel], self._assembled)
         tensor = lent.take_tensor()
         if tensor is not None:
-            # It counts as lent until the last view of the tensor dies.
+            # The memory counts as lent until the last view of the tensor is deleted.
             tensor.untyped_storage()._lent = lent  # type: ignore[attr-defined]  # noqa: SLF001
         batch = self._assemble(lent, position, tensor)
         if self._sender is not None:
@@ -234,7 +260,11 @@ class Engine:
 
 
 def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:
-    """The columns as the core takes them."""
+    """Convert the plans of columns to the core's form.
+
+    Args:
+        columns: the plans of the columns.
+    """
     return [
         core.ColumnSpec(
             name=column.name,
@@ -272,7 +302,7 @@ def _assembled(output: OutputPlan) -> Output:
             field.kind,
             hidden=output.hidden,
         )
-    # A list of one element that is a tensor without dimensions has no shape, but is a list.
+    # The field of a list of one element has no shape, but the output still is a list.
     rows = field.shape or output.kind == "list"
     kind: Literal["rows", "column"] = "rows" if rows else "column"
     return Output(output.name, kind, field.dtype, field.shape, output.strides, hidden=output.hidden)

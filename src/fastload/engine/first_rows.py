@@ -1,4 +1,4 @@
-"""What batches hold after the steps, found out on a few rows."""
+"""Schema of batches after the steps, found by running the steps on a few rows."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 __all__ = ["fields_after", "first_rows", "schema_after"]
 
-# Enough that lists of varying lengths show, few enough that images are decoded in no time.
+# Enough rows to see that lists vary in length, and few enough to decode images quickly.
 _ROWS = 16
 
 
 def schema_after(
     steps: Steps, batch: Batch, fields: Mapping[str, Field], seed: int, files: Sequence[SourceFile]
 ) -> Schema:
-    """What a batch of these rows holds after the steps, which are called by this thread.
+    """Return the schema of a batch after the steps, which this thread runs.
 
     Args:
-        steps: preprocess, then augment.
-        batch: of the core; it is used up.
-        fields: of its outputs.
-        seed: of the dataset.
-        files: of the dataset, to name.
+        steps: the steps of the dataset.
+        batch: a batch of the core, which the steps consume.
+        fields: the fields of the batch's outputs.
+        seed: the dataset's seed.
+        files: the files of the dataset, for messages.
     """
     return Schema(fields_after(steps, batch, fields, seed, files)[0])
 
@@ -45,7 +45,7 @@ def schema_after(
 def fields_after(
     steps: Steps, batch: Batch, fields: Mapping[str, Field], seed: int, files: Sequence[SourceFile]
 ) -> tuple[dict[str, Field], Batch]:
-    """Return what `schema_after` returns, and the batch after the steps."""
+    """Return the fields of a batch after the steps, and the batch; see `schema_after`."""
     before = dict(batch)
     running = run_steps(batch, steps, SeedKey(seed, 0), files, lambda _: StepPool(0))
     try:
@@ -63,16 +63,16 @@ def fields_after(
 
 
 def first_rows(engine: Engine, row_groups: RowGroups, *, skip: bool) -> Batch:
-    """The first rows that can be read of the files, in stored order.
+    """Read the first readable rows of the files, in stored order.
 
     Args:
-        engine: reads them.
-        row_groups: all, in canonical order.
-        skip: leave out row groups that are corrupt.
+        engine: the engine that reads the rows.
+        row_groups: all row groups, in canonical order.
+        skip: leave out corrupt row groups.
 
     Raises:
-        CorruptFileError: none can be read, or not the first ones and `skip` is False.
-        ValueError: there are none.
+        CorruptFileError: no row group can be read, or the first one can't and `skip` is False.
+        ValueError: the row groups have no rows.
     """
     options = Options(batch_size=_ROWS, limit=_ROWS, uneven="keep")
     failure = None
@@ -92,4 +92,4 @@ def first_rows(engine: Engine, row_groups: RowGroups, *, skip: bool) -> Batch:
             scan.close()
     if failure is not None:
         raise failure
-    raise ValueError("Expected rows to find out what the steps make of them, got none")
+    raise ValueError("Expected rows from which to find the schema after the steps, got none")

@@ -1,4 +1,4 @@
-"""What a dataset's stages have done: bytes, rows, and seconds working and waiting."""
+"""Statistics of a dataset's stages: bytes, rows, and seconds of work and waiting."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ __all__ = ["Memory", "Stage", "Stats", "stats_of"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of the pipeline.
+    """Counters of one stage of the pipeline.
 
-    bytes: read from files, or handed out in batches; 0 where the stage does not count them.
-    rows: handed out; for decoding, values (rows times columns).
-    working_s: seconds of all its threads.
+    Attributes:
+        bytes: bytes read from files, or handed out in batches; 0 if the stage counts no bytes.
+        rows: rows handed out; for decoding, values (rows times columns); 0 if the stage counts no
+            rows.
+        working_s: seconds of work, summed over the threads of the stage.
     """
 
     bytes: int = 0
@@ -28,11 +30,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes held now, in use and for reuse; what processes share is counted once.
+    """Bytes held now, in use and for reuse; memory that processes share is counted once.
 
-    read: column chunks as they are stored, those that a store's client lends too.
-    staged: decoded strings and lists that wait for their batches' sizes.
-    batches: being filled, finished, and in the consumer's hands.
+    Attributes:
+        read: column chunks in their stored form, including bytes lent by a store's client.
+        staged: decoded strings and lists that are kept outside of the batches until the sizes of
+            the batches are known.
+        batches: batches that are being filled, that are finished, and that the consumer holds.
     """
 
     read: int = 0
@@ -41,29 +45,32 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Sum of all bytes."""
         return self.read + self.staged + self.batches
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What has been done since the dataset was made, by this process.
+    """Statistics of this process since the dataset was made.
 
-    read: column chunks read from storage.
-    read_ahead: likewise, while the pass before was ending; not in `read`.
-    decode: pages decompressed, decoded, cast, and collated into batches.
-    kernels: kernels called by the core.
-    deliver: batches handed to the consumer.
-    requests: reads asked of storage, those ahead included.
-    batches: handed out.
-    copied_batches: of those, handed out in memory of their own because the consumer held
-        more than memory_budget allows.
-    waiting_s: seconds that the consumer waited for a batch.
-    steps_s: of these, seconds in preprocess= and augment=, waits for their threads included.
-    consuming_s: seconds between one batch handed out and the next one asked for.
-    memory: held by stage, by the DataLoader's worker processes too.
-    memory_allocations: blocks of memory ever taken from the system; in the steady state
-        this number stands still.
+    Attributes:
+        read: column chunks read from storage.
+        read_ahead: column chunks read from storage for the next pass, while the pass before was
+            ending; not included in `read`.
+        decode: pages decompressed, decoded, cast, and collated into batches.
+        kernels: kernels called by the core.
+        deliver: batches handed to the consumer.
+        requests: read requests to storage, including requests for the next pass.
+        batches: the number of batches handed out.
+        copied_batches: the number of batches handed out as copies, because the consumer held more
+            memory than memory_budget allows.
+        waiting_s: seconds that the consumer waited for a batch.
+        consuming_s: seconds between handing out a batch and the consumer's request for the next.
+        memory: bytes held by each stage, including the DataLoader's worker processes.
+        memory_allocations: how many times memory was taken from the system; in the steady state
+            this number stands still.
+        steps_s: the part of `waiting_s` spent in preprocess= and augment=, including waits for
+            the threads of the steps.
     """
 
     read: Stage
@@ -82,9 +89,9 @@ class Stats:
 
     @property
     def bottleneck(self) -> str:
-        """What bounded the speed.
+        """Stage that limited the speed.
 
-        "consumer", "steps", "read", "decode" or "kernels"; "none" at first.
+        "consumer", "steps", "read", "decode" or "kernels"; "none" before the first batch.
         """
         if not self.batches:
             return "none"
@@ -100,13 +107,13 @@ class Stats:
         return max(working_s, key=lambda stage: working_s[stage])
 
     def to_prometheus(self, labels: Mapping[str, str] | None = None) -> str:
-        """Return the numbers in Prometheus' text format, for a file or an endpoint of yours.
+        """Return the statistics in Prometheus' text format, to write to a file or an endpoint.
 
         Counters begin at 0 when the dataset is made; memory is a gauge. All numbers are of this
         process, except memory, which includes the DataLoader's worker processes.
 
         Args:
-            labels: added to each sample, such as {"rank": "0"}.
+            labels: labels to add to each sample, such as {"rank": "0"}.
 
         Raises:
             ValueError: a key of `labels` is not a valid label name, or is "stage", which fastload
@@ -134,7 +141,15 @@ def stats_of(
     consuming_s: float,
     steps_s: float,
 ) -> Stats:
-    """From the core's counters, in bytes and nanoseconds, and each process's memory by stage."""
+    """Convert the core's counters to statistics.
+
+    Args:
+        counts: the core's counters, in bytes and nanoseconds.
+        memory: for each process, the bytes held by each stage.
+        copied_batches: the number of batches handed out as copies.
+        consuming_s: seconds between handing out a batch and the request for the next.
+        steps_s: seconds in preprocess= and augment=.
+    """
     count = {**_NOTHING, **counts}
     return Stats(
         read=Stage(count["read_bytes"], 0, count["read_ns"] / 1e9),
@@ -157,7 +172,7 @@ _Samples: TypeAlias = "list[tuple[dict[str, str], float]]"
 
 
 def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
-    """Return name -> kind, help text, and samples with their labels."""
+    """Return for each metric's name its kind, its help text, and samples with their labels."""
     stages = {
         "read": stats.read,
         "read_ahead": stats.read_ahead,
@@ -175,12 +190,12 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
     held: _Samples = [({"stage": name}, size) for name, size in memory.items()]
     return {
         "read_bytes_total": ("counter", "Bytes read from storage.", read),
-        "requests_total": ("counter", "Reads asked of storage.", [({}, stats.requests)]),
+        "requests_total": ("counter", "Read requests to storage.", [({}, stats.requests)]),
         "working_seconds_total": ("counter", "Seconds of all threads of a stage.", working),
         "batches_total": ("counter", "Batches handed out.", [({}, stats.batches)]),
         "copied_batches_total": (
             "counter",
-            "Batches handed out as copies, as the consumer held too many.",
+            "Batches handed out as copies, because the consumer held too many.",
             [({}, stats.copied_batches)],
         ),
         "rows_total": ("counter", "Rows handed out.", [({}, stats.deliver.rows)]),
@@ -192,7 +207,7 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
         ),
         "consuming_seconds_total": (
             "counter",
-            "Seconds between a batch and the next one asked for.",
+            "Seconds between a batch and the consumer's request for the next.",
             [({}, stats.consuming_s)],
         ),
         "memory_bytes": ("gauge", "Bytes held, in use and for reuse.", held),

@@ -1,6 +1,7 @@
-"""What the core's threads can do side by side: the units of work that a window is cut into.
+"""Units of work that the core divides a window into, which threads work on in parallel.
 
-The core cuts it so (`csrc/fastload/plan/unit.cc`): each column by itself, but for those of stacks.
+The core (`csrc/fastload/plan/unit.cc`) makes one unit of each column, except that columns of a
+stack share units.
 """
 
 from __future__ import annotations
@@ -14,22 +15,25 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkUnits", "work_units"]
 
-# A row of a unit of a stack has so many bytes at most.
+# The most bytes of a row in one unit of a stack.
 _STACK_BYTES = 256
-# From so many columns on rows of a stack are copied one by one when they are shuffled.
+# When a stack of at least this many columns is shuffled, its rows are copied one by one.
 _WIDE_STACK = 12
-# What a thread has of each row of a shuffled window: of a stack a cache line; of a column the
-# value, a code of half its size, its entry in the table of codes, and whether it is valid.
+# Scratch of a thread for each row of a shuffled window. A stack takes a cache line. A column takes
+# a multiple of the value's size: the value, a code of half its size, an entry in the table of
+# codes, and a flag for valid values.
 _STACK_SCRATCH_BYTES = 64
 _COLUMN_SCRATCH = 3
 
 
 class WorkUnits(NamedTuple):
-    """Units of a window.
+    """The units of work in a window.
 
-    units: at least 1.
-    shared: when they are shuffled, threads share the rows of some of them.
-    scratch_row_bytes: that a thread needs beside its output for each row of a shuffled window.
+    Attributes:
+        units: the number of units, at least 1.
+        shared: threads share the rows of some units when rows are shuffled.
+        scratch_row_bytes: bytes that a thread needs, in addition to its output, for each row of a
+            shuffled window.
     """
 
     units: int
@@ -38,7 +42,11 @@ class WorkUnits(NamedTuple):
 
 
 def work_units(outputs: Sequence[OutputPlan]) -> WorkUnits:
-    """Return the units of work for the outputs of a dataset."""
+    """Return the units of work for the outputs of a dataset.
+
+    Args:
+        outputs: the outputs of the dataset.
+    """
     columns = set()
     stacked = scratch = 0
     shared = False
