@@ -246,10 +246,7 @@ def _windows(
     threads: int,
     least_beside: int,
 ) -> _Windows:
-    """Divide the budget with shuffle.
-
-    Args:
-        least_beside: bytes to leave for fetches and for the consumer.
+    """Divide the budget with shuffle, leaving `least_beside` bytes for fetches and the consumer.
 
     Raises:
         ValueError: the windows exceed the budget.

@@ -125,8 +125,8 @@ class Engine:
             ],
             threads=budget.threads,
             io_threads=min(_IO_THREADS, budget.threads, io.concurrency),
-            # A user's allocator may reuse memory later than the core would, so the core sets no
-            # limit.
+            # `allocate` may have reasons to reuse memory later than the core would, so the core
+            # keeps no memory of past batches.
             batch_memory_bytes=0
             if allocate is not None
             else at_once * (budget.window_bytes - budget.staged_bytes + budget.lend_bytes),

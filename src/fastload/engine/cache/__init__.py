@@ -1,7 +1,7 @@
-"""Row groups that were decoded and preprocessed before, kept on local disk as Arrow files.
+"""Cached row groups: decoded, preprocessed and kept on local disk as Arrow files ("blocks").
 
-In: a row group of a read plan. Out: its rows, mapped from the cache; on a miss they are decoded
-once per node, written and published:
+In: a row group of a read plan. Out: the row group's rows, mapped from the cache. On a miss, one
+process of the node decodes, writes and publishes them:
 
     row group -> key -> on disk? --yes--> map -> rows
                           |

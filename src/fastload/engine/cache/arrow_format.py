@@ -1,9 +1,9 @@
-"""Outputs of a block as Arrow has them, and how the core reads them back.
+"""Arrow form of a block's outputs, and the projection by which the core reads blocks.
 
-A tensor (B,) is a column of its dtype, (B, ...) one of lists of a fixed size, a `Ragged` one of
-large lists, strings or binary. What Arrow has no bytes for is an extension type where there is one
-(bool: arrow.bool8), else integers of that size (bfloat16: uint16). Each field says in its metadata
-what the output was.
+A tensor (B,) becomes a column of its dtype, a tensor (B, ...) a column of lists of a fixed size,
+and a `Ragged` a column of large lists, strings or binary. A dtype without an Arrow type of the same
+bytes becomes an extension type if one exists (bool: arrow.bool8), or else integers of the same size
+(bfloat16: uint16). The metadata of each Arrow field contains the field of the output.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ _STORED = {
 }
 
 
-# Of a file beside its schema and values: heads of messages, and padding.
+# Bytes of a file in addition to the schema and the values: heads of messages, and padding.
 _MORE_BYTES = 4096
-# Likewise of each record batch, for each of the arrays that its columns consist of.
+# Bytes of heads and padding in a record batch, for each array that the batch's columns consist of.
 _ARRAY_BYTES = 128
 
 
 class FileOverhead(NamedTuple):
-    """The most bytes that a block takes beside its values.
+    """The most bytes that a block takes in addition to its values.
 
-    file_bytes: of the file.
-    batch_bytes: of each record batch.
+    Attributes:
+        file_bytes: bytes of the file.
+        batch_bytes: bytes of each record batch.
     """
 
     file_bytes: int
@@ -69,25 +70,32 @@ class FileOverhead(NamedTuple):
     def of(cls, schema: pa.Schema) -> FileOverhead:
         """Compute the overhead of blocks of a schema."""
         arrays = sum(_arrays(field.type) for field in schema)
-        # The schema is in the footer, too.
+        # The schema is written twice, at the start and in the footer.
         return cls(2 * schema.serialize().size + _MORE_BYTES, arrays * _ARRAY_BYTES)
 
 
 class UnfitOutputError(TypeError):
-    """An output is none that blocks are kept of."""
+    """Raised for an output that can't be stored in blocks."""
 
 
 def arrow_schema(fields: Mapping[str, Field]) -> pa.Schema:
-    """The schema of blocks with these outputs.
+    """Return the Arrow schema of blocks.
+
+    Args:
+        fields: the outputs of the blocks.
 
     Raises:
-        UnfitOutputError: Arrow, or the core, has no such column.
+        UnfitOutputError: Arrow or the core has no column for an output.
     """
     return pa.schema([_arrow_field(name, field) for name, field in fields.items()])
 
 
 def fields_of(schema: pa.Schema) -> dict[str, Field]:
-    """The outputs of blocks of a schema that `arrow_schema` made."""
+    """Return the outputs of blocks.
+
+    Args:
+        schema: the schema of the blocks, made by `arrow_schema`.
+    """
     fields = {}
     for entry in schema:
         said = json.loads(entry.metadata[_FIELD])
@@ -99,10 +107,15 @@ def fields_of(schema: pa.Schema) -> dict[str, Field]:
 def record_batch(
     schema: pa.Schema, fields: Mapping[str, Field], block: Mapping[str, Any]
 ) -> pa.RecordBatch:
-    """The rows of a block, whose memory it shares.
+    """Return the rows of a batch as a record batch, which shares the batch's memory.
+
+    Args:
+        schema: the Arrow schema of the block.
+        fields: the outputs of the block.
+        block: the values of the outputs.
 
     Raises:
-        UnfitOutputError: an output is not what the schema says.
+        UnfitOutputError: an output does not fit the schema.
     """
     if set(block) != set(fields):
         raise UnfitOutputError(
@@ -117,10 +130,12 @@ def record_batch(
 
 
 def projection_of(fields: Mapping[str, Field], files: int, ragged_bytes: int) -> Projection:
-    """How the core reads blocks of these outputs.
+    """Return the projection by which the core reads blocks.
 
-    files: of the dataset.
-    ragged_bytes: about so many has a row of all ragged outputs.
+    Args:
+        fields: the outputs of the blocks.
+        files: the number of files in the dataset.
+        ragged_bytes: the estimated bytes of all ragged outputs in one row.
     """
     columns, outputs = [], []
     for number, (name, field) in enumerate(fields.items()):
@@ -146,8 +161,8 @@ def _arrow_field(name: str, field: Field) -> pa.Field:
     stored = _STORED.get(field.dtype)
     if stored is None or 0 in field.shape:
         raise UnfitOutputError(
-            f"Expected outputs of a dtype that Arrow has, and of no length of 0, got {field.dtype} "
-            f"(B{''.join(f', {n}' for n in field.shape)}) in output `{name}`"
+            f"Expected outputs of a dtype that Arrow has, without a dimension of length 0, got "
+            f"{field.dtype} (B{''.join(f', {n}' for n in field.shape)}) in output `{name}`"
         )
     metadata = {_FIELD: _said(field)}
     kind: pa.DataType = stored[0]
@@ -174,22 +189,28 @@ def _said(field: Field) -> bytes:
 
 
 def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Tensor | Ragged:
-    """The value, as its field says."""
+    """Return a value after checking that it fits its field.
+
+    Raises:
+        UnfitOutputError: the value does not fit the field.
+    """
     found = field_of(value)
     if field.depth == 1 and isinstance(value, torch.Tensor) and _is_chance(field, found):
-        # Lists that are of one length in these rows.
+        # Lists of any length that have the same length in all of these rows.
         offsets = torch.arange(len(value) + 1) * value.shape[1]
         value = Ragged(value.flatten(0, 1), offsets)
         found = field_of(value)
     if found != field and replace(found, unit=field.unit) != field:
         raise UnfitOutputError(
-            f"Expected output `{name}` to be what it is in the first rows, {field}, got {found}"
+            f"Expected output `{name}` to be {field}, as in the first rows, got {found}"
         )
     inner = value
     while isinstance(inner, Ragged):
         inner = inner.values
     if inner.device.type != "cpu":
-        raise UnfitOutputError(f"Expected output `{name}` in memory, got it on {inner.device}")
+        raise UnfitOutputError(
+            f"Expected output `{name}` in CPU memory, got a tensor on {inner.device}"
+        )
     return value
 
 
@@ -217,6 +238,6 @@ def _array(kind: pa.DataType, value: torch.Tensor | Ragged) -> pa.Array:
 
 
 def _arrays(kind: pa.DataType) -> int:
-    """A column's, and those below it."""
+    """Return the number of arrays in a column of a type, including nested arrays."""
     kind = getattr(kind, "storage_type", kind)
     return 1 + sum(_arrays(kind.field(child).type) for child in range(kind.num_fields))

@@ -1,4 +1,4 @@
-"""The engine of a pass whose rows come from blocks."""
+"""Engine of a pass that reads rows from blocks."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ __all__ = ["BlockArguments", "BlockEngine", "BlockPlan"]
 
 
 class BlockPlan(NamedTuple):
-    """What blocks hold, and what is made of them.
+    """The content of blocks, and the batches that are made from blocks.
 
-    fields: of the outputs after `preprocess`.
-    projection: how the core reads these.
-    outputs: of a batch, those behind them and of kernels too.
-    kernels: of `augment`.
-    steps: `augment`.
+    Attributes:
+        fields: the fields of the outputs after `preprocess`, which blocks contain.
+        projection: the projection by which the core reads blocks.
+        outputs: the outputs of a batch: the outputs of the projection, then provenance and the
+            outputs of kernels.
+        kernels: the kernels of `augment`.
+        steps: the steps of `augment`.
     """
 
     fields: dict[str, Field]
@@ -47,15 +49,16 @@ class BlockPlan(NamedTuple):
 
 
 class BlockArguments(NamedTuple):
-    """What a process has for blocks.
+    """The arguments of a process for reading and making blocks.
 
-    threads: of the core.
-    io: how files are read.
-    rows: by file, its rows that stay; () = all.
-    row_groups: all, with the rows that stay.
-    skip: leave out row groups that are corrupt.
-    divide: from a projection and bytes of a row beside that to how the memory budget of the
-        process is divided.
+    Attributes:
+        threads: the number of threads of the core.
+        io: the options for reading files.
+        rows: for each file, the rows that stay; () = all rows.
+        row_groups: all row groups, with the rows that stay.
+        skip: leave out corrupt row groups.
+        divide: divides the memory budget of the process, given a projection and the bytes of a row
+            outside of the projection.
     """
 
     threads: int
@@ -67,21 +70,23 @@ class BlockArguments(NamedTuple):
 
 
 class BlockEngine(Engine):
-    """An engine whose rows come from blocks.
+    """An engine that reads rows from blocks, and has missing blocks made.
 
     Args:
         source: the files.
-        plan: what blocks hold.
-        process: what this process has.
-        budget: of the engine. The memory that it has for fetches is the maker's.
-        allocate, home: as `Engine` takes them.
-        maker: makes the blocks that are missing.
-        of_files: makes the engine of the process that reads the files instead.
-        refuse: called with the reason why blocks can't be kept.
+        plan: the content of blocks and of batches.
+        process: the arguments of this process.
+        budget: the limits of the engine. The maker uses the budget's memory for fetches.
+        allocate: allocates the memory of batches, as in `Engine`.
+        home: the process to which batches are sent, as in `Engine`.
+        maker: makes the missing blocks.
+        of_files: makes an engine that reads the files instead of blocks.
+        refuse: called with the error if blocks can't be kept.
 
     Attributes:
-        of_files, refuse: as the engine was made with.
-        steps: what is left of the dataset's for the batches: `augment`.
+        of_files: makes an engine that reads the files instead of blocks.
+        refuse: called with the error if blocks can't be kept.
+        steps: the steps to run on the batches: `augment`.
     """
 
     def __init__(
@@ -119,7 +124,11 @@ class BlockEngine(Engine):
         self.close = partial(_close, end, self.close)
 
     def next_of(self, scan: core.Scan) -> core.LentBatch | None:
-        """Return the next batch of a scan. Raises what kept its blocks from being made."""
+        """Return the next batch of a scan, or None at the end of the scan.
+
+        Raises:
+            BaseException: the error because of which a block of the batch could not be made.
+        """
         try:
             return scan.next()
         except StorageError:
@@ -131,7 +140,7 @@ class BlockEngine(Engine):
             raise cause from None
 
     def counts(self) -> dict[str, int]:
-        """Return what any engine does, and what making blocks took."""
+        """Return the counters of all stages, including the stages that make blocks."""
         counts = super().counts()
         for name, count in self._maker.counts().items():
             if name.startswith(("read_", "decode")) or name in ("kernel_calls", "kernel_ns"):

@@ -1,12 +1,14 @@
-"""The decoded tier of one dataset: what its blocks hold, who reads them and who makes them.
+"""Decoded tier of one dataset: the content of blocks, and the engines that read and make them.
 
 A pass asks a queue for the block of each row group:
 
-    BlockEngine -> queue -> BlockWorkers -> BlockTask: the entry exists -> the queue maps it
-                                                      it does not -> EntryLock -> BlockMaker reads
-                                                      the row group -> EntryWriter -> publish
+    BlockEngine -> queue -> BlockWorkers -> BlockTask -> does the entry exist?
+                                              yes: the queue maps the entry
+                                              no:  EntryLock -> BlockMaker reads the row group
+                                                   -> EntryWriter -> publish
 
-What can't be kept is decoded straight from the files, from the batch on that needs it.
+If a block can't be kept, the pass decodes rows straight from the files, from the first batch that
+needs the block on.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DecodedCache"]
 
-# A record batch: large enough that its own cost vanishes.
+# The bytes of a record batch: large enough that the fixed cost of a record batch vanishes.
 _BATCH_BYTES = 16 << 20
 # A record batch takes at most 1/12 of its row group's memory, so that more than a third is left
 # for reading; 1/4 where one batch holds the whole row group.
@@ -58,7 +60,7 @@ _BATCH_SHARE = 12
 _WHOLE_SHARE = 4
 _MOST_BATCH_ROWS = 1 << 18
 _ALIGNED_ROWS = 64
-# Row groups whose blocks are looked for to learn what is in them.
+# The most row groups whose blocks are looked up to find a block that tells the fields.
 _MOST_LOOKS = 10_000
 
 
@@ -66,16 +68,16 @@ class DecodedCache:
     """The decoded tier of a dataset.
 
     Args:
-        cache: the dataset's.
+        cache: the dataset's cache.
         source: the files.
-        projection: of the dataset.
-        steps: likewise.
-        padded: batches say which rows are real.
-        provenance: batches say where rows come from.
+        projection: the dataset's projection.
+        steps: the dataset's steps.
+        padded: batches contain `__valid__`, which is False for rows that pad a batch.
+        provenance: batches contain the file and number of each row.
 
     Raises:
-        CacheError: the directory is not for this user alone.
-        TypeError: the code of a step can't be told.
+        CacheError: other users have access to the directory.
+        TypeError: the code of a step has no digest.
     """
 
     def __init__(
@@ -95,11 +97,11 @@ class DecodedCache:
         self._projection = projection
         self._steps = Steps(None, [step.run for step in steps.augment], provenance=provenance)
         self._made_by = Steps([step.run for step in steps.preprocess], None, provenance=False)
-        places = provenance or self._steps.need_places
-        self._extra = extra_outputs(provenance=places, padded=padded)
-        places = self._made_by.need_places
+        origins = provenance or self._steps.need_places
+        self._extra = extra_outputs(provenance=origins, padded=padded)
+        origins = self._made_by.need_places
         self._making = plan_kernels(
-            self._made_by, projection.outputs, extra_outputs(provenance=places, padded=False)
+            self._made_by, projection.outputs, extra_outputs(provenance=origins, padded=False)
         )
         self._plan: BlockPlan | None = None
         self._refused = False
@@ -127,7 +129,7 @@ class DecodedCache:
 
     @property
     def usable(self) -> bool:
-        """Whether it may be of use, as far as is known in this process."""
+        """True unless this process has found that it can't use the decoded tier."""
         return not self._refused and self._store.of_process().writes
 
     def engine(
@@ -139,13 +141,15 @@ class DecodedCache:
     ) -> BlockEngine | None:
         """Make the engine that reads blocks in this process.
 
-        None where blocks are of no use, with a warning.
-
         Args:
-            process: what the process has.
-            allocate: makes the memory of batches, as `Engine` takes it.
-            home: where batches go, as `Engine` takes it.
-            of_files: makes the engine that reads the files instead.
+            process: the arguments of this process.
+            allocate: allocates the memory of batches, as in `Engine`.
+            home: the process to which batches are sent, as in `Engine`.
+            of_files: makes an engine that reads the files instead of blocks.
+
+        Returns:
+            The engine, or None if blocks can't be used. Blocks that don't fit are reported in a
+            warning.
         """
         ready = self._ready(process)
         if ready is None:
@@ -156,7 +160,7 @@ class DecodedCache:
         )
 
     def maker(self, process: BlockArguments) -> BlockMaker | None:
-        """Make what makes blocks in this process; None where they are of no use, with a warning."""
+        """Make the block maker of this process; return None if blocks can't be used."""
         ready = self._ready(process)
         return None if ready is None else ready[2]
 
@@ -172,7 +176,7 @@ class DecodedCache:
             extra = plan.outputs[len(plan.projection.outputs) :]
             extra_bytes = sum(output.field.item_bytes for output in extra)
             budget = process.divide(plan.projection, extra_bytes)
-            # Blocks are mapped, so whoever reads them needs no memory for fetches.
+            # Blocks are mapped, so reading blocks needs no memory for fetches: the maker takes it.
             return plan, budget, self._maker(store, keys, plan, process, budget.fetch_bytes)
         except (UnfitOutputError, ValueError) as error:
             self._give_up(error)
@@ -186,14 +190,14 @@ class DecodedCache:
         process: BlockArguments,
         memory_bytes: int,
     ) -> BlockMaker:
-        """Make what makes blocks in so much memory. Raises ValueError where that is too little."""
+        """Make the block maker. Raise ValueError if `memory_bytes` are too few."""
         source, projection, making = self._source, self._projection, self._making
         row_bytes = self._read_row_bytes
         row_group_bytes = source.most_row_group_rows * row_bytes
         at_once = row_groups_at_once(memory_bytes, row_group_bytes, remote=source.remote)
         largest = max(row_bytes, plan.projection.row_bytes)
         each_bytes = memory_bytes // at_once
-        # Columns of such a number of rows need no padding in a file.
+        # Columns whose number of rows is a multiple of _ALIGNED_ROWS need no padding in a file.
         most_rows = -(-source.most_row_group_rows // _ALIGNED_ROWS) * _ALIGNED_ROWS
         whole = most_rows * largest <= each_bytes // _WHOLE_SHARE
         share = _WHOLE_SHARE if whole else _BATCH_SHARE
@@ -239,12 +243,12 @@ class DecodedCache:
 
     @property
     def _read_row_bytes(self) -> int:
-        """Return the bytes of one row as the files give it, including the outputs of kernels."""
+        """Bytes of one row decoded from the files, including the outputs of kernels."""
         computed = self._making.outputs[len(self._projection.outputs) :]
         return self._projection.row_bytes + sum(o.field.item_bytes for o in computed)
 
     def _planned(self, keys: BlockKeys, process: BlockArguments) -> BlockPlan:
-        """Raises UnfitOutputError where there can be no blocks."""
+        """Plan the blocks. Raise UnfitOutputError if an output can't be stored in blocks."""
         outputs = [o for o in self._making.outputs if not o.hidden]
         if not self._made_by:
             fields = {output.name: output.field for output in outputs}
@@ -258,7 +262,12 @@ class DecodedCache:
         return BlockPlan(fields, projection, planned.outputs, planned.kernels, self._steps)
 
     def _known(self, keys: BlockKeys, row_groups: RowGroups) -> tuple[dict[str, Field], int] | None:
-        """Return the outputs of a block that exists, and bytes of a row of its ragged ones."""
+        """Look for an existing block.
+
+        Returns:
+            The block's outputs and the bytes of its ragged outputs in one row; None if no block
+            was found.
+        """
         store = self._store.of_process()
         for group in np.flatnonzero(row_groups.rows)[:_MOST_LOOKS]:
             file, index = int(row_groups.file[group]), int(row_groups.index[group])
@@ -270,7 +279,11 @@ class DecodedCache:
         return None
 
     def _sampled(self, process: BlockArguments) -> tuple[dict[str, Field], int]:
-        """Return the fields, and the bytes of a row, after the steps, found on the first rows."""
+        """Run the steps on the first rows.
+
+        Returns:
+            The outputs after the steps, and the bytes of the ragged outputs in one row.
+        """
         projection, making = self._projection, self._making
         budget = Budget(
             threads=0,
@@ -294,16 +307,16 @@ class DecodedCache:
         return fields, ragged // max(1, after.rows)
 
     def _refuse(self, cause: BaseException) -> None:
-        """Say why a pass goes on without blocks, and use none from now on if they do not fit."""
+        """Warn why a pass continues without blocks; use no blocks from now on if they don't fit."""
         if isinstance(cause, UnfitOutputError):
             self._give_up(cause)
         else:
             tell_once(self._cache, f"Can't keep more in the cache: {cause}; rows are decoded")
 
     def _give_up(self, cause: BaseException) -> None:
-        """Use no blocks in this process from now on, and say so."""
+        """Use no blocks in this process from now on, and warn."""
         self._refused = True
         warn(
             f"Can't use the decoded tier of the cache: {cause}; rows are decoded each time. "
-            "Cache(directory, decoded=False) says that this is meant",
+            "Cache(directory, decoded=False) turns the tier, and this warning, off",
         )

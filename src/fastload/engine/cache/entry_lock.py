@@ -1,4 +1,4 @@
-"""The lock of an entry: one of all processes writes the entry."""
+"""Lock of an entry, by which one process at a time writes the entry."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["EntryLock", "NoRoomError", "part_of"]
 
-# Directories that disappear between two steps do so because another process prunes them.
+# How often to try again if the directory disappears, because another process prunes it.
 _TRIES = 8
 
 
 class NoRoomError(FastloadError):
-    """A block can't be kept."""
+    """Raised if a block can't be kept."""
 
 
 def part_of(entry: str) -> str:
@@ -28,13 +28,18 @@ def part_of(entry: str) -> str:
 
 
 class EntryLock:
-    """The right to write an entry, held by one of all processes at a time.
+    """The right to write an entry, which one process at a time holds.
 
-    The kernel holds the lock on the file that is written to, so a process that dies gives the
-    lock up.
+    The lock is an flock of the file that is written, so the system releases the lock if the
+    process dies.
+
+    Args:
+        path: the path of the entry.
+        part: the path of the file that is written, and renamed to `path` when it is complete.
+        descriptor: the open file `part`.
 
     Attributes:
-        descriptor: of that file, which is empty at first.
+        descriptor: the open file that is written, which is empty at first.
     """
 
     def __init__(self, path: str, part: str, descriptor: int) -> None:
@@ -47,7 +52,14 @@ class EntryLock:
     def of(cls, path: str) -> Self | None:
         """Try to lock the entry at `path` for writing.
 
-        Returns None if another process holds the lock or the entry exists. Raises OSError.
+        Args:
+            path: the path of the entry.
+
+        Returns:
+            The lock, or None if another process holds the lock or the entry exists.
+
+        Raises:
+            OSError: the file can't be opened, locked or truncated.
         """
         folder, name = os.path.split(path)
         part = os.path.join(folder, part_of(name))
@@ -65,8 +77,8 @@ class EntryLock:
                 status = os.fstat(descriptor)
                 mine = os.path.samestat(status, os.lstat(part))
                 if mine and not os.path.lexists(path):
-                    # A process that died has left bytes. ext4 begins to write a file that was
-                    # truncated to disk as soon as the file is closed, so a new one is not.
+                    # A process that died may have left bytes. Only such a file is truncated,
+                    # because ext4 writes truncated files to disk as soon as they are closed.
                     if status.st_size:
                         os.ftruncate(descriptor, 0)
                     return lock
@@ -85,7 +97,7 @@ class EntryLock:
         raise FileNotFoundError(None, "the directory disappears", folder)
 
     def publish(self) -> None:
-        """Make the entry appear. Raises OSError."""
+        """Rename the file to the entry. Raise OSError if that fails."""
         os.rename(self._part, self._path)
         self._published = True
 
@@ -93,11 +105,11 @@ class EntryLock:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        """Give the lock up, and remove an entry that was not published."""
+        """Release the lock, and remove the file if it was not published."""
         if not self._published:
             with contextlib.suppress(OSError):
                 os.unlink(self._part)
-        # A fork's child may hold the descriptor, too.
+        # A forked child may hold the descriptor, too, so closing it would not release the lock.
         with contextlib.suppress(OSError):
             fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         os.close(self.descriptor)

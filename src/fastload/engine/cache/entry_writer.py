@@ -1,4 +1,4 @@
-"""An entry of the cache of blocks while one process writes the entry."""
+"""Writer of one entry of the decoded tier."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["EntryWriter"]
 
 
 class EntryWriter:
-    """Writes one entry, which appears at once when it is whole.
+    """Writes one entry, which `publish` makes visible as a whole.
 
     Args:
-        store: of the entry.
-        lock: of the entry.
-        name: of the entry.
-        schema: of the rows.
-        overhead: what is written beside the rows.
+        store: the store of the entry.
+        lock: the lock of the entry.
+        name: the name of the entry.
+        schema: the schema of the rows.
+        overhead: the most bytes that are written in addition to the rows.
 
     Raises:
         NoRoomError: the entry can't be written.
@@ -50,13 +50,13 @@ class EntryWriter:
             self._take_room(overhead.file_bytes, first=store.is_new(name))
 
     def add(self, batch: core.BlockBatch | pa.RecordBatch) -> None:
-        """Write rows. Raises NoRoomError."""
+        """Write rows. Raise NoRoomError if they can't be written."""
         with self._giving_up():
             self._take_room(batch.nbytes + self._overhead.batch_bytes)
             self._writer.add(batch)
 
     def publish(self) -> int:
-        """Make the entry appear, and return its checksum. Raises NoRoomError."""
+        """Publish the entry, and return the entry's checksum. Raise NoRoomError if that fails."""
         with self._giving_up():
             checksum = self._writer.finish()
             self._lock.publish()
@@ -64,11 +64,11 @@ class EntryWriter:
 
     def _take_room(self, data_bytes: int, *, first: bool = False) -> None:
         if not self._store.take_room(data_bytes, self._lock, first=first):
-            raise NoRoomError("max_bytes leave no room for a row group beside those in use")
+            raise NoRoomError("max_bytes leave no room for a row group beside the ones in use")
 
     @contextlib.contextmanager
     def _giving_up(self) -> Generator[None, None, None]:
-        """Let the store give up, in the words of the cause, where an entry can't be written."""
+        """Raise NoRoomError, and let the store give up, if the body of the `with` fails."""
         try:
             yield
         except NoRoomError as error:

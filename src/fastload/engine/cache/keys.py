@@ -1,4 +1,4 @@
-"""The names of blocks of decoded rows, made of everything that decides what a block holds."""
+"""Names of blocks, made from everything that decides the content of a block."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ __all__ = ["BlockKeys", "code_of"]
 
 
 def code_of(steps: Sequence[Step], version: str | None) -> str:
-    """What names the code of `preprocess`.
+    """Return a digest of the code of `preprocess`.
 
-    version: instead of the code of functions.
+    Args:
+        steps: the steps of `preprocess`.
+        version: a text that stands for the code of functions, or None.
 
     Raises:
-        TypeError: it refers to something that can't be told, and there is no version.
+        TypeError: a function refers to an object that has no digest, and `version` is None.
     """
     return _digest([_code_of_step(step, version) for step in steps])
 
@@ -41,11 +43,11 @@ class BlockKeys:
 
     Args:
         source: the files.
-        place: what tells one store from another where paths don't; None = of files that are not
-            to be kept.
-        projection: what is decoded.
-        rows: by file, its rows that stay; () = all.
-        code: of `preprocess`.
+        place: a text that distinguishes stores with equal paths; None = blocks of the store's
+            files are not kept.
+        projection: the columns to decode.
+        rows: for each file, the rows that stay; () = all rows.
+        code: the digest of the code of `preprocess`.
     """
 
     def __init__(
@@ -72,13 +74,22 @@ class BlockKeys:
         return f"{self.object(file)}/{self.entry(file, row_group)}"
 
     def object(self, file: int) -> str:
-        """What a file, in its version, is called; "" = its blocks are not kept."""
+        """Return the name of one version of a file; "" if the file's blocks are not kept.
+
+        Args:
+            file: the index of the file.
+        """
         if file not in self._objects:
             self._objects[file] = self._object(file)
         return self._objects[file]
 
     def entry(self, file: int, row_group: int) -> str:
-        """What the block of a row group is called, in the directory of its file."""
+        """Return the name of a row group's block in the directory of the file.
+
+        Args:
+            file: the index of the file.
+            row_group: the index of the row group in the file.
+        """
         if file not in self._recipes:
             self._recipes[file] = self._recipe(file)
         digest = _digest([self._recipes[file], self._bits(file, row_group)])
@@ -98,7 +109,8 @@ class BlockKeys:
             identity = identity_of(self._place, file.kind, file.stored)
         if identity is None:
             return ""
-        # What was written within the resolution of a file system's clock differs there.
+        # The footer's digest distinguishes versions that were written within the resolution of the
+        # file system's clock.
         name = _digest([repr(identity), file.digest.hex()])
         return f"{name[:2]}/{name}"
 
@@ -114,7 +126,7 @@ class BlockKeys:
         return _digest([self._decoding, repr(columns)])
 
     def _bits(self, file: int, row_group: int) -> str:
-        """Which rows of a row group stay; "" = all."""
+        """Return a digest of the rows of a row group that stay; "" if all rows stay."""
         if not self._rows:
             return ""
         rows = self._rows[file]
@@ -129,7 +141,7 @@ class BlockKeys:
 
     @cached_property
     def _decoding(self) -> str:
-        """What is the same for all files."""
+        """Digest of everything that is the same for all files."""
         columns = [
             replace(
                 column,
@@ -154,7 +166,8 @@ def _code_of_step(step: Step, version: str | None) -> str:
     except TypeError as error:
         raise TypeError(
             f"{error}; the decoded tier of the cache can't tell when {step.label} changes: pass "
-            "Cache(directory, version=...), to be changed with it, or decoded=False"
+            "Cache(directory, version=...), and change the version with the code, or pass "
+            "decoded=False"
         ) from None
 
 

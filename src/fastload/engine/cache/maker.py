@@ -1,4 +1,4 @@
-"""Makes the rows of row groups into record batches of blocks."""
+"""Maker of blocks: reads row groups, and turns their rows into record batches."""
 
 from __future__ import annotations
 
@@ -26,21 +26,24 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockMaker", "row_groups_at_once"]
 
-# Of local files one is read and computed while the other one is written.
+# Row groups of local files that are in work at a time: one is read and computed while the other
+# one is written.
 _AT_ONCE = 2
-# Of a store's each has its requests on their way.
+# The most row groups of remote files that are in work at a time; each waits for its own requests.
 _REMOTE_AT_ONCE = 32
-# Each holds a few record batches, which should not be small ones, and what is on its way: all of a
-# row group, or its columns come in many small requests.
+# Each row group in work holds a few record batches, which should not be small, and the bytes on
+# their way. These should be the whole row group, since less means many small requests.
 _LEAST_BYTES = 8 << 20
 _ROW_GROUPS = 2
 
 
 def row_groups_at_once(memory_bytes: int, row_group_bytes: int, *, remote: bool) -> int:
-    """Return how many row groups are made into blocks at a time, of local files or others.
+    """Return how many row groups are made into blocks at a time.
 
-    memory_bytes: for all.
-    row_group_bytes: decoded, of the largest one.
+    Args:
+        memory_bytes: bytes for all row groups in work.
+        row_group_bytes: decoded bytes of the largest row group.
+        remote: the files are not local.
     """
     most = _REMOTE_AT_ONCE if remote else _AT_ONCE
     each = max(_LEAST_BYTES, _ROW_GROUPS * row_group_bytes)
@@ -53,25 +56,29 @@ class BlockMaker:
     The engine that reads row groups is made when the first block is missing.
 
     Args:
-        store: keeps the blocks.
-        keys: names the blocks.
-        make_engine: makes an engine that reads row groups in order, with the kernels that come
-            first.
+        store: the store that keeps the blocks.
+        keys: the names of the blocks.
+        make_engine: makes an engine that reads row groups in stored order, and calls the kernels
+            at the start of `preprocess`.
         batch_rows: rows of a record batch.
-        outputs: of that engine.
-        steps: preprocess, of which Python does what is left.
-        fields: of the outputs.
-        files: of the dataset.
-        at_once: row groups that are in work at a time.
-        core_threads: threads that decode for them.
-        patience_s: without progress of another process that makes a block, until that process
-            counts as hanging.
+        outputs: the outputs of the engine.
+        steps: the steps of `preprocess`; Python runs the steps that the engine leaves.
+        fields: the fields of the outputs after `preprocess`.
+        files: the files of the dataset.
+        at_once: the number of row groups in work at a time.
+        core_threads: the number of threads that decode.
+        patience_s: seconds without progress after which another process that makes a block counts
+            as hanging.
 
     Attributes:
-        at_once, keys, patience_s, steps, store: as the maker was made with.
-        overhead: what lies in blocks beside their values.
-        schema: of the blocks.
-        threads: that compute and write.
+        at_once: the number of row groups in work at a time.
+        keys: the names of the blocks.
+        overhead: the most bytes that a block takes in addition to its values.
+        patience_s: seconds without progress after which another process counts as hanging.
+        schema: the Arrow schema of the blocks.
+        steps: the steps of `preprocess`.
+        store: the store that keeps the blocks.
+        threads: the number of threads that compute and write.
     """
 
     def __init__(
@@ -96,7 +103,7 @@ class BlockMaker:
         self.steps = steps
         self.schema: pa.Schema = arrow_schema(fields)
         self.overhead = FileOverhead.of(self.schema)
-        # One computes while another one writes.
+        # At least two threads, so that one computes while another one writes.
         self.threads = min(at_once, max(_AT_ONCE, core_threads // 2))
         self._make_engine = make_engine
         self._engine: Engine | None = None
@@ -107,13 +114,19 @@ class BlockMaker:
         self._rows: core.BlockRows | None = None
         self._closed = False
         self._making = threading.Lock()
-        # Functions of users are not called by two threads at a time.
+        # Only one thread at a time calls the user's functions.
         self._stepping = threading.Lock()
 
     def start(self, file: int, row_group: int, queue: core.DecodedQueue) -> core.Scan:
         """Start to read the rows of a row group that stay.
 
-        queue: is woken when some have been read.
+        Args:
+            file: the index of the file.
+            row_group: the index of the row group in the file.
+            queue: the queue to wake when rows have been read.
+
+        Returns:
+            The scan that delivers the rows.
         """
         engine = self._opened()
         rows = self.keys.rows(file, row_group)
@@ -121,21 +134,29 @@ class BlockMaker:
         return engine.start(plan, self._batch_rows, wakes=queue)
 
     def record_batch(self, lent: core.LentBatch) -> core.BlockBatch | pa.RecordBatch:
-        """Make rows that were read into a record batch. Raises what the steps do."""
+        """Turn rows that were read into a record batch, by way of the steps.
+
+        Args:
+            lent: the rows, as a batch of the core.
+
+        Raises:
+            Exception: the error of a step.
+            UnfitOutputError: an output of the steps can't be stored in blocks.
+        """
         if self._rows is not None and lent.failed_kernel < 0:
             return self._rows.of(lent)
         return record_batch(self.schema, self._fields, self._stepped(lent))
 
     def location(self, file: int, row_group: int) -> str:
-        """Return where a row group lies, for people to read."""
+        """Return the path of the file and the index of a row group, for messages."""
         return f"{self._files[file].path}, row group {row_group}"
 
     def describe(self, name: str, file: int) -> None:
-        """Write beside an entry which file the entry is of, for people to read."""
+        """Write a description of an entry's file next to the entry, for people to read."""
         self.store.describe(name, self._files[file])
 
     def counts(self) -> dict[str, int]:
-        """Return what making blocks has taken, as `Engine.counts` does."""
+        """Return the counters of the engine that reads row groups; {} if none was made."""
         return {} if self._engine is None else self._engine.counts()
 
     def close(self) -> None:
@@ -147,7 +168,7 @@ class BlockMaker:
         self.steps.close()
 
     def _opened(self) -> Engine:
-        """Return the engine, which is made when it is first asked for."""
+        """Return the engine that reads row groups, which the first call makes."""
         with self._making:
             if self._closed:
                 raise RuntimeError("The dataset was closed")

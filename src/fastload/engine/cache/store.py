@@ -1,4 +1,4 @@
-"""Blocks of decoded rows on local disk, shared by the processes of a node."""
+"""Store of blocks on local disk, which the processes of a node share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _USED_S = 10.0
 
 
 class BlockStore(CacheTier):
-    """The blocks of one cache, as `CacheTier` keeps them."""
+    """The blocks of one cache: the decoded tier."""
 
     _name = DECODED
     _instead = "read and decoded"
@@ -44,7 +44,7 @@ class BlockStore(CacheTier):
         except FileNotFoundError:
             return False
         except OSError:
-            pass  # the directory is read-only, or opening the entry says what is wrong
+            pass  # the directory is read-only, or opening the entry raises the error
         return True
 
     def check_readable(self, name: str) -> None:
@@ -58,9 +58,10 @@ class BlockStore(CacheTier):
                 raise NoRoomError(f"{error.strerror} - at {self.path(name)}") from error
 
     def part_written_ns(self, name: str) -> int:
-        """Return when the part of an entry was last written to, in ns since the epoch.
+        """Return the time of the last write to an entry that is not published yet.
 
-        -1 = no process writes the entry.
+        Returns:
+            The time in ns since the epoch, or -1 if no process writes the entry.
         """
         folder, entry = os.path.split(self.path(name))
         try:
@@ -69,9 +70,10 @@ class BlockStore(CacheTier):
             return -1
 
     def schema(self, name: str) -> tuple[pa.Schema, int] | None:
-        """Return the schema of an entry and the bytes of its file.
+        """Return the schema of an entry and the bytes of the entry's file.
 
-        None if the entry is absent, or damaged: then it is removed.
+        Returns:
+            The schema and the bytes, or None if the entry is absent or damaged.
         """
         path = self.path(name)
         if not self.touch_if_exists(name) or not core.check_block(path, name):
@@ -81,15 +83,21 @@ class BlockStore(CacheTier):
         return None
 
     def remove(self, name: str) -> None:
-        """Remove an entry that is damaged."""
+        """Remove a damaged entry. Errors are ignored."""
         with contextlib.suppress(OSError):
             os.unlink(self.path(name))
 
     def lock(self, name: str) -> EntryLock | None:
-        """Lock an entry for writing; None if another process does, or the entry exists.
+        """Try to lock an entry for writing.
+
+        Args:
+            name: the name of the entry.
+
+        Returns:
+            The lock, or None if another process holds the lock or the entry exists.
 
         Raises:
-            NoRoomError: nothing can be written.
+            NoRoomError: the cache can't be written to.
         """
         if not self.writes:
             raise NoRoomError("Expected a cache that can be written to")
@@ -100,7 +108,12 @@ class BlockStore(CacheTier):
             raise NoRoomError(str(error)) from error
 
     def describe(self, name: str, file: SourceFile) -> None:
-        """Write beside an entry which file the entry is of, for people to read."""
+        """Write a description of an entry's file next to the entry, for people to read.
+
+        Args:
+            name: the name of the entry.
+            file: the file whose rows the entry holds.
+        """
         folder = os.path.dirname(name)
         if self._is_first(folder):
             stored = file.stored
@@ -111,12 +124,21 @@ class BlockStore(CacheTier):
                 describe(self.directory, folder, about)
 
     def is_new(self, name: str) -> bool:
-        """Return whether this process has written no entry of the entry's directory yet."""
+        """Return True if this process has described no file in the entry's directory yet."""
         return os.path.dirname(name) not in self._described
 
     def take_room(self, data_bytes: int, lock: EntryLock, *, first: bool) -> bool:
-        """Return whether there is room for bytes about to be written, which is made if need be.
+        """Make room for bytes that are about to be written, by removing old entries if necessary.
 
-        first: they are of the first entry of their directory. Raises OSError.
+        Args:
+            data_bytes: the number of bytes.
+            lock: the lock of the entry.
+            first: the entry is the first one of its directory.
+
+        Returns:
+            True if there is room.
+
+        Raises:
+            OSError: the system can't lock or extend a file.
         """
         return self._quota.take(data_bytes, lock.descriptor, first=first)

@@ -1,4 +1,4 @@
-"""One block that was asked for: look it up, else lock the entry, write it and publish it."""
+"""Task for one requested block: look the entry up, or else lock, write and publish the entry."""
 
 from __future__ import annotations
 
@@ -15,45 +15,61 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockRequester", "BlockTask"]
 
-# Until an entry that another process writes is looked for again.
+# Seconds between two looks for an entry that another process writes, at first and at most.
 _FIRST_POLL_S = 0.002
 _MOST_POLL_S = 0.05
-# An entry that could not be opened, or was damaged, so often will never be good.
+# After so many failed or damaged reads of an entry, the task gives the entry up.
 _MOST_FAILURES = 3
 
 
 class BlockRequester(Protocol):
-    """Asks for blocks."""
+    """Receives the blocks that were asked for."""
 
     def open(self, file: int, row_group: int, name: str, checksum: int) -> bool | None:
-        """Take a block from the cache: None if it can't be opened, False if it is damaged.
+        """Open a block of the cache.
 
-        checksum: of a block that was just written here, else 0.
+        Args:
+            file: the index of the file.
+            row_group: the index of the row group in the file.
+            name: the name of the block.
+            checksum: the checksum of a block that this process has just written, else 0.
+
+        Returns:
+            True if the block is open, None if it can't be opened, False if it is damaged.
         """
 
     def failed(self, file: int, row_group: int, error: BaseException) -> None:
-        """Learn why there is no block."""
+        """Receive the error because of which a block can't be made.
+
+        Args:
+            file: the index of the file.
+            row_group: the index of the row group in the file.
+            error: the error.
+        """
 
 
 class BlockTask:
     """Gets one block. One thread at a time works on a task.
 
-    A task starts by looking the entry up. If the entry exists, the task is ready to hand it over.
-    If not, the task locks the entry, starts to read the row group, writes what has arrived and
-    publishes the entry; or, where another process holds the lock, looks again from time to time.
+    A task first looks the entry up. If the entry exists, the task is ready to hand the block over.
+    If not, the task locks the entry, starts to read the row group, writes the rows as they arrive,
+    and publishes the entry. If another process holds the lock, the task looks the entry up again
+    from time to time.
 
     Args:
         maker: makes the block.
-        queue: is woken when there is more to do.
-        requester: takes the block.
-        number: how many tasks were begun before.
-        file: whose rows the block has.
-        row_group: which of the file's.
+        queue: the queue to wake when rows have been read.
+        requester: receives the block.
+        number: the number of tasks begun before.
+        file: the index of the file.
+        row_group: the index of the row group in the file.
 
     Attributes:
-        file, number, row_group: as the task was made with.
-        look_at: when to look again at an entry that another process writes, by the monotonic
-            clock; 0 = no other process does.
+        file: the index of the file.
+        look_at: when to look again for an entry that another process writes, by the monotonic
+            clock; 0 = no other process writes the entry.
+        number: the number of tasks begun before.
+        row_group: the index of the row group in the file.
     """
 
     def __init__(
@@ -74,31 +90,40 @@ class BlockTask:
         self._requester = requester
         self._store = maker.store
         self._name = maker.keys.name(file, row_group)
-        # While this process writes the entry.
+        # The lock and the scan, while this process writes the entry.
         self._held = contextlib.ExitStack()
         self._writer: EntryWriter | None = None
         self._scan: core.Scan | None = None
         self._failures = 0
         self._poll_s = _FIRST_POLL_S
-        self._seen_ns = -1  # when another process wrote last
+        self._seen_ns = -1  # the time of another process's last write
         self._until = 0.0
 
     def begin(self) -> None:
-        """Start to make the block, unless the entry exists or another process writes it.
+        """Start to make the block, unless the entry exists or another process writes the entry.
 
-        Raises what making the block does.
+        Raises:
+            Exception: the block can't be made.
         """
         if not self._store.touch_if_exists(self._name):
             self._start()
 
     def waits(self, now: float) -> bool:
-        """Return whether there is nothing to do yet."""
+        """Return True if the task has nothing to do yet.
+
+        Args:
+            now: the time by the monotonic clock.
+        """
         return now < self.look_at if self._scan is None else self._scan.waits
 
     def go_on(self) -> bool:
-        """Return True once the requester has the block; False if there is more to do, later.
+        """Do what can be done now.
 
-        Raises what making the block does.
+        Returns:
+            True once the requester has the block; False if more has to be done later.
+
+        Raises:
+            Exception: the block can't be made.
         """
         while True:
             checksum = 0
@@ -112,10 +137,10 @@ class BlockTask:
                 return True
             if opened is False:
                 self._store.remove(self._name)
-                self._count_failure(f"damaged whenever it is written - at {self._name}")
+                self._count_failure(f"damaged after each write - at {self._name}")
             elif self._store.touch_if_exists(self._name):
-                # It has just appeared, or the system refuses to open it.
-                self._count_failure(f"it can't be opened - at {self._name}")
+                # The entry has just appeared, or the system refuses to open the entry.
+                self._count_failure(f"a file that can't be opened - at {self._name}")
                 continue
             if not self._start():
                 if self._store.touch_if_exists(self._name):
@@ -124,7 +149,7 @@ class BlockTask:
                 return False
 
     def close(self) -> None:
-        """Give up an entry that is not whole."""
+        """Give up an entry that is not complete."""
         self._scan = None
         self._held.close()
 
@@ -145,7 +170,11 @@ class BlockTask:
         return True
 
     def _write(self, scan: core.Scan) -> int | None:
-        """Write what has been read; return the checksum once the entry is whole, None before."""
+        """Write the rows that have been read.
+
+        Returns:
+            The entry's checksum once the entry is published; None before.
+        """
         assert self._writer is not None
         try:
             while not scan.waits:
@@ -162,11 +191,11 @@ class BlockTask:
         return None
 
     def _count_failure(self, cause: str) -> None:
-        """Raise NoRoomError if an entry exists again and again, but is of no use."""
+        """Raise NoRoomError if an entry existed several times, but could not be used."""
         self._failures += 1
         if self._failures >= _MOST_FAILURES:
             self._store.check_readable(self._name)
-            raise NoRoomError(f"Expected a block that can be read, got one: {cause}")
+            raise NoRoomError(f"Expected a readable block, got one {cause}")
 
     def _wait_for_other(self) -> None:
         """Raise NoRoomError if the process that writes the entry makes no progress."""

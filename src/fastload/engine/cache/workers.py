@@ -1,4 +1,4 @@
-"""Threads that get the blocks that were asked for; each turns to the task that is ready."""
+"""Threads that work on the tasks of requested blocks; each thread takes a task that is ready."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ __all__ = ["QueueRequester", "start_workers"]
 
 _IDLE_S = 1.0
 _LEAST_S = 0.001
-# A function of the user's that runs when a dataset is closed, or its process ends, is waited for
-# so long.
+# Seconds to wait for a user's function that runs when the dataset is closed or the process ends.
 _END_S = 5.0
 
 
 class QueueRequester:
-    """Hands blocks to the passes that ask a queue for them.
+    """Hands blocks to the passes that ask a queue for blocks.
+
+    Args:
+        maker: makes the missing blocks.
+        queue: the queue.
 
     Attributes:
-        failures: by file and row group, what was raised instead of a block.
+        failures: for each file and row group whose block can't be made, the error.
     """
 
     def __init__(self, maker: BlockMaker, queue: core.DecodedQueue) -> None:
@@ -43,7 +46,7 @@ class QueueRequester:
         self._queue = queue
 
     def open(self, file: int, row_group: int, name: str, checksum: int) -> bool | None:
-        """Hand over the block, as `BlockRequester` has it."""
+        """Open a block and hand it to the queue; see `BlockRequester.open`."""
         maker = self._maker
         return self._queue.open(
             file,
@@ -55,7 +58,7 @@ class QueueRequester:
         )
 
     def failed(self, file: int, row_group: int, error: BaseException) -> None:
-        """Let the passes that wait for the block fail."""
+        """Raise an error in the passes that wait for a block; see `BlockRequester.failed`."""
         if isinstance(error, CorruptFileError):
             self._queue.fail(file, row_group, corrupt=True, message=str(error))
             return
@@ -69,14 +72,15 @@ class QueueRequester:
 class BlockWorkers:
     """Gets the blocks that a queue asks for.
 
-    Many row groups are in work at a time, since they come from a store; a few threads compute and
-    write what has arrived, so that they don't take turns at the GIL, with each other and with
-    whoever trains. What was asked for first is begun first, and gone on with first.
+    Many row groups are in work at a time, because each waits for requests to a store. Only a few
+    threads compute and write the rows that have arrived, so that they don't compete for the GIL
+    with each other and with the training loop. Tasks begin, and continue, in the order in which
+    the queue asks for blocks.
 
     Args:
-        maker: makes the blocks that are missing.
-        queue: asks for blocks.
-        requester: takes them.
+        maker: makes the missing blocks.
+        queue: the queue that asks for blocks.
+        requester: receives the blocks.
     """
 
     def __init__(
@@ -87,22 +91,23 @@ class BlockWorkers:
         self._requester = requester
         self._numbers = count()
         self._looking = threading.Lock()
-        self._seen = 0  # of the queue, before it was looked for work
+        self._seen = 0  # the queue's count of wakes before the last look for work
         self._in_work = 0
-        # Tasks that no thread has in hand, and tasks that threads put back: whether they ended.
+        # The tasks that no thread works on, and the tasks that threads have put back, each with
+        # True if the task is over.
         self._tasks: list[BlockTask] = []
         self._back: deque[tuple[BlockTask, bool]] = deque()
 
     def work(self) -> None:
-        """Do what each thread does, until the queue is closed."""
+        """Work on tasks until the queue is closed. Each thread runs this method."""
         while (task := self._next()) is not None:
             self._back.append((task, self._ended(task, task.go_on)))
             self._queue.wake()
 
     def _next(self) -> BlockTask | None:
-        """Return a task that can be gone on with; None when the queue is closed.
+        """Return a task that is ready; None when the queue is closed.
 
-        One thread at a time looks for it, and begins what is asked for meanwhile.
+        One thread at a time waits here, and begins the tasks of blocks requested meanwhile.
         """
         with self._looking:
             while not self._queue.closed:
@@ -144,14 +149,14 @@ class BlockWorkers:
         return None
 
     def _patience_s(self) -> float:
-        """Return how long until a task may be ready without the queue being woken."""
+        """Return the seconds until a task may be ready although nothing wakes the queue."""
         times = [task.look_at for task in self._tasks if task.look_at]
         if not times:
             return _IDLE_S
         return min(_IDLE_S, max(_LEAST_S, min(times) - time.monotonic()))
 
     def _ended(self, task: BlockTask, step: Callable[[], bool | None]) -> bool:
-        """Take a step of a task; return whether the task is over."""
+        """Call a step of a task; return True if the task is over, by success or by an error."""
         try:
             return bool(step())
         except BaseException as error:  # noqa: BLE001 - raised where the batch is asked for
@@ -162,15 +167,19 @@ class BlockWorkers:
 def start_workers(
     maker: BlockMaker, queue: core.DecodedQueue, requester: BlockRequester, owner: object
 ) -> Callable[[], object]:
-    """Start threads that get what a queue asks for.
+    """Start threads that get the blocks that a queue asks for.
 
-    owner: the threads end with it, or with the interpreter.
+    Args:
+        maker: makes the missing blocks.
+        queue: the queue that asks for blocks.
+        requester: receives the blocks.
+        owner: the object with which, or with the interpreter, the threads end.
 
     Returns:
-        What ends the threads. Idempotent.
+        A function that ends the threads. Idempotent.
     """
     workers = BlockWorkers(maker, queue, requester)
-    # Daemons: their end is waited for, but not for ever.
+    # Daemon threads, because the wait for their end is limited.
     threads = [
         threading.Thread(target=workers.work, name="fastload-blocks", daemon=True)
         for _ in range(maker.threads)
@@ -187,7 +196,7 @@ def _end(
     if pid != os.getpid():
         return
     queue.close()
-    maker.close()  # what is not complete is given up
+    maker.close()  # gives up the entries that are not complete
     until = time.monotonic() + _END_S
     for thread in threads:
         if thread is not threading.current_thread():
