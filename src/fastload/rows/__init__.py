@@ -1,6 +1,6 @@
-"""Filters and splits: which rows of the files stay.
+"""Filters and splits, which decide the rows of the files that stay.
 
 In: an expression, a split, and the footers.
-Out: a bitmap of the rows that stay for each row group, with counts, kept on disk. The core tests
-single columns; pyarrow evaluates every other expression.
+Out: for each row group a bitmap of the rows that stay, and their number, kept on disk. The core
+tests single columns; pyarrow evaluates every other expression.
 """

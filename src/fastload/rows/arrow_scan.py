@@ -1,4 +1,4 @@
-"""The exact rows of one file that filters and a split keep."""
+"""Evaluation of filters and a split on one file, by pyarrow."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrowRowScan", "check_unchanged", "naming"]
 
-# Of what is decoded at once of a row group; filters are evaluated on so many rows.
+# The number of rows of a row group that are decoded, and on which filters are evaluated, at once.
 _BATCH_ROWS = 1 << 17
 
 
 class ArrowRowScan:
-    """The row groups of one file that pruning leaves, and the exact rows of each.
+    """Prunes the row groups of one file, and finds the rows that stay in the others.
 
     Args:
-        file: it.
-        schema: of its columns and the others'.
-        predicate: what rows have to pass.
-        storage: of a file that is not local.
-        by_statistics: the statistics of row groups may leave some out.
+        file: the file.
+        schema: the columns of all files.
+        predicate: the filters and the split.
+        storage: the stores, for a file that is not local.
+        by_statistics: leave out row groups whose statistics exclude every row.
 
     Attributes:
-        path: of the file.
-        rows: of each row group.
-        groups: the row groups that may have rows that stay, in order.
+        path: the path of the file.
+        rows: the number of rows in each row group.
+        groups: the indices of the row groups that may have rows that stay, in order.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ArrowRowScan:
             return
         check_unchanged(self._file)
         with naming(self._file.path):
-            # Each thread waits for what it reads: to read ahead of a disk gains nothing.
+            # Only for remote files: reading a local file ahead gains nothing.
             options = pads.ParquetFragmentScanOptions(pre_buffer=self._file.stored is not None)
             fragment = pads.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(
                 *self._opened(),
@@ -99,11 +99,11 @@ class ArrowRowScan:
                     yield group, part
 
     def _may_pass_by_keys(self) -> bool:
-        """Return whether the hive keys of the file leave it open that a row passes the filters."""
+        """Return False if the file's hive keys exclude every row."""
         filters, keys = self._predicate.filters, self._schema.guarantee(self._file)
         if filters is None or not self._file.keys:
             return True
-        # pyarrow prunes a fragment, which is never read, by what is known of its rows.
+        # pyarrow prunes a fragment by its partition expression, without reading the fragment.
         form, system = pads.IpcFileFormat(), LocalFileSystem()
         fragment = form.make_fragment("keys", system, partition_expression=keys)
         dataset = pads.FileSystemDataset([fragment], self._schema.arrow, form, system)
@@ -115,7 +115,14 @@ class ArrowRowScan:
         return (pa.PythonFile(RemoteFile(self._storage, self._file), mode="r"),)
 
     def select(self, group: int) -> NDArray[np.bool_]:
-        """Which rows of a row group stay."""
+        """Find the rows of a row group that stay.
+
+        Args:
+            group: the index of the row group.
+
+        Returns:
+            True for each row that stays, bool (rows,).
+        """
         fragment = self._fragments[group]
         if fragment is None:
             return self.of_numbers(group)
@@ -123,7 +130,14 @@ class ArrowRowScan:
             return self._scan(fragment, group)
 
     def of_numbers(self, group: int) -> NDArray[np.bool_]:
-        """Which rows of a row group stay by their numbers."""
+        """Find the rows of a row group that a split by row numbers keeps; all without such a split.
+
+        Args:
+            group: the index of the row group.
+
+        Returns:
+            True for each row that the split keeps, bool (rows,).
+        """
         if not self._test.by_number:
             return np.ones(self.rows[group], np.bool_)
         return self._test.of_numbers(self._file.name, self._starts[group], self.rows[group])
@@ -147,40 +161,56 @@ class ArrowRowScan:
             at = stop
         if at != len(kept):
             raise CorruptFileError(
-                f"Expected {len(kept)} rows, got others - at {self.path}, row group {group}"
+                f"Expected {len(kept)} rows, got another number of rows - at {self.path}, "
+                f"row group {group}"
             )
         return kept
 
 
 def check_unchanged(file: SourceFile) -> None:
-    """Raises `SourceChangedError` if a local file is no longer that of the footer."""
+    """Raise an error if a local file has changed since its footer was read.
+
+    Args:
+        file: the file. A remote file is not checked.
+
+    Raises:
+        SourceChangedError: the size or the time of the file is another one.
+        StorageError: the file can't be looked at.
+    """
     if file.stored is not None:
-        return  # each read of it tells
+        return  # each read of a remote file checks its version
     try:
         status = os.stat(file.path)
     except OSError as error:
         raise StorageError(f"Can't look at the file: {error.strerror} - at {file.path}") from error
     if (status.st_size, status.st_mtime_ns) != (file.size, file.mtime_ns):
         raise SourceChangedError(
-            f"Expected the file as it was when its footer was read, of {file.size} "
-            f"bytes, got {status.st_size} bytes and another time - at {file.path}"
+            f"Expected the file of {file.size} bytes whose footer was read, got a changed file of "
+            f"{status.st_size} bytes - at {file.path}"
         )
 
 
 @contextlib.contextmanager
-def naming(place: str) -> Iterator[None]:
-    """Names the place in what pyarrow raises; other errors have theirs."""
+def naming(location: str) -> Iterator[None]:
+    """Convert pyarrow's errors in the body of the `with` to errors that name a location.
+
+    Args:
+        location: the file, or the file and the row group.
+
+    Raises:
+        CorruptFileError, StorageError, TypeError, ValueError: pyarrow raised an error.
+    """
     try:
         yield
     except FastloadError:
         raise
     except (OSError, pa.ArrowException) as error:
         line = str(error).partition("\n")[0]
-        raise _kind(error)(f"Can't evaluate the filters: {line} - at {place}") from error
+        raise _kind(error)(f"Can't evaluate the filters: {line} - at {location}") from error
 
 
 def _kind(error: Exception) -> type[Exception]:
-    # pyarrow raises an OSError without a number for bytes that are not as they should be.
+    # pyarrow raises an OSError without a number for malformed bytes.
     if isinstance(error, OSError):
         return CorruptFileError if error.errno is None else StorageError
     types = (pa.ArrowTypeError, pa.ArrowNotImplementedError)

@@ -1,4 +1,4 @@
-"""Filters as tests of single columns, joined by "and" and "or", where that is what they are."""
+"""Conversion of filters to tests of single columns that are joined by "and" and "or"."""
 
 from __future__ import annotations
 
@@ -46,26 +46,27 @@ _MIRRORED = {
     "greater": "less",
     "greater_equal": "less_equal",
 }
-_AND, _OR = -1, -2  # as the core has them
+_AND, _OR = -1, -2  # the core's numbers
 
-_Tree = tuple[Any, ...]  # of core.bind_filter
+_Tree = tuple[Any, ...]  # the result of core.bind_filter
 
 
 class _NoTestError(Exception):
-    """A filter asks something else of columns."""
+    """Raised for a filter that is no test of a single column."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowConditions:
-    """What rows have to pass.
+    """Filters in the core's form.
 
-    names: of the columns that are tested.
-    words: by name, the strings or bytes that the tests of such a column name, whose keys are their
-        places here; () for columns of numbers.
-    tests: of each the index of its column, ranges of keys that pass as int64 (n, 2), and whether a
-        null does.
-    program: postfix; a number of a test stands for what that says, -1 joins the two before by
-        "and", -2 by "or".
+    Attributes:
+        names: the names of the columns that are tested.
+        words: for each name, the strings or bytes that the column's tests mention, where a word's
+            index is its key; () for columns of numbers.
+        tests: for each test the index of its column in `names`, the ranges of keys that pass, as
+            int64 (n, 2), and True if a null passes.
+        program: the tests in postfix form. A number from 0 on is the index of a test, -1 joins the
+            two results before it by "and", -2 by "or".
     """
 
     names: tuple[str, ...]
@@ -75,9 +76,15 @@ class RowConditions:
 
     @classmethod
     def of(cls, filters: Any, schema: Any) -> RowConditions | None:
-        """The conditions that an Expression is; None if it is more than these.
+        """Convert an Expression to conditions.
 
-        schema: an Arrow schema that the filters fit.
+        Args:
+            filters: the Expression.
+            schema: an Arrow schema with the columns of the filters.
+
+        Returns:
+            The conditions, or None if the Expression can't be expressed by tests of single
+            columns.
         """
         try:
             tree = core.bind_filter(serialized(filters), schema)
@@ -96,7 +103,7 @@ class RowConditions:
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """Whether a column's value is one of those, or a null that passes."""
+    """A test that is true for some values of a column, and for nulls if `nulls` is True."""
 
     column: str
     values: ValueSet
@@ -114,7 +121,7 @@ class _Test:
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """What each of the parts says, joined; at least one."""
+    """Parts, at least one, whose results are joined by `operator`."""
 
     operator: int
     parts: tuple[_Test | _Join, ...]
@@ -127,7 +134,7 @@ class _Join:
 
 
 def _join(operator: int, parts: Sequence[_Test | _Join]) -> _Test | _Join:
-    """Joins parts; those that are tests of one column become one test."""
+    """Join parts, at least one; tests of the same column become one test."""
     tests: dict[str, _Test] = {}
     others: list[_Test | _Join] = []
     for part in parts:
@@ -144,10 +151,11 @@ def _join(operator: int, parts: Sequence[_Test | _Join]) -> _Test | _Join:
 
 
 class _Reading:
-    """Reads a tree of what an Expression asks.
+    """Converts the tree of an Expression.
 
-    A row passes where an expression is true, and one that is null or false is neither; so what
-    passes the expression's negation is read by itself, with "not" moved down to the columns.
+    A row passes if the expression is true. If the expression is null, the row passes neither the
+    expression nor its negation, so a negation can't be the complement of the rows that pass.
+    Instead, "not" is moved down the tree to the tests of the columns.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -155,11 +163,15 @@ class _Reading:
         self._words: dict[str, WordKeys] = {}
 
     def words_of(self, column: str) -> tuple[Any, ...]:
-        """The strings or bytes that tests of a column name; () for a column of numbers."""
+        """Return the strings or bytes that a column's tests mention; () for a column of numbers."""
         return self._words[column].words if column in self._words else ()
 
     def of(self, tree: _Tree, *, negated: bool) -> _Test | _Join:
-        """What passes the tree, or its negation."""
+        """Convert a tree, or the negation of the tree.
+
+        Raises:
+            _NoTestError: the tree has a part that is no test of a single column.
+        """
         name, *arguments = tree
         if name == "invert":
             return self.of(arguments[0][0], negated=not negated)
@@ -184,17 +196,17 @@ class _Reading:
         if right[0] != "values":
             raise _NoTestError(right[0])
         (value,) = right[1]
-        if value is None:  # neither true nor false
+        if value is None:  # a comparison with null is null, so no row passes
             return _Test(self._column(left)[0], ValueSet(()), nulls=False)
         return self._test(left, lambda keys: keys.compared(name, value), negated=negated)
 
     def _membership(self, column: _Tree, members: _Tree, *, negated: bool) -> _Test:
         name, keys = self._column(column)
-        # Arrow looks floats up by their bits.
+        # Arrow compares floats by their bits here, which ranges of keys can't express.
         if members[0] != "values" or keys.float_bytes:
             raise _NoTestError(members[0])
         values = keys.members(value for value in members[1] if value is not None)
-        # A null is in the set, or not: that is never null.
+        # Membership is never null: a null is a member if the set contains null.
         found = _Test(name, values, nulls=None in members[1])
         return _Test(name, ~found.values, not found.nulls) if negated else found
 
@@ -205,7 +217,7 @@ class _Reading:
         return _Test(column_name, ~values if negated else values, nulls=not negated)
 
     def _test(self, column: _Tree, values_of: Callable[[Any], ValueSet], *, negated: bool) -> _Test:
-        """Return a test that does not mention nulls."""
+        """Return a test that no null passes, negated or not."""
         name, keys = self._column(column)
         values = values_of(keys)
         return _Test(name, ~values if negated else values, nulls=False)

@@ -1,4 +1,4 @@
-"""Finds the rows that pass conditions, in the core."""
+"""Search in the core for the rows that pass conditions."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ _REMOTE_THREADS = 32
 
 
 class CoreRowFinder:
-    """Looks for the rows of files that pass conditions.
+    """Finds the rows of files that pass conditions.
 
     Args:
         source: the files.
-        conditions: what rows have to pass.
-        projection: of their columns: output `i` is the i-th of them.
+        conditions: the conditions.
+        projection: the columns of the conditions; the name of an output is the index of a column
+            in `conditions.names`.
     """
 
     def __init__(self, source: Source, conditions: RowConditions, projection: Projection) -> None:
         self._files = source.files
         outputs = {output.name: output.columns[0] for output in projection.outputs}
         remote = source.storage.serve(source.files, data=False)
-        # Of those that wait for a store, most do nothing.
+        # More threads than cores for a store, since most of them wait for requests.
         threads = available_cores() if remote is None else _REMOTE_THREADS
         self._core = core.RowFinder(
             files=[(file.path, file.mtime_ns, file.footer) for file in source.files],
@@ -61,7 +62,16 @@ class CoreRowFinder:
 
     @classmethod
     def of(cls, source: Source, schema: FilterSchema, predicate: Predicate) -> Self | None:
-        """A finder of what a predicate keeps; None if that is more than conditions."""
+        """Make a finder for a predicate.
+
+        Args:
+            source: the files.
+            schema: the columns of all files.
+            predicate: the filters and the split.
+
+        Returns:
+            The finder, or None if the core can't evaluate the predicate.
+        """
         if predicate.filters is None or predicate.split is not None:
             return None
         conditions = RowConditions.of(predicate.filters, schema.arrow)
@@ -73,12 +83,14 @@ class CoreRowFinder:
     def find(
         self, indices: Sequence[int], *, skip: bool
     ) -> Iterator[tuple[FileRows, dict[int, str]]]:
-        """The rows of each of the files of those indices.
+        """Find the rows that pass, file by file.
 
-        skip: no row stays of a row group that can't be read, which is an error else.
+        Args:
+            indices: the indices of the files.
+            skip: keep no row of a row group that can't be read, instead of raising an error.
 
-        Returns:
-            The rows, and why row groups can't be read.
+        Yields:
+            The rows of a file, and for each row group that can't be read the cause.
         """
         counts = [len(self._files[index].footer.row_group_rows) for index in indices]
         tasks = [(i, g) for i, count in zip(indices, counts, strict=True) for g in range(count)]
@@ -98,9 +110,9 @@ class CoreRowFinder:
 def _projection(
     source: Source, schema: FilterSchema, conditions: RowConditions
 ) -> Projection | None:
-    """The columns that conditions name: output `i` is the i-th of them.
+    """Return a projection of the columns of conditions, where output `i` is the i-th column.
 
-    None if the tensors of some hold something else than Arrow's arrays.
+    Returns None if the tensors of a column would hold other values than Arrow's arrays do.
     """
     types = [schema.arrow.field(name).type for name in conditions.names]
     columns = {
@@ -128,7 +140,7 @@ def _column(name: str, arrow: Any, words: Sequence[str] | Sequence[bytes]) -> Co
 
 
 def _has_numbers_of(arrow: Any, field: Field) -> bool:
-    """Return whether the tensors of a field hold the numbers that Arrow's arrays of a type hold."""
+    """Return True if tensors of a field hold the same numbers as Arrow's arrays of a type."""
     if field.depth or field.shape or field.ragged:
         return False
     if pa.types.is_timestamp(arrow):

@@ -1,4 +1,4 @@
-"""Which rows of the files an epoch is made of."""
+"""Rows of the files that make up an epoch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ __all__ = ["EpochRows"]
 
 
 class EpochRows:
-    """The rows that an epoch is made of: all of them, or those that filters and a split leave.
+    """The rows of an epoch: all rows, or the rows that filters and a split keep.
 
     Args:
         source: the files.
-        filters: which rows stay, and the columns that tell; None = all rows.
-        report: lists the row groups whose filter columns can't be read; None = these are errors.
+        filters: the columns that filters may ask for, and the filters and the split; None = all
+            rows.
+        report: receives the row groups whose filter columns can't be read; None = such a row group
+            is an error.
     """
 
     def __init__(
@@ -41,12 +43,12 @@ class EpochRows:
 
     @property
     def files(self) -> tuple[FileRows, ...]:
-        """By file, its rows that stay; () = all."""
+        """Rows that stay, for each file; () = all rows."""
         return () if self._selection is None else self._selection.files
 
     @property
     def row_groups(self) -> plan.RowGroups:
-        """All row groups, with the rows that stay."""
+        """Row groups of all files, with the number of rows that stay."""
         source, selection = self._source, self._selection
         return plan.RowGroups(
             source.row_group_rows if selection is None else selection.counts,
@@ -56,7 +58,7 @@ class EpochRows:
         )
 
     def _report_unreadable(self) -> None:
-        """Reports the row groups whose filter columns can't be read, to who makes the dataset."""
+        """Add the row groups whose filter columns can't be read to the report."""
         if self._report is not None and self._selection is not None:
             for index, group, cause in self._selection.corrupt:
                 self._report.add(index, self._source.files[index].path, group, cause)

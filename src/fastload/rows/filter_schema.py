@@ -1,4 +1,4 @@
-"""The columns that filters may ask for, as Arrow types."""
+"""Columns that filters may ask for, with their Arrow types."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ _NAME = re.compile(r"FieldRef\.Name\(([^)]*)\)")
 
 @dataclass(frozen=True, slots=True)
 class FilterSchema:
-    """The columns of all files and their hive keys, each of one type.
+    """The columns and the hive keys of all files, with one type for each name.
 
-    arrow: what pyarrow's permissive unification makes of them, without metadata.
-    path: of the first file, for errors.
-    refused: the names of columns left out, for their types have none in common.
+    Attributes:
+        arrow: the Arrow schema after pyarrow's permissive unification, without metadata.
+        path: the path of the first file, for messages.
+        refused: the names of columns that were left out, because their types in the files have no
+            common type.
     """
 
     arrow: Any
@@ -48,7 +50,7 @@ class FilterSchema:
 
     @classmethod
     def of(cls, source: Source) -> FilterSchema:
-        """The schema of those files."""
+        """Return the schema of the files of a source."""
         schemas = [_schema_of(source, schema) for schema in group_files(source.files)[0]]
         fields = {name: _unify(schemas, name) for schema in schemas for name in schema.names}
         for name, key in find_keys(source.files).items():
@@ -61,7 +63,7 @@ class FilterSchema:
         return cls(pa.schema(found), source.files[0].path, refused)
 
     def guarantee(self, file: SourceFile) -> Any:
-        """What the names of a file's directories say of all of its rows, as an Expression."""
+        """Return an Expression that is true for all rows of a file, by the file's hive keys."""
         found = pc.scalar(value=True)
         for name, text in file.keys:
             key = pc.field(name)
@@ -73,9 +75,15 @@ class FilterSchema:
         return found
 
     def predicate(self, filters: Any, split: Split | None) -> Predicate:
-        """What parsed filters and a split ask of these columns.
+        """Return parsed filters and a split as a predicate, after checking their columns.
 
-        Raises `ColumnNotFoundError` or `SchemaError` for what they can't be asked.
+        Args:
+            filters: the filters, or None.
+            split: the split, or None.
+
+        Raises:
+            ColumnNotFoundError: a column does not exist.
+            SchemaError: the type of a column does not fit the filters or the split.
         """
         expression = expression_of(filters, self._path)
         if expression is not None:
@@ -92,18 +100,23 @@ class FilterSchema:
         return Predicate(expression, split)
 
     def column(self, name: str) -> Any:
-        """The Expression of a column of that dotted name."""
+        """Return the Expression of a column.
+
+        Args:
+            name: the name of the column, or a dotted name for a field of a struct.
+        """
         return pc.field(*self._path(name))
 
     def names_in(self, predicate: Predicate) -> tuple[str, ...]:
-        """The columns that a predicate names; () if they are not known, or fields of structs."""
+        """Return the columns that a predicate names; () if unknown, or struct fields."""
         text = "" if predicate.filters is None else str(predicate.filters)
         if "FieldRef" in text or "FieldPath" in text:
             return ()
         split = (predicate.split and predicate.split.columns) or ()
         if any(self._path(name) != (name,) for name in split):
             return ()
-        # A name may be part of what else the text says; that it tells all is seen.
+        # A name in the text may be part of something else, such as a value, which does no harm.
+        # The filter below fails if a column is missing among the names.
         named = [
             name
             for name in self.arrow.names
@@ -119,15 +132,15 @@ class FilterSchema:
         return tuple(named)
 
     def trusts_statistics(self, predicate: Predicate) -> bool:
-        """Return whether statistics of row groups tell of all values of the columns in the filters.
+        """Return True if row groups may be pruned by the statistics of the filters' columns.
 
-        Statistics of floats leave NaN out, and may name the other zero.
+        Statistics of floats leave NaN out, and may contain -0.0 for 0.0 and vice versa.
         """
         names = self.names_in(Predicate(predicate.filters)) or self.arrow.names
         return not any(_has_floats(self.arrow.field(name).type) for name in names)
 
     def _path(self, name: str) -> tuple[str, ...]:
-        """What a dotted name means: a column called so, else a field of a struct."""
+        """Return the path of a dotted name: of a column of this name, else of a struct field."""
         fields = tuple(name.split("."))
         if self._type_of((name,)) is None and self._type_of(fields) is not None:
             return fields
@@ -137,7 +150,8 @@ class FilterSchema:
         with contextlib.suppress(pa.ArrowException, TypeError, ValueError, FastloadError):
             core.bind_filter(serialized(filters), self.arrow)
             return
-        # What it is that does not fit, or that can't be serialized, Arrow's evaluation tells.
+        # The core can't bind the filters, or they can't be serialized. Arrow's evaluation of an
+        # empty table raises an error that says why, if the filters don't fit.
         try:
             self.arrow.empty_table().filter(filters)
         except (pa.ArrowException, TypeError) as error:
@@ -156,8 +170,8 @@ class FilterSchema:
                 f"Expected one column `{name}` of types that promote to a common one for "
                 f"{argument}, got several - at {self.path}"
             )
-        place = f"{self.path}, {argument}"
-        return ColumnNotFoundError(describe_not_found(name, self.arrow.names, place))
+        location = f"{self.path}, {argument}"
+        return ColumnNotFoundError(describe_not_found(name, self.arrow.names, location))
 
     def _type_of(self, path: Sequence[str]) -> Any:
         try:
@@ -178,9 +192,9 @@ def _has_floats(arrow: Any) -> bool:
 
 
 def _schema_of(source: Source, file: FileSchema) -> Any:
-    """The schema of a file's columns."""
+    """Return the Arrow schema of a file's columns."""
     if all(len(leaf.path) == 1 for leaf in file.leaves):
-        return file.types  # each leaf is a column
+        return file.types  # without nesting, each leaf is a column
     found = next(each for each in source.files if each.path == file.path)
     if found.stored is None:
         return pq.read_schema(file.path)
@@ -188,7 +202,7 @@ def _schema_of(source: Source, file: FileSchema) -> Any:
 
 
 def _unify(schemas: Sequence[Any], name: str) -> Any:
-    """The field of that name in all schemas; None where there is no such one."""
+    """Return the common field of a name in all schemas; None if the schemas have none."""
     found = [pa.schema([schema.field(name)]) for schema in schemas if _count(schema, name) == 1]
     if any(_count(schema, name) > 1 for schema in schemas):
         return None

@@ -1,4 +1,4 @@
-"""Finds the rows that filters and a split keep, files and row groups in parallel."""
+"""Search for the rows that filters and a split keep, over files and row groups in parallel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FileRowsFound", "RowFinder"]
 
-# Files whose footers are in memory at a time, and after which counts are kept.
+# The number of files whose footers are in memory at a time. After them, their rows are cached.
 _FILES_AT_ONCE = 64
 
 
@@ -34,8 +34,10 @@ _FILES_AT_ONCE = 64
 class FileRowsFound:
     """The rows of one file that stay.
 
-    file: its index.
-    corrupt: row groups that can't be read, of which no row stays, and the causes.
+    Attributes:
+        file: the index of the file.
+        rows: the rows that stay.
+        corrupt: for each row group that can't be read, and of which no row stays, the cause.
     """
 
     file: int
@@ -44,13 +46,13 @@ class FileRowsFound:
 
 
 class RowFinder:
-    """Looks for the rows of files.
+    """Finds the rows of files that a predicate keeps.
 
     Args:
         source: the files.
-        schema: of their columns.
-        predicate: what rows have to pass.
-        skip: no row stays of a row group that can't be read, which is an error else.
+        schema: the columns of all files.
+        predicate: the filters and the split.
+        skip: keep no row of a row group that can't be read, instead of raising an error.
     """
 
     def __init__(
@@ -65,10 +67,19 @@ class RowFinder:
         self._threads = ThreadPoolExecutor(available_cores(), "fastload-filter")
 
     def files(self, indices: Sequence[int]) -> Iterator[FileRowsFound]:
-        """The rows of each of the files of those indices.
+        """Find the rows that stay, file by file. Errors name the file and the row group.
 
-        Raises `SourceChangedError`, `StorageError`, `CorruptFileError`, or `ValueError` for
-        values that the filters can't be asked of, naming file and row group.
+        Args:
+            indices: the indices of the files.
+
+        Yields:
+            The rows of a file.
+
+        Raises:
+            SourceChangedError: a file has changed since its footer was read.
+            StorageError: a file can't be read.
+            CorruptFileError: a row group is corrupt, and `skip` is False.
+            ValueError: the filters can't be evaluated on a value.
         """
         progress = Progress("filtered", len(self._source.files), "files")
         done = len(self._source.files) - len(indices)
@@ -81,11 +92,11 @@ class RowFinder:
                 progress.show(done)
 
     def close(self) -> None:
-        """Ends the threads. Idempotent."""
+        """End the threads. Idempotent."""
         self._threads.shutdown(cancel_futures=True)
 
     def _find(self, indices: Sequence[int]) -> Iterator[tuple[FileRows, dict[int, str]]]:
-        """The rows of each of the files, and why row groups can't be read."""
+        """Yield the rows of each file, and for each row group that can't be read the cause."""
         if self._conditions is not None:
             yield from self._conditions.find(indices, skip=self._skip)
             return
@@ -117,12 +128,12 @@ class RowFinder:
             return str(error)
 
 
-_Kept = tuple[int, "NDArray[np.uint8] | None"]  # rows that stay, and their bits
-_Result = _Kept | str  # or why the row group can't be read
+_Kept = tuple[int, "NDArray[np.uint8] | None"]  # the number of rows that stay, and their bits
+_Result = _Kept | str  # the rows of a row group, or the cause why it can't be read
 
 
 def _rows_of(scan: ArrowRowScan, results: Iterator[_Result]) -> tuple[FileRows, dict[int, str]]:
-    """The rows of a file that stay, and why row groups can't be read."""
+    """Return the rows of a file that stay, and for each row group that can't be read the cause."""
     kept: list[NDArray[np.uint8] | None] = [None] * len(scan.rows)
     counts = [0] * len(scan.rows)
     causes = {}
@@ -136,7 +147,7 @@ def _rows_of(scan: ArrowRowScan, results: Iterator[_Result]) -> tuple[FileRows, 
 
 
 def _packed(kept: NDArray[np.bool_]) -> _Kept:
-    """How many rows stay, and a bit of each; None = all, or none."""
+    """Return the number of rows that stay, and a bit for each row; no bits if all or none stay."""
     count = int(np.count_nonzero(kept))
     if count in (0, len(kept)):
         return count, None

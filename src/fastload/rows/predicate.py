@@ -1,4 +1,4 @@
-"""What decides which rows a dataset is made of: filters and a split."""
+"""Filters and a split, which decide the rows of a dataset."""
 
 from __future__ import annotations
 
@@ -25,20 +25,23 @@ __all__ = [
 Filters: TypeAlias = (
     "pc.Expression | Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]"
 )
-"""The `filters` argument: an expression, or conditions as pyarrow and pandas take them."""
+"""The `filters` argument: an expression, or conditions in the form of pyarrow and pandas."""
 
 SplitArgument = tuple[str | Sequence[str] | None, float, float]
 """The `split` argument: column names or None, start and stop."""
 
-# Of the text of filters that a saved state holds.
+# The most characters of the filters' text in a saved state.
 _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The rows whose hash lies in [start, stop) of [0, 1).
+    """The rows whose hash, as a fraction of 2**64, lies in [start, stop).
 
-    columns: what is hashed; None = the file's name and the row's number. See `row_hash`.
+    Attributes:
+        columns: the columns to hash; None = the file's name and the row's number. See `row_hash`.
+        start: the first fraction, at least 0.
+        stop: the fraction after the last one, at most 1.
     """
 
     columns: tuple[str, ...] | None
@@ -47,15 +50,17 @@ class Split:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The first hash that lies in the range, and the first behind it; of 2**64."""
+        """First hash in the range, and first hash after the range, from 0 to 2**64."""
         return _bound(self.start), _bound(self.stop)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predicate:
-    """Filters and split together; a row stays if it passes both.
+    """Filters and a split. A row stays if it passes both.
 
-    filters: a pyarrow.compute Expression, or None.
+    Attributes:
+        filters: a pyarrow.compute Expression, or None.
+        split: the split, or None.
     """
 
     filters: Any = None
@@ -66,17 +71,17 @@ class Predicate:
 
     @property
     def filters_text(self) -> str | None:
-        """The filters in at most about 200 characters; others have another text."""
+        """Text of the filters, of about 200 characters at most, and different for other filters."""
         if self.filters is None:
             return None
         text = " ".join(str(self.filters).split())
-        # The text leaves out the middle of long lists and digits of numbers.
+        # The text leaves out the middle of long lists and digits of numbers, so a digest is added.
         digest = hashlib.blake2b(serialized(self.filters), digest_size=8).hexdigest()
         return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} #{digest}"
 
     @property
     def split_text(self) -> str | None:
-        """The split in words; None without one."""
+        """Text of the split; None without a split."""
         if self.split is None:
             return None
         return repr((self.split.columns, self.split.start, self.split.stop))
@@ -93,9 +98,13 @@ class Predicate:
 
 
 def parse_filters(filters: Any) -> Any:
-    """The `filters` argument, checked: None, an Expression, or a list of conditions.
+    """Check the `filters` argument, and return it.
 
-    Raises `TypeError` or `ValueError`.
+    Args:
+        filters: None, an Expression, or a list of conditions.
+
+    Raises:
+        TypeError, ValueError: the argument is wrong.
     """
     if filters is None or _is_expression(filters):
         return filters
@@ -118,18 +127,21 @@ def parse_filters(filters: Any) -> Any:
 
 
 def _is_expression(filters: object) -> bool:
-    # Who has no filters doesn't wait for it to be imported.
+    # pyarrow.compute is imported only here, so that datasets without filters don't wait for it.
     from pyarrow.compute import Expression
 
     return isinstance(filters, Expression)
 
 
 def expression_of(filters: Any, path_of: Callable[[str], tuple[str, ...]]) -> Any:
-    """The Expression of filters; None of None.
+    """Convert filters to an Expression; return None for None.
 
-    path_of: from the name of a column, as conditions have it, to its path.
+    Args:
+        filters: an Expression, a list of conditions, or None.
+        path_of: returns the path of a column, given its name in a condition.
 
-    Raises `ValueError`.
+    Raises:
+        ValueError: the conditions are not in pyarrow's form.
     """
     if filters is None or _is_expression(filters):
         return filters
@@ -146,14 +158,18 @@ def expression_of(filters: Any, path_of: Callable[[str], tuple[str, ...]]) -> An
 
 
 def _conjunctions(filters: Sequence[Any]) -> Sequence[Sequence[Any]]:
-    """The lists that are joined by "or", of conditions that are joined by "and"."""
+    """Return the lists of conditions: "or" joins the lists, "and" joins a list's conditions."""
     return filters if filters and isinstance(filters[0], list) else [filters]
 
 
 def parse_split(split: Any) -> Split | None:
-    """The `split` argument, checked; None of None.
+    """Check the `split` argument, and convert it to a `Split`; return None for None.
 
-    Raises `TypeError` or `ValueError`.
+    Args:
+        split: column names or None, start and stop; or None.
+
+    Raises:
+        TypeError, ValueError: the argument is wrong.
     """
     if split is None:
         return None
@@ -175,10 +191,10 @@ def parse_split(split: Any) -> Split | None:
 
 
 def serialized(expression: Any) -> bytes:
-    """What pyarrow pickles an Expression as."""
+    """Return the bytes by which pyarrow pickles an Expression."""
     return bytes(expression.__reduce__()[1][0])
 
 
 def _bound(fraction: float) -> int:
-    # Exact: a power of two only moves the exponent.
+    # ldexp is exact, because multiplying by a power of two only changes the exponent.
     return math.ceil(math.ldexp(fraction, 64))

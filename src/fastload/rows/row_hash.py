@@ -1,18 +1,20 @@
-"""Stable hashes of rows, by which `split` deals them out.
+"""Stable hashes of rows, by which `split` selects rows.
 
 A row's hash is a chain over its columns: h = 0, and for each column in turn
-h = XXH64(value, seed=h), of the value's bytes:
+h = XXH64(bytes of the value, seed=h). The bytes of a value are:
 
-- of a string or binary value its own;
-- of an integer, bool, date, time, timestamp or duration the 8 bytes of the stored integer as
+- for a string or binary value, its own bytes;
+- for an integer, bool, date, time, timestamp or duration, the 8 bytes of the stored integer as
   int64, little-endian;
-- of a float the 8 bytes of the float64 it equals, with one zero and one NaN;
-- of a null none at all, with the seed h + 1.
+- for a float, the 8 bytes of the equal float64, where all zeros count as one, and all NaNs;
+- for a null, no bytes, and the seed is h + 1.
 
-So the hash of one column of strings or integers is that of `Hash` before the modulo. Without
-columns it is XXH64(row number as int64, seed=XXH64(file name as UTF-8)): the row in its file,
-and the file's path below the directory given, or from the first wildcard of a glob on; of a
-file given by itself its name. That path, unlike an index, stays when files are added.
+So the hash of one column of strings or integers is the hash of `Hash` before the modulo.
+
+Without columns, a row's hash is XXH64(row number as int64, seed=XXH64(file name as UTF-8)). The row
+number counts from the start of the file. The file name is the path below the given directory, or
+the path from the first wildcard of a glob on, or the name of a file that was given by itself.
+Unlike the index of a file, such a path stays the same when files are added.
 """
 
 from __future__ import annotations
@@ -34,14 +36,18 @@ Hashes = NDArray[np.uint64]
 
 
 def can_hash(arrow: Any) -> bool:
-    """Return whether values of that Arrow type have a hash."""
+    """Return True if values of an Arrow type have a hash."""
     if pa.types.is_dictionary(arrow):
         return can_hash(arrow.value_type)
     return _is_integer(arrow) or _is_bytes(arrow) or _is_float(arrow) or pa.types.is_null(arrow)
 
 
 def hash_columns(arrays: Sequence[Any]) -> Hashes:
-    """The hash of each row of Arrow arrays of one length, at least one of them."""
+    """Return the hash of each row, uint64 (rows,).
+
+    Args:
+        arrays: the columns, at least one, as Arrow arrays of one length.
+    """
     hashes = np.zeros(len(arrays[0]), np.uint64)
     for array in arrays:
         hashes = _chain(array, hashes)
@@ -49,7 +55,13 @@ def hash_columns(arrays: Sequence[Any]) -> Hashes:
 
 
 def hash_numbers(name: str, first: int, rows: int) -> Hashes:
-    """The hash of `rows` rows of the file of that name, from row `first` on."""
+    """Return the hash of each row of a part of a file, uint64 (rows,).
+
+    Args:
+        name: the name of the file.
+        first: the number of the first row.
+        rows: the number of rows.
+    """
     seed = core.xxhash64(name.encode("utf-8", "surrogateescape"))
     numbers = np.arange(first, first + rows, dtype=np.int64)
     return core.xxhash64_integers(numbers, np.full(rows, seed, np.uint64))

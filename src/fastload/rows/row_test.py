@@ -1,4 +1,4 @@
-"""Which rows pass filters and a split."""
+"""Test of rows by filters and a split."""
 
 from __future__ import annotations
 
@@ -23,9 +23,15 @@ _MOST = 2**64 - 1
 
 
 class RowTest:
-    """A predicate, asked of rows.
+    """Tests rows by a predicate.
 
-    expressions: by name, what `of_arrays` takes of the rows; {} if it looks at no column.
+    Args:
+        schema: the columns of all files.
+        predicate: the filters and the split.
+
+    Attributes:
+        expressions: the Expressions, by name, whose values `of_arrays` takes; {} if the predicate
+            names no column.
     """
 
     def __init__(self, schema: FilterSchema, predicate: Predicate) -> None:
@@ -38,11 +44,15 @@ class RowTest:
 
     @property
     def by_number(self) -> bool:
-        """Whether rows are told by their number in the file."""
+        """True if the split goes by the number of a row in its file."""
         return self._split is not None and self._split.columns is None
 
     def of_table(self, table: Any) -> NDArray[np.bool_]:
-        """What `of_arrays` says of a table of the columns that the expressions name."""
+        """Return True for each row of a table that passes, by the values of its columns.
+
+        Args:
+            table: an Arrow table with the columns that `expressions` name.
+        """
         source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
         options = acero.ProjectNodeOptions(list(self.expressions.values()), list(self.expressions))
         steps = [source, acero.Declaration("project", options)]
@@ -50,7 +60,13 @@ class RowTest:
         return self.of_arrays([column.combine_chunks() for column in found.columns])
 
     def of_arrays(self, arrays: Sequence[Any]) -> NDArray[np.bool_]:
-        """Which rows pass, by the values of the expressions, but for what `of_numbers` says."""
+        """Return True for each row that passes, by the values of columns.
+
+        A split by row numbers is not tested here; see `of_numbers`.
+
+        Args:
+            arrays: the values of `expressions`, as Arrow arrays.
+        """
         arrays = list(arrays)
         kept = np.ones(len(arrays[0]), np.bool_)
         if self._filters is not None:
@@ -60,7 +76,13 @@ class RowTest:
         return kept
 
     def of_numbers(self, name: str, first: int, rows: int) -> NDArray[np.bool_]:
-        """Which rows of the file of that name pass, from row `first` on, if `by_number`."""
+        """Return True for each row that passes a split by row numbers.
+
+        Args:
+            name: the name of the file.
+            first: the number of the first row.
+            rows: the number of rows.
+        """
         return self._in_range(hash_numbers(name, first, rows))
 
     def _in_range(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -75,10 +97,10 @@ class RowTest:
 
 
 def _bools(array: Any) -> NDArray[np.bool_]:
-    """An Arrow array of bool, with False for nulls."""
+    """Convert an Arrow array of bool to numpy, with False for nulls."""
     if array.null_count:
         array = array.fill_null(False)
-    # Three times as fast as Arrow's to_numpy.
+    # unpackbits is three times as fast as Arrow's to_numpy.
     bits = np.frombuffer(array.buffers()[1], np.uint8)
     stop = array.offset + len(array)
     unpacked = np.unpackbits(bits, count=stop, bitorder="little")

@@ -1,7 +1,7 @@
-"""From filters and a split to the rows of each row group that stay.
+"""Selection of the rows that filters and a split keep, cached on disk.
 
-pyarrow prunes row groups by statistics and hive keys; of the others the exact rows are found
-from the columns that filters and split name, row groups in parallel.
+pyarrow prunes row groups by statistics and hive keys. In the remaining row groups, the rows are
+found by reading the columns that the filters and the split name, row groups in parallel.
 """
 
 from __future__ import annotations
@@ -28,18 +28,25 @@ if TYPE_CHECKING:
 
 __all__ = ["RowSelection", "select_rows"]
 
-# Of the way rows are found: entries of another version are not looked at.
+# The version of the way rows are found. Entries of another version are ignored.
 _VERSION = b"2"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSelection:
-    """The rows of a source that a predicate keeps, by file.
+    """The rows of a source that a predicate keeps.
 
-    A pickle has what is mapped from the cache by its key only.
+    If rows are mapped from the cache, a pickle does not contain the rows, and unpickling loads
+    them from the cache.
 
-    skip: a row group that can't be read has no row that stays.
-    corrupt: those, as index of the file, row group and cause.
+    Attributes:
+        source: the files.
+        schema: the columns of all files.
+        predicate: the filters and the split.
+        files: for each file, the rows that stay.
+        skip: no row stays of a row group that can't be read.
+        corrupt: the row groups that can't be read: index of the file, index of the row group, and
+            cause.
     """
 
     source: Source
@@ -51,7 +58,7 @@ class RowSelection:
 
     @property
     def counts(self) -> Int64s:
-        """Rows of each row group of all files that stay: int64 (row groups,)."""
+        """Number of rows that stay in each row group of all files: int64 (row groups,)."""
         return np.concatenate([np.zeros(0, np.int64), *(file.counts for file in self.files)])
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,12 +71,22 @@ class RowSelection:
 def select_rows(
     source: Source, schema: FilterSchema, predicate: Predicate, skip: bool = False
 ) -> RowSelection:
-    """Finds the rows that stay: in the cache, else in the files.
+    """Find the rows that stay: in the cache, or else in the files.
 
-    skip: no row stays of a row group that can't be read; such a file is not kept in the cache.
+    Errors name the file and the row group.
 
-    Raises `SourceChangedError`, `StorageError`, `CorruptFileError`, or `ValueError` for values
-    that the filters can't be asked of, naming file and row group.
+    Args:
+        source: the files.
+        schema: the columns of all files.
+        predicate: the filters and the split.
+        skip: keep no row of a row group that can't be read, instead of raising an error. The rows
+            of such a file are not cached.
+
+    Raises:
+        SourceChangedError: a file has changed since its footer was read.
+        StorageError: a file can't be read.
+        CorruptFileError: a row group is corrupt, and `skip` is False.
+        ValueError: the filters can't be evaluated on a value.
     """
     cache = SelectionCache()
     found: dict[int, FileRows] = {}
@@ -80,7 +97,7 @@ def select_rows(
         with cache.lock(predicate.digest.hex()):
             _load(cache, keys, found)
             missing = [index for index in range(len(keys)) if index not in found]
-            # With modules of pyarrow that datasets without filters don't wait for.
+            # Imported only here, so that datasets without filters don't wait for pyarrow's modules.
             from fastload.rows.finder import RowFinder
 
             finder = RowFinder(source, schema, predicate, skip=skip)
@@ -103,7 +120,7 @@ def _load(cache: SelectionCache, keys: Sequence[str], found: dict[int, FileRows]
 
 
 def _entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> list[str]:
-    """The keys of the files' entries in the cache."""
+    """Return the key of each file's entry in the cache."""
     head = _VERSION + predicate.digest + bytes(schema.arrow.serialize())
     return [_key(head, file) for file in source.files]
 

@@ -1,8 +1,9 @@
-"""Row selections kept on disk, shared by the processes of a node.
+"""Cache of row selections on disk, which the processes of a node share.
 
-An entry holds, after a head of 32 bytes (magic, row groups, bytes of bits, CRC-32 of what
-follows), counts and offsets as int64 and the bits of a `FileRows`. It appears by an atomic
-rename and never changes; nothing in it is ever executed.
+An entry holds the rows of one file. It starts with a head of 32 bytes: magic, number of row groups,
+number of bytes of bits, and the CRC-32 of the rest. The rest is the counts and the offsets of a
+`FileRows`, as int64, and its bits. An entry is published by an atomic rename and never changes, and
+no part of an entry is ever executed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["SelectionCache"]
 
 _MAGIC = b"FLROWS01"
 _HEAD = struct.Struct("<8sqqII")
-# A smaller entry is not worth a mapping of its own, of which a process has 65,530.
+# A smaller entry is read rather than mapped, because a process may have only 65,530 mappings.
 _MAPPED_BYTES = 1 << 20
 _READ_BYTES = 1 << 20
 _LOCKS = 64
@@ -36,9 +37,10 @@ _POLL_S = 0.05
 
 
 class SelectionCache:
-    """The directory of entries; without one, and after the first failure, it keeps nothing.
+    """A directory of entries. Without a directory, and after the first failure, nothing is kept.
 
-    directory: None = $FASTLOAD_CACHE_DIR, else the user's cache directory.
+    Args:
+        directory: the directory; None = $FASTLOAD_CACHE_DIR, or else the user's cache directory.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -50,7 +52,13 @@ class SelectionCache:
         )
 
     def load(self, key: str) -> FileRows | None:
-        """The entry of that key; None if there is none. A damaged one is removed."""
+        """Return the rows of an entry; None if no undamaged entry exists.
+
+        A damaged entry is removed.
+
+        Args:
+            key: the key of the entry.
+        """
         if self._home.path is None:
             return None
         path = self._path(key)
@@ -67,7 +75,16 @@ class SelectionCache:
         return rows
 
     def store(self, key: str, rows: FileRows) -> FileRows:
-        """Keeps an entry; returns it as `load` would, or as it is where that fails."""
+        """Write an entry.
+
+        Args:
+            key: the key of the entry.
+            rows: the rows to keep.
+
+        Returns:
+            The same rows: mapped from the entry if they are large and the entry was written, else
+            `rows`.
+        """
         if self._home.path is None:
             return rows
         path = self._path(key)
@@ -82,12 +99,18 @@ class SelectionCache:
         except OSError as error:
             self._home.give_up(error)
             return rows
-        # Mapped from now on, rather than in memory of its own.
+        # Map large rows from now on, so that processes share their memory.
         return self.load(key) or rows if len(rows.bits) >= _MAPPED_BYTES else rows
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
-        """Holds back other processes that would count the same; where it can't, none."""
+        """Hold the lock of a key, so that other processes don't find the same rows meanwhile.
+
+        The body of the `with` runs without a lock if the lock file can't be opened.
+
+        Args:
+            key: the key to lock.
+        """
         descriptor = self._open_lock(key)
         try:
             while descriptor is not None and not try_lock(descriptor):
@@ -112,7 +135,7 @@ class SelectionCache:
 
 
 def _read(descriptor: int) -> FileRows | None:
-    """The entry of an open file; None if it is damaged."""
+    """Return the rows in an open file; None if the file is damaged."""
     size = os.fstat(descriptor).st_size
     head = os.pread(descriptor, _HEAD.size, 0)
     if len(head) < _HEAD.size:
@@ -136,7 +159,7 @@ def _read(descriptor: int) -> FileRows | None:
 def _crc(descriptor: int) -> int:
     crc = 0
     at = _HEAD.size
-    # Read rather than mapped, so that it does not count as this process's memory.
+    # Read rather than mapped, so that the file does not count as this process's memory.
     while block := os.pread(descriptor, _READ_BYTES, at):
         crc = zlib.crc32(block, crc)
         at += len(block)

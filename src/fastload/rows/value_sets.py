@@ -1,9 +1,10 @@
 """Sets of the values of one column, as ranges of keys that the core compares.
 
-A key is a number of 64 bits in the order of the values: integers and booleans are their own, those
-of uint64 less 2**63; floats are in the order of IEEE 754's totalOrder, so that -0.0 comes right
-before 0.0 = 0, and NaNs before and after all numbers. The key of a string, or of bytes, is its
-place among those that the filters name, and -1 if they don't name it.
+A key is an integer of 64 bits, and keys are in the order of the values. Integers and booleans are
+their own keys; the key of a uint64 is the value minus 2**63. The keys of floats are in the order of
+IEEE 754's totalOrder: -0.0 comes right before 0.0, whose key is 0, and NaNs come before and after
+all numbers. The key of a string, or of bytes, is its index among the words that the filters
+mention, or -1 if the filters don't mention it.
 """
 
 from __future__ import annotations
@@ -30,16 +31,22 @@ Range = tuple[int, int]  # first and last key
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """Values of one column.
+    """A set of values of one column.
 
-    ranges: of their keys, first and last; in order, with other keys between them.
+    Attributes:
+        ranges: the first and the last key of each range, in order; ranges don't touch.
     """
 
     ranges: tuple[Range, ...]
 
     @classmethod
     def of(cls, ranges: Iterable[Range]) -> ValueSet:
-        """The union of ranges, in any order, and of any numbers."""
+        """Return the union of ranges.
+
+        Args:
+            ranges: the first and the last number of each range, in any order. Numbers may exceed
+                64 bits.
+        """
         found: list[Range] = []
         for first, last in sorted(ranges):
             first, last = max(first, _LEAST), min(last, _MOST)
@@ -62,21 +69,22 @@ class ValueSet:
         return ValueSet.of((a[1] + 1, b[0] - 1) for a, b in pairwise(edges))
 
     def __contains__(self, key: int) -> bool:
-        place = bisect_right(self.ranges, (key, _MOST))
-        return place > 0 and key <= self.ranges[place - 1][1]
+        index = bisect_right(self.ranges, (key, _MOST))
+        return index > 0 and key <= self.ranges[index - 1][1]
 
     @property
     def array(self) -> Int64s:
-        """The ranges, int64 (n, 2)."""
+        """Ranges as an array, int64 (n, 2)."""
         return np.array(self.ranges, np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of one dtype.
+    """The keys of the values of one dtype.
 
-    float_bytes: of a float; 0 = integers.
-    offset: what keys are less than integers.
+    Attributes:
+        float_bytes: the bytes of a float; 0 = integers.
+        offset: a number to subtract from an integer to get its key.
     """
 
     float_bytes: int = 0
@@ -84,27 +92,29 @@ class Keys:
 
     @property
     def numbers(self) -> ValueSet:
-        """All values but NaNs."""
+        """Set of all values except NaNs."""
         if not self.float_bytes:
             return ValueSet.of([(_LEAST, _MOST)])
         infinity = self._key(math.inf)
         return ValueSet.of([(-infinity - 1, infinity)])
 
     def members(self, values: Iterable[int]) -> ValueSet:
-        """Return the set of these integers."""
+        """Return a set of integers."""
         return ValueSet.of((value - self.offset, value - self.offset) for value in values)
 
     def compared(self, operator: str, value: float) -> ValueSet:
-        """The values that stand in that relation to a number, as IEEE 754 has it.
+        """Return the set of values for which a comparison with a number is true, by IEEE 754.
 
-        operator: "equal", "not_equal", "less", "less_equal", "greater" or "greater_equal".
+        Args:
+            operator: "equal", "not_equal", "less", "less_equal", "greater" or "greater_equal".
+            value: the number on the right of the operator.
         """
         if operator == "not_equal":
             return ~self.compared("equal", value)
         if math.isnan(value):
             return ValueSet(())
-        # Of the values that equal the number the first, and the last; if there are none, the next
-        # value above, and the one below.
+        # The first and the last key of the values that equal the number. If no value equals the
+        # number: the keys of the next value above, and of the next value below.
         first, last = self._above(value), self._below(value)
         found = {
             "equal": (first, last),
@@ -117,7 +127,7 @@ class Keys:
 
     def _above(self, value: float) -> int:
         if not self.float_bytes:
-            # A number below all integers, or above, is as good as the one next to them.
+            # All numbers far below (or above) the integers of 64 bits compare alike.
             return math.ceil(_clipped(value)) - self.offset
         key = self._key(self._rounded(value, math.inf))
         return -1 if key == 0 else key
@@ -129,7 +139,7 @@ class Keys:
         return 0 if key == -1 else key
 
     def _rounded(self, value: float, towards: float) -> float:
-        """The float next to a number, if it is none, in that direction."""
+        """Round a number to the column's floats, in the direction of `towards`."""
         if self.float_bytes == 8:
             return float(value)
         with np.errstate(over="ignore"):
@@ -147,9 +157,10 @@ class Keys:
 
 
 class WordKeys:
-    """The keys of strings or of bytes: equality is all that they tell.
+    """The keys of strings or of bytes, which can only be compared for equality.
 
-    kind: str or bytes.
+    Args:
+        kind: str or bytes.
     """
 
     float_bytes = 0
@@ -157,24 +168,29 @@ class WordKeys:
 
     def __init__(self, kind: type[str | bytes]) -> None:
         self._kind = kind
-        # A vocabulary holds at least one.
-        self._places: dict[bytes, int] = {b"": 0}
+        # A vocabulary has to hold at least one word.
+        self._indices: dict[bytes, int] = {b"": 0}
 
     @property
     def words(self) -> tuple[Any, ...]:
-        """What has been named so far, by key."""
+        """Words that were mentioned so far, in the order of their keys."""
         if self._kind is bytes:
-            return tuple(self._places)
-        return tuple(word.decode() for word in self._places)
+            return tuple(self._indices)
+        return tuple(word.decode() for word in self._indices)
 
     def members(self, values: Iterable[bytes]) -> ValueSet:
-        """Return the set of these words. Raises `UnicodeDecodeError` if one is not UTF-8."""
+        """Return a set of words. Raise UnicodeDecodeError if a string is not UTF-8."""
         return ValueSet.of((key, key) for key in map(self._key, values))
 
     def compared(self, operator: str, value: bytes) -> ValueSet:
-        """The words that stand in that relation to one: "equal" or "not_equal".
+        """Return the set of words for which a comparison with a word is true.
 
-        Raises `ValueError` for other relations.
+        Args:
+            operator: "equal" or "not_equal".
+            value: the word.
+
+        Raises:
+            ValueError: `operator` is another one.
         """
         if operator not in ("equal", "not_equal"):
             raise ValueError(f"Expected equal or not_equal for strings, got {operator}")
@@ -184,7 +200,7 @@ class WordKeys:
     def _key(self, word: bytes) -> int:
         if self._kind is str:
             word.decode()
-        return self._places.setdefault(word, len(self._places))
+        return self._indices.setdefault(word, len(self._indices))
 
 
 def _clipped(value: float) -> float:
