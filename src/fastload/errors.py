@@ -1,7 +1,8 @@
 """Every exception class of fastload.
 
-Each is a `FastloadError` and, where one fits, the builtin that a caller would expect. A wrong
-parameter is a plain `ValueError` or `TypeError`. Messages name the place they know:
+Each class is a `FastloadError` and, where one fits, also the builtin exception that a caller
+would expect. A wrong parameter raises a plain `ValueError` or `TypeError`. Messages end with the
+location of the error, as far as it is known:
 "Expected X, got Y - at part-003.parquet, row group 7, column `price`".
 """
 
@@ -22,19 +23,19 @@ __all__ = [
 
 
 class FastloadError(Exception):
-    """Base of all errors that fastload defines."""
+    """Base class of all errors that fastload defines."""
 
 
 class CorruptFileError(FastloadError, ValueError):
-    """A file is not Parquet, or its bytes are not what the format asks for."""
+    """A file is not Parquet, or its bytes violate the format."""
 
 
 class SchemaError(FastloadError, TypeError):
-    """Files disagree on a column, or a column can't become what was asked for."""
+    """Files disagree on a column, or a column can't be converted to the requested type."""
 
 
 class ColumnNotFoundError(FastloadError, KeyError):
-    """A column that was asked for is in none of the files; the message names the nearest."""
+    """No file has a requested column; the message names the columns with similar names."""
 
     def __str__(self) -> str:
         # KeyError shows the repr of its argument, which would put quotes around a sentence.
@@ -42,23 +43,23 @@ class ColumnNotFoundError(FastloadError, KeyError):
 
 
 class SourceNotFoundError(FastloadError, FileNotFoundError):
-    """No such file, a directory without files, or a glob without a match."""
+    """A file does not exist, a directory holds no files, or a glob matches none."""
 
 
 class UnsupportedTypeError(FastloadError, NotImplementedError):
-    """Legal Parquet that fastload can't read yet, such as encrypted columns."""
+    """A file is legal Parquet that fastload can't read yet, such as encrypted columns."""
 
 
 class SourceChangedError(FastloadError):
-    """A file is no longer the one whose footer was read, or a state belongs to other data."""
+    """A file has changed since its footer was read, or a saved state belongs to other data."""
 
 
 class StorageError(FastloadError, OSError):
-    """The operating system or an object store refused or broke off a read."""
+    """The operating system or an object store refused a read, or broke it off."""
 
 
 class NullValueError(FastloadError, ValueError):
-    """A null in a column that has no value for it: give `fill=` or `valid=True`."""
+    """A column has a null and no value to replace it: pass `fill=` or `valid=True`."""
 
 
 class CacheError(FastloadError):

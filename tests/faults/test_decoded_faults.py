@@ -136,7 +136,7 @@ def test_entries_taken_away_under_a_pass(path, tmp_path):
 
 @pytest.fixture
 def told(monkeypatch):
-    monkeypatch.setattr(cache_module, "_told", set())
+    monkeypatch.setattr(cache_module, "_warned", set())
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": True, "shuffle_window": 1500}], ids=str)

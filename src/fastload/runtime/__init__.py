@@ -1,8 +1,8 @@
-"""What every stage stands on: the compiled core, cores and processes, and how all of them end.
+"""The base of every stage: the compiled core, CPU cores, processes, and how threads end.
 
-Nothing here knows what Parquet is.
+No module of this folder knows about Parquet.
 
 In: the machine, the interpreter, the installed pyarrow.
-Out: `native.core`, the numbers of cores to use, watched processes, records shared between
-processes, progress on stderr. `disk/` is the part that keeps files.
+Out: `native.core`, the number of CPU cores to use, watched processes, records shared between
+processes, progress on stderr. The folder `disk/` keeps files.
 """

@@ -1,4 +1,4 @@
-"""Ends of other processes: what happens here when one is gone."""
+"""Callbacks for the end of another process, and the end of this one with its parent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["call_at_end_of", "end_with_parent"]
 
 
 class _Watch:
-    """Waits for processes to end, in a thread that lives as long as there are any."""
+    """Waits for processes to end, in a thread that runs while any process is watched."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class _Watch:
             self._poll.register(pidfd, select.EPOLLIN)
 
     def close(self) -> None:
-        """In a child of fork(), which has no such thread."""
+        """Close the descriptors in a child of fork(), which lacks the watching thread."""
         for pidfd in self._ends:
             os.close(pidfd)
         if self._poll is not None:
@@ -60,7 +60,7 @@ class _Watch:
 
 
 _watch = _Watch()
-_follower = 0  # the process that ends with its parent already
+_follower = 0  # the number of the process that already ends with its parent
 
 
 def _after_fork() -> None:
@@ -73,9 +73,10 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def call_at_end_of(pid: int, ended: Callable[[], None]) -> None:
-    """Has `ended` called in a thread once that process is gone; at once if it is.
+    """Call `ended` in a thread once a process has ended; at once if the process is gone.
 
-    Where the system can't tell (Linux before 5.3, and others), nothing is called.
+    `ended` is never called on a system that can't watch processes (Linux before 5.3, and all
+    systems but Linux).
     """
     if not LINUX:
         return
@@ -88,7 +89,7 @@ def call_at_end_of(pid: int, ended: Callable[[], None]) -> None:
 
 
 def end_with_parent() -> None:
-    """Ends this process as soon as the one that started it by multiprocessing is gone.
+    """End this process as soon as the process that started it by multiprocessing has ended.
 
     Idempotent.
     """

@@ -1,4 +1,4 @@
-"""Which cores a process may use, and how ranks and workers share them."""
+"""CPU cores that a process may use, and their division among ranks and workers."""
 
 from __future__ import annotations
 
@@ -17,29 +17,34 @@ __all__ = ["RankCores", "available_cores", "rank_cores"]
 
 
 class RankCores:
-    """The cores of a rank, which the processes that read for it share.
+    """The CPU cores of a rank, shared by the rank's process and its workers.
 
-    Made in the rank's own process, whose launcher its workers can't see.
+    The object is made in the rank's own process, because a worker can't look up the launcher that
+    started the rank.
     """
 
     def __init__(self) -> None:
         self._of_rank = rank_cores()
 
     def of_process(self, workers: int) -> int:
-        """Cores for one of `workers` processes, this one, at least 1."""
+        """Return the number of cores for this process, one of `workers`; at least 1."""
         if get_worker_info() is None:
-            self._of_rank = rank_cores()  # perhaps it came from another machine
+            self._of_rank = rank_cores()  # the object may have been pickled on another machine
         return max(1, min(self._of_rank, available_cores()) // workers)
 
 
 def rank_cores(environment: Mapping[str, str] = os.environ) -> int:
-    """Cores for the rank that this process is, at least 1.
+    """Return the number of cores for this process as a rank, at least 1.
 
-    LOCAL_WORLD_SIZE says how many ranks its launcher has started on this machine (torchrun and Ray
-    Train set it): they share the launcher's cores. A rank that is bound to fewer keeps to these.
+    LOCAL_WORLD_SIZE is the number of ranks that the launcher has started on this machine (torchrun
+    and Ray Train set it). These ranks share the launcher's cores. A rank that is bound to fewer
+    cores than its share uses only the cores that it is bound to.
+
+    Args:
+        environment: variables to look up LOCAL_WORLD_SIZE in.
 
     Raises:
-        ValueError: LOCAL_WORLD_SIZE is no positive integer.
+        ValueError: LOCAL_WORLD_SIZE is not a positive integer.
     """
     ranks = environment.get("LOCAL_WORLD_SIZE", "1")
     if not ranks.isdecimal() or not int(ranks):
@@ -54,7 +59,7 @@ def rank_cores(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def available_cores() -> int:
-    """Cores that this process may use: its CPU affinity and its cgroup's quota, at least 1."""
+    """Return the number of cores that affinity and cgroup quota allow this process; at least 1."""
     return _within_quota(usable_cores())
 
 
@@ -63,7 +68,7 @@ def _within_quota(cores: int) -> int:
 
 
 def _cgroup_quota() -> float | None:
-    """Cores granted by the cgroup (v2, else v1); None when there is no limit."""
+    """Return the number of cores that the cgroup (v2, else v1) grants; None without a limit."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Which interpreters the package runs in: looked at before anything else is imported."""
+"""A check of the interpreter, made before any other import of the package."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["check_interpreter"]
 
 
 def check_interpreter() -> None:
-    """Refuses interpreters that the core was not made for.
+    """Raise in an interpreter that can't run the core.
 
     Raises:
-        ImportError: this is a subinterpreter, or a Python without a global lock.
+        ImportError: this is a subinterpreter, or a Python without a global interpreter lock.
     """
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise ImportError(

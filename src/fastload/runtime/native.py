@@ -1,12 +1,13 @@
-"""The one place that loads the compiled core: the one for the pyarrow that is installed.
+"""The only module that loads the compiled core, namely the core for the installed pyarrow.
 
 A core is linked to the libarrow and libparquet inside the pyarrow wheel, whose ABI changes
-with every release series. So an installation holds a core for each of several series,
-`_core_pyarrow26` and the like, side by side; the one that fits becomes
-`fastload.runtime._core`, and a pyarrow that none fits is refused by name, before anything is
-linked.
+with every release series. So an installation holds several cores side by side, one for each
+of several series: `_core_pyarrow26` and so on. This module loads the core for the installed
+pyarrow as `fastload.runtime._core`. If no core fits, it raises an error that names the pyarrow
+to install, before anything is linked.
 
-    core    the module `fastload.runtime._core`
+Attributes:
+    core: the module `fastload.runtime._core`.
 """
 
 from __future__ import annotations
@@ -43,19 +44,20 @@ except ImportError:
 
 
 def series_of(version: str) -> tuple[str, ...]:
-    """The release series whose versions share an ABI: the major and the minor version."""
+    """Return the release series of a version, which fixes the ABI: its major and minor number."""
     return tuple(version.split(".")[:2])
 
 
 def fitting(built: Sequence[str], installed: str) -> str:
-    """The one of the versions of pyarrow with a core that the installed pyarrow fits.
+    """Return the version whose core the installed pyarrow can use.
 
     Args:
-        built: versions of the pyarrows that cores were built against, such as "26.0.1".
-        installed: version of the pyarrow that is installed.
+        built: versions of pyarrow that cores were built against, such as "26.0.1".
+        installed: version of the installed pyarrow.
 
     Raises:
-        ImportError: all differ in the major or minor version, so their ABI may too.
+        ImportError: every core was built against another major or minor version, so its ABI
+            may differ.
     """
     for version in built:
         if series_of(version) == series_of(installed):
@@ -69,16 +71,16 @@ def fitting(built: Sequence[str], installed: str) -> str:
 
 
 def load(version: str) -> None:
-    """Makes the core that was built against that pyarrow the module `fastload.runtime._core`."""
+    """Load the core built against a version of pyarrow as the module `fastload.runtime._core`."""
     major, minor = series_of(version)
     soversion = f"{major}{int(minor):02d}"
     file = f"{soversion}.dylib" if sys.platform == "darwin" else f"so.{soversion}"
-    # `import pyarrow` loads libarrow alone. Loading its libparquet here lets the core find it
-    # by name wherever pyarrow is installed, not only right beside fastload.
+    # `import pyarrow` loads only libarrow. With pyarrow's libparquet loaded here, the core finds
+    # libparquet by name wherever pyarrow is installed, not only right beside fastload.
     libparquet = Path(pyarrow.__file__).with_name(f"libparquet.{file}")
     if libparquet.exists():
         ctypes.CDLL(str(libparquet))
-    # Modules and stubs know it by one name, whichever file it came from.
+    # Modules and stubs use one name for the core, whichever file the core came from.
     path = Path(__file__).with_name(f"_core_pyarrow{major}{EXTENSION_SUFFIXES[0]}")
     spec = importlib.util.spec_from_file_location(NAME, path)
     assert spec is not None
@@ -92,6 +94,6 @@ def load(version: str) -> None:
 
 load(fitting(PYARROW_VERSIONS, pyarrow.__version__))
 
-from fastload.runtime import _core as core  # noqa: E402 - it is there only now
+from fastload.runtime import _core as core  # noqa: E402 - exists only after load()
 
 __all__ = ["core"]

@@ -1,7 +1,7 @@
-"""What systems do differently: Linux has calls of its own, macOS plain POSIX in their place.
+"""System calls that differ between systems: Linux has calls of its own, macOS only POSIX.
 
-The core has the like in `platform.h`. With FASTLOAD_PORTABLE=1 in the environment, for which the
-core has to be built, Linux does without its own calls, too: that is how tests there run the rest.
+The core's counterpart is `platform.h`. With FASTLOAD_PORTABLE=1 in the environment, and a core
+built for this setting, Linux uses only POSIX, too. Tests on Linux run the portable code this way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LINUX = sys.platform.startswith("linux") and os.environ.get("FASTLOAD_PORTABLE")
 
 
 def anonymous_file() -> int:
-    """A descriptor of a new file without a name, to be read and written."""
+    """Create a file without a name, and return its descriptor for reading and writing."""
     if LINUX:
         return os.memfd_create("fastload-record")
     with tempfile.TemporaryFile() as file:
@@ -37,14 +37,17 @@ def anonymous_file() -> int:
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     if LINUX:
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def launcher_cores() -> int:
-    """Cores that the process may run on which has started this one, or this one if that is gone."""
+    """Return the number of cores in the affinity mask of the parent process.
+
+    If the parent process has ended, or the system is not Linux, return this process's number.
+    """
     if LINUX:
         with contextlib.suppress(OSError):
             return len(os.sched_getaffinity(os.getppid()))
@@ -64,7 +67,13 @@ def thread_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What a process has: the one that started it, memory in RAM, and CPU time."""
+    """A running process.
+
+    Attributes:
+        parent: number of the process that started this one.
+        resident_bytes: memory in RAM.
+        cpu_s: CPU time used so far.
+    """
 
     parent: int
     resident_bytes: int
@@ -72,9 +81,9 @@ class Process:
 
 
 def processes() -> dict[int, Process]:
-    """Every process of this machine, by number, as `ps` tells."""
+    """Return every process that `ps` lists on this machine, by number."""
     lines = subprocess.check_output(
-        ["ps", "-axo", "pid=,ppid=,rss=,time="],  # noqa: S607 - wherever it is
+        ["ps", "-axo", "pid=,ppid=,rss=,time="],  # noqa: S607 - its path differs among systems
         text=True,
     ).splitlines()
     found = {}

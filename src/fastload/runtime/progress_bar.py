@@ -1,4 +1,4 @@
-"""How far a long piece of work is: a bar on a terminal, else a line now and then."""
+"""Progress of a long task: a bar on a terminal, else a line on stderr every few seconds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ _LINE_S = 5.0
 def showing(
     progress: bool | Callable[[int, int], None], unit: str = "rows"
 ) -> Iterator[Callable[[int, int], None]]:
-    """What is to be told how much is done, of how much.
+    """Yield a function to call with the amount done and the total, whenever they change.
 
-    progress: whether that is shown on stderr, with the rate and the time left; or who is told.
-    unit: of what is counted.
+    Args:
+        progress: True to show progress on stderr, with the rate and the time left; False to show
+            nothing; or a function to call with the amount done and the total instead.
+        unit: name of what is counted.
     """
     if callable(progress):
         yield progress
@@ -39,7 +41,7 @@ def showing(
 
 
 def line_of(done: int, total: int, unit: str, seconds: float) -> str:
-    """What is shown where there is no terminal, so many seconds after it began."""
+    """Return the line to show without a terminal, `seconds` after the task began."""
     share = 100 * done / total if total else 100.0
     if not done or not seconds:
         return f"{done} of {total} {unit} ({share:.1f} %)"
@@ -49,7 +51,7 @@ def line_of(done: int, total: int, unit: str, seconds: float) -> str:
 
 
 class _Lines:
-    """Prints a line now and then, and at the end."""
+    """Prints a line every few seconds, and one at the end."""
 
     def __init__(self, unit: str) -> None:
         self._unit = unit

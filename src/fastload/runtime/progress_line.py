@@ -1,4 +1,4 @@
-"""A line on stderr now and then, for what takes long before the first batch."""
+"""A line on stderr every few seconds, for a task that takes long before the first batch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ _EVERY_S = 5.0
 
 
 class Progress:
-    """Tells how much of a long work is done; nothing of a short one.
+    """Prints how much of a long task is done; prints nothing for a short task.
 
     Args:
-        verb: what was done to `total` of `what`.
+        verb: past participle for the line, such as "read".
+        total: number of items to be done.
+        what: name of the items, such as "footers".
     """
 
     def __init__(self, verb: str, total: int, what: str) -> None:
@@ -25,7 +27,7 @@ class Progress:
         self._next = self._start + _EVERY_S
 
     def show(self, done: int) -> None:
-        """A line, if it is time for one."""
+        """Print a line if the last one is a few seconds old."""
         now = time.monotonic()
         if now < self._next:
             return

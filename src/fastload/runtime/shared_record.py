@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedRecord"]
 
-# Record locks are a process's, so the threads of one take turns here.
+# A record lock belongs to a process, so the threads of a process take turns with this lock.
 _threads = threading.Lock()
 
 
 def _new_lock() -> None:
-    """In a fork's child, whose copy a thread of the parent may have held."""
+    """Replace the lock in a child of fork(): a thread of the parent may have held the lock."""
     global _threads  # noqa: PLW0603
     _threads = threading.Lock()
 
@@ -31,12 +31,12 @@ os.register_at_fork(after_in_child=_new_lock)
 
 
 class SharedRecord:
-    """A document in an anonymous file: nothing is left behind by a crash.
+    """A document in an anonymous file, of which a crash leaves nothing behind.
 
-    The lock is one of the kernel's, given up by a process that dies with it.
+    The lock is a lock of the kernel, which releases the lock of a process that dies.
 
     Args:
-        fd: of the file; the record closes it.
+        fd: descriptor of the file; the record closes the descriptor.
     """
 
     def __init__(self, fd: int) -> None:
@@ -45,19 +45,19 @@ class SharedRecord:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> SharedRecord:
-        """A new record that holds `document`."""
+        """Make a new record that holds `document`."""
         record = cls(anonymous_file())
         record._write(document)
         return record
 
     def read(self) -> dict[str, Any]:
-        """The document as some process left it."""
+        """Return the document as the last process left it."""
         with self._locked():
             return self._read()
 
     @contextmanager
     def changed(self) -> Iterator[dict[str, Any]]:
-        """The document, which nobody else sees or changes until its changes are written."""
+        """Yield the document to be changed; others can't read it until it is written back."""
         with self._locked():
             document = self._read()
             yield document

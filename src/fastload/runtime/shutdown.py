@@ -1,7 +1,8 @@
-"""What has to end before the interpreter does.
+"""Threads and clients that must end before the interpreter does.
 
-The end of the interpreter ends a thread that comes back to Python from elsewhere: before Python
-3.14 by unwinding its stack, through destructors of C++ or frames of Rust, and the process aborts.
+Once the interpreter ends, a thread that returns to Python from C++ or Rust is ended too. Before
+Python 3.14 this unwinds the thread's stack through destructors of C++ or frames of Rust, and the
+process aborts.
 """
 
 from __future__ import annotations
@@ -20,30 +21,31 @@ if TYPE_CHECKING:
 
 __all__ = ["close_at_exit", "wait_for_foreign_threads", "wait_for_queues_at_exit"]
 
-# What a queue still holds is pickled in less; a thread that hangs in a full pipe, which the
-# trainer does not read any more, harms nobody.
+# Pickling the rest of a queue takes less time than this. A thread may still hang afterwards in
+# a full pipe that the trainer no longer reads, which does no harm.
 _QUEUE_S = 2.0
-# A thread that waits for the GIL has no frame yet: all get so many chances to take it.
+# A thread that waits for the GIL has no frame yet, so threads are listed this many times, with a
+# pause after each, in which every waiting thread can take the GIL.
 _LOOKS = 10
 _LOOK_S = 0.001
 _FOREIGN_S = 1.0
 
 
 class Closing(Protocol):
-    """What can be closed."""
+    """An object that can be closed."""
 
     def close(self) -> None:
-        """Ends its threads. Idempotent."""
+        """End the object's threads. Idempotent."""
 
 
-_registered: dict[Callable[[], None], int] = {}  # and the process
+_registered: dict[Callable[[], None], int] = {}  # with the process that registered the function
 _open: WeakSet[Closing] = WeakSet()
 
 
 def wait_for_queues_at_exit() -> None:
-    """Has the threads that send batches end before the interpreter of this worker does.
+    """Make the interpreter of this worker wait, at its end, for the threads that send batches.
 
-    Those of a process that was spawned; other workers end without their interpreter's end.
+    This matters in a spawned process only: a forked worker exits without ending its interpreter.
     Idempotent.
     """
     if multiprocessing.parent_process() is not None:
@@ -51,18 +53,18 @@ def wait_for_queues_at_exit() -> None:
 
 
 def close_at_exit(client: Closing) -> None:
-    """Has a client of a store closed, and its threads leave Python, before the interpreter ends."""
+    """Close a client of a store, and wait for its threads, before the interpreter ends."""
     _open.add(client)
     _at_exit(_close)
 
 
 def wait_for_foreign_threads() -> None:
-    """Waits, for a while, until threads that Python has not begun have left it."""
+    """Wait, for a limited time, until threads that Python did not start have left Python."""
     deadline = time.monotonic() + _FOREIGN_S
     looks = 0
     while looks < _LOOKS and time.monotonic() < deadline:
         own = {thread.ident for thread in threading.enumerate()}
-        running = set(sys._current_frames())  # noqa: SLF001 - of Python's documented interface
+        running = set(sys._current_frames())  # noqa: SLF001 - documented by Python
         looks = 0 if running - own else looks + 1
         time.sleep(_LOOK_S)
 
@@ -74,7 +76,7 @@ def _at_exit(end: Callable[[], None]) -> None:
 
 
 def _wait_for_queues() -> None:
-    """They have been told to end when multiprocessing left the process's function."""
+    """Wait for the queue threads, which multiprocessing has already asked to end."""
     for thread in threading.enumerate():
         if thread.name == "QueueFeederThread":
             thread.join(_QUEUE_S)

@@ -10,10 +10,15 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", re.IGNORECASE)
 
 
 def parse_bytes(size: int | str, name: str = "memory_budget") -> int:
-    """Bytes of a size such as 4_000_000_000, "4GB" (10**9) or "4GiB" (2**30).
+    """Convert a size such as 4_000_000_000, "4GB" (10**9) or "4GiB" (2**30) to bytes.
+
+    Args:
+        size: bytes, or a number with a unit.
+        name: name of the parameter, for error messages.
 
     Raises:
-        TypeError, ValueError: it is no size, or not positive.
+        TypeError: `size` is neither an int nor a str.
+        ValueError: `size` is a str that is not a size, or `size` is not positive.
     """
     if isinstance(size, bool) or not isinstance(size, int | str):
         raise TypeError(f'Expected {name} as bytes or a size like "4GB", got {size!r}')

@@ -1,4 +1,4 @@
-"""The argument `cache`, and the directory that it names."""
+"""The argument `cache` of a dataset, and the directory that the argument names."""
 
 from __future__ import annotations
 
@@ -23,31 +23,35 @@ __all__ = [
 ]
 
 RAW = "raw-1"
-"""What the directory of byte ranges is called; another number is another format's."""
+"""The name of the directory of byte ranges; another format has another number."""
 DECODED = "decoded-1"
-"""The name of the directory of decoded row groups."""
+"""The name of the directory of decoded row groups; another format has another number."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """What is kept on local disk between epochs and runs; the `cache` of `FastParquetDataset`.
+    """A cache on local disk, kept between epochs and runs: `cache` of `FastParquetDataset`.
 
-    All processes of a user on a node share a directory. Damaged entries are dropped and fetched
-    anew. When the disk is full, or can't be written to, nothing more is kept, with one warning.
+    All processes of a user on a node share the directory. Damaged entries are removed and
+    fetched anew. When the disk is full, or can't be written to, one warning says so, and no
+    further entries are kept.
 
-    directory: made if it is not there, for this user alone.
-    max_bytes: on disk, as bytes or a size such as "100GB"; what was not used for longest makes
-        room. None = as many as there is room for.
-    raw: keep the byte ranges that are read of remote files, by file and version.
-    decoded: keep blocks of the rows that `preprocess` has made of row groups, by the files'
-        versions, the columns, the rows that filters keep, and the code of `preprocess` with all
-        that it refers to. They are Arrow IPC files. Of local files, too.
-    version: says that the code of the functions in `preprocess` is the same as long as this is,
-        where it can't be told.
+    Args:
+        directory: the directory of the cache; made, for this user alone, if it does not exist.
+        max_bytes: limit of the cache on disk, as bytes or a size such as "100GB". The least
+            recently used entries are removed to make room. None = no limit but the disk.
+        raw: keep the byte ranges that are read from remote files, by file and version.
+        decoded: keep the output of `preprocess` for each row group, of local files too, as Arrow
+            IPC files. A cached row group is found again by its file's version, the columns, the
+            rows that filters keep, and the code of `preprocess` with everything it refers to.
+        version: a name for the version of the code in `preprocess`, for code that can't be
+            compared. Cached row groups are used as long as `version` stays the same.
 
-    Raises `TypeError` or `ValueError` when an argument is not what it should be.
+    Raises:
+        TypeError: an argument has a wrong type.
+        ValueError: `max_bytes` is not a positive size.
     """
 
     directory: str | os.PathLike[str]
@@ -69,17 +73,21 @@ class Cache:
 
     @property
     def path(self) -> Path:
-        """The directory, absolute: worker processes may have another one to start from."""
+        """The absolute path of the directory: a worker may have another working directory."""
         return Path(os.path.abspath(os.fspath(self.directory)))
 
     @property
     def limit_bytes(self) -> int | None:
-        """`max_bytes` as a number."""
+        """Convert `max_bytes` to a number of bytes; None = no limit."""
         return None if self.max_bytes is None else parse_bytes(self.max_bytes)
 
 
 def cache_of(argument: str | os.PathLike[str] | Cache | None) -> Cache | None:
-    """The argument `cache` of a dataset. Raises `TypeError` for what is none."""
+    """Convert the argument `cache` of a dataset to a `Cache`.
+
+    Raises:
+        TypeError: the argument is neither a path nor a `Cache`.
+    """
     if argument is None or isinstance(argument, Cache):
         return argument
     if not isinstance(argument, str | os.PathLike):
@@ -88,19 +96,19 @@ def cache_of(argument: str | os.PathLike[str] | Cache | None) -> Cache | None:
 
 
 def tiers_of(cache: Cache) -> list[Path]:
-    """The directories that share `max_bytes`, those that are not there too."""
+    """Return the directories that share `max_bytes`, whether they exist or not."""
     return [cache.path / RAW, cache.path / DECODED]
 
 
-_told: set[Path] = set()
+_warned: set[Path] = set()
 
 
 def tell_once(cache: Cache, text: str) -> None:
-    """Warns that less is kept than was asked for: once in a process for each directory."""
-    if cache.path in _told:
+    """Warn that a cache can't keep what it was asked to: once a process for each directory."""
+    if cache.path in _warned:
         return
-    _told.add(cache.path)
-    # Raised as an error it would be one of a thread that nobody looks at.
+    _warned.add(cache.path)
+    # A warning raised as an error would end a thread whose errors nobody looks at.
     with contextlib.suppress(UserWarning):
         warn(text)
 

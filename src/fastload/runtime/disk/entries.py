@@ -1,4 +1,4 @@
-"""What lies in a cache's directory: objects and their entries, and how room is made."""
+"""Objects and their entries in the directory of a cache, and how entries are evicted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "whole_blocks",
 ]
 
-# Nothing else is ever removed.
+# Only files and directories with names of these forms are ever removed.
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _ENTRY = re.compile(r"\d+-(\d+|[0-9a-f]{32}\.arrow)")
 _PART = re.compile(rf"\.({_ENTRY.pattern})\.part")
@@ -35,18 +35,22 @@ _OBJECT = re.compile(r"[0-9a-f]{32}")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _DESCRIPTION = "object.json"
 _NEW = ".new-"
-_COUNTED_BYTES = 512  # of st_blocks, whatever the file system's own are
-_BLOCK_BYTES = 4096  # of most file systems
+_COUNTED_BYTES = 512  # the unit of st_blocks on every file system
+_BLOCK_BYTES = 4096  # the unit in which most file systems allocate
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file of a cache: a range of bytes, or a block of rows.
+    """One file of a cache: a byte range, or a cached row group.
 
-    object: the name of what it is of.
-    name: of the file: "start-stop" of a range, "row group-digest.arrow" of a block.
-    disk_bytes: that it takes.
-    used_ns: when it was read or written last, in ns since the epoch.
+    Attributes:
+        object: name of the object that the entry belongs to: the remote file of a byte range, or
+            the Parquet file and the decoding of a cached row group.
+        name: name of the file: "start-stop" for a byte range, "row group-digest.arrow" for a
+            cached row group.
+        path: path of the file.
+        disk_bytes: space that the file takes on disk.
+        used_ns: time when the entry was last read or written, in ns since 1970.
     """
 
     object: str
@@ -57,13 +61,13 @@ class Entry:
 
     @property
     def range(self) -> tuple[int, int] | None:
-        """Start and stop of a range; None of a block."""
+        """The start and stop of a byte range; None for a cached row group."""
         match = _RANGE.fullmatch(self.name)
         return (int(match[1]), int(match[2])) if match else None
 
 
 def entries_of(directory: Path) -> Iterator[Entry]:
-    """The entries of a tier's directory."""
+    """Yield the entries in the directory of a tier."""
     for name, path in _objects(directory):
         for file in _files(path):
             if _ENTRY.fullmatch(file.name):
@@ -74,14 +78,14 @@ def entries_of(directory: Path) -> Iterator[Entry]:
 
 
 def whole_blocks(data_bytes: int) -> int:
-    """Bytes on disk that a file with so many takes."""
+    """Return the bytes on disk that a file with `data_bytes` bytes takes."""
     return -(-data_bytes // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
 def used_bytes(directory: Path) -> int:
-    """Bytes on disk of all that lies below a directory, itself included.
+    """Return the bytes on disk of a directory and everything below it.
 
-    What is being written counts as if it were complete.
+    A file that is still being written counts with its final length.
     """
     total = 0
     pending = [os.fspath(directory)]
@@ -103,27 +107,29 @@ def _file_bytes(directory: str, name: str) -> int:
     try:
         status = os.lstat(os.path.join(directory, name))
     except FileNotFoundError:
-        # Its entry may have appeared.
+        # The file may have been renamed to its entry.
         return _file_bytes(directory, part[1]) if part else 0
     disk_bytes = status.st_blocks * _COUNTED_BYTES
     return max(disk_bytes, whole_blocks(status.st_size)) if part else disk_bytes
 
 
 def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, int]:
-    """Removes entries that were not used for longest, until so many bytes at most are on disk.
+    """Remove the least recently used entries until at most `most_bytes` are on disk.
 
-    Those in use stay, as do those being written.
+    Entries that are being read or written stay.
 
-    directories: of all tiers.
+    Args:
+        directories: the directories of all tiers.
+        most_bytes: limit of the bytes on disk.
 
     Returns:
-        The bytes on disk after it, and how many entries were removed.
+        The bytes on disk afterwards, and the number of entries removed.
     """
     for directory in directories:
         for _, path in _objects(directory):
             for file in _files(path):
                 if _PART.fullmatch(file.name):
-                    _unlink(file.path)  # unless whoever writes it lives
+                    _unlink(file.path)  # unless the process that writes the file is alive
     total = sum(map(used_bytes, directories))
     removed = 0
     if total > most_bytes:
@@ -140,7 +146,7 @@ def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, int]:
 
 
 def remove_all(*directories: Path) -> int:
-    """Removes what is not in use; returns how many entries that were."""
+    """Remove all entries that are not in use, and return the number of entries removed."""
     return make_room(directories, -1)[1]
 
 
@@ -164,7 +170,7 @@ def described(directory: Path, name: str) -> dict[str, Any]:
 
 
 def _objects(directory: Path) -> Iterator[tuple[str, str]]:
-    """The name and the path of each."""
+    """Yield the name and the path of each object."""
     for folder in _files(directory):
         if _FOLDER.fullmatch(folder.name) and folder.is_dir(follow_symlinks=False):
             for file in _files(folder.path):
@@ -173,7 +179,7 @@ def _objects(directory: Path) -> Iterator[tuple[str, str]]:
 
 
 def _files(directory: str | Path) -> list[os.DirEntry[str]]:
-    """What lies in a directory, which may have vanished."""
+    """Return the entries of a directory; none if the directory has vanished."""
     try:
         with os.scandir(directory) as found:
             return list(found)
@@ -182,14 +188,14 @@ def _files(directory: str | Path) -> list[os.DirEntry[str]]:
 
 
 def _unlink(path: str) -> bool:
-    """Removes a file that nobody reads or writes; whether it did."""
+    """Remove a file unless it is being read or written; return True if it was removed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Another process may have put a new one there meanwhile.
+        # Another process may have put a new file at this path meanwhile.
         if not os.path.samestat(os.fstat(descriptor), os.lstat(path)):
             return False
         os.unlink(path)
@@ -202,7 +208,7 @@ def _unlink(path: str) -> bool:
 
 
 def _remove_empty(directory: Path) -> None:
-    """Removes the directories of objects without entries."""
+    """Remove the directories of objects without entries."""
     for _, path in _objects(directory):
         left = [file.name for file in _files(path)]
         if all(name == _DESCRIPTION or name.startswith(_NEW) for name in left):

@@ -1,4 +1,4 @@
-"""How many bytes a cache takes, kept by all processes that fill it."""
+"""The number of bytes that a cache takes, counted by all processes that fill the cache."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Quota"]
 
-# Of an entry's head, and of an object's directory and description.
+# Bytes of an entry's head, and of an object's directory and description.
 _MORE_BYTES = 64
 _OBJECT_BYTES = 3 * whole_blocks(1)
-# Room is made for more than the next entry, since looking for the oldest takes a while.
+# Eviction frees more space than the next entry needs, because finding the oldest entries is slow.
 _LEFT = 0.9
 
 
 class Quota:
-    """The bytes of a cache's tiers, which stay below its `max_bytes`.
+    """The bytes of a cache's tiers, which stay below the `max_bytes` of the cache.
 
-    The sum lies in a file, under a lock: what a killed process has added wrongly is found out
-    when room is made next, and when the first entry of a process is. What others are about to
-    write then is told by the lengths of their files.
+    The sum is kept in a file, under a lock. A killed process may leave too large a sum, so the
+    files are counted anew at each eviction, and when a process writes its first entry. This count
+    includes entries that other processes are writing, whose files have their final length from
+    the beginning.
     """
 
     def __init__(self, cache: Cache) -> None:
@@ -39,19 +40,22 @@ class Quota:
         self._lock = threading.Lock()
 
     def take(self, data_bytes: int, part: int, *, first: bool) -> bool:
-        """Return whether there is room for what is about to be written, which then counts.
+        """Reserve space for an entry, and return True if the quota has room for the entry.
 
-        part: the file, which is made as long as it will be: whoever counts anew meanwhile counts
-            its length.
-        first: it begins the first entry of its object in this process.
+        Args:
+            data_bytes: size of the entry's data.
+            part: descriptor of the entry's unfinished file. The file is extended to its final
+                length, which a process that counts anew meanwhile includes.
+            first: True if the entry is the first one of its object in this process.
 
-        Raises `OSError` where the system refuses.
+        Raises:
+            OSError: the system refuses to extend the file, or to open the file of the sum.
         """
         if self._limit is None:
             return True
         needed = whole_blocks(data_bytes + _MORE_BYTES)
         needed += _OBJECT_BYTES * first
-        # flock holds back other processes, whose descriptors are others.
+        # flock excludes other processes only: the threads of this one share the descriptor.
         with self._lock:
             if self._file is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

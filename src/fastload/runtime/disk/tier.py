@@ -1,4 +1,4 @@
-"""What the tiers of a cache on local disk have in common."""
+"""The base class of the tiers of a cache on local disk."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = ["CacheTier"]
 class CacheTier:
     """A directory of entries in a cache.
 
-    Pickled and after a fork it begins anew.
+    The tier starts with a new state after pickling and in a child of fork().
 
     Args:
-        cache: where it lies.
-        keeps: whether anything is to be kept.
+        cache: the cache that holds the directory.
+        keeps: True if entries may be written.
 
     Attributes:
-        directory: of the entries.
-        writes: whether more is kept.
+        directory: path of the directory of the entries.
+        writes: True as long as this process writes further entries.
 
     Raises:
-        CacheError: the directory is not for this user alone.
+        CacheError: other users may write to the directory.
     """
 
-    _name: ClassVar[str]  # of the directory
-    _instead: ClassVar[str]  # what happens to what is not kept
+    _name: ClassVar[str]  # name of the directory
+    _instead: ClassVar[str]  # how data without an entry is produced, for the warning
 
     def __init__(self, cache: Cache, *, keeps: bool = True) -> None:
         self._cache = cache
@@ -61,24 +61,24 @@ class CacheTier:
         return type(self), (self._cache,)
 
     def of_process(self) -> Self:
-        """Itself, in a state of this process."""
+        """Return this tier, with a new state if this process is a child of fork()."""
         if self._pid != os.getpid():
             self._begin()
         return self
 
     def give_up(self, cause: str) -> None:
-        """Keeps nothing more in this process; says so once."""
+        """Stop writing entries in this process, and warn once."""
         with self._lock:
             warned, self.writes = not self.writes, False
         if not warned:
             tell_once(
                 self._cache,
-                f"Can't keep more in the cache: {cause}; what is not there yet is {self._instead} "
-                "each time",
+                f"Can't keep more in the cache: {cause}; data that is not in the cache is "
+                f"{self._instead} each time",
             )
 
     def _is_first(self, name: str) -> bool:
-        """Return whether this is the first entry of what is called so; from now on it is not."""
+        """Return True for the first entry of an object, and False from then on."""
         with self._lock:
             first = name not in self._described
             self._described.add(name)
