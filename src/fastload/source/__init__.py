@@ -1,6 +1,6 @@
-"""From paths to files and their footers.
+"""The source of a dataset: paths are resolved to files, and the footers of the files are read.
 
-In: paths, globs and URLs as the user gave them.
+In: paths, globs and URLs as the user wrote them.
 Out: a `Source`: files in canonical order, each with its size, version, footer and Hive keys, and
-the fingerprint of them all. Footers are kept on disk. `stores/` brings the bytes of remote files.
+a fingerprint of all files. Footers are kept on disk. `stores/` reads the bytes of remote files.
 """

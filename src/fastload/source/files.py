@@ -1,4 +1,4 @@
-"""Files of a source: as they were found, and as they were when their footers were read."""
+"""The files of a source, as they were found, and as they were when their footers were read."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ __all__ = ["NOT_FOUND", "FoundFile", "Keys", "PathLike", "SourceFile", "StoredFi
 PathLike = str | os.PathLike[str]
 
 Keys = tuple[tuple[str, str | None], ...]
-"""The keys of one file with their values, outermost directory first; None = null."""
+"""The Hive keys of one file with their values, outermost directory first; None = null."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """A file as a store lists it.
 
-    path: in the store, such as "bucket/name".
-    size: bytes.
-    version: what changes when the file does (a generation, an ETag, a time); "" = unknown.
+    Attributes:
+        path: path in the store, such as "bucket/name".
+        size: bytes of the file.
+        version: a text that changes when the file does (a generation, an ETag, a time); "" =
+            unknown.
     """
 
     path: str
@@ -32,16 +34,20 @@ class StoredFile:
 
 
 NOT_FOUND = StoredFile("", -1)
-"""In place of a file that is not there."""
+"""The stored file that stands for a file that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file that a source stands for.
+    """A file that was found for a path, directory or glob of a source.
 
-    folders: the names of the directories between the directory given and the file, outermost
-        first; for a glob, from its first wildcard on. () for a file given by itself.
-    kind: of its store, and `stored` what that says of it; none for a local file.
+    Attributes:
+        path: path or URL of the file, to open and to show.
+        folders: names of the directories between the directory of the source and the file,
+            outermost first; for a glob, the directories from the first wildcard on. () for a
+            file that the source names itself.
+        kind: kind of the store that holds the file, such as "gs"; "" for a local file.
+        stored: the file as its store lists it; None for a local file.
     """
 
     path: str
@@ -54,15 +60,19 @@ class FoundFile:
 class SourceFile:
     """One file as it was when its footer was read.
 
-    path: as given or found, to open and to show.
-    size: bytes.
-    mtime_ns: modification time in ns since the epoch; with `size` it tells a later change. -1
-        of a file in a store.
-    digest: of the footer's bytes, 16 bytes.
-    keys: the hive keys in the names of its directories, with their values.
-    name: its path below the directory given, or from the first wildcard of a glob on, with
-        "/"; of a file given by itself its name without directories.
-    kind: of the store that it lies in, and `stored` what that says of it; none of a local file.
+    Attributes:
+        path: path or URL of the file, to open and to show.
+        size: bytes of the file.
+        mtime_ns: modification time in ns since 1970, which shows with `size` whether the file
+            has changed since; -1 for a file in a store.
+        footer: the parsed footer.
+        digest: 16 bytes, the digest of the footer's bytes.
+        keys: Hive keys in the names of the file's directories, with their values.
+        name: path of the file with "/", below the directory of the source or from the first
+            wildcard of a glob on; for a file that the source names itself, the name without
+            directories.
+        kind: kind of the store that holds the file, such as "gs"; "" for a local file.
+        stored: the file as its store lists it; None for a local file.
     """
 
     path: str

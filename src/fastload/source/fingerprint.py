@@ -1,4 +1,4 @@
-"""What tells that files are those of before, and which one is not."""
+"""Fingerprints of a source's files, which show whether files have changed, and which file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["changed_file", "file_sums", "fingerprint"]
 
-# The largest prime below 2**53: every JSON reader keeps such numbers as they are.
+# The largest prime below 2**53. Every JSON reader keeps integers below 2**53 exactly.
 _PRIME = 2**53 - 111
 
 
 def fingerprint(files: Sequence[SourceFile]) -> str:
-    """32 hexadecimal digits over each file's name, hive keys, size and footer, in order."""
+    """Return 32 hexadecimal digits over each file's name, Hive keys, size and footer, in order."""
     digest = hashlib.blake2b(digest_size=16)
     for file in files:
         digest.update(_identity(file))
@@ -26,10 +26,10 @@ def fingerprint(files: Sequence[SourceFile]) -> str:
 
 
 def file_sums(files: Sequence[SourceFile]) -> tuple[int, int]:
-    """Two numbers that tell which file has changed, if one has.
+    """Return two sums from which `changed_file` finds a single changed file.
 
-    With h(i) the hash of file i they are the sums of h(i) and of (i + 1) * h(i). When one
-    file changes by d they change by d and by (i + 1) * d, whose quotient is i + 1.
+    With h(i) the hash of file i, they are the sums of h(i) and of (i + 1) * h(i). When the hash
+    of one file changes by d, the sums change by d and by (i + 1) * d, whose quotient is i + 1.
     """
     plain = weighted = 0
     for number, file in enumerate(files, 1):
@@ -40,7 +40,13 @@ def file_sums(files: Sequence[SourceFile]) -> tuple[int, int]:
 
 
 def changed_file(before: Sequence[int], now: Sequence[int], files: int) -> int | None:
-    """The index of the one file that differs, from both sums; None = several do."""
+    """Return the index of the changed file, or None unless exactly one file has changed.
+
+    Args:
+        before: sums that `file_sums` returned for the files before.
+        now: sums for the present files.
+        files: number of files, the same before and now.
+    """
     plain, weighted = ((a - b) % _PRIME for a, b in zip(now, before, strict=True))
     if not plain:
         return None

@@ -1,7 +1,8 @@
 """Footers kept on disk, shared by the processes of a node.
 
-Footers lie in packs, those of a run together; files of one directory are looked for in the packs
-of one of 64 directories. Another format has another directory and is left alone.
+The footers that one run reads lie together in packs. The packs lie in 64 directories (shards),
+and all footers of one directory of files are in the same shard. Another format of packs has
+another directory, which is left alone.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ __all__ = ["FooterCache", "FooterKey"]
 
 _SHARDS = 64
 _SUFFIX = ".pack"
-# More packs of a directory become one: each costs a file to open at every start.
+# A shard with this many packs is merged into one: each pack costs a file to open at every start.
 _MOST_PACKS = 16
 _TRIES = 3
 
 
 class FooterKey:
-    """What a footer is kept by.
+    """The key of a footer in the cache.
 
     Args:
-        path: the file's URL or absolute path.
-        version: of the file, and of where it lies; what changes when the file does.
+        path: URL or absolute path of the file.
+        version: a text that changes with the file and with the store that holds the file.
 
     Attributes:
-        key: of that version, and `path` of the file whatever its version, 32 digits.
-        shard: where it is looked for.
+        key: digest of the path and the version, 32 digits.
+        path: digest of the path alone, the same for all versions of the file, 32 digits.
+        shard: number of the shard whose packs hold the footer.
     """
 
     __slots__ = ("key", "path", "shard")
@@ -55,11 +57,13 @@ def _digest(text: str) -> str:
 
 
 class FooterCache:
-    """The packs; without a directory, and after the first failure, it keeps nothing.
+    """The packs of kept footers.
+
+    The cache keeps nothing if it has no directory, and nothing more after the first failure.
 
     Args:
-        schemas: those that the footers share.
-        home: in place of $FASTLOAD_CACHE_DIR and the user's cache directory.
+        schemas: schemas that several footers share.
+        home: directory to use instead of $FASTLOAD_CACHE_DIR and the user's cache directory.
     """
 
     def __init__(self, schemas: core.FooterSchemas, home: Path | None = None) -> None:
@@ -69,7 +73,7 @@ class FooterCache:
         )
 
     def load(self, keys: Iterable[FooterKey]) -> dict[str, PlacedFooter]:
-        """The footers that are kept, by key. A damaged pack is removed."""
+        """Return the kept footers, by key, and remove damaged packs."""
         wanted: dict[int, set[str]] = {}
         for key in keys:
             wanted.setdefault(key.shard, set()).add(key.key)
@@ -79,7 +83,7 @@ class FooterCache:
         return found
 
     def store(self, footers: Sequence[tuple[FooterKey, NewFooter]]) -> dict[str, PlacedFooter]:
-        """Keeps footers; returns them by key as `load` would, without those it can't keep."""
+        """Write footers, and return the written footers by key, as `load` returns them."""
         by_shard: dict[int, list[NewFooter]] = {}
         for key, footer in footers:
             by_shard.setdefault(key.shard, []).append(footer)
@@ -92,7 +96,7 @@ class FooterCache:
             except OSError as error:
                 self._directory.give_up(error)
                 break
-            except ValueError:  # somebody else has damaged it
+            except ValueError:  # another program has damaged the pack
                 continue
         return placed
 
@@ -114,22 +118,22 @@ class FooterCache:
         publish(name, pack_parts(footers))
         try:
             pack = FooterPack(name, self._schemas, check=False)
-        except FileNotFoundError:  # another process has merged it into a greater one
+        except FileNotFoundError:  # another process has merged the pack into a larger one
             return self._find(shard, {footer.key for footer in footers})
         return {key: pack.at(number) for number, key in enumerate(pack.keys)}
 
     def _merge(self, shard: int) -> None:
-        """Makes one pack of several, with the newest version of each file."""
+        """Merge the packs of a shard into one, with the newest footer of each file."""
         lock = os.open(self._path(shard) / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            # Who comes second has nothing to do.
+            # If another process merges the packs, or has merged them, nothing is left to do.
             if not try_lock(lock) or len(paths := self._list(shard)) < _MOST_PACKS:
                 return
             newest: dict[str, NewFooter] = {}
             for pack in self._packs(shard, paths):
                 newest.update({footer.path: footer for footer in pack.footers()})
             if newest:
-                # By the name of the newest, so that those written meanwhile stay newer.
+                # Named after the newest pack, so that packs written meanwhile sort as newer.
                 merged = self._path(shard) / f"{paths[-1].stem}-m{_SUFFIX}"
                 publish(merged, pack_parts(list(newest.values())))
             for path in paths:
@@ -147,7 +151,10 @@ class FooterCache:
         return [pack for pack in packs if pack]
 
     def _open(self, path: Path) -> FooterPack | Literal[False] | None:
-        """A pack; False = it was damaged, None = it is not there any more."""
+        """Open a pack; return False if the pack can't be read, None if it no longer exists.
+
+        A damaged pack is removed.
+        """
         try:
             return FooterPack(path, self._schemas)
         except ValueError:
@@ -160,7 +167,7 @@ class FooterCache:
             return False
 
     def _list(self, shard: int) -> list[Path]:
-        """The packs of a shard, the oldest first."""
+        """List the packs of a shard, oldest first."""
         if self._directory.path is None:
             return []
         path = self._path(shard)

@@ -1,9 +1,10 @@
-"""One file of many footers.
+"""A pack: one file that holds many footers.
 
-After a head of 56 bytes (magic, entries, row groups, schemas, their bytes, those of the packed
-footers, CRC-32 of all that follows) come the entries, the rows of all row groups as int64, the
-lengths of the schemas' tails as int64 and the tails, and the footers as `Footer.pack` makes them.
-It appears by an atomic rename and never changes; nothing in it is ever executed.
+A pack begins with a head of 56 bytes: magic; numbers of entries, row groups and schemas; bytes of
+the schemas and of the packed footers; CRC-32 of everything after the head. After the head come
+the entries, the rows of all row groups as int64, the lengths of the schemas' tails as int64, the
+tails, and the footers as `Footer.pack` packs them. A pack appears by an atomic rename and never
+changes; no part of a pack is ever executed.
 """
 
 from __future__ import annotations
@@ -41,17 +42,20 @@ _ENTRY = np.dtype(
     ]
 )
 _BLOCK_BYTES = 1 << 20
-_MOST = 1 << 40  # of each number in a head
+_MOST = 1 << 40  # the limit of each number in a head
 
 
 @dataclass(frozen=True, slots=True)
 class NewFooter:
-    """What is kept of a footer.
+    """A footer to be written to a pack.
 
-    key: of the file's version, and `path` of the file whatever its version: 32 digits.
-    digest: of the footer's bytes, 16 bytes.
-    rows: of its row groups, as the bytes of int64 numbers.
-    packed: as `Footer.pack` made it.
+    Attributes:
+        key: digest of the file's path and version, 32 digits.
+        path: digest of the file's path alone, the same for all versions, 32 digits.
+        digest: 16 bytes, the digest of the footer's bytes.
+        rows: rows of each row group, as the bytes of int64 numbers.
+        packed: the footer as `Footer.pack` packed it.
+        schema: the schema of the footer.
     """
 
     key: str
@@ -64,7 +68,14 @@ class NewFooter:
 
 @dataclass(frozen=True, slots=True)
 class PlacedFooter:
-    """A footer in a pack."""
+    """A footer in a pack.
+
+    Attributes:
+        digest: 16 bytes, the digest of the footer's bytes.
+        rows: rows of each row group, as the bytes of int64 numbers.
+        schema: the schema of the footer.
+        place: the file of the pack, with the offset and the length of the packed footer.
+    """
 
     digest: bytes
     rows: bytes
@@ -72,24 +83,24 @@ class PlacedFooter:
     place: tuple[core.KeptFile, int, int]
 
     def footer(self, file_bytes: int, path: str) -> core.Footer:
-        """The footer of that file."""
+        """Make the footer of the file at `path`, which has `file_bytes` bytes."""
         return core.Footer.of_packed(self.place, file_bytes, path, self.rows, self.schema)
 
 
 class FooterPack:
-    """A pack that is open.
+    """An open pack.
 
     Args:
-        path: of it.
-        schemas: has the schemas of other packs.
-        check: compare what was read with the checksum.
+        path: path of the pack.
+        schemas: schemas of all packs, so that equal schemas share memory.
+        check: True to compare the checksum with the bytes of the pack.
 
     Attributes:
-        keys: of its footers.
+        keys: keys of the footers in the pack, in order.
 
     Raises:
-        ValueError: it is damaged, or no pack.
-        OSError: it can't be read.
+        ValueError: the file is damaged, or is not a pack.
+        OSError: the file can't be read.
     """
 
     def __init__(self, path: Path, schemas: core.FooterSchemas, *, check: bool = True) -> None:
@@ -108,11 +119,11 @@ class FooterPack:
                 raise ValueError("Expected a whole pack of footers, got a part")
             index = file.read(start - _HEAD.size)
             found = zlib.crc32(index)
-            # Read rather than mapped, so that it does not count as this process's memory.
+            # The pack is read, not mapped, so that it does not count as this process's memory.
             while check and (block := file.read(_BLOCK_BYTES)):
                 found = zlib.crc32(block, found)
         if check and found != crc:
-            raise ValueError("Expected a pack of footers with its checksum, got another")
+            raise ValueError("The checksum of a pack of footers does not match its bytes")
         self._parse(index, entries, groups, tails, start, schemas)
 
     def _parse(
@@ -142,7 +153,7 @@ class FooterPack:
         self.keys = [key.decode() for key in self._entries["key"].tolist()]
 
     def at(self, number: int) -> PlacedFooter:
-        """The footer of a number, as `keys` has it."""
+        """Return the footer at an index of `keys`."""
         entry = self._entries[number]
         first, stop = self._first_row[number : number + 2]
         offset, end = self._offset[number : number + 2]
@@ -154,7 +165,11 @@ class FooterPack:
         )
 
     def footers(self) -> list[NewFooter]:
-        """All of them, for another pack. Raises OSError."""
+        """Read all footers, to be written to another pack.
+
+        Raises:
+            OSError: the pack can't be read.
+        """
         found = []
         with self._path.open("rb") as file:
             for number, key in enumerate(self.keys):
@@ -172,8 +187,8 @@ def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def pack_parts(footers: Sequence[NewFooter]) -> list[bytes]:
-    """The bytes of a pack."""
-    numbers: dict[int, int] = {}  # of schemas, by their identity
+    """Return the bytes of a pack, in parts to be written one after the other."""
+    numbers: dict[int, int] = {}  # the number of each schema, by its id()
     tails: list[bytes] = []
     for footer in footers:
         if id(footer.schema) not in numbers:

@@ -1,4 +1,4 @@
-"""The footers of files: kept ones from disk, others from the files, many at a time."""
+"""Reading of footers: kept footers from the cache, others from their files, many at a time."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadFooter", "read_footers"]
 
-# Most footers are smaller; what is read too much costs less than a second request.
+# Most footers are smaller than this. Reading too much costs less than a second request.
 _TAIL_BYTES = 64 << 10
-# Footers are small, scattered reads: a few in flight hide the disk, more only cost threads.
+# Footers are small, scattered reads. A few reads in flight hide the latency of a disk; more reads
+# only cost threads.
 _THREADS = 8
-# So many are read, and then kept, at a time: what is lost when a start is interrupted.
+# Footers are read, and then kept, in groups of this size: an interrupted start loses one group.
 _AT_ONCE = 8192
-# Parsed footers take some nine times their bytes; further ones wait, packed, until their row
-# groups are read.
+# A parsed footer takes about nine times its bytes. Footers beyond this limit stay packed until
+# their row groups are read.
 _PARSED_BYTES = 16 << 20
-# Footers of fewer local files are read as quickly as they are found; of many it is the parsing
-# that takes long.
+# The footers of fewer local files are read as quickly as they are found in the cache; with many
+# files, parsing takes long.
 _LEAST_LOCAL = 256
+# Footers of local files are kept once the file has not changed for this long.
 _SETTLED_NS = 2_000_000_000
 
 
@@ -47,11 +49,13 @@ Tail = tuple[bytes, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadFooter:
-    """A footer, and the file as it was then.
+    """A footer, with the size and time of its file when the footer was read.
 
-    size: bytes of the file.
-    mtime_ns: of a local file, in ns since the epoch; else -1.
-    digest: of the footer's bytes, 16 bytes.
+    Attributes:
+        footer: the footer.
+        size: bytes of the file.
+        mtime_ns: modification time of a local file, in ns since 1970; -1 for a file of a store.
+        digest: 16 bytes, the digest of the footer's bytes.
     """
 
     footer: core.Footer
@@ -61,13 +65,21 @@ class ReadFooter:
 
 
 def read_footers(found: Sequence[FoundFile], storage: Stores) -> list[ReadFooter]:
-    """The footers of files, in order.
+    """Return the footers of files, in order, from the cache on disk or from the files.
 
-    Those of stores are kept on disk by URL and version, where the store tells that, and those of
-    many local files by path, size and modification time.
+    The cache on disk keeps the footers of remote files by URL and version, if the store has
+    versions, and the footers of many local files by path, size and modification time.
 
-    Raises `SourceNotFoundError`, `CorruptFileError`, `StorageError` or `UnsupportedTypeError`,
-    naming the file.
+    Args:
+        found: the files.
+        storage: the stores of remote files.
+
+    Raises:
+        SourceNotFoundError: a file does not exist. Every error names the file.
+        CorruptFileError: a file is not Parquet, or its footer is damaged.
+        StorageError: a file can't be read.
+        SourceChangedError: a file changed while its footer was read.
+        UnsupportedTypeError: the footer is legal Parquet that fastload can't read yet.
     """
     return _Reading(found, storage).run()
 
@@ -81,7 +93,7 @@ class _Reading:
         self._versions = _versions_of(found)
         keys = (_key_of(found[i], version, storage) for i, version in self._versions.items())
         self._keys = {index: key for index, key in zip(self._versions, keys, strict=True) if key}
-        self._new: dict[int, NewFooter] = {}  # that are to be kept
+        self._new: dict[int, NewFooter] = {}  # footers still to be kept, by index
         self._parsed_bytes = 0
         self._done = 0
         self._progress = Progress("read", len(found), "footers")
@@ -105,11 +117,11 @@ class _Reading:
 
     @property
     def _is_full(self) -> bool:
-        """Whether further footers are packed."""
+        """True if parsed footers take so much memory that further ones are packed."""
         return self._parsed_bytes > _PARSED_BYTES
 
     def _place(self, indices: Iterable[int], placed: Mapping[str, PlacedFooter]) -> None:
-        """Has footers stay on disk until they are needed."""
+        """Take footers from packs on disk, where they stay until they are needed."""
         for index in indices:
             found = placed.get(self._keys[index].key)
             if found is not None:
@@ -138,9 +150,9 @@ class _Reading:
             self._storage.map(read, indices)
 
     def _take(self, index: int, tail: bytes, size: int, mtime_ns: int) -> None:
-        """Notes a footer, of which `tail` is all and nothing else."""
+        """Parse a footer, of which `tail` holds exactly the bytes, and add it to the results."""
         path = self._found[index].path
-        # One alone shares nothing.
+        # The footer of a single file has no other footer to share its schema with.
         footer = core.Footer(tail, size, path, self._schemas if len(self._found) > 1 else None)
         digest = hashlib.blake2b(tail, digest_size=16).digest()
         self._parsed_bytes += len(tail)
@@ -159,7 +171,7 @@ class _Reading:
 
 
 def _versions_of(found: Sequence[FoundFile]) -> dict[int, tuple[int, int]]:
-    """The sizes and modification times of the files whose footers may be kept, by index."""
+    """Return the size and modification time of each file whose footer may be kept, by index."""
     local = [index for index, file in enumerate(found) if file.stored is None]
     versions = {i: (file.stored.size, -1) for i, file in enumerate(found) if file.stored}
     if len(local) < _LEAST_LOCAL:
@@ -169,19 +181,19 @@ def _versions_of(found: Sequence[FoundFile]) -> dict[int, tuple[int, int]]:
         try:
             status = os.stat(found[index].path)
         except OSError:
-            continue  # told by whoever reads it
-        # Else it might be written again without a trace.
+            continue  # reading the footer raises the error
+        # A file written just now may be written again with the same size and time.
         if status.st_mtime_ns < latest:
             versions[index] = (status.st_size, status.st_mtime_ns)
     return versions
 
 
 def _key_of(file: FoundFile, size_time: tuple[int, int], storage: Stores) -> FooterKey | None:
-    """What the footer of a file is kept by; None = it is not kept."""
+    """Return the key of a file's footer in the cache; None if the footer is not kept."""
     if file.stored is None:
         return FooterKey(os.path.abspath(file.path), repr(size_time))
     place = storage.place(file.kind)
-    # Without a version nobody would see that the file changed.
+    # Without a version, a changed file could not be told from the old one.
     if place is None or not file.stored.version:
         return None
     return FooterKey(file.path, f"{place}:{file.stored.size}:{file.stored.version}")
@@ -222,7 +234,7 @@ def _read_local(found: FoundFile) -> Tail:
 
 
 def _open(path: str) -> int:
-    # Asked before: opening a pipe would wait for a writer.
+    # The check comes before open(), which would wait for a writer of a pipe.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(0, "it is a device, pipe or socket")
     return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))

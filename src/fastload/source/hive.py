@@ -1,4 +1,4 @@
-"""Columns in the names of directories, as Hive writes them: `year=2024/country=fr/a.parquet`."""
+"""Hive keys: columns in the names of directories, such as `year=2024/country=fr/a.parquet`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["HiveKey", "find_keys", "keys_of"]
 
 
-# What Hive writes in place of a null.
+# The text that Hive writes for a null.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
 class HiveKey:
-    """One key of the directories, as a column.
+    """One Hive key as a column.
 
-    texts: its value by file as the directories have it; None = null.
-    named: by file, whether its directories have the key at all.
+    Attributes:
+        name: name of the key.
+        texts: for each file, the value as its directory spells it; None = null.
+        named: for each file, True if one of its directories has the key.
     """
 
     name: str
@@ -35,16 +37,27 @@ class HiveKey:
     named: tuple[bool, ...]
 
     def infer_type(self) -> Any:
-        """int32 if every value is one, else string, as pyarrow infers; null without a value."""
+        """Return the type that pyarrow infers: int32 if every value is one, else string.
+
+        Without any value that is not null, the type is null.
+        """
         texts = self._distinct()
         if not texts:
             return pa.null()
         return pa.string() if self._cast(texts, pa.int32()) is None else pa.int32()
 
     def parse(self, arrow: Any, files: Sequence[SourceFile]) -> dict[str, Any]:
-        """From each text to its value as `arrow`: dates, times and timestamps as int.
+        """Convert each distinct text to a value of an Arrow type.
 
-        Raises `SchemaError`, naming the first of the files whose text is no such value.
+        Args:
+            arrow: the Arrow type.
+            files: the files of the source, for the error.
+
+        Returns:
+            The value of each text: dates, times and timestamps as int.
+
+        Raises:
+            SchemaError: a text is not a value of the type; the error names the first file.
         """
         texts = self._distinct()
         if not texts:
@@ -63,7 +76,7 @@ class HiveKey:
 
     @staticmethod
     def _cast(texts: list[str], arrow: Any) -> Any:
-        """The texts as an array of that type; None where one of them is no such value."""
+        """Convert the texts to an array of an Arrow type; return None if a text is no value."""
         try:
             return pa.array(texts, pa.string()).cast(arrow)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -74,10 +87,16 @@ class HiveKey:
 
 
 def keys_of(folders: Sequence[str], path: str) -> Keys:
-    """The keys in the names of the directories around a file, outermost first.
+    """Return the Hive keys in the names of a file's directories, outermost first.
 
-    Of a key that is there twice the outermost counts. Raises `SchemaError` for a name that is
-    not UTF-8 once it is URL-decoded.
+    If two directories have the same key, the outermost counts.
+
+    Args:
+        folders: names of the directories, outermost first.
+        path: path of the file, for the error.
+
+    Raises:
+        SchemaError: a name is not UTF-8 after URL-decoding.
     """
     keys: dict[str, str | None] = {}
     for folder in folders:
@@ -97,7 +116,7 @@ def keys_of(folders: Sequence[str], path: str) -> Keys:
 
 
 def find_keys(files: Sequence[SourceFile]) -> dict[str, HiveKey]:
-    """The keys of all files by name, in order of first appearance."""
+    """Return the Hive keys of all files by name, in order of first appearance."""
     by_file = [dict(file.keys) for file in files]
     names = dict.fromkeys(name for keys in by_file for name in keys)
     return {

@@ -1,4 +1,4 @@
-"""Which files a source stands for, in canonical order."""
+"""The files that the paths, directories and globs of a source name, in canonical order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["HIDDEN", "find_files", "url_of"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# Hadoop's and Arrow's rule: such names are markers, logs and unfinished output, not data.
+# A name that begins so is hidden. By the rule of Hadoop and Arrow, such files are markers, logs
+# and unfinished output, not data.
 HIDDEN = ("_", ".")
 
 
@@ -31,11 +32,21 @@ def find_files(
         [None] * len(entries)
     ),
 ) -> list[FoundFile]:
-    """The files that a source stands for, in canonical order; at least one.
+    """Return the files of a source, in canonical order; at least one.
 
-    No file is opened. `find_remote` finds those of all entries that are not local, at once; None
-    for one that is. Raises `SourceNotFoundError` or `StorageError` naming the path;
-    `TypeError` or `ValueError` for what is no local path.
+    No file is opened.
+
+    Args:
+        source: a path, a directory, a glob or a URL, or a list of them.
+        find_remote: returns the files of each entry; None for an entry that is local. It gets
+            all entries at once.
+
+    Raises:
+        SourceNotFoundError: a path does not exist, a directory holds no files, or a glob matches
+            none. The error names the path.
+        StorageError: the operating system can't look at a path, or can't list a directory.
+        TypeError: an entry is not a path.
+        ValueError: a file:// URL names a host.
     """
     entries = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(entries, (list, tuple)):
@@ -58,7 +69,11 @@ def find_files(
 
 
 def url_of(entry: PathLike) -> tuple[str, str] | None:
-    """The scheme of a URL of a store, in lower case, and what follows "://"; None for a path."""
+    """Split the URL of a store into its scheme, in lower case, and the text after "://".
+
+    Returns:
+        The scheme and the text; None for a local path or a file:// URL.
+    """
     if isinstance(entry, PurePath) or not isinstance(entry, str):
         return None
     url = _URL.match(entry)
@@ -72,7 +87,7 @@ def _find(entry: PathLike) -> list[FoundFile]:
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        # Only now: a file may have a name that looks like a glob.
+        # A file may have a name that looks like a glob, so globs are tried last.
         if glob.has_magic(path):
             return _find_glob(path)
         raise SourceNotFoundError(f"Expected a file or directory, found none - at {path}") from None
@@ -111,14 +126,14 @@ def _local_path(entry: PathLike) -> str:
             f"Expected a file:// URL without a host, such as file:///data, got `{parts.netloc}` "
             f"- at {path}"
         )
-    # "#" and "?" are ordinary characters of a file name; urlsplit takes them for its own.
+    # "#" and "?" are ordinary characters of a file name, but urlsplit() would split at them.
     return unquote(path[len("file://") + len(parts.netloc) :])
 
 
 def _find_glob(pattern: str) -> list[FoundFile]:
     parts = PurePath(pattern).parts
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-    # A pattern that spells out a hidden name means it.
+    # A pattern that spells out the mark of hidden names matches hidden files.
     hidden = tuple(
         mark for mark in HIDDEN if not any(part.startswith(mark) for part in parts[fixed:])
     )

@@ -1,4 +1,4 @@
-"""From paths to files and their footers."""
+"""The source of a dataset: its files, their footers and their row groups."""
 
 from __future__ import annotations
 
@@ -30,9 +30,15 @@ __all__ = ["Source"]
 class Source:
     """Files in canonical order, with all their row groups.
 
-    row_group_rows, row_group_file, row_group_index: int64 arrays of shape (G,), one entry for
-        each row group of all files in canonical order: its rows, its index in `files`, its
-        index in its file. Read-only.
+    The three arrays are read-only int64 arrays of shape (G,), with one entry for each of the G
+    row groups of all files, in canonical order.
+
+    Attributes:
+        files: the files.
+        row_group_rows: number of rows of each row group.
+        row_group_file: index in `files` of each row group's file.
+        row_group_index: index of each row group in its file.
+        storage: the stores of files that are not local.
     """
 
     files: tuple[SourceFile, ...]
@@ -43,18 +49,26 @@ class Source:
 
     @classmethod
     def open(cls, source: PathLike | Sequence[PathLike], storage: Stores | None = None) -> Source:
-        """Finds the files and reads their footers, in parallel.
+        """Find the files and read their footers, in parallel.
 
-        source: a file, a directory (searched to any depth), a glob (`**` too), a URL, or a list
-            of them. A list keeps its order; what a directory or a glob holds is
-            sorted by path, without names that start with "_" or ".". Directories below the
-            one given, or from the first wildcard of a glob on, that are called `key=value`
-            are hive keys.
-        storage: of files that are not local; None = as URLs and `IO()` say.
+        Args:
+            source: a file, a directory (searched to any depth), a glob (`**` too), a URL, or a
+                list of them. A list keeps its order. The files of a directory or a glob are
+                sorted by path, without names that start with "_" or ".". Directories that are
+                called `key=value` are Hive keys, if they lie below the directory of the source,
+                or match a glob from its first wildcard on.
+            storage: the stores of files that are not local; None = stores as URLs name them,
+                read with the defaults of `IO`.
 
-        Raises `SourceNotFoundError`, `CorruptFileError`, `StorageError`,
-        `UnsupportedTypeError` or `SchemaError` (of hive keys), naming the file; `TypeError` or
-        `ValueError` for what is no local path.
+        Raises:
+            SourceNotFoundError: no file was found. Every error about a file names the file.
+            CorruptFileError: a file is not Parquet, or its footer is damaged.
+            StorageError: a file or directory can't be read.
+            SourceChangedError: a file changed while its footer was read.
+            UnsupportedTypeError: a footer is legal Parquet that fastload can't read yet.
+            SchemaError: the name of a Hive key is not UTF-8.
+            TypeError: an entry of the source is not a path.
+            ValueError: a URL has an unknown scheme, or a file:// URL names a host.
         """
         storage = storage or Stores(None, None, IO())
         found = find_files(source, storage.find)
@@ -64,7 +78,7 @@ class Source:
 
     @classmethod
     def of_files(cls, files: Sequence[SourceFile], storage: Stores | None = None) -> Source:
-        """A source of these files, in this order."""
+        """Make a source of files whose footers have been read, in their order."""
         per_file = [file.footer.packed_rows for file in files]
         counts = np.array([len(rows) // 8 for rows in per_file], dtype=np.int64)
         rows = np.frombuffer(b"".join(per_file), np.int64)
@@ -78,31 +92,32 @@ class Source:
 
     @property
     def num_rows(self) -> int:
-        """Rows of all files."""
+        """Number of rows of all files."""
         return int(self.row_group_rows.sum())
 
     @property
     def most_row_group_rows(self) -> int:
-        """Rows of the largest row group; 0 = there is none."""
+        """Number of rows of the largest row group; 0 without row groups."""
         return int(self.row_group_rows.max(initial=0))
 
     @property
     def remote(self) -> bool:
-        """Whether some of the files lie in a store."""
+        """True if a file lies in a store."""
         return any(file.stored is not None for file in self.files)
 
     @cached_property
     def fingerprint(self) -> str:
-        """What a saved state is checked against: 32 hexadecimal digits.
+        """Fingerprint that a saved state is checked against: 32 hexadecimal digits.
 
-        Over each file's name (without directories), hive keys, size and footer, in order: a
-        dataset may be moved or copied, but not reordered or written anew.
+        The fingerprint covers each file's name (without directories), Hive keys, size and footer,
+        in order. So the files of a dataset may be moved or copied, but not reordered or
+        rewritten.
         """
         return fingerprint(self.files)
 
     @cached_property
     def file_sums(self) -> tuple[int, int]:
-        """What a saved state tells the changed file by."""
+        """Sums by which a saved state finds the file that has changed."""
         return file_sums(self.files)
 
 
