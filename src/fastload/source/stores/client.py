@@ -1,4 +1,4 @@
-"""The thread that brings bytes from stores: one event loop, connections that stay open."""
+"""The client of a process, which reads from stores in one thread, with connections kept open."""
 
 from __future__ import annotations
 
@@ -46,18 +46,24 @@ R = TypeVar("R")
 
 _FIRST_BACKOFF_S = 0.1
 _MOST_BACKOFF_S = 20.0
-# A link that is slower than this, with all requests in flight, takes an answer for lost.
+# An answer that arrives more slowly than this, with all requests in flight, counts as lost.
 _LEAST_BYTES_PER_S = 50_000
 _JOIN_S = 5.0
 _REST_S = 1.0
-# So long the loop goes on for answers that a client's threads were about to hand over to it.
+# The loop runs this long after the last request was cancelled, because threads of the store's
+# client may still pass answers to the loop.
 _SETTLE_S = 0.02
-# Of all pages of a listing; each of them has the client's own time-out.
+# The limit for all pages of a listing; for each page, the store's client has its own time-out.
 _LISTING_S = 3600.0
 
 
 def backoff_s(failed: int, random: Callable[[], float] = random.random) -> float:
-    """Seconds to wait after so many failed tries, at least 1: drawn from a doubling span."""
+    """Draw the seconds to wait after `failed` failed tries, from a range that doubles each time.
+
+    Args:
+        failed: number of failed tries, at least 1.
+        random: returns a number in [0, 1).
+    """
     span: float = min(_MOST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (failed - 1))
     return span * (0.5 + random() / 2)
 
@@ -65,26 +71,26 @@ def backoff_s(failed: int, random: Callable[[], float] = random.random) -> float
 if sys.version_info >= (3, 11):
 
     async def _within(seconds: float, work: Awaitable[T]) -> T:
-        """Its result; raises TimeoutError when it takes longer."""
-        async with asyncio.timeout(seconds):  # which begins no task, as wait_for there does
+        """Return the result of `work`; raise TimeoutError if it takes longer than `seconds`."""
+        async with asyncio.timeout(seconds):  # which starts no task, unlike asyncio.wait_for
             return await work
 
 else:
 
     async def _within(seconds: float, work: Awaitable[T]) -> T:
-        """Its result; raises asyncio.TimeoutError when it takes longer."""
+        """Return the result of `work`; raise asyncio.TimeoutError after `seconds`."""
         return await asyncio.wait_for(work, seconds)
 
 
 class StoreClient:
-    """Reads with up to `io.concurrency` requests in flight, of which each is tried again.
+    """Reads files of stores, with up to `io.concurrency` requests in flight, and retries.
+
+    The client belongs to the process that made it.
 
     Args:
-        open_store: makes the client of a kind of file (such as "gs"), in the event loop.
+        open_store: opens the store of a kind of file (such as "gs"), in the event loop.
         io: how files are read.
-        raw: what is kept on disk of what was read; None = nothing.
-
-    It belongs to the process that made it.
+        raw: tier that keeps the byte ranges that were read; None = nothing is kept.
     """
 
     def __init__(
@@ -112,7 +118,7 @@ class StoreClient:
             self._loop.close()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, which runs in the event loop."""
+        """Run a coroutine in the event loop and return its result."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -121,17 +127,20 @@ class StoreClient:
             raise
 
     def flush(self) -> None:
-        """Waits, for a while, until what was read is on disk, where that is kept."""
+        """Wait, for a limited time, until the byte ranges to be kept are on disk."""
         if self._raw is not None and self._thread.is_alive():
             with contextlib.suppress(RuntimeError, TimeoutError, futures.TimeoutError):
                 flushed = asyncio.run_coroutine_threadsafe(self._raw.flush(), self._loop)
                 flushed.result(_JOIN_S)
 
     def close(self) -> None:
-        """Ends requests and connections; whoever waits for bytes gets an error. Idempotent."""
+        """End requests and connections. Idempotent.
+
+        Callers that wait for bytes get an error.
+        """
         if self._loop.is_closed() or not self._thread.is_alive():
             return
-        if threading.current_thread() is self._thread:  # as the garbage collector may have it
+        if threading.current_thread() is self._thread:  # the garbage collector may run anywhere
             self._closing = self._loop.create_task(self._close())
             return
         with contextlib.suppress(RuntimeError):
@@ -150,7 +159,7 @@ class StoreClient:
         self._loop.stop()
 
     def rest(self) -> None:
-        """Ends connections that nobody uses now; what is asked for later opens others."""
+        """Close all connections if no request is in flight; later requests open new ones."""
 
         async def rest() -> None:
             if self._busy == 0:
@@ -166,7 +175,7 @@ class StoreClient:
                 await (await opened).close()
 
     async def store(self, kind: str) -> Store:
-        """The client of a kind of file."""
+        """Return the store of a kind of file, and open it if it isn't open."""
         opened = self._stores.get(kind)
         if opened is None:
             opened = self._stores[kind] = asyncio.ensure_future(self._open_store(kind))
@@ -179,7 +188,11 @@ class StoreClient:
     # Listing ------------------------------------------------------------------------------
 
     async def ls(self, kind: str, directory: str) -> Sequence[StoredFile]:
-        """The files below a directory. Raises `StorageError`, without a place."""
+        """Return the files below a directory.
+
+        Raises:
+            StorageError: the listing failed; the message has no location.
+        """
 
         async def once() -> Sequence[StoredFile]:
             return await (await self.store(kind)).ls(directory)
@@ -187,7 +200,7 @@ class StoreClient:
         return await self.retrying(once, "a listing", _LISTING_S)
 
     async def info(self, kind: str, path: str) -> StoredFile | None:
-        """The file of that path, NOT_FOUND, or None = it is a directory."""
+        """Return the file at a path, NOT_FOUND if it does not exist, or None for a directory."""
 
         async def once() -> StoredFile | None:
             try:
@@ -200,9 +213,11 @@ class StoreClient:
     # One range ----------------------------------------------------------------------------
 
     async def read(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
-        """The bytes [start, stop) of a file, as it was listed, from disk where they are kept.
+        """Read the bytes [start, stop) of a file, from local disk if they are kept there.
 
-        Raises `SourceChangedError` or `StorageError`, without a place.
+        Raises:
+            SourceChangedError: the file is no longer as it was when it was listed.
+            StorageError: the request failed. Neither error has a location.
         """
         if self._raw is None:
             return await self.fetch(kind, file, start, stop)
@@ -225,7 +240,13 @@ class StoreClient:
         return await self.retrying(once, what, seconds)
 
     async def retrying(self, once: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
-        """What `once` returns, tried again while that may help."""
+        """Return the result of `once`, which is called again after errors that may pass.
+
+        Args:
+            once: makes one request.
+            what: name of the expected answer, for the error.
+            seconds: time limit of one request.
+        """
         self._busy += 1
         try:
             return await self._retrying(once, what, seconds)
@@ -253,10 +274,10 @@ class StoreClient:
                 return done
             finally:
                 self.slots.free()
-            await asyncio.sleep(backoff_s(failed))  # others have its place meanwhile
+            await asyncio.sleep(backoff_s(failed))  # other requests use the slot meanwhile
 
     async def _check(self, kind: str, store: Store, file: StoredFile) -> None:
-        """Looks once whether a file is as it was, where reading it does not tell."""
+        """Check once that a file is unchanged, for a store whose reads can't check."""
         key = (kind, file.path)
 
         async def look() -> None:
@@ -274,7 +295,10 @@ class StoreClient:
             raise
 
     async def map(self, work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T]) -> list[R]:
-        """The results of `work`, in order, a few at a time; the first error ends it."""
+        """Return the results of `work` for all items, in order.
+
+        Up to `io.concurrency` items are worked on at a time. The first error cancels the rest.
+        """
         numbered = iter(enumerate(items))
         results: dict[int, R] = {}
 
@@ -292,13 +316,18 @@ class StoreClient:
             raise
         return [results[number] for number in range(len(results))]
 
-    # What the core asks for ---------------------------------------------------------------
+    # Requests of the core -----------------------------------------------------------------
 
     def serve(self, queue: core.RemoteQueue, files: Served) -> None:
-        """Brings what a queue asks for of files, each of its kind, until it is closed."""
+        """Answer the requests in a queue, until the queue is closed.
+
+        Args:
+            queue: queue of the core's requests.
+            files: files of the queue, each with its kind.
+        """
 
         def begin() -> None:
-            # What was looked at for footers may have been replaced since.
+            # A file that was checked when its footer was read may have been replaced since.
             self._checked.clear()
             self._service.serve(queue, files)
 

@@ -1,4 +1,4 @@
-"""What the errors of stores' clients mean: another try, a changed file, or the end."""
+"""The meaning of errors that clients of stores raise: retry, a changed file, or failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _STATUS = re.compile(r"status code:? (\d{3})\b")
-# What follows may be a signature, and what stands before a host a password.
+# The query of a URL may hold a signature, and the text before a host may hold a password.
 _QUERY = re.compile(r"\?[^\s\"'>]*")
 _USER = re.compile(r"://[^/\s@]*@")
 _AGAIN = {
@@ -47,11 +47,16 @@ _CHANGED = {
 
 
 class WrongLengthError(Exception):
-    """An answer has another number of bytes than were asked for."""
+    """An answer has more or fewer bytes than the request asked for."""
 
 
 def check_length(data: Buffer, file: StoredFile, start: int, stop: int) -> None:
-    """Raises unless they are as many as there are in [start, stop) of the file."""
+    """Raise unless an answer has as many bytes as the range [start, stop) of a file.
+
+    Raises:
+        StorageError: the answer is the whole file, because the store ignores ranges.
+        WrongLengthError: the answer has another number of bytes.
+    """
     got = len(memoryview(data))
     if got == stop - start:
         return
@@ -61,12 +66,12 @@ def check_length(data: Buffer, file: StoredFile, start: int, stop: int) -> None:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status that an error tells of."""
+    """Return the HTTP status that an error carries; None without one."""
     for name in ("status", "code"):
         value = getattr(error, name, None)
         if isinstance(value, int) and 100 <= value < 600:
             return value
-    for each in (error, error.__cause__):  # botocore's errors, and s3fs' words for them
+    for each in (error, error.__cause__):  # botocore's errors, and the errors s3fs makes of them
         response = getattr(each, "response", None)
         if isinstance(response, dict):
             value = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -77,21 +82,21 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_changed(error: BaseException) -> bool:
-    """Return whether a file that was there is not, or not any more as it was."""
-    if isinstance(error, FileNotFoundError | FileExistsError):  # gcsfs' answer to a 412
+    """Return whether an error says that a listed file was replaced or deleted."""
+    if isinstance(error, FileNotFoundError | FileExistsError):  # gcsfs raises the latter for 412
         return True
-    if type(error).__name__ == "PreconditionError":  # of obstore, which need not be there
+    if type(error).__name__ == "PreconditionError":  # obstore's, which may not be installed
         return True
     return status_of(error) in _CHANGED
 
 
 def is_overload(error: BaseException) -> bool:
-    """Return whether the store asks for fewer requests."""
+    """Return whether an error says that the store asks for fewer requests."""
     return status_of(error) in _OVERLOADED
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether another try may succeed."""
+    """Return whether another try may succeed after an error."""
     status = status_of(error)
     if status is not None:
         return status in _AGAIN
@@ -100,15 +105,15 @@ def is_transient(error: BaseException) -> bool:
         return False
     if isinstance(error, WrongLengthError | asyncio.TimeoutError | ConnectionError | EOFError):
         return True
-    if str(error).startswith("Forbidden"):  # gcsfs' answer to a 403
+    if str(error).startswith("Forbidden"):  # gcsfs raises this for a 403
         return False
-    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):  # of a listing
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):  # a listing was cut off
         return True
     return not isinstance(error, TypeError | ValueError | AttributeError | ImportError)
 
 
 def describe(error: BaseException) -> str:
-    """An error in few words, without what may be secret."""
+    """Describe an error in few words, without anything that may be secret."""
     status = status_of(error)
     if status is not None:
         phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
@@ -123,7 +128,13 @@ def describe(error: BaseException) -> str:
 
 
 def meaning(error: BaseException, what: str, tries: int) -> StorageError | SourceChangedError:
-    """The error to raise for one of a client, without a place."""
+    """Make the error to raise for a client's error, without a location.
+
+    Args:
+        error: the client's error.
+        what: name of the expected answer.
+        tries: number of failed tries.
+    """
     if is_changed(error):
         return SourceChangedError(
             "Expected the file as it was when it was listed, got "

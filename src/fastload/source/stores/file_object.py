@@ -1,4 +1,4 @@
-"""A file of a store, as pyarrow reads files."""
+"""A file object over a file of a store, for pyarrow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["RemoteFile"]
 
 
 class RemoteFile(io.RawIOBase):
-    """Reads exactly what it is asked for, a request each."""
+    """A file object without a buffer: each read is one request for exactly the bytes to read."""
 
     def __init__(self, storage: Stores, file: SourceFile) -> None:
         super().__init__()

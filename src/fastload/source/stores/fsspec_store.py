@@ -1,6 +1,6 @@
-"""Files of fsspec's filesystems."""
+"""Stores read by fsspec's filesystems."""
 
-# Asynchronous methods of fsspec have names with an underscore.
+# The names of fsspec's asynchronous methods begin with an underscore.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -30,31 +30,39 @@ __all__ = ["MissingPackageError", "open_filesystem", "open_protocol"]
 
 _GCS = ("gs", "gcs")
 _S3 = ("s3", "s3a")
-# What tells one version from another, the surest first.
+# Fields of a listing that tell one version of a file from another, the most reliable first.
 _VERSIONS = ("generation", "ETag", "etag", "VersionId", "mtime", "LastModified", "last_modified")
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
-# Idle connections are kept so long: as long as obstore's are.
+# Idle connections are kept this long, as long as obstore keeps them.
 _IDLE_S = 90.0
 
 
 class MissingPackageError(StorageError):
-    """The package with a filesystem of fsspec is not installed."""
+    """The package that provides fsspec's filesystem for a protocol is not installed."""
 
 
 async def open_protocol(
     protocol: str, options: Mapping[str, Any], io: IO, threads: Callable[[], Executor]
 ) -> Store:
-    """A client for URLs of that protocol; `options` are fsspec's own.
+    """Open a store for the URLs of a protocol.
 
-    Raises `MissingPackageError` naming it.
+    Args:
+        protocol: scheme of the URLs.
+        options: options of fsspec's filesystem.
+        io: how files are read.
+        threads: returns the threads for a filesystem without asynchronous calls.
+
+    Raises:
+        MissingPackageError: fsspec has no filesystem for the protocol. The error names the
+            package, if fsspec knows it.
     """
     import fsspec
 
     options = dict(options)
     if protocol in _GCS:
         options = _gcs_options(options, io)
-        # The class of the registry asks over gRPC what kind of bucket it is, which takes its
-        # time where there is no gRPC, and does not survive a fork.
+        # The class in fsspec's registry asks over gRPC for the kind of bucket. This is slow where
+        # gRPC can't connect, and does not survive a fork.
         from gcsfs.core import GCSFileSystem
 
         cls: Any = GCSFileSystem
@@ -71,9 +79,10 @@ async def open_protocol(
 
 
 async def open_filesystem(filesystem: Any, io: IO, threads: Callable[[], Executor]) -> Store:
-    """A client that does what an fsspec filesystem object does."""
+    """Open a store that reads as an fsspec filesystem object does."""
     if type(filesystem).async_impl is True:
-        # One of our own event loop: its own may be of a process from before a fork.
+        # A copy is made in this event loop: the object's own loop may belong to a parent process
+        # from before a fork.
         options = filesystem.storage_options
         return await _open(type(filesystem), filesystem.storage_args, options, threads, io)
     return _ThreadStore(filesystem, threads())
@@ -118,7 +127,7 @@ def _gcs_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
 
 
 def _s3_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
-    """With as many connections as there may be requests, where botocore has ten."""
+    """Add options for as many connections as requests (botocore opens ten), and no retries."""
     config = {
         "max_pool_connections": io.concurrency,
         "connect_timeout": io.timeout_s,
@@ -129,7 +138,7 @@ def _s3_options(options: dict[str, Any], io: IO) -> dict[str, Any]:
 
 
 async def _prepare_gcs(filesystem: Any, io: IO) -> None:
-    # It would try again by itself, six times, and not say meanwhile what went wrong.
+    # gcsfs would retry a request six times by itself, and not report the errors meanwhile.
     once = getattr(type(filesystem)._request, "__wrapped__", None)
     if once is not None:
         filesystem._request = partial(once, filesystem)
@@ -137,7 +146,7 @@ async def _prepare_gcs(filesystem: Any, io: IO) -> None:
         import aiohttp
         from fsspec.implementations.http import get_client
 
-        # A session of its own it would close from another thread.
+        # gcsfs would close a session that it has opened itself from another thread.
         session = dict(filesystem.session_kwargs)
         if "connector" not in session:
             session["connector"] = aiohttp.TCPConnector(
@@ -147,7 +156,7 @@ async def _prepare_gcs(filesystem: Any, io: IO) -> None:
 
 
 class _AsyncStore(Store):
-    """An asynchronous filesystem, made in the running event loop."""
+    """The store of an asynchronous filesystem, which was made in the running event loop."""
 
     pins = False
 
@@ -179,7 +188,11 @@ class _AsyncStore(Store):
 
 
 class _GcsStore(_AsyncStore):
-    """gcsfs, which looks for a directory of the name of each file that it is asked about."""
+    """The store of gcsfs.
+
+    `info` asks for the object first: gcsfs itself would also look for a directory with the
+    object's name.
+    """
 
     pins = True
 
@@ -198,7 +211,10 @@ class _GcsStore(_AsyncStore):
 
 
 class _S3Store(_AsyncStore):
-    """s3fs, whose own way to read a range pins no version of a bucket without versions."""
+    """The store of s3fs.
+
+    `read` asks for the listed ETag: s3fs itself pins no version in a bucket without versions.
+    """
 
     pins = True
 
@@ -223,7 +239,10 @@ class _S3Store(_AsyncStore):
 
 
 class _HttpStore(_AsyncStore):
-    """fsspec's web servers, of which any failure is that there is no file."""
+    """The store of fsspec's filesystem for HTTP.
+
+    `info` raises the cause of an error: fsspec raises FileNotFoundError for every failure.
+    """
 
     @override
     async def info(self, path: str) -> StoredFile | None:
@@ -237,7 +256,7 @@ class _HttpStore(_AsyncStore):
 
 
 class _ThreadStore(Store):
-    """A filesystem whose calls wait, each on a thread."""
+    """The store of a filesystem with blocking calls, each of which runs on a thread."""
 
     pins = False
 
@@ -268,7 +287,7 @@ class _ThreadStore(Store):
 
     @override
     async def close(self) -> None:
-        """Nothing: the filesystem is its owner's."""
+        """Do nothing: the filesystem belongs to its owner."""
 
 
 def _is_gcs(cls: Any) -> bool:
@@ -281,7 +300,7 @@ def _is_of(cls: Any, module: str) -> bool:
 
 def _files(entries: Any, directory: str) -> list[StoredFile]:
     found = [_file(entry) for entry in entries]
-    # An empty object called like a directory stands for that.
+    # An empty object with the name of a directory is a marker of the directory, not a file.
     own = directory.rstrip("/")
     return [
         file

@@ -1,4 +1,4 @@
-"""How bytes are read from where they lie."""
+"""The argument `io` of a dataset: how files are read."""
 
 from __future__ import annotations
 
@@ -10,32 +10,41 @@ from fastload.runtime.sizes import parse_bytes
 __all__ = ["IO"]
 
 Transport = Literal["auto", "native", "fsspec"]
-"""Which client reads an object store."""
+"""The names of the clients that can read an object store."""
 
 
 @dataclass(frozen=True, slots=True)
 class IO:
-    """How files are read; the `io` argument of `FastParquetDataset`.
+    """How files are read: `io` of `FastParquetDataset`.
 
-    For local files only `concurrency` and `verify_crc` matter.
+    For local files, only `concurrency` and `verify_crc` matter.
 
-    concurrency: requests in flight, and connections, of this process, or of all workers of a
-        DataLoader together; fewer for a while when a store answers 429 or 503. Of local files,
-        threads that read, of which a few are enough.
-    request_bytes: of one request at most, as bytes or a size such as "8MB".
-    hole_bytes: bytes between two wanted ranges that are read along rather than asked around.
-    retries: of one request, after growing pauses, before it is an error. Some of the clients
-        that fsspec finds try again by themselves, too.
-    timeout_s: seconds that a connection, an answer's first byte or its next one may take.
-    verify_crc: compare each page with the checksum that its writer stored, if it stored one; a
-        difference raises `CorruptFileError`. Off by default: it costs about 40 % of a pass over
-        local dictionary pages, and doubles one over plain, uncompressed pages.
-    transport: what reads an object store: "native" (obstore, without the GIL: gs://, s3://,
-        az:// and http(s)://), "fsspec" (gcsfs and all others), or "auto" for the better one that
-        can. Where a dataset is made, listings and footers are read by fsspec, if it has the
-        package for that, or by obstore in a process of its own: it does not survive a fork.
+    Args:
+        concurrency: limit of the requests in flight, and of connections, for this process or for
+            all workers of a DataLoader together. When a store answers 429 or 503, fewer requests
+            are in flight for a while. For local files, the number of threads that read, of which
+            a few are enough.
+        request_bytes: limit of one request, as bytes or a size such as "8MB".
+        hole_bytes: largest gap between two wanted ranges that is read along with them, in one
+            request instead of two, as bytes or a size such as "64KB".
+        retries: number of times that a failed request is retried, after growing pauses, before an
+            error is raised. Some of fsspec's filesystems also retry by themselves.
+        timeout_s: seconds to wait for a connection, and for the first or the next byte of an
+            answer.
+        verify_crc: compare each page with the checksum that its writer stored, if any; a
+            difference raises `CorruptFileError`. Off by default: the comparison costs about 40 %
+            of a pass over local dictionary pages, and doubles the time of a pass over plain,
+            uncompressed pages.
+        transport: client that reads an object store. "native" is obstore, which reads gs://,
+            s3://, az:// and http(s):// without the GIL. "fsspec" is gcsfs and all other
+            filesystems of fsspec. "auto" chooses the better client that can read the store. In
+            the process that makes the dataset, fsspec reads listings and footers if its package
+            for the store is installed; else obstore reads them in a process of its own, because
+            obstore does not survive a fork.
 
-    Raises `TypeError` or `ValueError` when an argument is not what it should be.
+    Raises:
+        TypeError: an argument has a wrong type.
+        ValueError: an argument has a wrong value.
     """
 
     concurrency: int = 64
@@ -50,7 +59,7 @@ class IO:
         _check_count("concurrency", self.concurrency, least=1)
         _check_count("retries", self.retries, least=0)
         parse_bytes(self.request_bytes, "request_bytes of IO")
-        if self.hole_bytes != 0:  # no size, but a way to say: read nothing along
+        if self.hole_bytes != 0:  # 0 is no valid size, but means that no gap is read
             parse_bytes(self.hole_bytes, "hole_bytes of IO")
         if isinstance(self.timeout_s, bool) or not isinstance(self.timeout_s, int | float):
             raise TypeError(f"Expected timeout_s of IO in seconds, got {self.timeout_s!r}")

@@ -1,4 +1,4 @@
-"""What fsspec's options for object stores are called by obstore."""
+"""Conversion of fsspec's options for object stores to the options of obstore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ GCS = ("gs", "gcs")
 HTTP = ("http", "https")
 S3 = ("s3", "s3a")
 
-# Options of fsspec's filesystems that say nothing about where bytes lie or who may read them.
+# Options of fsspec's filesystems that concern neither the location of the bytes nor the access
+# to them. obstore needs none of these.
 _IGNORED = {
     "access", "blocksize", "cache_timeout", "cache_type", "check_connection",
     "connection_timeout", "consistency", "default_block_size", "default_cache_type",
@@ -27,7 +28,7 @@ _IGNORED = {
     "session_kwargs", "skip_instance_cache", "socket_timeout", "timeout", "use_listings_cache",
     "use_ssl", "version_aware",
 }  # fmt: skip
-# In an AWS profile: keys that are got from somewhere else.
+# Settings of an AWS profile that fetch the keys from another source.
 _PROFILE_SOURCES = (
     "credential_process", "credential_source", "role_arn", "sso_session", "sso_start_url",
     "web_identity_token_file",
@@ -35,16 +36,19 @@ _PROFILE_SOURCES = (
 
 
 class UnsupportedOptionsError(ValueError):
-    """What storage_options ask for has no word in obstore."""
+    """An option in storage_options has no counterpart in obstore."""
 
 
 @dataclass
 class NativeOptions:
-    """How obstore's stores of one protocol are made.
+    """Options to make obstore's stores of one protocol with.
 
-    config: the store's own configuration.
-    client: of its HTTP client.
-    keys: S3 credentials, given as they are: those of the environment are not mixed with them.
+    Attributes:
+        config: configuration of the store.
+        client: configuration of the store's HTTP client.
+        keys: S3 credentials; None = those of `config`, or credentials that obstore finds. `keys`
+            stand apart from `config`, so that obstore does not mix them with credentials of the
+            environment.
     """
 
     config: dict[str, Any] = field(default_factory=dict)
@@ -53,9 +57,14 @@ class NativeOptions:
 
     @classmethod
     def of(cls, protocol: str, options: Mapping[str, Any]) -> NativeOptions:
-        """From storage_options and the environment.
+        """Convert storage_options and the environment to obstore's options.
 
-        Raises `UnsupportedOptionsError` naming the option.
+        Args:
+            protocol: scheme of the URLs.
+            options: options in the words of fsspec.
+
+        Raises:
+            UnsupportedOptionsError: obstore has no counterpart of an option, which is named.
         """
         given = {k: v for k, v in options.items() if k not in _IGNORED and v is not None}
         made = cls()
@@ -131,7 +140,7 @@ class NativeOptions:
             self.client["allow_invalid_certificates"] = True
 
     def _take_profile(self, profile: str | None) -> None:
-        """The keys of a profile in AWS's own files, which obstore does not read."""
+        """Take the keys of a profile in AWS's own files, which obstore does not read."""
         named = profile or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
         found = _read_profile(named or "default")
         if found is None:
@@ -164,7 +173,7 @@ class NativeOptions:
         text = text or os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
         if text:
             self.config |= _connection(text)
-        # The word of credential_type, as obstore would prefer what the environment has.
+        # credential_type must be set, because obstore would prefer credentials of the environment.
         kinds = {
             "account_key": "access_key",
             "sas_token": "sas_token",
@@ -193,14 +202,18 @@ class NativeOptions:
 
 
 def _kind(value: object) -> str:
-    """What an option is, without telling it."""
+    """Describe the type of an option without showing its value, which may be secret."""
     if isinstance(value, dict) and isinstance(value.get("type"), str):
         return f"a dict of type {value['type']}"
     return f"of type {type(value).__name__}"
 
 
 def _read_profile(name: str) -> dict[str, str] | None:
-    """What AWS's credentials and config files say of a profile, the former first."""
+    """Read a profile from AWS's config and credentials files; the credentials file prevails.
+
+    Returns:
+        The settings of the profile; None if neither file has the profile.
+    """
     places = {
         "AWS_CONFIG_FILE": ("~/.aws/config", name if name == "default" else f"profile {name}"),
         "AWS_SHARED_CREDENTIALS_FILE": ("~/.aws/credentials", name),
@@ -217,7 +230,7 @@ def _read_profile(name: str) -> dict[str, str] | None:
 
 
 def _connection(text: str) -> dict[str, Any]:
-    """The configuration that an Azure connection string stands for."""
+    """Convert an Azure connection string to the configuration of a store."""
     parts = dict(part.split("=", 1) for part in text.strip("; \n").split(";") if "=" in part)
     config: dict[str, Any] = {}
     if parts.get("UseDevelopmentStorage", "").lower() == "true":

@@ -1,4 +1,4 @@
-"""Files read without the GIL, by obstore."""
+"""Stores read by obstore, without the GIL."""
 
 from __future__ import annotations
 
@@ -30,22 +30,27 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeStore", "check_forked", "is_native", "was_forked"]
 
-# The process that has used it: its runtime's threads don't live on in a fork's child.
+# The number of the process that has used obstore. The threads of obstore's runtime don't exist in
+# a child of fork().
 _used_by: list[int] = []
 
 
 def is_native(protocol: str) -> bool:
-    """Return whether URLs of that protocol can be read so."""
+    """Return whether obstore can read URLs of a protocol."""
     return protocol in (*AZURE, *GCS, *HTTP, *S3)
 
 
 def was_forked() -> bool:
-    """Return whether this process was forked from one that had used it: here it would hang."""
+    """Return whether obstore would hang here: a parent process had used it before a fork."""
     return bool(_used_by) and _used_by[0] != os.getpid()
 
 
 def check_forked() -> None:
-    """Raises `StorageError` where it would hang."""
+    """Raise an error where obstore would hang.
+
+    Raises:
+        StorageError: this process was forked from one that had used obstore.
+    """
     if was_forked():
         raise StorageError(
             "Expected a process that was not forked from one that has read an object store with "
@@ -55,9 +60,16 @@ def check_forked() -> None:
 
 
 class NativeStore(Store):
-    """A client of one protocol.
+    """A store of one protocol, read by obstore.
 
-    Raises `UnsupportedOptionsError` naming the option, or `StorageError` in a forked process.
+    Args:
+        protocol: scheme of the URLs.
+        options: options in the words of fsspec.
+        io: how files are read.
+
+    Raises:
+        UnsupportedOptionsError: obstore has no counterpart of an option, which is named.
+        StorageError: this process was forked from one that had used obstore.
     """
 
     pins = True
@@ -71,14 +83,14 @@ class NativeStore(Store):
             "allow_http": True,
             "connect_timeout": timeout,
             "read_timeout": timeout,
-            "timeout": timedelta(days=1),  # of a whole answer; who asks gives up before
+            "timeout": timedelta(days=1),  # for a whole answer; the caller gives up earlier
             "pool_max_idle_per_host": str(io.concurrency),
             **self._options.client,
         }
         self._stores: dict[str, Any] = {}
 
     def _store(self, path: str) -> tuple[Any, str]:
-        """The store of a file, and its name in that."""
+        """Return obstore's store of a file, and the name of the file in the store."""
         from obstore import store as stores
 
         _used_by[:] = [os.getpid()]
@@ -109,7 +121,7 @@ class NativeStore(Store):
                 common["credential_provider"] = lambda: keys
             return stores.S3Store(place, config=config, **common)
         if self._protocol in AZURE:
-            # As in abfss://container@account.dfs.core.windows.net/name.
+            # A URL may name the account: abfss://container@account.dfs.core.windows.net/name.
             container, _, host = place.partition("@")
             if host:
                 config = {"account_name": host.partition(".")[0], **config}
@@ -148,7 +160,7 @@ class NativeStore(Store):
 
         store, name = self._store(file.path)
         options: Any = {"range": (start, stop)}
-        if file.version and not file.version.startswith("W/"):  # that is no exact one
+        if file.version and not file.version.startswith("W/"):  # a weak ETag can't be matched
             options["version" if self._protocol in GCS else "if_match"] = file.version
         answer = await obstore.get_async(store, name, options=options)
         data: Buffer = await answer.bytes_async()

@@ -1,4 +1,4 @@
-"""Files of pyarrow's filesystems."""
+"""Stores read by pyarrow's filesystems."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrowStore"]
 
-# Kept open: to open a file is a request, or several.
+# The number of files kept open: to open a file takes one or more requests.
 _MOST_OPEN = 256
 
 
 class ArrowStore(Store):
-    """A pyarrow filesystem, whose calls wait, each on one of `threads`."""
+    """The store of a pyarrow filesystem.
+
+    Args:
+        filesystem: filesystem with blocking calls.
+        threads: threads that run the calls.
+    """
 
     pins = False
 
@@ -57,7 +62,7 @@ class ArrowStore(Store):
             opened = self._run(self._fs.open_input_file, file.path)
             self._open[file.path] = asyncio.ensure_future(opened)
         try:
-            # Who waits for it first may give up, and leave it to the others.
+            # The first request that waits for the file may be cancelled while others still wait.
             handle = await asyncio.shield(self._open[file.path])
             data: Buffer = await self._run(handle.read_at, stop - start, start)
         except OSError:

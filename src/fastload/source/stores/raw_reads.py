@@ -1,4 +1,4 @@
-"""How one client reads through the raw tier: from disk, else from the store, once."""
+"""Reads of one client through the raw tier: from disk, else once from the store."""
 
 from __future__ import annotations
 
@@ -23,17 +23,26 @@ if TYPE_CHECKING:
 __all__ = ["RawReads"]
 
 _WRITERS = 2
-# Held for them, beside what the core has; four of the largest requests that IO makes by default.
+# The limit of the bytes that wait for the writers: four of the largest requests of IO's defaults.
+# The core's own buffers don't count.
 _MOST_HELD_BYTES = 32 << 20
-# Of what other processes fetched, and of what is not asked for by the core.
+# The threads that read entries from disk for requests that reach Python.
 _READERS = 4
-# Until one that another process fills is looked for again.
+# Pauses before this process looks again for an entry that another process fetches.
 _FIRST_POLL_S = 0.002
 _MOST_POLL_S = 0.05
 
 
 class _Writing(NamedTuple):
-    """What is on its way to disk."""
+    """A byte range on its way to disk.
+
+    Attributes:
+        name: name of the file's object in the tier.
+        start: offset of the range in the file.
+        stop: offset of the end of the range.
+        done: completed when the range has been written, or given up.
+        publish: writes the range.
+    """
 
     name: str
     start: int
@@ -43,12 +52,12 @@ class _Writing(NamedTuple):
 
 
 class RawReads:
-    """Reads of one event loop.
+    """Reads byte ranges for the requests of one event loop, through the raw tier.
 
     Args:
-        tier: what is on disk.
-        patience_s: seconds to wait for another process that fetches a range, before it is
-            fetched here too.
+        tier: the ranges on disk.
+        patience_s: seconds to wait while another process fetches a range, before this process
+            fetches the range too.
     """
 
     def __init__(self, tier: RawTier, patience_s: float) -> None:
@@ -68,7 +77,7 @@ class RawReads:
         stop: int,
         fetch: Callable[[], Awaitable[Buffer]],
     ) -> Buffer:
-        """The bytes [start, stop) of a file; `fetch` brings them from the store."""
+        """Read the bytes [start, stop) of a file, from disk or with `fetch` from the store."""
         name = self._tier.name_of(kind, file)
         if not name or stop <= start:
             return await fetch()
@@ -94,19 +103,19 @@ class RawReads:
             poll_s = min(_MOST_POLL_S, 2 * poll_s)
 
     async def flush(self) -> None:
-        """Waits for what is being written."""
+        """Wait until all ranges that are being written are on disk."""
         writing = [each.done for all_of in self._writing.values() for each in all_of]
         if writing:
             await asyncio.wait(writing)
 
     def close(self) -> None:
-        """Ends the threads."""
+        """End the threads."""
         self._readers.shutdown(wait=False)
         for _ in self._writers:
             self._to_write.put(None)
 
     async def _written(self, name: str, start: int, stop: int) -> None:
-        """Waits for what of the range is being written."""
+        """Wait until all ranges that overlap [start, stop) and are being written are on disk."""
         own = [w.done for w in self._writing.get(name, ()) if w.start < stop and start < w.stop]
         if own:
             await asyncio.wait(own)
@@ -127,7 +136,7 @@ class RawReads:
         stop: int,
         data: Buffer,
     ) -> None:
-        """Has a writer write an entry, as soon as there is room for its bytes beside others."""
+        """Pass an entry to the writers, as soon as its bytes may be held."""
         try:
             await self._room_for(stop - start)
         except BaseException:
@@ -139,7 +148,7 @@ class RawReads:
         writing = _Writing(name, start, stop, loop.create_future(), publish)
         self._writing.setdefault(name, []).append(writing)
         if len(self._writers) < _WRITERS:
-            # Daemons: who ends the client waits for what is being written, not for them.
+            # Writers are daemons: closing the client waits for the writes, not for the threads.
             arguments = (loop,)
             thread = threading.Thread(target=self._write, args=arguments, daemon=True)
             self._writers.append(thread)
@@ -148,18 +157,18 @@ class RawReads:
         self._to_write.put(writing)
 
     async def _room_for(self, data_bytes: int) -> None:
-        """Waits until so many bytes may be held, which one request always may."""
+        """Wait until `data_bytes` more bytes may be held; a single request always may be."""
         while self._held_bytes and self._held_bytes + data_bytes > _MOST_HELD_BYTES:
             writing = [each.done for all_of in self._writing.values() for each in all_of]
             await asyncio.wait(writing, return_when=asyncio.FIRST_COMPLETED)
 
     def _write(self, loop: asyncio.AbstractEventLoop) -> None:
-        """What a writer does."""
+        """Write ranges until the queue yields None. Runs in a writer's thread."""
         while (writing := self._to_write.get()) is not None:
             writing.publish()
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._forget, writing)
-            del writing  # and the bytes that it holds
+            del writing  # frees the bytes that the object holds
 
     def _forget(self, writing: _Writing) -> None:
         self._writing[writing.name].remove(writing)

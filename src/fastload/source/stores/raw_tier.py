@@ -24,21 +24,24 @@ if TYPE_CHECKING:
 
 __all__ = ["RawTier", "identity_of", "place_of"]
 
-# Their files lie as near as the cache does.
+# Filesystems whose files are as near as the cache, which therefore does not keep their bytes.
 _NEAR = ("file", "local", "memory")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST")
 
 
 class RawTier(CacheTier):
-    """The ranges of one cache.
+    """The byte ranges of remote files in one cache.
 
     Args:
-        cache: where they lie.
-        place: what tells one store from another where paths don't; None = of files that are not
-            to be kept.
+        cache: the cache that holds the ranges.
+        place: text that distinguishes stores with the same paths, from `place_of`; None = the
+            files are not kept.
+
+    Attributes:
+        ranges: the core's view of the ranges on disk.
 
     Raises:
-        CacheError: the directory is not for this user alone.
+        CacheError: other users may write to the directory.
     """
 
     _name = RAW
@@ -57,7 +60,7 @@ class RawTier(CacheTier):
         return RawTier, (self._cache, self._place)
 
     def name_of(self, kind: str, file: StoredFile) -> str:
-        """What a file of that kind, in its version, is called; "" = it is not kept."""
+        """Return the name of the object of a file in its version; "" if the file is not kept."""
         found = self._names.get((kind, file))
         if found is None:
             found = self._names[kind, file] = self._name_of(kind, file)
@@ -71,12 +74,19 @@ class RawTier(CacheTier):
         return f"{name[:2]}/{name}"
 
     def queue(self, files: Iterable[tuple[str, StoredFile | None]]) -> core.RemoteQueue:
-        """A queue for files of their kinds, of what is not on disk."""
+        """Make a queue of the core's requests for byte ranges that are not on disk.
+
+        Args:
+            files: each file with its kind, by the core's numbers.
+        """
         names = ["" if file is None else self.name_of(kind, file) for kind, file in files]
         return core.RemoteQueue(self.ranges, names)
 
     def claim(self, name: str, start: int, stop: int) -> core.RangeClaim | None:
-        """The right to fill an entry; None if another has it, it is there, or none is kept."""
+        """Try to claim the right to write an entry.
+
+        Returns None if another process has the right, the entry exists, or the claim fails.
+        """
         try:
             return self.ranges.claim(name, start, stop)
         except StorageError as error:
@@ -86,7 +96,7 @@ class RawTier(CacheTier):
     def publish(
         self, claim: core.RangeClaim, name: str, kind: str, file: StoredFile, data: Buffer
     ) -> None:
-        """Keeps the bytes that a claim is of; where it can't, they are not kept."""
+        """Write the bytes of a claimed entry; release the claim if they can't be written."""
         first = self._is_first(name)
         data_bytes = memoryview(data).nbytes
         try:
@@ -104,20 +114,27 @@ class RawTier(CacheTier):
 
 
 def identity_of(place: str | None, kind: str, file: StoredFile) -> tuple[Any, ...] | None:
-    """What stands for the bytes of a file of a store; None = nothing does, or it lies near.
+    """Return a tuple that identifies the bytes of a file of a store.
 
-    place: as `RawTier` takes it.
+    Args:
+        place: text that distinguishes stores with the same paths, from `place_of`.
+        kind: kind of the file.
+        file: the file, as its store lists it.
+
+    Returns:
+        The tuple; None if the file has no reliable version, or is as near as the cache.
     """
-    # Weak ETags don't stand for the same bytes.
+    # Files with the same weak ETag may have different bytes.
     if place is None or kind in _NEAR or not file.version or file.version[:2] == "W/":
         return None
     return (kind, place, file.path, file.size, file.version)
 
 
 def place_of(filesystem: Any, options: Mapping[str, Any]) -> str | None:
-    """What tells one store from another whose files have the same paths; nothing secret.
+    """Return a text, without secrets, that distinguishes stores with the same paths.
 
-    None = files of that filesystem lie as near as the cache.
+    Returns:
+        The text; None if files of the filesystem are as near as the cache.
     """
     if filesystem is None:
         client = options.get("client_kwargs")
@@ -138,6 +155,6 @@ def place_of(filesystem: Any, options: Mapping[str, Any]) -> str | None:
 
 
 def _host(endpoint: str) -> str:
-    """Without a user, and what else may be secret."""
+    """Return the host and the path of an endpoint, without user, password and query."""
     parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
     return f"{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,4 +1,4 @@
-"""How many requests are in flight at a store: fewer while it asks for that."""
+"""The limit of requests in flight, which shrinks while a store asks for fewer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["RequestSlots"]
 
 
 class RequestSlots:
-    """Places of requests, which coroutines of one event loop take in turns.
+    """Slots for requests in flight, taken by the coroutines of one event loop in order.
 
     Args:
-        most: places there are, while the store asks for no fewer.
+        most: number of slots while the store does not ask for fewer requests.
     """
 
     def __init__(self, most: int) -> None:
@@ -25,7 +25,7 @@ class RequestSlots:
 
     @property
     def limit(self) -> int:
-        """Places there are now."""
+        """The present number of slots."""
         return int(self._limit)
 
     @property
@@ -35,11 +35,11 @@ class RequestSlots:
 
     @property
     def crowded(self) -> bool:
-        """Whether somebody waits for one, or more are taken than there are now."""
+        """True if a coroutine waits for a slot, or more slots are taken than the limit allows."""
         return bool(self._waiting) or self._taken > self.limit
 
     async def take(self) -> None:
-        """Waits for one."""
+        """Wait for a slot, and take it."""
         if not self._waiting and self._taken < self.limit:
             self._taken += 1
             return
@@ -48,30 +48,33 @@ class RequestSlots:
         try:
             await waiter
         except asyncio.CancelledError:
-            if not waiter.cancelled():  # it was given one as it was cancelled
+            if not waiter.cancelled():  # the slot came in the moment of the cancellation
                 self.free()
             elif waiter in self._waiting:
                 self._waiting.remove(waiter)
             raise
 
     def free(self) -> None:
-        """Gives one back."""
+        """Give a slot back."""
         self._taken -= 1
         while self._waiting and self._taken < self.limit:
             waiter = self._waiting.popleft()
-            if not waiter.done():  # else it was cancelled, and is to learn of it
+            if not waiter.done():  # a cancelled coroutine takes no slot
                 waiter.set_result(None)
                 self._taken += 1
 
     def grow(self) -> None:
-        """After an answer: one more a round."""
+        """Grow the limit after an answer: by one slot for each round of answers to all slots."""
         if self._limit < self._most:
             self._limit = min(self._most, self._limit + 1 / self._limit)
 
     def shrink(self, began: float) -> None:
-        """After an answer that asks for fewer, to a request from then (of time.monotonic).
+        """Halve the limit after an answer that asks for fewer requests.
 
-        What requests tell that began before there were fewer is known already.
+        The answer to a request that began before the last reduction changes nothing.
+
+        Args:
+            began: time.monotonic() when the request began.
         """
         if began >= self._reduced:
             self._reduced = time.monotonic()

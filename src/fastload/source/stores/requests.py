@@ -1,4 +1,4 @@
-"""How what the core asks for of stores is brought."""
+"""Answers to the core's requests for byte ranges of stores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["QueueService", "Served"]
 
 # The files of a queue, each with its kind.
 Served: TypeAlias = "Sequence[tuple[str, StoredFile]]"
-# Number, file, offset and bytes, as the core has them.
+# Number of the request, number of the file, offset and bytes, as the core sends them.
 _Request: TypeAlias = "tuple[int, int, int, int]"
 
 
@@ -34,9 +34,13 @@ class RangeReader(Protocol):
 
 
 class QueueService:
-    """Brings what queues ask for, by as many coroutines as a client has places for requests.
+    """Answers the requests in queues, with as many coroutines as the client has slots.
 
-    It belongs to the client's event loop: its methods are called there.
+    All methods must be called in the client's event loop.
+
+    Args:
+        client: client that reads byte ranges.
+        loop: event loop of the client.
     """
 
     def __init__(self, client: RangeReader, loop: asyncio.AbstractEventLoop) -> None:
@@ -46,13 +50,13 @@ class QueueService:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, queue: core.RemoteQueue, files: Served) -> None:
-        """Brings what a queue asks for of files, until it is closed."""
+        """Answer the requests in a queue for ranges of `files`, until the queue is closed."""
         self._queues[queue] = files
         self._loop.add_reader(queue.wake_fd, self._serve, queue)
         self._serve(queue)
 
     async def close(self) -> None:
-        """Ends all requests; whoever waits for bytes gets an error."""
+        """End all requests; callers that wait for bytes get an error."""
         for queue in list(self._queues):
             queue.close()
             self._forget(queue)
@@ -67,11 +71,11 @@ class QueueService:
     def _serve(self, queue: core.RemoteQueue) -> None:
         if queue not in self._queues:
             return
-        # A task may not have its place yet, or have left it to others until it tries again.
+        # A task may not have taken its slot yet, or have freed the slot until it retries.
         slots = self._client.slots
         busy = max(slots.taken, len(self._tasks))
         for request in queue.take(max(0, slots.limit - busy)):
-            task = self._loop.create_task(self._bring(queue, request))
+            task = self._loop.create_task(self._answer(queue, request))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
         if queue.closed:
@@ -82,8 +86,8 @@ class QueueService:
         for queue in list(self._queues):
             self._serve(queue)
 
-    async def _bring(self, queue: core.RemoteQueue, request: _Request | None) -> None:
-        """Brings a request and, while there is room, the next ones."""
+    async def _answer(self, queue: core.RemoteQueue, request: _Request | None) -> None:
+        """Answer a request and, while enough slots are free, the next requests of the queue."""
         while request is not None:
             number, file, start, length = request
             try:
@@ -92,7 +96,7 @@ class QueueService:
             except asyncio.CancelledError:
                 queue.fail(number, changed=False, message="The dataset was closed")
                 raise
-            except Exception as error:  # noqa: BLE001 - whoever waits for the bytes is told
+            except Exception as error:  # noqa: BLE001 - the core raises it to the caller
                 changed = isinstance(error, SourceChangedError)
                 queue.fail(number, changed=changed, message=str(error))
                 return

@@ -1,4 +1,4 @@
-"""One interface to files that lie elsewhere, whoever brings their bytes."""
+"""The interface of all stores, whichever client reads their bytes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["FILESYSTEM", "HTTP", "Store", "shown"]
 
 FILESYSTEM = "filesystem"
-"""The kind of files of a filesystem that was given."""
+"""The kind of files that are read through a filesystem object of the user's."""
 HTTP = ("http", "https")
 """The kinds of files that have a URL each, and no directories."""
 
 
 def shown(kind: str, path: str) -> str:
-    """What a path of a store is called to people; without what may be secret."""
+    """Return the URL or path to show for a file of a store, without secrets."""
     if kind == FILESYSTEM:
         return path
     if kind not in HTTP:
@@ -31,22 +31,32 @@ def shown(kind: str, path: str) -> str:
 
 
 class Store(Protocol):
-    """A client of a store. Its coroutines run in the event loop that it was made in.
+    """A store, read through one client.
 
-    They raise what the client raises; `fastload.source.stores.errors` says what that means.
+    The coroutines run in the event loop that the store was made in. They raise the errors of the
+    client, whose meaning `fastload.source.stores.errors` defines.
+
+    Attributes:
+        pins: True if `read` raises an error when the file has another version than was listed.
     """
 
     pins: bool
-    """Whether `read` refuses bytes of another version than the file's."""
 
     async def ls(self, directory: str) -> Sequence[StoredFile]:
-        """The files below a directory, in any order; () if there is none."""
+        """Return the files below a directory, in any order; () if there is no such directory."""
 
     async def info(self, path: str) -> StoredFile | None:
-        """The file of that path; None = it is a directory. Raises FileNotFoundError."""
+        """Return the file at a path, or None for a directory.
+
+        Raises:
+            FileNotFoundError: nothing exists at the path.
+        """
 
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
-        """The bytes [start, stop) of a file; fewer, or more, if the store answers so."""
+        """Read the bytes [start, stop) of a file.
+
+        The number of bytes may be wrong: the answer of the store is not checked.
+        """
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Close the connections of the store."""

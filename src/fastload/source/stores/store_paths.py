@@ -1,4 +1,4 @@
-"""Which files of a store a URL stands for, in canonical order."""
+"""The files of a store that a URL or a path names, in canonical order."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ __all__ = ["find_remote"]
 
 
 async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFile]:
-    """The files, at least one, by the rules of local ones.
+    """Return the files of a path in a store, at least one, by the same rules as for local paths.
 
     Args:
-        client: asks the store.
-        kind: of file.
-        path: in the store: a file, a directory or a glob.
+        client: client that reads the store.
+        kind: kind of the files.
+        path: a file, a directory or a glob in the store.
 
-    Raises `SourceNotFoundError` naming the path; what the client raises.
+    Raises:
+        SourceNotFoundError: no file was found; the error names the path.
+        StorageError: the store could not be read.
     """
-    is_url = kind in HTTP  # of which nothing is listed
+    is_url = kind in HTTP  # web servers have no listings
     is_glob = glob.has_magic(path) and not is_url
     found = await _find_glob(client, kind, path) if is_glob else []
     if not found:
-        # Only now: a file may have a name that looks like a glob.
+        # A glob that matches nothing may be the name of a file.
         path, directory = path if is_url else path.rstrip("/"), _is_directory(path)
         listed = () if is_url or not directory else await client.ls(kind, path)
         file = None if listed else await client.info(kind, path)
@@ -57,7 +59,7 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
 
 
 def _is_directory(path: str) -> bool:
-    """Return whether a path is a directory's by its name; only then is that looked for first."""
+    """Return whether the name of a path suggests a directory, so that it is listed first."""
     return path.endswith("/") or "." not in path.rpartition("/")[2]
 
 
@@ -66,7 +68,7 @@ _HIDDEN_NAME = re.compile(r"(?:^|/)[_.]")
 
 
 def _below(files: Sequence[StoredFile], directory: str, hidden: re.Pattern[str] | None) -> _Found:
-    """The files below a directory that are not hidden, each with its folders there."""
+    """Return the files below a directory that are not hidden, with the folders in between."""
     start = len(directory) + 1 if directory else 0
     return [
         (file, tuple(file.path[start:].split("/")[:-1]))
@@ -79,17 +81,17 @@ async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
     parts = pattern.split("/")
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     directory = "/".join(parts[:fixed])
-    # A pattern that spells out a hidden name means it.
+    # A pattern that spells out the mark of hidden names matches hidden files.
     marks = [m for m in HIDDEN if not any(part.startswith(m) for part in parts[fixed:])]
     hidden = re.compile(rf"(?:^|/)[{re.escape(''.join(marks))}]") if marks else None
-    # All that lies below: what matches may be a directory.
+    # All files below are listed, because the pattern may match a directory.
     files = _below(await client.ls(kind, directory), directory, hidden)
     matches = re.compile(_translate(parts[fixed:]), re.DOTALL)
     return [each for each in files if matches.match(each[0].path[len(directory) + 1 :])]
 
 
 def _translate(parts: Sequence[str]) -> str:
-    """A regular expression for what begins with a match of the parts of a glob."""
+    """Return a regular expression for paths that begin with a match of a glob's parts."""
     pieces = ["(?:[^/]+/)*" if part == "**" else _translate_name(part) + "/" for part in parts]
     if parts[-1] == "**":
         return "".join(pieces)

@@ -1,4 +1,4 @@
-"""The stores of one dataset: which client reads what, in which process."""
+"""The stores of one dataset, and the choice of client for each process."""
 
 from __future__ import annotations
 
@@ -37,24 +37,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Stores"]
 
-# Of a process from before a fork: what ends them would wait for threads that are not there.
+# Clients of the parent process, kept alive in a child of fork(): finalizing a client would wait
+# for threads that don't exist in the child.
 _abandoned: list[object] = []
 
 
 class Stores:
-    """What reads files that are not local.
+    """The reader of all files of a dataset that are not local.
+
+    Each process has clients of its own, which are not pickled.
 
     Args:
-        filesystem: an fsspec or pyarrow filesystem, of paths without a scheme; None = of URLs.
-        options: of URLs' filesystems, in fsspec's words.
+        filesystem: an fsspec or pyarrow filesystem, to which paths without a scheme belong;
+            None = only URLs are remote.
+        options: options for the stores of URLs, in the words of fsspec.
         io: how files are read.
-        cache: where what was read is kept; None = nowhere.
-
-    Pickled, it takes its clients not along: each process has its own.
+        cache: cache for the byte ranges that are read; None = nothing is kept.
 
     Raises:
-        TypeError: what was given is no filesystem, or no options.
-        ValueError: options, or a native transport, for a filesystem that was given.
+        TypeError: `filesystem` is not a filesystem, or `options` is not a dict.
+        ValueError: options or the native transport are combined with a filesystem.
     """
 
     def __init__(
@@ -90,10 +92,12 @@ class Stores:
         return {**self.__dict__, "_clients": {}, "_pid": None}
 
     def find(self, entries: Sequence[PathLike]) -> list[list[FoundFile] | None]:
-        """The files of each entry of a source, all of them at once; None of one that is local.
+        """Return the files of each entry of a source; None for an entry that is local.
 
-        Raises `SourceNotFoundError` or `StorageError` naming the URL; ValueError for one that
-        nobody knows.
+        Raises:
+            SourceNotFoundError: no file was found; the error names the URL.
+            StorageError: a store could not be read; the error names the URL.
+            ValueError: no client knows the scheme of a URL.
         """
         places = [self._place_of(entry) for entry in entries]
         if all(place is None for place in places):
@@ -104,7 +108,7 @@ class Stores:
         return [None if place is None else next(found) for place in places]
 
     def _place_of(self, entry: PathLike) -> tuple[str, str] | None:
-        """The kind and the path of an entry of a source; None if it is local."""
+        """Return the kind and the path of an entry of a source; None if the entry is local."""
         url = url_of(entry)
         if url is None:
             return None if self._filesystem is None else (FILESYSTEM, os.fspath(entry))
@@ -114,11 +118,15 @@ class Stores:
 
     @property
     def store_place(self) -> str | None:
-        """What tells the store from another one for caches; None = its files lie near."""
+        """A text that distinguishes stores for the cache; None if files are as near as it."""
         return place_of(self._filesystem, self._options)
 
     def place(self, kind: str) -> str | None:
-        """Which store files of a kind lie in; None = it can't be told from another one."""
+        """Return a text that distinguishes the store of a kind of file for kept footers.
+
+        Returns:
+            The text; None if the store can't be distinguished from others.
+        """
         if kind == FILESYSTEM:
             return None
         client = self._options.get("client_kwargs")
@@ -130,14 +138,23 @@ class Stores:
     def map(
         self, work: Callable[[StoreClient, Any], Coroutine[Any, Any, Any]], items: Iterable[Any]
     ) -> list[Any]:
-        """The results of `work(client, item)`, in order, many at a time."""
+        """Return the results of `work(client, item)` for all items, in order.
+
+        Many items are worked on at a time.
+        """
         client = self.client(data=False)
         return client.call(client.map(partial(work, client), items))
 
     def serve(self, files: Sequence[SourceFile], *, data: bool) -> core.RemoteQueue | None:
-        """A queue that takes what the core asks for of files; None if all of them are local.
+        """Make a queue for the core's requests, and answer the requests from now on.
 
-        data: for the batches of an epoch, which may begin when no more workers are forked.
+        Args:
+            files: the files that the core may ask for, by number.
+            data: True if batches of an epoch are read. Then the client may be one that does not
+                survive a fork, because workers have been forked before an epoch begins.
+
+        Returns:
+            The queue; None if all files are local.
         """
         if all(file.stored is None for file in files):
             return None
@@ -148,34 +165,34 @@ class Stores:
         return queue
 
     def read(self, file: SourceFile, start: int, stop: int) -> Buffer:
-        """The bytes [start, stop) of a file of a store."""
+        """Read the bytes [start, stop) of a file of a store."""
         assert file.stored is not None
         client = self.client(data=False)
         with _at(file.path):
             return client.call(client.read(file.kind, file.stored, start, stop))
 
     def keeps(self, files: Sequence[SourceFile]) -> bool:
-        """Return whether what is read of any of the files is kept on disk."""
+        """Return whether byte ranges of any of the files are kept on disk."""
         raw = self._raw and self._raw.of_process()
         if raw is None or not raw.writes:
             return False
         return any(file.stored and raw.name_of(file.kind, file.stored) for file in files)
 
     def flush(self) -> None:
-        """Waits, for a while, until what was read is on disk, where that is kept."""
+        """Wait, for a limited time, until the byte ranges to be kept are on disk."""
         if self._pid == os.getpid():
             for client in self._clients.values():
                 client.flush()
 
     def close(self) -> None:
-        """Ends this process's connections; what is read later opens others. Idempotent."""
+        """Close this process's connections; later reads open new ones. Idempotent."""
         if self._pid == os.getpid():
             for client in self._clients.values():
                 client.close()
             self._clients = {}
 
     def client(self, *, data: bool) -> StoreClient:
-        """This process's client; that of data may not survive a fork."""
+        """Return this process's client, which may not survive a fork if `data` is True."""
         if self._pid != os.getpid():
             _abandoned.extend(self._clients.values())
             self._clients = {}
@@ -192,7 +209,7 @@ class Stores:
             opens = partial(_open, self._filesystem, self._options, io, native, _Threads(io))
             client = StoreClient(opens, io, self._raw and self._raw.of_process())
             weakref.finalize(self, client.close)
-            if worker is not None and self._raw is not None:  # such a process ends without that
+            if worker is not None and self._raw is not None:  # a worker may exit without atexit
                 Finalize(client, client.flush, exitpriority=0)
             self._clients[native] = client
             if native and False in self._clients:
@@ -201,7 +218,7 @@ class Stores:
 
 
 class _Threads:
-    """Threads for filesystems whose calls wait, started when first needed."""
+    """Threads for filesystems with blocking calls, started when first needed."""
 
     def __init__(self, io: IO) -> None:
         self._io = io
@@ -294,7 +311,7 @@ async def _find(client: StoreClient, place: tuple[str, str]) -> list[FoundFile]:
 
 @contextlib.contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Names the place in errors that have none."""
+    """Add a location to errors that have none."""
     try:
         yield
     except FastloadError as error:
