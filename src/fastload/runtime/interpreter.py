@@ -18,7 +18,7 @@ def check_interpreter() -> None:
         raise ImportError(
             "Expected a Python with the global interpreter lock, got a free-threaded build: the "
             "core relies on the lock where it hands out batches. Install fastload in a Python of "
-            "the usual build; its own threads run without the lock there, too"
+            "the usual build, where the core's own threads run without the lock, too"
         )
     if not _is_main():
         raise ImportError(

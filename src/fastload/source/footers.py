@@ -251,7 +251,7 @@ def _read_tail(fd: int, size: int, length: int, path: str) -> bytes:
         if not more:
             raise SourceChangedError(
                 f"Expected a file of {size} bytes, got its end {length - len(tail)} bytes "
-                f"earlier: it changed while it was read - at {path}"
+                f"earlier: the file changed while it was read - at {path}"
             )
         tail += more
     return tail

@@ -35,7 +35,7 @@ _OBJECT = re.compile(r"[0-9a-f]{32}")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _DESCRIPTION = "object.json"
 _NEW = ".new-"
-_COUNTED_BYTES = 512  # the unit of st_blocks on every file system
+_COUNTED_BYTES = 512  # of st_blocks, whatever the file system's own are
 _BLOCK_BYTES = 4096  # the unit in which most file systems allocate
 
 

@@ -138,7 +138,7 @@ def meaning(error: BaseException, what: str, tries: int) -> StorageError | Sourc
     if is_changed(error):
         return SourceChangedError(
             "Expected the file as it was when it was listed, got "
-            f"{describe(error)}: it was replaced or deleted"
+            f"{describe(error)}: the file was replaced or deleted"
         )
     times = f" after {tries} tries" if tries > 1 else ""
     return StorageError(f"Expected {what}, got {describe(error)}{times}")

@@ -1,4 +1,4 @@
-"""Files that obstore reads as long as it can take the answers."""
+"""Stores that obstore reads as long as their answers have the headers that it needs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["FallbackStore"]
 
-# Of obstore's messages about an answer that some emulators and web servers give.
+# Part of obstore's messages about answers of some emulators and web servers.
 _LACKING = "Header missing from response"
 
 
 class FallbackStore(Store):
-    """Reads with `first`; after an answer without the headers that it needs, with another."""
+    """A store that switches to another client when an answer lacks headers.
+
+    Args:
+        first: store to read with at first.
+        open_other: opens the store to read with after such an answer.
+    """
 
     def __init__(self, first: Store, open_other: Callable[[], Awaitable[Store]]) -> None:
         self._first = first

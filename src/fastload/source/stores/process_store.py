@@ -1,4 +1,4 @@
-"""Files that a process of its own reads with obstore, which does not survive a fork."""
+"""Stores that a separate process reads with obstore, which does not survive a fork."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ProcessStore", "main"]
 
 _LENGTH = struct.Struct("<Q")
-# The modules that it needs, without the package's own imports (of torch above all).
+# The program of the other process. It imports only the modules that it needs: the package itself
+# would import torch.
 _PROGRAM = """
 import sys, types
 package = types.ModuleType("fastload")
@@ -39,9 +40,10 @@ main()
 
 
 class ProcessStore(Store):
-    """A `NativeStore` of another process, which begins with the first request.
+    """A `NativeStore` in another process, which starts with the first request.
 
-    Raises `UnsupportedOptionsError` naming the option.
+    Raises:
+        UnsupportedOptionsError: obstore has no counterpart of an option, which is named.
     """
 
     pins = True
@@ -131,12 +133,12 @@ def _frame(value: object) -> bytes:
 
 async def _read_frame(reader: asyncio.StreamReader) -> Any:
     (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    # By the process that this one began, or the one that began it.
+    # The frame was written by this process's child or parent.
     return pickle.loads(await reader.readexactly(length))  # noqa: S301
 
 
 def main() -> None:
-    """Serves a `ProcessStore` until its input ends."""
+    """Answer the requests of a `ProcessStore` until the input ends."""
     with contextlib.suppress(asyncio.IncompleteReadError, KeyboardInterrupt):
         asyncio.run(_serve())
 
@@ -156,11 +158,11 @@ async def _serve() -> None:
             value = await getattr(store, method)(*arguments)
             if method == "read":
                 value = bytes(value)
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
+        except Exception as error:  # noqa: BLE001 - the error is sent to the caller
             failure = error
         try:
             frame = _frame((number, value, failure))
-        except Exception:  # noqa: BLE001 - an error that can't be sent is told in words
+        except Exception:  # noqa: BLE001 - an error that can't be pickled is sent as its text
             frame = _frame((number, None, OSError(str(failure))))
         out.write(frame)
         out.flush()

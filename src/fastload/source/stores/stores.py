@@ -72,8 +72,8 @@ class Stores:
             _check_filesystem(filesystem)
             if options:
                 raise ValueError(
-                    "Expected storage_options or a filesystem, got both: options are the "
-                    "filesystem's own"
+                    "Expected storage_options or a filesystem, got both: give the options to the "
+                    "filesystem when you make it"
                 )
             if io.transport == "native":
                 raise ValueError(
