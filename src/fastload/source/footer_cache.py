@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock
-from fastload.source.footer_pack import FooterPack, NewFooter, PlacedFooter, pack_parts
+from fastload.source.footer_pack import FooterPack, NewFooter, PackedFooter, pack_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,35 +72,35 @@ class FooterCache:
             "footers-1", "footers", "they are read again next time", home
         )
 
-    def load(self, keys: Iterable[FooterKey]) -> dict[str, PlacedFooter]:
+    def load(self, keys: Iterable[FooterKey]) -> dict[str, PackedFooter]:
         """Return the kept footers, by key, and remove damaged packs."""
         wanted: dict[int, set[str]] = {}
         for key in keys:
             wanted.setdefault(key.shard, set()).add(key.key)
-        found: dict[str, PlacedFooter] = {}
+        found: dict[str, PackedFooter] = {}
         for shard, of_shard in wanted.items():
             found |= self._find(shard, of_shard)
         return found
 
-    def store(self, footers: Sequence[tuple[FooterKey, NewFooter]]) -> dict[str, PlacedFooter]:
+    def store(self, footers: Sequence[tuple[FooterKey, NewFooter]]) -> dict[str, PackedFooter]:
         """Write footers, and return the written footers by key, as `load` returns them."""
         by_shard: dict[int, list[NewFooter]] = {}
         for key, footer in footers:
             by_shard.setdefault(key.shard, []).append(footer)
-        placed: dict[str, PlacedFooter] = {}
+        packed: dict[str, PackedFooter] = {}
         for shard, of_shard in by_shard.items():
             if self._directory.path is None:
                 break
             try:
-                placed |= self._write(shard, of_shard)
+                packed |= self._write(shard, of_shard)
             except OSError as error:
                 self._directory.give_up(error)
                 break
             except ValueError:  # another program has damaged the pack
                 continue
-        return placed
+        return packed
 
-    def _find(self, shard: int, keys: set[str]) -> dict[str, PlacedFooter]:
+    def _find(self, shard: int, keys: set[str]) -> dict[str, PackedFooter]:
         """Return the newest kept footer of each key that has one."""
         return {
             key: pack.at(number)
@@ -109,7 +109,7 @@ class FooterCache:
             if key in keys
         }
 
-    def _write(self, shard: int, footers: Sequence[NewFooter]) -> dict[str, PlacedFooter]:
+    def _write(self, shard: int, footers: Sequence[NewFooter]) -> dict[str, PackedFooter]:
         path = self._path(shard)
         path.mkdir(mode=0o700, exist_ok=True)
         if len(self._list(shard)) >= _MOST_PACKS:

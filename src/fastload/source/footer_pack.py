@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["FooterPack", "NewFooter", "PlacedFooter", "pack_parts"]
+__all__ = ["FooterPack", "NewFooter", "PackedFooter", "pack_parts"]
 
 _MAGIC = b"FLFOOT01"
 _HEAD = struct.Struct("<8s5qI4x")
@@ -67,24 +67,24 @@ class NewFooter:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedFooter:
+class PackedFooter:
     """A footer in a pack.
 
     Attributes:
         digest: 16 bytes, the digest of the footer's bytes.
         rows: rows of each row group, as the bytes of int64 numbers.
         schema: the schema of the footer.
-        place: the file of the pack, with the offset and the length of the packed footer.
+        packed: the file of the pack, with the offset and the length of the packed footer.
     """
 
     digest: bytes
     rows: bytes
     schema: core.FooterSchema
-    place: tuple[core.KeptFile, int, int]
+    packed: tuple[core.KeptFile, int, int]
 
     def footer(self, file_bytes: int, path: str) -> core.Footer:
         """Make the footer of the file at `path`, which has `file_bytes` bytes."""
-        return core.Footer.of_packed(self.place, file_bytes, path, self.rows, self.schema)
+        return core.Footer.of_packed(self.packed, file_bytes, path, self.rows, self.schema)
 
 
 class FooterPack:
@@ -152,12 +152,12 @@ class FooterPack:
         self._offset = (start + _starts(self._entries["bytes"])).tolist()
         self.keys = [key.decode() for key in self._entries["key"].tolist()]
 
-    def at(self, number: int) -> PlacedFooter:
+    def at(self, number: int) -> PackedFooter:
         """Return the footer at an index of `keys`."""
         entry = self._entries[number]
         first, stop = self._first_row[number : number + 2]
         offset, end = self._offset[number : number + 2]
-        return PlacedFooter(
+        return PackedFooter(
             bytes(entry["digest"]),
             self._rows[8 * first : 8 * stop],
             self._schemas[int(entry["schema"])],
@@ -173,11 +173,11 @@ class FooterPack:
         found = []
         with self._path.open("rb") as file:
             for number, key in enumerate(self.keys):
-                placed = self.at(number)
-                _, offset, length = placed.place
+                kept = self.at(number)
+                _, offset, length = kept.packed
                 packed = os.pread(file.fileno(), length, offset)
                 path = self._entries[number]["path"].decode()
-                parts = (key, path, placed.digest, placed.rows, packed, placed.schema)
+                parts = (key, path, kept.digest, kept.rows, packed, kept.schema)
                 found.append(NewFooter(*parts))
         return found
 

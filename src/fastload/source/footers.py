@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from fastload.source.files import FoundFile, StoredFile
-    from fastload.source.footer_pack import PlacedFooter
+    from fastload.source.footer_pack import PackedFooter
     from fastload.source.stores.client import StoreClient
     from fastload.source.stores.stores import Stores
 
@@ -101,7 +101,7 @@ class _Reading:
     def run(self) -> list[ReadFooter]:
         cache = FooterCache(self._schemas) if self._keys else None
         if cache is not None:
-            self._place(self._keys, cache.load(self._keys.values()))
+            self._take_packed(self._keys, cache.load(self._keys.values()))
         lacking = [index for index, result in enumerate(self._results) if result is None]
         for first in range(0, len(lacking), _AT_ONCE):
             some = lacking[first : first + _AT_ONCE]
@@ -109,9 +109,9 @@ class _Reading:
             self._read_remote([i for i in some if self._found[i].stored is not None])
             if cache is not None:
                 new = [(self._keys[i], footer) for i, footer in self._new.items()]
-                placed = cache.store(new)
+                packed = cache.store(new)
                 if self._is_full:
-                    self._place(self._new, placed)
+                    self._take_packed(self._new, packed)
             self._new = {}
         return [result for result in self._results if result is not None]
 
@@ -120,10 +120,10 @@ class _Reading:
         """True if parsed footers take so much memory that further ones are packed."""
         return self._parsed_bytes > _PARSED_BYTES
 
-    def _place(self, indices: Iterable[int], placed: Mapping[str, PlacedFooter]) -> None:
+    def _take_packed(self, indices: Iterable[int], packed: Mapping[str, PackedFooter]) -> None:
         """Take footers from packs on disk, where they stay until they are needed."""
         for index in indices:
-            found = placed.get(self._keys[index].key)
+            found = packed.get(self._keys[index].key)
             if found is not None:
                 size, mtime_ns = self._versions[index]
                 footer = found.footer(size, self._found[index].path)
@@ -192,11 +192,11 @@ def _key_of(file: FoundFile, size_time: tuple[int, int], storage: Stores) -> Foo
     """Return the key of a file's footer in the cache; None if the footer is not kept."""
     if file.stored is None:
         return FooterKey(os.path.abspath(file.path), repr(size_time))
-    place = storage.place(file.kind)
+    store = storage.identity_for_footers(file.kind)
     # Without a version, a changed file could not be told from the old one.
-    if place is None or not file.stored.version:
+    if store is None or not file.stored.version:
         return None
-    return FooterKey(file.path, f"{place}:{file.stored.size}:{file.stored.version}")
+    return FooterKey(file.path, f"{store}:{file.stored.size}:{file.stored.version}")
 
 
 async def _read_stored(client: StoreClient, found: FoundFile, stored: StoredFile) -> bytes:

@@ -9,7 +9,7 @@ from fastload import StorageError
 from fastload.runtime._core import RangeCache, check_range
 from fastload.runtime.progress_bar import line_of
 from fastload.source.files import StoredFile
-from fastload.source.stores.raw_tier import RawTier, place_of
+from fastload.source.stores.raw_tier import RawTier, store_identity
 
 NAME = "0f/" + "f" * 32
 DATA = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
@@ -63,10 +63,12 @@ def test_names_tell_versions_and_places_apart_and_no_secret(monkeypatch, tmp_pat
     from fastload import Cache
 
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:s3cr3t@store:9000")
-    assert place_of(None, {}) == "store:9000"
-    assert place_of(None, {"endpoint_url": "http://a:1/x?sig=s3cr3t"}) == "a:1/x"
-    assert place_of(None, {"client_kwargs": {"endpoint_url": "https://b"}, "secret": "s"}) == "b"
-    tiers = [RawTier(Cache(tmp_path), place) for place in ("a", "b")]
+    assert store_identity(None, {}) == "store:9000"
+    assert store_identity(None, {"endpoint_url": "http://a:1/x?sig=s3cr3t"}) == "a:1/x"
+    assert (
+        store_identity(None, {"client_kwargs": {"endpoint_url": "https://b"}, "secret": "s"}) == "b"
+    )
+    tiers = [RawTier(Cache(tmp_path), store) for store in ("a", "b")]
     files = [StoredFile("x", 1, "v"), StoredFile("x", 1, "w"), StoredFile("y", 1, "v")]
     names = {tier.name_of("gs", file) for tier in tiers for file in files}
     assert len(names) == 6

@@ -166,7 +166,7 @@ class DecodedCache:
 
     def _ready(self, process: BlockArguments) -> tuple[BlockPlan, Budget, BlockMaker] | None:
         store = self._store.of_process()
-        place = self._source.storage.store_place
+        place = self._source.storage.store_identity
         keys = BlockKeys(self._source, place, self._projection, process.rows, self._code)
         keeps = all(map(keys.object, range(len(self._source.files))))
         if not self.usable or not keeps or not process.row_groups.total_rows:

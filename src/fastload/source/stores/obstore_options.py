@@ -214,13 +214,13 @@ def _read_profile(name: str) -> dict[str, str] | None:
     Returns:
         The settings of the profile; None if neither file has the profile.
     """
-    places = {
+    files = {
         "AWS_CONFIG_FILE": ("~/.aws/config", name if name == "default" else f"profile {name}"),
         "AWS_SHARED_CREDENTIALS_FILE": ("~/.aws/credentials", name),
     }
     found: dict[str, str] = {}
     known = False
-    for variable, (usual, section) in places.items():
+    for variable, (usual, section) in files.items():
         parser = configparser.RawConfigParser()
         parser.read(Path(os.environ.get(variable) or usual).expanduser())
         if parser.has_section(section):

@@ -100,42 +100,42 @@ class NativeStore(Store):
                 raise UnsupportedOptionsError(
                     'Expected a URL without a query, got one: write IO(transport="fsspec")'
                 )
-            place, name = f"{parts.scheme}://{parts.netloc}", parts.path.lstrip("/")
+            root, name = f"{parts.scheme}://{parts.netloc}", parts.path.lstrip("/")
         else:
-            place, _, name = path.partition("/")
-        if place not in self._stores:
-            self._stores[place] = self._make(stores, place)
-        return self._stores[place], name
+            root, _, name = path.partition("/")
+        if root not in self._stores:
+            self._stores[root] = self._make(stores, root)
+        return self._stores[root], name
 
-    def _make(self, stores: Any, place: str) -> Any:
+    def _make(self, stores: Any, root: str) -> Any:
         common: dict[str, Any] = {
             "client_options": self._client,
             "retry_config": {"max_retries": 0},
         }
         config = self._options.config
         if self._protocol in GCS:
-            return stores.GCSStore(place, config=config, **common)
+            return stores.GCSStore(root, config=config, **common)
         if self._protocol in S3:
             keys = self._options.keys
             if keys is not None:
                 common["credential_provider"] = lambda: keys
-            return stores.S3Store(place, config=config, **common)
+            return stores.S3Store(root, config=config, **common)
         if self._protocol in AZURE:
             # A URL may name the account: abfss://container@account.dfs.core.windows.net/name.
-            container, _, host = place.partition("@")
+            container, _, host = root.partition("@")
             if host:
                 config = {"account_name": host.partition(".")[0], **config}
             return stores.AzureStore(container, config=config, **common)
-        return stores.HTTPStore.from_url(place, **common)
+        return stores.HTTPStore.from_url(root, **common)
 
     @override
     async def ls(self, directory: str) -> Sequence[StoredFile]:
         import obstore
 
-        place = directory.partition("/")[0]
+        root = directory.partition("/")[0]
         store, prefix = self._store(directory)
         found = await obstore.list(store, prefix, chunk_size=1000).collect_async()
-        return [self._file(meta, f"{place}/{meta['path']}") for meta in found]
+        return [self._file(meta, f"{root}/{meta['path']}") for meta in found]
 
     @override
     async def info(self, path: str) -> StoredFile | None:

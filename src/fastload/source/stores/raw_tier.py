@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastload.runtime.disk.cache import Cache
     from fastload.source.files import StoredFile
 
-__all__ = ["RawTier", "identity_of", "place_of"]
+__all__ = ["RawTier", "identity_of", "store_identity"]
 
 # Filesystems whose files are as near as the cache, which therefore does not keep their bytes.
 _NEAR = ("file", "local", "memory")
@@ -34,7 +34,7 @@ class RawTier(CacheTier):
 
     Args:
         cache: the cache that holds the ranges.
-        place: text that distinguishes stores with the same paths, from `place_of`; None = the
+        store: text that distinguishes stores with the same paths, from `store_identity`; None = the
             files are not kept.
 
     Attributes:
@@ -47,9 +47,9 @@ class RawTier(CacheTier):
     _name = RAW
     _instead = "read from the store"
 
-    def __init__(self, cache: Cache, place: str | None) -> None:
-        self._place = place
-        super().__init__(cache, keeps=place is not None)
+    def __init__(self, cache: Cache, store: str | None) -> None:
+        self._store = store
+        super().__init__(cache, keeps=store is not None)
 
     def _begin(self) -> None:
         super()._begin()
@@ -57,7 +57,7 @@ class RawTier(CacheTier):
         self.ranges = core.RangeCache(os.fspath(self.directory))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RawTier, (self._cache, self._place)
+        return RawTier, (self._cache, self._store)
 
     def name_of(self, kind: str, file: StoredFile) -> str:
         """Return the name of the object of a file in its version; "" if the file is not kept."""
@@ -67,7 +67,7 @@ class RawTier(CacheTier):
         return found
 
     def _name_of(self, kind: str, file: StoredFile) -> str:
-        identity = identity_of(self._place, kind, file)
+        identity = identity_of(self._store, kind, file)
         if identity is None:
             return ""
         name = hashlib.blake2b(repr(identity).encode(), digest_size=16).hexdigest()
@@ -113,11 +113,11 @@ class RawTier(CacheTier):
             self.give_up(getattr(error, "strerror", None) or str(error))
 
 
-def identity_of(place: str | None, kind: str, file: StoredFile) -> tuple[Any, ...] | None:
+def identity_of(store: str | None, kind: str, file: StoredFile) -> tuple[Any, ...] | None:
     """Return a tuple that identifies the bytes of a file of a store.
 
     Args:
-        place: text that distinguishes stores with the same paths, from `place_of`.
+        store: text that distinguishes stores with the same paths, from `store_identity`.
         kind: kind of the file.
         file: the file, as its store lists it.
 
@@ -125,12 +125,12 @@ def identity_of(place: str | None, kind: str, file: StoredFile) -> tuple[Any, ..
         The tuple; None if the file has no reliable version, or is as near as the cache.
     """
     # Files with the same weak ETag may have different bytes.
-    if place is None or kind in _NEAR or not file.version or file.version[:2] == "W/":
+    if store is None or kind in _NEAR or not file.version or file.version[:2] == "W/":
         return None
-    return (kind, place, file.path, file.size, file.version)
+    return (kind, store, file.path, file.size, file.version)
 
 
-def place_of(filesystem: Any, options: Mapping[str, Any]) -> str | None:
+def store_identity(filesystem: Any, options: Mapping[str, Any]) -> str | None:
     """Return a text, without secrets, that distinguishes stores with the same paths.
 
     Returns:
@@ -149,7 +149,7 @@ def place_of(filesystem: Any, options: Mapping[str, Any]) -> str | None:
     if any(name in _NEAR for name in names):
         return None
     own = getattr(filesystem, "storage_options", None)
-    endpoint = place_of(None, own) if isinstance(own, dict) else ""
+    endpoint = store_identity(None, own) if isinstance(own, dict) else ""
     base = getattr(filesystem, "base_path", "")
     return f"{kind.__module__}.{kind.__qualname__} {names} {endpoint} {base}"
 

@@ -21,7 +21,7 @@ from fastload.source.stores.fallback_store import FallbackStore
 from fastload.source.stores.obstore_options import UnsupportedOptionsError
 from fastload.source.stores.obstore_store import NativeStore, check_forked, is_native, was_forked
 from fastload.source.stores.process_store import ProcessStore
-from fastload.source.stores.raw_tier import RawTier, place_of
+from fastload.source.stores.raw_tier import RawTier, store_identity
 from fastload.source.stores.store import FILESYSTEM, shown
 from fastload.source.stores.store_paths import find_remote
 
@@ -84,7 +84,7 @@ class Stores:
         self._io = io
         self._raw: RawTier | None = None
         if cache is not None and cache.raw:
-            self._raw = RawTier(cache, place_of(filesystem, self._options))
+            self._raw = RawTier(cache, store_identity(filesystem, self._options))
         self._clients: dict[bool, StoreClient] = {}
         self._pid = os.getpid()
 
@@ -99,15 +99,15 @@ class Stores:
             StorageError: a store could not be read; the error names the URL.
             ValueError: no client knows the scheme of a URL.
         """
-        places = [self._place_of(entry) for entry in entries]
-        if all(place is None for place in places):
-            return [None] * len(places)
-        remote = [place for place in places if place is not None]
+        paths = [self._remote_path_of(entry) for entry in entries]
+        if all(path is None for path in paths):
+            return [None] * len(paths)
+        remote = [path for path in paths if path is not None]
         client = self.client(data=False)
         found = iter(client.call(client.map(partial(_find, client), remote)))
-        return [None if place is None else next(found) for place in places]
+        return [None if path is None else next(found) for path in paths]
 
-    def _place_of(self, entry: PathLike) -> tuple[str, str] | None:
+    def _remote_path_of(self, entry: PathLike) -> tuple[str, str] | None:
         """Return the kind and the path of an entry of a source; None if the entry is local."""
         url = url_of(entry)
         if url is None:
@@ -117,11 +117,11 @@ class Stores:
         return kind, f"{kind}://{path}" if kind in ("http", "https") else path
 
     @property
-    def store_place(self) -> str | None:
+    def store_identity(self) -> str | None:
         """A text that distinguishes stores for the cache; None if files are as near as it."""
-        return place_of(self._filesystem, self._options)
+        return store_identity(self._filesystem, self._options)
 
-    def place(self, kind: str) -> str | None:
+    def identity_for_footers(self, kind: str) -> str | None:
         """Return a text that distinguishes the store of a kind of file for kept footers.
 
         Returns:
@@ -304,17 +304,17 @@ def _check_scheme(scheme: str, path: str) -> None:
         )
 
 
-async def _find(client: StoreClient, place: tuple[str, str]) -> list[FoundFile]:
-    with _at(shown(*place)):
-        return await find_remote(client, *place)
+async def _find(client: StoreClient, path: tuple[str, str]) -> list[FoundFile]:
+    with _at(shown(*path)):
+        return await find_remote(client, *path)
 
 
 @contextlib.contextmanager
-def _at(place: str) -> Iterator[None]:
+def _at(location: str) -> Iterator[None]:
     """Add a location to errors that have none."""
     try:
         yield
     except FastloadError as error:
         if " - at " in str(error):
             raise
-        raise type(error)(f"{error} - at {place}") from error.__cause__
+        raise type(error)(f"{error} - at {location}") from error.__cause__
