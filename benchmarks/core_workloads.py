@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fastload.runtime.disk.private_directory import publish
 from fastload.tools.bench import sample
 from support import lineitem
 
@@ -124,20 +123,14 @@ RECIPES = {
 
 
 def path(directory: Path, name: str) -> Path:
-    """The file of that name, which appears complete or not at all; made if it is not there."""
+    """Return the file of that name, made if it is missing; it appears complete or not at all."""
     recipe = RECIPES[name]
     file = directory / f"{name}-{recipe.version}.parquet"
     if file.exists():
         return file
     directory.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=directory, suffix=".part")
-    os.close(handle)
-    try:
-        pq.write_table(recipe.table(), part, row_group_size=recipe.row_group_size, **recipe.options)
-        os.replace(part, file)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+    with publish(file) as new:
+        pq.write_table(recipe.table(), new, row_group_size=recipe.row_group_size, **recipe.options)
     return file
 
 

@@ -95,7 +95,8 @@ class SelectionCache:
         head = _HEAD.pack(_MAGIC, len(rows.counts), len(rows.bits), crc, 0)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            publish(path, [head, *body])
+            with publish(path) as file:
+                file.writelines([head, *body])
         except OSError as error:
             self._home.give_up(error)
             return rows

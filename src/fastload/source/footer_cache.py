@@ -115,7 +115,8 @@ class FooterCache:
         if len(self._list(shard)) >= _MOST_PACKS:
             self._merge(shard)
         name = path / f"{time.time_ns():020d}-{os.getpid()}{_SUFFIX}"
-        publish(name, pack_parts(footers))
+        with publish(name) as file:
+            file.writelines(pack_parts(footers))
         try:
             pack = FooterPack(name, self._schemas, check=False)
         except FileNotFoundError:  # another process has merged the pack into a larger one
@@ -135,7 +136,8 @@ class FooterCache:
             if newest:
                 # Named after the newest pack, so that packs written meanwhile sort as newer.
                 merged = self._path(shard) / f"{paths[-1].stem}-m{_SUFFIX}"
-                publish(merged, pack_parts(list(newest.values())))
+                with publish(merged) as file:
+                    file.writelines(pack_parts(list(newest.values())))
             for path in paths:
                 with contextlib.suppress(OSError):
                     path.unlink()

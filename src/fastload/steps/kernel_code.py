@@ -178,7 +178,8 @@ class _Disk:
         payload = dumps(result._reduce())  # noqa: SLF001
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            publish(self._path, [hashlib.sha256(payload).digest(), payload])
+            with publish(self._path) as file:
+                file.writelines([hashlib.sha256(payload).digest(), payload])
         except OSError:
             return
 

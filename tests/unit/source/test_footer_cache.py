@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import multiprocessing
 import os
@@ -195,8 +196,10 @@ def test_a_pack_that_another_merges_at_once_is_found(home, monkeypatch):
     for run in range(_MOST_PACKS - 1):
         kept.store([new(key_of(run))])
 
-    def publish_and_merge(name, parts):
-        publish(name, parts)
+    @contextlib.contextmanager
+    def publish_and_merge(name):
+        with publish(name) as file:
+            yield file
         monkeypatch.setattr("fastload.source.footer_cache.publish", publish)
         cache(home).store([new(key_of(50))])
 

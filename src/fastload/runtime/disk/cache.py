@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastload.errors import CacheError
 from fastload.runtime.sizes import parse_bytes
 from fastload.runtime.user_warnings import warn
 
@@ -17,7 +15,6 @@ __all__ = [
     "RAW",
     "Cache",
     "cache_of",
-    "open_directory",
     "tell_once",
     "tiers_of",
 ]
@@ -26,8 +23,6 @@ RAW = "raw-1"
 """The name of the directory of byte ranges; another format has another number."""
 DECODED = "decoded-1"
 """The name of the directory of decoded row groups; another format has another number."""
-
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,34 +106,3 @@ def tell_once(cache: Cache, text: str) -> None:
     # A warning raised as an error would end a thread whose errors nobody looks at.
     with contextlib.suppress(UserWarning):
         warn(text)
-
-
-def open_directory(cache: Cache, name: str) -> Path:
-    """A directory in that of the cache, made if need be.
-
-    Raises:
-        CacheError: it, or what it lies in, is another user's, or others may write to it: what
-            they put there would be read as data.
-        OSError: it can't be made.
-    """
-    top = cache.path
-    top.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_owner(top, os.stat(top))
-    own = top / name
-    own.mkdir(mode=0o700, exist_ok=True)
-    status = os.lstat(own)
-    _check_owner(own, status)
-    if not stat.S_ISDIR(status.st_mode) or status.st_mode & _OTHERS_WRITE:
-        raise CacheError(
-            "Expected a directory that only its user may write to, got one with mode "
-            f"{stat.filemode(status.st_mode)} - at {own}"
-        )
-    return own
-
-
-def _check_owner(path: Path, status: os.stat_result) -> None:
-    if status.st_uid != os.geteuid():
-        raise CacheError(
-            f"Expected a cache directory of user {os.geteuid()}, got one of user {status.st_uid} "
-            f"- at {path}"
-        )

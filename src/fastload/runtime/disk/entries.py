@@ -7,10 +7,11 @@ import fcntl
 import json
 import os
 import re
-import tempfile
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+from fastload.runtime.disk.private_directory import UNFINISHED, publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +35,6 @@ _PART = re.compile(rf"\.({_ENTRY.pattern})\.part")
 _OBJECT = re.compile(r"[0-9a-f]{32}")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _DESCRIPTION = "object.json"
-_NEW = ".new-"
 _COUNTED_BYTES = 512  # of st_blocks, whatever the file system's own are
 _BLOCK_BYTES = 4096  # the unit in which most file systems allocate
 
@@ -151,17 +151,14 @@ def remove_all(*directories: Path) -> int:
 
 
 def describe(directory: Path, name: str, description: dict[str, Any]) -> None:
-    """Says what an object is, for people to read."""
-    path = directory / name
-    with contextlib.suppress(FileNotFoundError):
-        descriptor, new = tempfile.mkstemp(prefix=_NEW, dir=path)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(description, file)
-        os.replace(new, path / _DESCRIPTION)
+    """Write what an object is, for people to read, unless the object has been removed."""
+    path = directory / name / _DESCRIPTION
+    with contextlib.suppress(FileNotFoundError), publish(path) as file:
+        file.write(json.dumps(description).encode())
 
 
 def described(directory: Path, name: str) -> dict[str, Any]:
-    """What `describe` said; {} if that is not to be read."""
+    """Return what `describe` wrote; {} if there is nothing that can be read."""
     try:
         found = json.loads((directory / name / _DESCRIPTION).read_text())
     except (OSError, ValueError):
@@ -211,7 +208,7 @@ def _remove_empty(directory: Path) -> None:
     """Remove the directories of objects without entries."""
     for _, path in _objects(directory):
         left = [file.name for file in _files(path)]
-        if all(name == _DESCRIPTION or name.startswith(_NEW) for name in left):
+        if all(name == _DESCRIPTION or name.startswith(UNFINISHED) for name in left):
             with contextlib.suppress(OSError):
                 for name in left:
                     os.unlink(os.path.join(path, name))

@@ -1,36 +1,86 @@
-"""The directory of what is kept between runs, and how a file appears there."""
+"""Directories that only their user may write to, and how a file appears in one."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, BinaryIO
 
+from fastload.errors import CacheError
 from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
-__all__ = ["CacheDirectory", "cache_home", "publish", "try_lock"]
+__all__ = [
+    "UNFINISHED",
+    "CacheDirectory",
+    "cache_home",
+    "open_directory",
+    "open_private",
+    "publish",
+    "try_lock",
+]
+
+UNFINISHED = ".new-"
+"""What the names of files begin with that `publish` has not renamed yet."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
+def open_private(path: Path) -> Path:
+    """Make a directory if it is missing, and check that only this user may write to it.
+
+    Raises:
+        CacheError: the directory is another user's, or others may write to it. What they put
+            there would be read as data.
+        OSError: the directory can't be made.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = os.lstat(path)
+    _check_owner(path, status)
+    if not stat.S_ISDIR(status.st_mode) or status.st_mode & _OTHERS_WRITE:
+        raise CacheError(
+            "Expected a directory that only its user may write to, got one with mode "
+            f"{stat.filemode(status.st_mode)} - at {path}"
+        )
+    return path
+
+
+def open_directory(cache: Path, name: str) -> Path:
+    """Make and check a directory in the directory of a cache, which must be this user's, too.
+
+    Raises:
+        CacheError, OSError: as `open_private`, for either directory.
+    """
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_owner(cache, os.stat(cache))
+    return open_private(cache / name)
+
+
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
+        raise CacheError(
+            f"Expected a cache directory of user {os.geteuid()}, got one of user {status.st_uid} "
+            f"- at {path}"
+        )
+
+
 class CacheDirectory:
-    """A directory of $FASTLOAD_CACHE_DIR, else of the user's cache directory.
+    """A directory in $FASTLOAD_CACHE_DIR, else in the user's cache directory.
 
     Args:
-        name: of it there.
-        what: it keeps, and `instead` what happens where it can't, for the warning.
-        home: in place of those directories.
+        name: of the directory.
+        what: the directory keeps, for the warning.
+        instead: what happens where nothing can be kept, for the warning.
+        home: the directory to use instead of $FASTLOAD_CACHE_DIR and the user's.
 
     Attributes:
-        path: None where nothing is kept: there is none, or it failed.
+        path: None if nothing is kept, because there is no such directory or it failed.
     """
 
     def __init__(self, name: str, what: str, instead: str, home: Path | None = None) -> None:
@@ -41,40 +91,40 @@ class CacheDirectory:
         self.path: Path | None = home / name if home else None
         try:
             if self.path:
-                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._check_owner(self.path)
+                open_private(self.path)
+        except CacheError as error:
+            self.give_up(error)
         except OSError as error:
-            # Who names a directory wants to know that it can't be used.
+            # A user who names a directory wants to know that it can't be used.
             self.give_up(error, silent=not named)
 
-    def _check_owner(self, path: Path) -> None:
-        """What others put there would be believed."""
-        status = os.lstat(path)
-        alone = stat.S_ISDIR(status.st_mode) and not status.st_mode & _OTHERS_WRITE
-        if status.st_uid != os.geteuid() or not alone:
-            reason = "Expected a directory that only its user may write to"
-            self.give_up(PermissionError(errno.EPERM, reason))
-
-    def give_up(self, error: OSError, *, silent: bool = False) -> None:
+    def give_up(self, error: OSError | CacheError, *, silent: bool = False) -> None:
         """Keep nothing from now on, and warn unless `silent`."""
         if not silent:
-            warn(f"Can't keep {self._what}: {error.strerror} - at {self.path}; {self._instead}")
+            if isinstance(error, OSError):
+                cause = f"{error.strerror} - at {self.path}"
+            else:
+                cause = str(error)
+            warn(f"Can't keep {self._what}: {cause}; {self._instead}")
         self.path = None
 
 
 def cache_home() -> Path | None:
-    """$FASTLOAD_CACHE_DIR, else the directory of this user's caches; None if there is none."""
+    """Return $FASTLOAD_CACHE_DIR, else the user's cache directory, or None if there is none."""
     named = os.environ.get("FASTLOAD_CACHE_DIR")
     return Path(named) if named else _user_directory()
 
 
-def publish(path: Path, parts: Iterable[Any]) -> None:
-    """Has a file of those bytes appear in one step. Raises OSError."""
-    descriptor, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+@contextlib.contextmanager
+def publish(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file that appears at `path` in one step, once the with block has ended.
+
+    If the block raises, the file is removed and `path` stays as it is. Raises OSError.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=UNFINISHED, dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            for part in parts:
-                file.write(part)
+            yield file
         os.replace(name, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -83,13 +133,16 @@ def publish(path: Path, parts: Iterable[Any]) -> None:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Return whether an open file is this process's now; it is too where files have no locks."""
+    """Try to lock an open file; return False if another process holds the lock.
+
+    Where the file system has no locks, every process is told that it holds the lock.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        pass  # to do the same work twice is allowed
+        pass  # two processes may do the same work twice
     return True
 
 

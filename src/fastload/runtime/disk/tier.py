@@ -6,7 +6,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fastload.runtime.disk.cache import open_directory, tell_once
+from fastload.runtime.disk.cache import tell_once
+from fastload.runtime.disk.private_directory import open_directory
 from fastload.runtime.disk.quota import Quota
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class CacheTier:
         self.writes = self._keeps
         try:
             if self.writes:
-                open_directory(self._cache, self._name)
+                open_directory(self._cache.path, self._name)
         except OSError as error:
             self.give_up(f"{error.strerror} - at {self.directory}")
 

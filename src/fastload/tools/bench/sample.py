@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from fastload.runtime.disk.private_directory import cache_home, publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,20 +52,11 @@ def row_group(index: int, rows: int = ROW_GROUP_ROWS) -> pa.Table:
 
 
 def make(path: Path, row_groups: int = ROW_GROUPS, rows: int = ROW_GROUP_ROWS) -> None:
-    """Writes the sample to `path`, which appears complete or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    os.close(handle)
-    try:
-        writer = pq.ParquetWriter(
-            name, schema(), compression="snappy", use_dictionary=repeating_columns()
-        )
-        with writer:
-            for index in range(row_groups):
-                writer.write_table(row_group(index, rows), row_group_size=rows)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    """Write the sample to `path`, which appears complete or not at all."""
+    options: dict[str, Any] = {"compression": "snappy", "use_dictionary": repeating_columns()}
+    with publish(path) as file, pq.ParquetWriter(file, schema(), **options) as writer:
+        for index in range(row_groups):
+            writer.write_table(row_group(index, rows), row_group_size=rows)
 
 
 def is_intact(path: Path, row_groups: int = ROW_GROUPS, rows: int = ROW_GROUP_ROWS) -> bool:
@@ -106,10 +99,9 @@ def repeating_columns() -> list[str]:
 
 
 def _directories() -> list[Path]:
-    named = os.environ.get("FASTLOAD_CACHE_DIR")
-    user = os.environ.get("XDG_CACHE_HOME")
-    cache = Path(named) if named else (Path(user) if user else Path.home() / ".cache") / "fastload"
-    return [cache / "bench", Path(tempfile.gettempdir()) / f"fastload-bench-{os.getuid()}"]
+    temporary = Path(tempfile.gettempdir()) / f"fastload-bench-{os.getuid()}"
+    cache = cache_home()
+    return [cache / "bench", temporary] if cache else [temporary]
 
 
 def _numeric(

@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import CacheError
-from fastload.runtime.disk.cache import DECODED, RAW, Cache, open_directory, tiers_of
+from fastload.runtime.disk.cache import DECODED, RAW, Cache, tiers_of
 from fastload.runtime.disk.entries import (
     Entry,
     described,
@@ -17,6 +17,7 @@ from fastload.runtime.disk.entries import (
     remove_all,
     used_bytes,
 )
+from fastload.runtime.disk.private_directory import open_directory
 from fastload.runtime.native import core
 from fastload.runtime.progress_bar import showing
 
@@ -91,7 +92,7 @@ def _existing(cache: Cache) -> list[Path]:
     there = [tier.name for tier in tiers_of(cache) if tier.is_dir()]
     if not there:
         raise CacheError(f"Expected a cache, found none - at {cache.path}")
-    return [open_directory(cache, name) for name in there]
+    return [open_directory(cache.path, name) for name in there]
 
 
 def _objects(directory: Path) -> Iterator[dict[str, Any]]:

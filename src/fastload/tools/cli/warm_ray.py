@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import CacheError
-from fastload.runtime.disk.cache import Cache, open_directory
+from fastload.runtime.disk.private_directory import open_private
 from fastload.runtime.progress_bar import showing
 from fastload.tools.cli.warm_jobs import warm_share
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fastload.runtime.disk.cache import Cache
     from fastload.tools.cli.warm_jobs import Description
 
 __all__ = ["warm_on_ray"]
@@ -180,7 +181,7 @@ def _check_reached(address: str) -> None:
 @contextlib.contextmanager
 def _marked(cache: Cache) -> Iterator[Path]:
     """A file in the cache's directory as long as this goes on, for other nodes to look for."""
-    open_directory(cache, "")
+    open_private(cache.path)
     mark = cache.path / f".warming-{secrets.token_hex(8)}"
     mark.touch()
     try:
