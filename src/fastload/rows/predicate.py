@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fastload.runtime.digest import digest
+
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
@@ -76,8 +78,9 @@ class Predicate:
             return None
         text = " ".join(str(self.filters).split())
         # The text leaves out the middle of long lists and digits of numbers, so a digest is added.
-        digest = hashlib.blake2b(serialized(self.filters), digest_size=8).hexdigest()
-        return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} #{digest}"
+        # Saved states contain this digest: it must stay as it is.
+        exact = hashlib.blake2b(serialized(self.filters), digest_size=8).hexdigest()
+        return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} #{exact}"
 
     @property
     def split_text(self) -> str | None:
@@ -87,14 +90,10 @@ class Predicate:
         return repr((self.split.columns, self.split.start, self.split.stop))
 
     @property
-    def digest(self) -> bytes:
-        """16 bytes that differ for each predicate."""
-        digest = hashlib.blake2b(digest_size=16)
-        if self.filters is not None:
-            digest.update(str(self.filters).encode())
-            digest.update(serialized(self.filters))
-        digest.update(repr(self.split_text).encode())
-        return digest.digest()
+    def digest(self) -> str:
+        """A digest that differs for each predicate."""
+        filters = () if self.filters is None else (str(self.filters), serialized(self.filters))
+        return digest(*filters, repr(self.split_text))
 
 
 def parse_filters(filters: Any) -> Any:

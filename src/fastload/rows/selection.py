@@ -7,7 +7,6 @@ found by reading the columns that the filters and the split name, row groups in 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastload.rows.selection_cache import SelectionCache
+from fastload.runtime.digest import digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["RowSelection", "select_rows"]
 
 # The version of the way rows are found. Entries of another version are ignored.
-_VERSION = b"2"
+_VERSION = "2"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +94,7 @@ def select_rows(
     keys = _entry_keys(source, schema, predicate)
     _load(cache, keys, found)
     if len(found) < len(keys):
-        with cache.lock(predicate.digest.hex()):
+        with cache.lock(predicate.digest):
             _load(cache, keys, found)
             missing = [index for index in range(len(keys)) if index not in found]
             # Imported only here, so that datasets without filters don't wait for pyarrow's modules.
@@ -121,14 +121,12 @@ def _load(cache: SelectionCache, keys: Sequence[str], found: dict[int, FileRows]
 
 def _entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> list[str]:
     """Return the key of each file's entry in the cache."""
-    head = _VERSION + predicate.digest + bytes(schema.arrow.serialize())
-    return [_key(head, file) for file in source.files]
+    asked = digest(_VERSION, predicate.digest, schema.arrow.serialize().to_pybytes())
+    return [_key(asked, file) for file in source.files]
 
 
-def _key(head: bytes, file: SourceFile) -> str:
-    digest = hashlib.blake2b(head, digest_size=16)
+def _key(asked: str, file: SourceFile) -> str:
     path = os.path.abspath(file.path) if file.stored is None else file.path
     stored = "" if file.stored is None else file.stored.version
     version = (path, file.size, file.mtime_ns, file.digest, file.keys, file.name, stored)
-    digest.update(repr(version).encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
+    return digest(asked, repr(version))

@@ -8,11 +8,11 @@ another directory, which is left alone.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import time
 from typing import TYPE_CHECKING, Literal
 
+from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import CacheDirectory, publish, try_lock
 from fastload.source.footer_pack import FooterPack, NewFooter, PackedFooter, pack_parts
 
@@ -47,13 +47,9 @@ class FooterKey:
     __slots__ = ("key", "path", "shard")
 
     def __init__(self, path: str, version: str) -> None:
-        self.path = _digest(path)
-        self.key = _digest(f"{len(path)}:{path}:{version}")
-        self.shard = int(_digest(os.path.dirname(path))[:4], 16) % _SHARDS
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+        self.path = digest(path)
+        self.key = digest(path, version)
+        self.shard = int(digest(os.path.dirname(path))[:4], 16) % _SHARDS
 
 
 class FooterCache:

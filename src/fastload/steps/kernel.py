@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
+from fastload.runtime.digest import digest
 from fastload.steps.code_digest import code_digest
 from fastload.steps.kernel_argument import KERNEL_DTYPES, NARROW, Argument
 from fastload.steps.per_row import name_of
@@ -81,7 +81,7 @@ class Kernel:
             TypeError: the code refers to an object that has no digest, and `version` is None.
         """
         what = (code_digest(self.fn, self.version), self.inputs, self.outputs, self.random)
-        return hashlib.blake2b(repr(what).encode(), digest_size=16).hexdigest()
+        return digest(repr(what))
 
     def code(self, inputs: Sequence[Argument]) -> KernelCode:
         """Return the machine code for inputs of given types, compiled on the first call.

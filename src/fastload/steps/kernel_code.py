@@ -9,7 +9,6 @@ to this user.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import pickle
 import re
@@ -26,6 +25,7 @@ from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
+from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import cache_home, publish
 from fastload.steps.code_digest import code_digest
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Counts", "KernelCode", "compiled", "counts"]
 
-_CHECKSUM_BYTES = 32
+_CHECKSUM_BYTES = len(digest())
 _BOLD = re.compile(r"\x1b\[\d*m")  # numba puts it into messages, even outside of a terminal
 # Options that the user passed to numba.njit and that change what the function computes.
 _OPTIONS = ("fastmath", "error_model", "boundscheck")
@@ -179,7 +179,7 @@ class _Disk:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with publish(self._path) as file:
-                file.writelines([hashlib.sha256(payload).digest(), payload])
+                file.writelines([digest(payload).encode(), payload])
         except OSError:
             return
 
@@ -262,19 +262,18 @@ def _path(kernel: KernelSource, inputs: Sequence[Argument], options: dict[str, A
     home = cache_home()
     try:
         # The kernel's version is not used: functions of other programs may have the same name.
-        digest = code_digest(kernel.fn)
+        code = code_digest(kernel.fn)
     except TypeError:
         return None
     if home is None:
         return None
     what = (
-        digest,
+        code,
         [tuple(argument) for argument in (*inputs, *kernel.outputs)],
         (kernel.random, sorted(options.items()), config.BOUNDSCHECK, repr(config.OPT)),
         (sys.version, numba.__version__, cpu_target.target_context.codegen().magic_tuple()),
     )
-    name = hashlib.sha256(repr(what).encode()).hexdigest()[:40]
-    return home / "kernels" / name
+    return home / "kernels" / digest(repr(what))
 
 
 def _read(path: Path) -> bytes | None:
@@ -283,7 +282,7 @@ def _read(path: Path) -> bytes | None:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
             return None
         checksum, payload = file.read(_CHECKSUM_BYTES), file.read()
-    return payload if hashlib.sha256(payload).digest() == checksum else None
+    return payload if digest(payload).encode() == checksum else None
 
 
 def _refusal(kernel: KernelSource, inputs: Sequence[Argument], error: Exception) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from fastload.runtime.digest import digest
 from fastload.runtime.version import __version__
 from fastload.source.stores.raw_tier import identity_of
 from fastload.steps.code_digest import code_digest
@@ -35,7 +35,7 @@ def code_of(steps: Sequence[Step], version: str | None) -> str:
     Raises:
         TypeError: a function refers to an object that has no digest, and `version` is None.
     """
-    return _digest([_code_of_step(step, version) for step in steps])
+    return digest(*(_code_of_step(step, version) for step in steps))
 
 
 class BlockKeys:
@@ -92,8 +92,7 @@ class BlockKeys:
         """
         if file not in self._recipes:
             self._recipes[file] = self._recipe(file)
-        digest = _digest([self._recipes[file], self._bits(file, row_group)])
-        return f"{row_group}-{digest}.arrow"
+        return f"{row_group}-{digest(self._recipes[file], self._bits(file, row_group))}.arrow"
 
     def rows(self, file: int, row_group: int) -> int:
         """Return how many rows of a row group stay."""
@@ -111,7 +110,7 @@ class BlockKeys:
             return ""
         # The footer's digest distinguishes versions that were written within the resolution of the
         # file system's clock.
-        name = _digest([repr(identity), file.digest.hex()])
+        name = digest(repr(identity), file.digest)
         return f"{name[:2]}/{name}"
 
     def _recipe(self, file: int) -> str:
@@ -123,7 +122,7 @@ class BlockKeys:
             )
             for column in self._projection.columns
         ]
-        return _digest([self._decoding, repr(columns)])
+        return digest(self._decoding, repr(columns))
 
     def _bits(self, file: int, row_group: int) -> str:
         """Return a digest of the rows of a row group that stay; "" if all rows stay."""
@@ -137,7 +136,7 @@ class BlockKeys:
         if rows.counts[row_group] == stored:
             return ""
         bits = rows.bits[start : start + -(-stored // 8)]
-        return hashlib.blake2b(bits.tobytes(), digest_size=16).hexdigest()
+        return digest(bits.tobytes())
 
     @cached_property
     def _decoding(self) -> str:
@@ -148,12 +147,11 @@ class BlockKeys:
                 leaves=(),
                 multipliers=(),
                 constants=(),
-                vocabulary=(_digest([repr(column.vocabulary)]).encode(),),
+                vocabulary=(digest(repr(column.vocabulary)).encode(),),
             )
             for column in self._projection.columns
         ]
-        parts = [__version__, repr(columns), repr(self._projection.outputs)]
-        return _digest([*parts, self._code])
+        return digest(__version__, repr(columns), repr(self._projection.outputs), self._code)
 
 
 def _code_of_step(step: Step, version: str | None) -> str:
@@ -162,19 +160,10 @@ def _code_of_step(step: Step, version: str | None) -> str:
     fn = step.run.fn if isinstance(step.run, PerRow) else step.run
     around = (step.run.inputs, step.run.outputs, step.run.layouts) if fn is not step.run else ()
     try:
-        return _digest([code_digest(fn, version), repr(around)])
+        return digest(code_digest(fn, version), repr(around))
     except TypeError as error:
         raise TypeError(
             f"{error}; the decoded tier of the cache can't tell when {step.label} changes: pass "
             "Cache(directory, version=...), and change the version with the code, or pass "
             "decoded=False"
         ) from None
-
-
-def _digest(parts: Sequence[str]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(data))
-        digest.update(data)
-    return digest.hexdigest()

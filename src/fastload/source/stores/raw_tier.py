@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fastload.errors import StorageError
+from fastload.runtime.digest import digest
 from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import describe
 from fastload.runtime.disk.tier import CacheTier
@@ -70,7 +70,7 @@ class RawTier(CacheTier):
         identity = identity_of(self._store, kind, file)
         if identity is None:
             return ""
-        name = hashlib.blake2b(repr(identity).encode(), digest_size=16).hexdigest()
+        name = digest(repr(identity))
         return f"{name[:2]}/{name}"
 
     def queue(self, files: Iterable[tuple[str, StoredFile | None]]) -> core.RemoteQueue:

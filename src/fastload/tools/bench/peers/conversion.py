@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from fastload.runtime.digest import digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +25,8 @@ def converted(work: Work, name: str, convert: Callable[[Path], None]) -> tuple[P
         name: of the format.
         convert: fills an empty directory.
     """
-    key = json.dumps([name, work.files, work.columns])
     parent = Path(work.scratch or tempfile.mkdtemp(prefix="fastload-bench-"))
-    directory = parent / hashlib.sha256(key.encode()).hexdigest()[:16]
+    directory = parent / digest(json.dumps([name, work.files, work.columns]))[:16]
     seconds = directory / "seconds"
     if not seconds.exists():
         shutil.rmtree(directory, ignore_errors=True)
