@@ -200,7 +200,7 @@ def test_errors_come_after_the_batches_before_them(device, batches):
 def test_a_batch_that_cannot_be_moved_comes_after_those_before_it():
     running = iter(DevicePrefetcher([torch.ones(1), torch.ones(2), object()], "meta"))
     assert [next(running).shape, next(running).shape] == [(1,), (2,)]
-    with pytest.raises(TypeError, match="got object, which is on no device - at batch"):
+    with pytest.raises(TypeError, match="got object, which cannot lie on a device - at batch"):
         next(running)
 
 

@@ -174,7 +174,7 @@ def test_memory_of_the_dead_is_forgotten_where_no_end_is_told(path, monkeypatch)
     for _ in range(4):
         assert sorted(ids_of(loader_of(dataset))) == list(range(ROWS))
     assert mappings() == 2  # of the workers of the last pass
-    transport._forget_the_dead()
+    transport._forget_ended_processes()
     assert gone(0)
 
 

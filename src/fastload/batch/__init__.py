@@ -1,6 +1,6 @@
 """Batches: tensors by output name, their memory, and their way to processes and devices.
 
-In: one buffer of the core for each batch, with a description.
-Out: `Batch` and `Ragged` over that buffer without a copy; a descriptor of a few hundred
-bytes between processes; copies on a side stream for a device.
+In: one buffer of the core for each batch, and a description of the outputs in the buffer.
+Out: `Batch` and `Ragged` over the buffer, without a copy. A worker process sends a batch as a
+descriptor of a few hundred bytes; a batch is copied to a device on a side stream.
 """

@@ -1,8 +1,9 @@
-"""Tensors over the one block of memory that the core lends for a batch."""
+"""Tensors over the one buffer that the core lends for a batch."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -17,42 +18,44 @@ if TYPE_CHECKING:
 
 
 class CoreBatch(Protocol):
-    """A finished batch of the core: a writable buffer and where the outputs lie in it.
+    """A finished batch of the core: a writable buffer, and the areas of the outputs in the buffer.
 
-    It also has the buffer protocol, over bytes whose address does not change while it lives.
+    A CoreBatch supports the buffer protocol. The address of its bytes does not change while the
+    CoreBatch lives.
 
-    `areas` gives, in bytes from the start of the buffer:
-      for each dtype of the "column" outputs, in order of first appearance: offset, pitch
-        (its j-th column begins at offset + j * pitch);
+    `areas` lists, in bytes from the start of the buffer:
+      for each dtype of the "column" outputs, in order of first appearance: offset and pitch (the
+        j-th column of the dtype begins at offset + j * pitch);
       for each "rows" output: offset;
-      for each "ragged" output: for each level of its lists, outermost first (the bytes of str
-        and bytes are the innermost), offset of its int64 offsets and number of its lists; then
-        offset of its values, bytes of its values.
+      for each "ragged" output: for each level of lists, outermost first (the bytes of str and
+        bytes are the innermost level), offset of the int64 offsets and number of the lists; then
+        offset of the values and number of bytes of the values.
     """
 
     @property
     def rows(self) -> int:
-        """Rows of the batch."""
+        """Number of rows of the batch."""
 
     @property
     def areas(self) -> tuple[int, ...]:
-        """Where the outputs lie, as above."""
+        """Areas of the outputs, in the order that the class describes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the core writes for one output of a batch of B rows.
+    """The layout of one output that the core writes for a batch of B rows.
 
     Args:
-        name: the key in the Batch.
+        name: key of the output in the Batch.
         kind: "column" (B,), "rows" (B, *shape), or "ragged" with values (N, *shape).
-        dtype: of the elements; uint8 for str and bytes.
-        shape: of one row, or of one value of a Ragged.
-        strides: elements from one entry to the next in each dimension of `shape`, in which the
-            core's row-major elements lie; () = as `shape` says.
-        depth: levels of lists of a Ragged, but for the bytes of str and bytes.
-        text: "str" or "bytes" for a Ragged of such.
-    hidden: it is not put into the Batch.
+        dtype: dtype of the elements; uint8 for str and bytes.
+        shape: shape of one row, or of one value of a Ragged.
+        strides: elements from one entry to the next in each dimension of `shape`; () =
+            row-major.
+        depth: levels of lists of a Ragged, without the level of the bytes of str and bytes.
+        text: "str" or "bytes" if the rows of a Ragged, or the elements of its lists, are str or
+            bytes.
+        hidden: the output is not put into the Batch.
     """
 
     name: str
@@ -66,13 +69,17 @@ class Output:
 
 
 class Assembler:
-    """Makes a Batch of tensors over each block, with as few calls into torch as there are dtypes.
+    """A factory of Batches over the core's buffers, with few calls into torch.
 
-    The tensors share the block, and keep it alive until the last one dies. They are contiguous,
-    but for those with strides of their own.
+    The columns of one dtype are made by one call. The tensors of a Batch share the buffer and keep
+    the buffer alive until the last tensor dies. The tensors are contiguous, except tensors of
+    outputs that have strides of their own.
 
     Args:
-        outputs: in the order of the Batch's keys.
+        outputs: layouts of the outputs, in the order of the Batch's keys.
+
+    Raises:
+        ValueError: two outputs have the same name.
     """
 
     def __init__(self, outputs: Iterable[Output]) -> None:
@@ -94,35 +101,36 @@ class Assembler:
         self._names = [output.name for output in laid]
         shown = [output for output in outputs if not output.hidden]
         if len({output.name for output in shown}) < len(shown):
-            raise ValueError("Expected distinct output names, got one twice")
-        place = {id(output): j for j, output in enumerate(laid)}
-        order = [(output.name, place[id(output)]) for output in shown]
+            repeated, _ = Counter(output.name for output in shown).most_common(1)[0]
+            raise ValueError(f"Output name `{repeated}` is used twice")
+        index = {id(output): j for j, output in enumerate(laid)}
+        order = [(output.name, index[id(output)]) for output in shown]
         self._order = None if [j for _, j in order] == [*range(len(laid))] else order
 
     def __call__(
         self, raw: CoreBatch, position: object = None, tensor: torch.Tensor | None = None
     ) -> Batch:
-        """The Batch over `raw`, which it keeps alive.
+        """Make the Batch over `raw`; the Batch keeps `raw` alive.
 
         Args:
-            raw: what the core lends.
-            position: carried by the Batch.
-            tensor: that `raw` lies in, if it lies in one.
+            raw: batch of the core.
+            position: position in the epoch that the Batch carries.
+            tensor: uint8 tensor over the memory of `raw`, if one exists already.
         """
         with untracked():
-            block = _block(raw) if tensor is None else tensor
-            values = self._tensors(raw, block)
+            buffer = _buffer_of(raw) if tensor is None else tensor
+            values = self._tensors(raw, buffer)
         if self._order is None:
             batch = Batch(zip(self._names, values, strict=True), position)
         else:
             batch = Batch([(name, values[j]) for name, j in self._order], position)
-        batch._origin = BatchOrigin(block, raw)  # noqa: SLF001
+        batch._origin = BatchOrigin(buffer, raw)  # noqa: SLF001
         return batch
 
-    def _tensors(self, raw: CoreBatch, block: torch.Tensor) -> list[torch.Tensor | Ragged]:
+    def _tensors(self, raw: CoreBatch, buffer: torch.Tensor) -> list[torch.Tensor | Ragged]:
         rows = raw.rows
         areas = iter(raw.areas)
-        typed = {dtype: block.view(dtype) for dtype in self._dtypes}
+        typed = {dtype: buffer.view(dtype) for dtype in self._dtypes}
         values: list[torch.Tensor | Ragged] = []
         for dtype, itemsize, count in self._groups:
             offset, pitch = next(areas) // itemsize, next(areas) // itemsize
@@ -145,7 +153,7 @@ class Assembler:
 
 
 class _Items:
-    """How the elements of an output lie, one item after the other."""
+    """The layout of an output's items, which lie one after the other."""
 
     __slots__ = ("_dtype", "_shape", "_strides", "item_bytes")
 
@@ -162,29 +170,29 @@ class _Items:
     def view(
         self, typed: Mapping[torch.dtype, torch.Tensor], count: int, start: int
     ) -> torch.Tensor:
-        """The tensor (count, *shape) that begins `start` bytes into the block."""
-        place = start // self._dtype.itemsize
-        return typed[self._dtype].as_strided((count, *self._shape), self._strides, place)
+        """Return the tensor (count, *shape) that begins `start` bytes into the buffer."""
+        offset = start // self._dtype.itemsize
+        return typed[self._dtype].as_strided((count, *self._shape), self._strides, offset)
 
 
 def _levels(output: Output) -> int:
     return output.depth + (output.text is not None)
 
 
-def _offsets(block: torch.Tensor, areas: Iterator[int]) -> torch.Tensor:
+def _offsets(buffer: torch.Tensor, areas: Iterator[int]) -> torch.Tensor:
     start, lists = next(areas), next(areas)
-    if len(block):
-        return block.as_strided((lists + 1,), (1,), start // 8)
+    if len(buffer):
+        return buffer.as_strided((lists + 1,), (1,), start // 8)
     return torch.zeros(1, dtype=torch.int64, device="cpu")
 
 
-def _block(raw: CoreBatch) -> torch.Tensor:
-    """The whole buffer as uint8, cut to a multiple of 8 bytes so that it views as any dtype."""
+def _buffer_of(raw: CoreBatch) -> torch.Tensor:
+    """Return the buffer as uint8, cut to a multiple of 8 bytes so that every dtype can view it."""
     view = memoryview(raw)  # type: ignore[arg-type]
     size = view.nbytes
     if size < 8:
         return torch.empty(0, dtype=torch.uint8, device="cpu")
     if size % 8:
-        # as_strided is bounded by the storage, so nothing behind the cut is out of reach.
+        # as_strided is bounded by the storage alone, so it also reaches the bytes behind the cut.
         return torch.frombuffer(raw, dtype=torch.uint8)[: size - size % 8]
     return torch.frombuffer(raw, dtype=torch.uint8)

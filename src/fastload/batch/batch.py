@@ -1,4 +1,4 @@
-"""Batch: the tensors of one step, by output name."""
+"""Batch: the tensors of one training step, by output name."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchOrigin:
-    """The memory that the tensors of a batch came in.
+    """The memory in which the core wrote the tensors of a batch.
 
-    block: all of it, as a uint8 Tensor.
-    raw: what it lies in.
-    sender: can send it to another process (`transport.Sender`); None if nobody can.
-    values: by name what was written there, for the sender.
+    Attributes:
+        block: the whole memory, as a uint8 Tensor.
+        raw: object that owns the memory.
+        sender: `transport.Sender` that can send the memory to another process; None if the
+            memory cannot be sent.
+        values: values by name as the core wrote them, by which the sender recognizes values that
+            were replaced.
     """
 
     block: torch.Tensor
@@ -37,16 +40,16 @@ class BatchOrigin:
 class Batch(dict[str, Any]):
     """A dict of output name -> Tensor (B, ...) or Ragged of B rows.
 
-    The tensors of one batch share one block of memory, which lives until the last of them
-    and the batch have died. Copies, pickles and pytree maps of a Batch keep its place in the
-    epoch, which `FastParquetDataset.state_dict(after=batch)` asks for.
+    The tensors of one batch share one buffer, which lives until the batch and the last of its
+    tensors have died. Copies, pickles and pytree maps of a Batch keep the batch's position in the
+    epoch, which `FastParquetDataset.state_dict(after=batch)` reads.
 
     Args:
-        items: as dict takes them.
-        position: that place; opaque to everyone but the dataset.
+        items: items as dict takes them.
+        position: position of the batch in the epoch; only the dataset interprets the position.
     """
 
-    # _origin: the memory that the tensors came in, for whoever sends or copies it whole.
+    # _origin: the memory of the tensors, for code that sends or copies the memory as a whole.
     __slots__ = ("__weakref__", "_origin", "_position")
 
     def __init__(
@@ -58,33 +61,33 @@ class Batch(dict[str, Any]):
 
     @property
     def rows(self) -> int:
-        """Rows in the batch; len(batch) counts its outputs, as for any dict."""
+        """Number of rows in the batch; len(batch) is the number of outputs, as for any dict."""
         for value in self.values():
             return len(value)
         return 0
 
     @property
     def source(self) -> str | None:
-        """Name of the source of a `fastload.mix` that the batch comes from; else None."""
+        """Name of the source of a `fastload.mix` from which the batch comes; else None."""
         return getattr(self._position, "source", None)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all the values, on whatever device."""
+        """Number of bytes of all values, on any device."""
         return sum(int(value.nbytes) for value in self.values() if hasattr(value, "nbytes"))
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Batch:
-        """The same batch on `device`; values that lie there already are shared, not copied.
+        """Return the same batch on `device`; values already on `device` are shared, not copied.
 
         Args:
-            device: as torch takes it.
-            non_blocking: do not wait for the copies; they overlap with other work only from
-                pinned memory.
+            device: device, as torch takes it.
+            non_blocking: do not wait for the copies. Copies overlap with other work only if they
+                read pinned memory.
         """
         return self._map("to", device, non_blocking=non_blocking)
 
     def pin_memory(self) -> Batch:
-        """A copy in page-locked memory.
+        """Return a copy in page-locked memory.
 
         Raises:
             RuntimeError: torch finds no accelerator to pin for.
@@ -92,11 +95,11 @@ class Batch(dict[str, Any]):
         return self._map("pin_memory")
 
     def clone(self) -> Batch:
-        """A copy with memory of its own for each value: keep these, and no block stays held."""
+        """Return a copy whose values have memory of their own, so that no buffer stays alive."""
         return self._map("clone")
 
     def copy(self) -> Batch:
-        """A shallow copy: a new dict of the same values."""
+        """Return a shallow copy: a new Batch of the same values."""
         duplicate = Batch(self, self._position)
         duplicate._origin = self._origin
         return duplicate
@@ -107,7 +110,7 @@ class Batch(dict[str, Any]):
         duplicate = Batch((), self._position)
         memo[id(self)] = duplicate
         for name, value in self.items():
-            # torch deep-copies a tensor's whole storage: here, that of the whole batch.
+            # torch deep-copies a tensor's whole storage, which here holds the whole batch.
             own = type(value) is torch.Tensor and not value.requires_grad
             duplicate[name] = value.clone() if own else copy.deepcopy(value, memo)
         return duplicate
@@ -121,7 +124,7 @@ class Batch(dict[str, Any]):
         return "\n".join(lines) + ")"
 
     def _map(self, method: str, *args: Any, **kwargs: Any) -> Batch:
-        """Calls a method of each value; what lacks it (a user's own entry) stays as it is."""
+        """Call a method of each value; values without the method (a user's own entries) stay."""
         mapped = Batch((), self._position)
         for name, value in self.items():
             call: Callable[..., Any] | None = getattr(value, method, None)
@@ -130,7 +133,7 @@ class Batch(dict[str, Any]):
 
 
 def window_of(item: object) -> int | None:
-    """The window of its pass in which the item's last row lies; None where nobody knows."""
+    """Return the window of the pass in which a batch's last row lies; None if it is unknown."""
     origin = item._origin if isinstance(item, Batch) else None  # noqa: SLF001
     return None if origin is None else getattr(origin.raw, "window", None)
 
@@ -151,13 +154,13 @@ def _brief(value: object) -> str:
 def _refuse_collation(_batch: list[Batch], **_collation: object) -> NoReturn:
     raise TypeError(
         "DataLoader(ds) would batch batches; write DataLoader(ds, batch_size=None): "
-        "the dataset's own batch_size says how many rows a batch has"
+        "the dataset's own batch_size sets the rows of a batch"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What a pytree keeps beside the values; batches of the same names have the same tree."""
+    """Pytree context of a batch: batches with the same names have the same tree."""
 
     names: tuple[str, ...]
     position: object = field(default=None, compare=False)
@@ -181,7 +184,7 @@ def _unflatten(values: Iterable[Any], context: _Context) -> Batch:
 
 default_collate_fn_map[Batch] = _refuse_collation
 
-# So that torch.load takes it as it takes a dict of tensors.
+# Lets torch.load(weights_only=True) load a Batch, as it loads a dict of tensors.
 torch.serialization.add_safe_globals([_load])
 
 pytree.register_pytree_node(

@@ -1,8 +1,8 @@
-"""A mapping of tensors as one block of bytes and a description: what a Batch pickles to.
+"""The packed form of a mapping of tensors, to which a Batch pickles: one buffer and a description.
 
-A plain pickle of a view takes its whole storage along, once for each view; and torch's
-transport between processes opens one file descriptor for each storage. One block of just the
-values avoids both.
+A plain pickle of a view contains the view's whole storage, once for each view, and torch's
+transport between processes opens one file descriptor for each storage. One buffer that holds just
+the values avoids both.
 """
 
 from __future__ import annotations
@@ -17,29 +17,35 @@ from fastload.batch.tensor_views import untracked
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Where torch and SIMD kernels like a tensor to begin.
+# Alignment in bytes of the beginning of a tensor, for torch and SIMD kernels.
 _ALIGNMENT = 64
 
-# ("tensor", dtype, shape, byte offset in the block), ("ragged", kind, values, offsets), or
-# ("other", the object itself).
+# Layout of a value: ("tensor", dtype, shape, byte offset in the buffer), ("ragged", kind, layout of
+# the values, layout of the offsets), or ("other", the object itself).
 _Layout: TypeAlias = tuple[Any, ...]
 _Name = TypeVar("_Name")
 Packed: TypeAlias = tuple[torch.Tensor, dict[_Name, _Layout]]
 
 
 def ordinary_memory(size: int) -> torch.Tensor:
-    """A block of so many bytes."""
+    """Allocate a uint8 Tensor of `size` bytes in ordinary host memory."""
     return torch.empty(size, dtype=torch.uint8, device="cpu")
 
 
 def pack(
     values: Mapping[_Name, Any], allocate: Callable[[int], torch.Tensor] = ordinary_memory
 ) -> Packed[_Name]:
-    """Copies the tensors of `values` into one block; what is no plain CPU tensor stays apart.
+    """Copy the tensors of `values` into one buffer.
+
+    Values other than plain CPU tensors and Raggeds of plain CPU tensors are not copied: their
+    layouts hold the objects themselves.
 
     Args:
-        values: by name.
-        allocate: makes the block, a uint8 Tensor of so many bytes in host memory.
+        values: values by name.
+        allocate: makes the buffer, a uint8 Tensor of the given number of bytes in host memory.
+
+    Returns:
+        The buffer, and the layout of each value by name.
     """
     tensors: list[torch.Tensor] = []
     size = 0
@@ -67,7 +73,7 @@ def pack(
 
 
 def unpack(packed: Packed[_Name]) -> dict[_Name, Any]:
-    """The values again; tensors are views of the block, which may have gone to a device."""
+    """Return the packed values; tensors are views of the buffer, which may lie on a device."""
     block, layouts = packed
 
     def take(layout: _Layout) -> Any:
@@ -84,7 +90,7 @@ def unpack(packed: Packed[_Name]) -> dict[_Name, Any]:
 
 
 def is_plain(value: object) -> bool:
-    """Return whether it is a CPU tensor that is nothing but its values."""
+    """Return True if `value` is a CPU tensor fully described by dtype, shape and elements."""
     return (
         type(value) is torch.Tensor
         and value.layout == torch.strided
@@ -101,17 +107,17 @@ def _padded(size: int) -> int:
 
 
 class _Views:
-    """Contiguous tensors over a block of bytes."""
+    """A factory of contiguous tensors over a buffer."""
 
     def __init__(self, block: torch.Tensor) -> None:
         self._block = block
         self._typed: dict[torch.dtype, torch.Tensor] = {}
 
     def __call__(self, dtype: torch.dtype, shape: tuple[int, ...], start: int) -> torch.Tensor:
-        """The one that begins `start` bytes into the block."""
+        """Return the tensor that begins `start` bytes into the buffer."""
         typed = self._typed.get(dtype)
         if typed is None:
-            # The block is whole multiples of the alignment, so it views as any dtype.
+            # The buffer's size is a multiple of the alignment, so every dtype can view the buffer.
             typed = self._typed[dtype] = self._block.view(dtype)
         strides = []
         step = 1

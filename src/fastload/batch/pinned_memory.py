@@ -1,4 +1,4 @@
-"""Memory of worker processes, locked for the copies of a CUDA device."""
+"""Page-locking of worker processes' shared memory, from which a CUDA device copies."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __all__ = ["RegisteredMemory"]
 
 
 class RegisteredMemory:
-    """Has the memory that batches of worker processes arrive in locked, each stretch once.
+    """The shared memory of worker processes that is page-locked, each segment once.
 
     Args:
-        runtime: CUDA's: cudaHostRegister and cudaHostUnregister.
+        runtime: CUDA runtime, with cudaHostRegister and cudaHostUnregister.
     """
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
         self._segments: dict[int, core.BatchReceiver] = {}  # by address
         self._refused = False
-        # Memory has to be unlocked before it is unmapped.
+        # Memory must be unlocked before it is unmapped.
         self.close: Callable[[], object] = weakref.finalize(
             self, _unlock_all, self._segments, runtime
         )
 
     def __call__(self, origin: BatchOrigin) -> bool:
-        """Return whether the memory is locked now; the first refusal is told by a warning."""
+        """Lock the memory of a batch and return True if locked; warn at the first refusal."""
         address, size = getattr(origin.raw, "segment", (0, 0))
         if address in self._segments:
             return True
@@ -45,16 +45,16 @@ class RegisteredMemory:
         if int(error):
             self._refused = True
             warn(
-                f"Expected to lock {size} bytes that worker processes write to, got {error}: their "
-                "batches are copied once more on their way to the device. A higher limit of "
-                "locked memory (ulimit -l) may help",
+                f"Cannot lock {size} bytes of the shared memory of worker processes ({error}): "
+                "batches of worker processes are copied once more on their way to the device. A "
+                "higher limit of locked memory (ulimit -l) may help",
             )
             return False
         self._segments[address] = origin.raw.receiver
         return True
 
     def forget_the_dead(self) -> None:
-        """Unlocks the memory of worker processes that have ended; no copy may be under way."""
+        """Unlock the memory of worker processes that have ended; no copy may be under way."""
         ended = [at for at, receiver in self._segments.items() if not is_living(receiver)]
         for address in ended:
             self._runtime.cudaHostUnregister(address)
@@ -62,7 +62,7 @@ class RegisteredMemory:
 
 
 def _unlock_all(segments: dict[int, core.BatchReceiver], runtime: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # of a driver that is shutting down
+    with contextlib.suppress(RuntimeError):  # the driver may be shutting down
         for address in segments:
             runtime.cudaHostUnregister(address)
     segments.clear()

@@ -1,4 +1,4 @@
-"""Ragged: rows of varying length, kept as one run of values and the offsets that cut it."""
+"""Ragged: rows of varying length, stored as all values in a row and the offsets that cut them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fastload.batch.ragged_parts import (
     check_parts,
     describe,
     pad,
-    places_of,
     preview,
     rows_of,
     rows_of_slice,
+    value_indices,
 )
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ Kind: TypeAlias = Literal["str", "bytes"]
 class Ragged:
     """B rows of varying length.
 
-    Row i is `values[offsets[i]:offsets[i + 1]]`. Offsets need not begin at 0: a slice shares the
-    values of the whole and only narrows the offsets.
+    Row i is `values[offsets[i]:offsets[i + 1]]`. Offsets need not begin at 0: a slice of a Ragged
+    shares all values and only narrows the offsets.
 
-    It behaves like a sequence but is not a collections.abc.Sequence, which DataLoader would
-    convert row by row.
+    A Ragged behaves like a sequence but is not a collections.abc.Sequence, because DataLoader
+    would convert a Sequence row by row.
 
     Args:
         values: Tensor (N, ...), or a Ragged of N rows for nested lists.
@@ -41,13 +41,13 @@ class Ragged:
         kind: "str" or "bytes" if values are uint8 and each row is one str (UTF-8) or bytes.
 
     Raises:
-        TypeError, ValueError: values, offsets and kind do not fit each other. Offsets outside
-            the host's memory are not read, so their values are checked on the CPU only.
+        TypeError, ValueError: values, offsets and kind do not fit each other. The numbers in
+            `offsets` are checked on the CPU only, not on other devices.
     """
 
     __slots__ = ("__weakref__", "kind", "offsets", "values")
 
-    # Two equal columns may still be changed in place, so they have no stable hash.
+    # A Ragged can be changed in place, so it has no stable hash.
     __hash__ = None  # type: ignore[assignment]
 
     values: torch.Tensor | Ragged
@@ -72,13 +72,13 @@ class Ragged:
     @overload
     def __getitem__(self, index: int) -> Any: ...
     def __getitem__(self, index: Any) -> Any:
-        """One row (int), or a Ragged of several (slice, list or Tensor of int64 or bool).
+        """Return one row (int), or a Ragged of several (slice, list, Tensor of int64 or bool).
 
         A row is a str, bytes, a Tensor (length, ...) that shares memory, or a Ragged. A slice
         of step 1 shares memory; every other selection copies.
 
         Raises:
-            IndexError: no such row.
+            IndexError: the row does not exist.
         """
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
@@ -110,9 +110,9 @@ class Ragged:
             yield row.decode() if self.kind == "str" else row
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the rows are equal, as torch.equal sees them (NaN differs from NaN).
+        """Return True if the rows are equal as by torch.equal (NaN differs from NaN).
 
-        Kinds and dtypes must agree too; where the offsets begin does not matter.
+        Kinds and dtypes must be equal too; the first offset may differ.
         """
         if not isinstance(other, Ragged):
             return NotImplemented
@@ -142,29 +142,29 @@ class Ragged:
 
     @property
     def depth(self) -> int:
-        """Levels of lists around a value; 0 for rows of str or bytes."""
+        """Number of levels of lists around a value; 0 for rows of str or bytes."""
         if isinstance(self.values, Ragged):
             return 1 + self.values.depth
         return int(self.kind is None)
 
     @property
     def device(self) -> torch.device:
-        """Where the values lie."""
+        """Device of the values."""
         return self.values.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the innermost values; uint8 for str and bytes."""
+        """Dtype of the innermost values; uint8 for str and bytes."""
         return self.values.dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the offsets and of the values between the first and the last of them."""
+        """Number of bytes of the offsets, and of the values from the first to the last offset."""
         start, stop = self._span()
         return int(self.offsets.nbytes) + int(self.values[start:stop].nbytes)
 
     def tolist(self) -> list[Any]:
-        """The rows as Python objects: str, bytes, or (nested) lists of numbers."""
+        """Return the rows as Python objects: str, bytes, or (nested) lists of numbers."""
         if self.kind is not None:
             return list(self)
         start, stop = self._span()
@@ -175,23 +175,24 @@ class Ragged:
     def to_padded(
         self, value: float = 0, length: int | Sequence[int | None] | None = None
     ) -> torch.Tensor:
-        """One dense tensor (B, length, ...), each row cut off or filled up with `value`.
+        """Return a dense tensor (B, length, ...), each row cut off or padded with `value`.
 
         Lists in lists, and the bytes of str and bytes, are padded too: (B, length, length, ...).
 
         Args:
-            value: what stands behind the end of a short list.
-            length: elements kept of each row, or, as a sequence, of the lists of each level,
-                outermost first; None = as many as the longest has.
+            value: number written behind the end of a short list.
+            length: number of elements kept of each row; or a sequence with the number of elements
+                kept of the lists of each level, outermost first. None = length of the longest
+                list.
         """
         lengths = [length] if length is None or isinstance(length, int) else length
         return pad(own_rows(self, copies=False), value, lengths)
 
     def to_nested(self) -> torch.Tensor:
-        """A torch nested tensor of jagged layout that shares the memory of the values.
+        """Return a torch nested tensor of jagged layout that shares the memory of the values.
 
         Raises:
-            ValueError: lists of lists, which the jagged layout cannot hold.
+            ValueError: rows are lists of lists, which the jagged layout cannot hold.
         """
         own = own_rows(self, copies=False)
         if isinstance(own.values, Ragged):
@@ -203,7 +204,7 @@ class Ragged:
         return nested
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Ragged:
-        """The same rows on `device`; shares memory if they lie there already."""
+        """Return the same rows on `device`; rows already on `device` share memory."""
         return ragged_of(
             self.values.to(device, non_blocking=non_blocking),
             self.offsets.to(device, non_blocking=non_blocking),
@@ -211,7 +212,7 @@ class Ragged:
         )
 
     def pin_memory(self) -> Ragged:
-        """A copy in page-locked memory.
+        """Return a copy in page-locked memory.
 
         Raises:
             RuntimeError: torch finds no accelerator to pin for.
@@ -219,7 +220,7 @@ class Ragged:
         return ragged_of(self.values.pin_memory(), self.offsets.pin_memory(), self.kind)
 
     def clone(self) -> Ragged:
-        """A copy that holds its own rows only."""
+        """Return a copy that holds the values of its own rows only."""
         return own_rows(self, copies=True)
 
     def __copy__(self) -> Ragged:
@@ -227,7 +228,7 @@ class Ragged:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ragged:
         own = own_rows(self, copies=False)
-        # torch deep-copies a tensor's whole storage, so a view is copied out of it first.
+        # torch deep-copies a tensor's whole storage, so a view is cloned first.
         values = own.values.clone() if _is_data(own.values) else copy.deepcopy(own.values, memo)
         offsets = own.offsets
         duplicate = ragged_of(
@@ -239,7 +240,7 @@ class Ragged:
         return duplicate
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A pickled view would take its whole storage along, so the rows are copied out first.
+        # The pickle of a view would contain its whole storage, so the rows are copied first.
         own = own_rows(self, copies=True)
         return ragged_of, (own.values, own.offsets, own.kind)
 
@@ -247,13 +248,13 @@ class Ragged:
         return int(self.offsets[0]), int(self.offsets[-1])
 
     def _gather(self, rows: torch.Tensor) -> Ragged:
-        """The rows of the given numbers (K,), or where `rows` (B,) is True, copied."""
-        places, offsets = places_of(self.offsets, rows)
-        return ragged_of(self.values[places], offsets, self.kind)
+        """Copy the rows with the numbers `rows` (K,), or the rows where `rows` (B,) is True."""
+        indices, offsets = value_indices(self.offsets, rows)
+        return ragged_of(self.values[indices], offsets, self.kind)
 
 
 def ragged_of(values: Any, offsets: Any, kind: Kind | None) -> Ragged:
-    """A Ragged of parts known to fit, or of whatever a pytree map made of them."""
+    """Make a Ragged without checks, of parts that fit or that a pytree map returned."""
     ragged = Ragged.__new__(Ragged)
     ragged.values = values
     ragged.offsets = offsets
@@ -262,9 +263,9 @@ def ragged_of(values: Any, offsets: Any, kind: Kind | None) -> Ragged:
 
 
 def own_rows(ragged: Ragged, *, copies: bool) -> Ragged:
-    """The same rows without the values of any others, with offsets that begin at 0.
+    """Return the same rows without values of other rows, with offsets that begin at 0.
 
-    With `copies` they lie in memory of their own, else they share what they can.
+    With `copies`, the rows are copied to new memory. Otherwise they share memory where possible.
     """
     start, stop = int(ragged.offsets[0]), int(ragged.offsets[-1])
     values: torch.Tensor | Ragged = ragged.values[start:stop]
@@ -277,7 +278,7 @@ def own_rows(ragged: Ragged, *, copies: bool) -> Ragged:
 
 
 def _is_data(values: object) -> bool:
-    """Return whether a tensor has nothing but its values to copy: no autograd, no subclass."""
+    """Return True if copying the values copies the whole tensor: no autograd, no subclass."""
     return type(values) is torch.Tensor and not values.requires_grad
 
 
@@ -291,7 +292,7 @@ def _unflatten(parts: Iterable[Any], kind: Kind | None) -> Ragged:
     return ragged_of(values, offsets, kind)
 
 
-# So that torch.load takes it as it takes tensors: nothing but the parts is put in place.
+# Lets torch.load(weights_only=True) load a Ragged: `ragged_of` only sets the three attributes.
 torch.serialization.add_safe_globals([ragged_of])
 
 pytree.register_pytree_node(

@@ -1,4 +1,4 @@
-"""Parts of `Ragged`: checks of its values and offsets, indexing, padding, what repr shows."""
+"""Helpers of `Ragged`: checks of values and offsets, indexing, padding, and the repr."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from fastload.batch.tensor_views import assign
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["check_parts", "describe", "pad", "places_of", "preview", "rows_of", "rows_of_slice"]
+__all__ = ["check_parts", "describe", "pad", "preview", "rows_of", "rows_of_slice", "value_indices"]
 
 
 class Rows(Protocol):
-    """Rows of varying length: what `Ragged` is, as far as this module needs to know."""
+    """Rows of varying length: the part of the interface of `Ragged` that this module uses."""
 
     @property
     def values(self) -> Any:
-        """A tensor of the values of all rows, or rows of rows."""
+        """Values of all rows: a tensor, or rows of rows."""
 
     @property
     def offsets(self) -> torch.Tensor:
-        """int64 (B + 1,): row `i` lies in `[offsets[i], offsets[i + 1])` of the values."""
+        """Offsets, int64 (B + 1,): row i is `values[offsets[i]:offsets[i + 1]]`."""
 
     @property
     def kind(self) -> str | None:
-        """What each row is shown as: "str", "bytes" or None (numbers)."""
+        """Kind of the rows: "str", "bytes" or None (numbers or lists)."""
 
     def __len__(self) -> int: ...
 
 
 def check_parts(values: Any, offsets: object, kind: object) -> None:
-    """Refuses values, offsets and a kind that do not fit each other.
+    """Check that values, offsets and kind fit each other.
 
-    Offsets outside the host's memory are not read.
+    The numbers in `offsets` are checked on the CPU only, not on other devices.
 
     Raises:
-        TypeError, ValueError: they don't fit.
+        TypeError, ValueError: values, offsets and kind do not fit each other.
     """
     if not isinstance(offsets, torch.Tensor):
         raise TypeError(f"Expected offsets as a Tensor, got {type(offsets).__name__}")
@@ -63,13 +63,13 @@ def check_parts(values: Any, offsets: object, kind: object) -> None:
 
 
 def rows_of(index: object, device: torch.device) -> torch.Tensor:
-    """A list or tensor of row numbers or of bools, as a tensor on `device`.
+    """Convert a list or tensor of row numbers or bools to a tensor on `device`.
 
     Raises:
-        IndexError: it is neither.
+        IndexError: `index` holds neither row numbers nor bools.
     """
     rows = torch.as_tensor(index)
-    # An empty list becomes a tensor of floats.
+    # torch makes a tensor of floats from an empty list, so an empty float tensor is accepted.
     if rows.dim() != 1 or (rows.dtype.is_floating_point and len(rows)):
         raise IndexError(
             "Expected row numbers as integers (K,) or bools (B,), got "
@@ -79,13 +79,13 @@ def rows_of(index: object, device: torch.device) -> torch.Tensor:
 
 
 def rows_of_slice(start: int, stop: int, step: int, device: torch.device) -> torch.Tensor:
-    """The row numbers of range(start, stop, step)."""
+    """Return the row numbers of range(start, stop, step)."""
     count = len(range(start, stop, step))
     return torch.arange(count, device=device) * step + start
 
 
-def places_of(offsets: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where the values of some rows lie among all values, and the offsets of those rows alone."""
+def value_indices(offsets: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the indices of the values of selected rows, and the offsets of these rows alone."""
     starts = offsets[:-1][rows]
     lengths = offsets.diff()[rows]
     ends = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
@@ -94,14 +94,14 @@ def places_of(offsets: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, 
     return torch.arange(len(shift), device=shift.device) + shift, ends
 
 
-# Rows, and elements of each list in them, that are looked at.
+# Number of rows, elements of each list, and characters of each row that repr shows.
 _ROWS = 3
 _ELEMENTS = 8
 _CHARS = 24
 
 
 def describe(ragged: Rows) -> str:
-    """What the rows are: "str", "int64", "float32 (3,)", "lists of str"."""
+    """Describe the rows: "str", "int64", "float32 (3,)", "lists of str"."""
     inner = ragged.values
     if not isinstance(inner, torch.Tensor):
         return f"lists of {describe(inner)}"
@@ -111,13 +111,13 @@ def describe(ragged: Rows) -> str:
 
 
 def preview(ragged: Rows) -> str:
-    """The first rows, each cut off where it gets long."""
+    """Return the text of the first rows, each cut off after 24 characters."""
     shown = [_brief(row) for row in _first(ragged, _ROWS)]
     return ", ".join(shown) + (", ..." if len(ragged) > _ROWS else "")
 
 
 def _first(ragged: Rows, count: int) -> list[Any]:
-    """The first rows as Python objects, of each no more than can be shown."""
+    """Return the first rows as Python objects, without elements that are not shown."""
     rows: list[Any] = []
     for start, stop in itertools.pairwise(ragged.offsets[: count + 1].tolist()):
         if ragged.kind is None:
@@ -126,7 +126,7 @@ def _first(ragged: Rows, count: int) -> list[Any]:
                 some.tolist() if isinstance(some, torch.Tensor) else _first(some, _ELEMENTS)
             )
         else:
-            # A character takes up to 4 bytes; what is no UTF-8 is shown all the same.
+            # A character takes up to 4 bytes. Bytes that are no UTF-8 are shown as replacements.
             data = bytes(ragged.values[start : min(stop, start + 4 * _CHARS)].tolist())
             rows.append(data.decode(errors="replace") if ragged.kind == "str" else data)
     return rows
@@ -138,13 +138,13 @@ def _brief(row: object) -> str:
 
 
 def pad(ragged: Rows, value: float, lengths: Sequence[int | None]) -> torch.Tensor:
-    """The rows of `ragged`, whose offsets begin at 0, as a tensor (B, length, ...).
+    """Convert rows whose offsets begin at 0 to a dense tensor (B, length, ...).
 
     Args:
         ragged: the rows.
-        value: what stands behind the end of a short list.
-        lengths: elements kept of each list, outermost lists first; None, or nothing said of the
-            inner levels, keeps those of the longest list of that level.
+        value: number written behind the end of a short list.
+        lengths: number of elements kept of the lists of each level, outermost first. None, or no
+            entry for an inner level, keeps the length of the longest list of the level.
     """
     inner = ragged.values
     values = inner if isinstance(inner, torch.Tensor) else pad(inner, value, lengths[1:])
@@ -153,11 +153,11 @@ def pad(ragged: Rows, value: float, lengths: Sequence[int | None]) -> torch.Tens
     longest = int(sizes.max()) if len(sizes) else 0
     length = lengths[0] if lengths else None
     length = longest if length is None else length
-    place = torch.arange(length, device=offsets.device)
-    kept = place < sizes.unsqueeze(1)
+    index = torch.arange(length, device=offsets.device)
+    kept = index < sizes.unsqueeze(1)
     padded = values.new_full((len(sizes), length, *values.shape[1:]), value)
     if length < longest:
-        values = values[(offsets[:-1].unsqueeze(1) + place)[kept]]
-    # Elements that are all kept lie in the order in which the mask takes them.
+        values = values[(offsets[:-1].unsqueeze(1) + index)[kept]]
+    # If all elements are kept, they lie in the order in which the mask takes them.
     assign(padded, kept, values)
     return padded

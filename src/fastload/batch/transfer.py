@@ -1,4 +1,4 @@
-"""What a batch is made of, and its way to a device: one block of host memory, one copy."""
+"""The transfer of a batch to a device: one buffer of host memory, one copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PinnedMemory", "Transfer", "begin_transfer", "moved"]
 
-# What a batch may hold besides tensors; the same everywhere.
+# Types that a batch may hold besides tensors; their values lie on no device.
 _NO_DEVICE = (type(None), bool, int, float, complex, str, bytes)
 
 
@@ -29,9 +29,9 @@ def _is_pinned(origin: BatchOrigin) -> bool:
 
 
 class PinnedMemory:
-    """Makes blocks of page-locked host memory, of ordinary memory from the first refusal on.
+    """An allocator of page-locked host memory, or of ordinary memory after the first refusal.
 
-    torch keeps them for reuse, each until the copies from it that it knows of are done.
+    torch reuses a freed buffer once all copies from the buffer that torch knows of are done.
     """
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class PinnedMemory:
         self._refusals = itertools.count()
 
     def __call__(self, size: int) -> torch.Tensor:
-        """A block of so many bytes; the first refusal is told by a warning."""
+        """Allocate a uint8 Tensor of `size` bytes; warn at the first refusal."""
         if not self._refused:
             try:
                 return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
             except RuntimeError as error:
                 self._refused = True
-                if next(self._refusals) == 0:  # several threads may be refused at once
+                if next(self._refusals) == 0:  # only one of several threads warns
                     warn(
                         f"Expected {size} bytes of pinned memory, got {error!s}: copies to the "
                         "device will not overlap with other work. Less prefetching, smaller "
@@ -58,9 +58,10 @@ class PinnedMemory:
 class Transfer:
     """A batch whose copies to a device are under way.
 
-    batch: the copy; may be used once they are done.
-    targets: the memory on the device that they write.
-    whole: whether nothing is left to move (see `begin_transfer`).
+    Attributes:
+        batch: batch on the device; may be used once the copies are done.
+        targets: memory on the device that the copies write.
+        whole: True if no value is left for `moved` to move (see `begin_transfer`).
     """
 
     batch: Any
@@ -74,26 +75,29 @@ def begin_transfer(
     allocate: Callable[[int], torch.Tensor],
     locked: Callable[[BatchOrigin], bool] = _is_pinned,
 ) -> tuple[Transfer, list[torch.Tensor]]:
-    """Begins the copies of a batch to a device, without waiting for them.
+    """Begin to copy a batch to a device, without waiting for the copies.
 
-    A batch as the core made it lies in one block, and goes in one copy: from where it lies if
-    that is pinned. Of others, values in pinned memory are copied from there, and the rest goes
-    through one block of host memory and arrives as views of one block on the device. Tensors
-    that lie on a device, or are more than their values (sparse ones, subclasses, those that
-    require a gradient), are left where they are, for `moved`.
+    A batch as the core wrote it lies in one buffer and is copied at once, directly from the
+    buffer if the buffer is pinned. In any other batch, values in pinned memory are copied
+    directly; all other values are packed into one buffer of host memory and arrive as views of
+    one buffer on the device. Tensors that already lie on a device, or that are more than their
+    elements (sparse tensors, subclasses, tensors that require a gradient), are not moved: `moved`
+    moves them.
 
     Args:
-        batch: a Batch, or what else a pytree can be of tensors.
-        device: not the CPU.
-        allocate: makes the block, a uint8 Tensor of so many bytes; pinned, for copies that
-            nobody waits for.
-        locked: whether the memory of a batch is pinned; may pin it.
+        batch: a Batch, or any other pytree of tensors.
+        device: a device other than the CPU.
+        allocate: makes the buffer, a uint8 Tensor of the given number of bytes. The buffer must
+            be pinned for copies that overlap with other work.
+        locked: returns True if the memory of a batch is pinned; may pin the memory.
 
     Returns:
-        The transfer, and the host memory that it reads: to be left alone until it is done.
+        The transfer, and the host memory that the copies read. The host memory must not change
+        until the transfer is done.
 
     Raises:
-        TypeError: the batch holds something else; says where.
+        TypeError: the batch holds a value that cannot lie on a device; the message names the
+            location of the value.
     """
     values, tree = _flattened(batch)
     origin = batch._origin if isinstance(batch, Batch) else None  # noqa: SLF001
@@ -109,28 +113,28 @@ def begin_transfer(
     targets: list[torch.Tensor] = []
     loose: dict[int, Any] = {}
     whole = True
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         tensors = list(_tensors(value))
         if not all(map(is_plain, tensors)):
             whole = False
         elif not all(tensor.is_pinned() for tensor in tensors):
-            loose[place] = value
+            loose[index] = value
         elif tensors:
-            values[place] = value.to(device, non_blocking=True)
+            values[index] = value.to(device, non_blocking=True)
             sources += tensors
-            targets += _tensors(values[place])
+            targets += _tensors(values[index])
     if loose:
         block, layouts = pack(loose, allocate)
         target = block.to(device, non_blocking=True)
         sources.append(block)
         targets.append(target)
-        for place, value in unpack((target, layouts)).items():
-            values[place] = value
+        for index, value in unpack((target, layouts)).items():
+            values[index] = value
     return Transfer(pytree.tree_unflatten(values, tree), targets, whole), sources
 
 
 def _is_filled_by(values: Iterable[Any], block: torch.Tensor) -> bool:
-    """Return whether the block holds all the values, and little else."""
+    """Return True if the buffer holds all the values, and the values fill half of it or more."""
     start = block.data_ptr()
     size = 0
     for value in values:
@@ -142,7 +146,7 @@ def _is_filled_by(values: Iterable[Any], block: torch.Tensor) -> bool:
 
 
 def _in_block(value: Any, block: torch.Tensor) -> Any:
-    """The value again, in a copy of the block that it lies in."""
+    """Return the same value as a view of `block`, a copy of the buffer in which the value lies."""
     if type(value) is Ragged:
         parts = _in_block(value.values, block), _in_block(value.offsets, block)
         return ragged_of(*parts, value.kind)
@@ -153,20 +157,21 @@ def _in_block(value: Any, block: torch.Tensor) -> Any:
 
 
 def moved(batch: Any, device: torch.device) -> Any:
-    """The same batch on `device`, copied by torch; what lies there already is shared.
+    """Return the same batch on `device`, copied by torch; values already on `device` are shared.
 
     Raises:
-        TypeError: it holds something else than tensors; says where.
+        TypeError: the batch holds a value that cannot lie on a device; the message names the
+            location of the value.
     """
     values, tree = _flattened(batch)
-    there = [value.to(device) if hasattr(value, "to") else value for value in values]
-    return pytree.tree_unflatten(there, tree)
+    on_device = [value.to(device) if hasattr(value, "to") else value for value in values]
+    return pytree.tree_unflatten(on_device, tree)
 
 
 def _flattened(batch: Any) -> tuple[list[Any], pytree.TreeSpec]:
-    """The tensors, Raggeds and other values of a batch."""
+    """Return the tensors, Raggeds and other values of a batch, and the tree that they form."""
     values, tree = pytree.tree_flatten(batch, is_leaf=_is_ragged)
-    if not all(_goes_along(value) for value in values):
+    if not all(_is_movable(value) for value in values):
         raise _no_batch(batch)
     return values, tree
 
@@ -175,22 +180,22 @@ def _is_ragged(value: object) -> bool:
     return isinstance(value, Ragged)
 
 
-def _goes_along(value: object) -> bool:
+def _is_movable(value: object) -> bool:
     return hasattr(value, "to") or isinstance(value, _NO_DEVICE)
 
 
 def _no_batch(batch: Any) -> TypeError:
     flat, _ = pytree.tree_flatten_with_path(batch, is_leaf=_is_ragged)
-    path, value = next((path, value) for path, value in flat if not _goes_along(value))
+    path, value = next((path, value) for path, value in flat if not _is_movable(value))
     where = f"batch{pytree.keystr(path)}"
     return TypeError(
         "Expected a batch of tensors, Raggeds, numbers and strings, got "
-        f"{type(value).__name__}, which is on no device - at {where}"
+        f"{type(value).__name__}, which cannot lie on a device - at {where}"
     )
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors that a value is made of; what is no Ragged and on some device is one."""
+    """Yield the tensors of a value: those of a Ragged, or the value itself if it has a device."""
     if type(value) is Ragged:
         yield from _tensors(value.values)
         yield value.offsets

@@ -1,9 +1,9 @@
-"""The way of batches from a worker process to the one that trains.
+"""The transport of batches from a worker process to the process that trains.
 
-A worker's core writes them to shared memory, and what crosses the queue says where: a few
-hundred bytes, whatever the batch. Values that a callable has put in their place are copied to
-that memory once. multiprocessing's pickler alone is told of this way; every other pickle of a
-Batch is one of its values.
+The core of a worker process writes batches to shared memory. The queue carries only a descriptor
+that names the memory: a few hundred bytes, however large the batch is. Values that a callable has
+put into the batch are copied to shared memory once. Only multiprocessing's pickler sends batches
+by descriptor; every other pickle of a Batch contains the values.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ __all__ = ["Destination", "Sender", "is_living", "memory_of_workers"]
 
 
 class Destination(NamedTuple):
-    """Where the batches of a worker process go.
+    """The destination of a worker process's batches: the dataset in the process that trains.
 
-    dataset: an id of the dataset, the same in all processes.
-    warning: what is said when batches become copies.
+    Attributes:
+        dataset: id of the dataset, the same in all processes.
+        warning: warning that the receiver raises once, when it begins to copy batches.
     """
 
     dataset: str
@@ -42,13 +43,14 @@ class Destination(NamedTuple):
 
 
 class Sender:
-    """Sends batches of this worker process.
+    """The sender of this worker process's batches.
 
     Args:
-        outputs: of the batches.
-        capacity: bytes of batches that there is room for.
-        lend_bytes: of those, what the receiver may hold; past it batches are sent to be copied.
-        home: who they belong to, and what the receiver says then, once.
+        outputs: layouts of the outputs of a batch.
+        capacity: bytes of shared memory for batches.
+        lend_bytes: bytes of this memory that the receiver may hold. Beyond `lend_bytes`, the
+            receiver copies batches.
+        home: destination of the batches.
 
     Raises:
         StorageError: the system refuses shared memory.
@@ -68,17 +70,17 @@ class Sender:
 
     @classmethod
     def of_process(cls) -> Sender | None:
-        """The one made last, if it was in this process."""
+        """Return the last sender made in this process; None if this process made no sender."""
         return _senders.get(os.getpid())
 
     def mark(self, batch: Batch) -> None:
-        """The batch, fresh from the core, can be sent."""
+        """Mark a batch, fresh from the core, as one that this sender can send."""
         values = {name: _parts(value) for name, value in batch.items()}
         assert batch._origin is not None  # noqa: SLF001
         batch._origin = replace(batch._origin, sender=self, values=values)  # noqa: SLF001
 
     def reduce(self, batch: Batch) -> tuple[Any, ...] | None:
-        """What the receiver makes the batch of; None when memory or slots are short."""
+        """Return what multiprocessing pickles for a batch; None if memory or slots run short."""
         origin = batch._origin  # noqa: SLF001
         raws: list[Any] = []
         written: dict[str, Any] = {}
@@ -86,28 +88,29 @@ class Sender:
         if origin is not None and origin.sender is self:
             raws, written = [origin.raw], origin.values
             start, stop = origin.raw.extent
-        there = {
+        untouched = {
             name: _is_untouched(value, written.get(name), start, stop)
             for name, value in batch.items()
         }
-        if not any(there.values()):
+        if not any(untouched.values()):
             raws.clear()
         layouts = None
-        if not all(there.values()):
-            others = {name: value for name, value in batch.items() if not there[name]}
+        if not all(untouched.values()):
+            others = {name: value for name, value in batch.items() if not untouched[name]}
             block, layouts = self._packed(others)
             raws.append(block)
         copied = self.core.held_bytes > self._lend_bytes
         slots = self.core.send(raws)
         if slots is None:
             return None
-        whole = layouts is None and list(there) == list(written)
-        parcel = _BatchDescriptor(slots, None if whole else list(there.items()), layouts, copied)
+        whole = layouts is None and list(untouched) == list(written)
+        order = None if whole else list(untouched.items())
+        descriptor = _BatchDescriptor(slots, order, layouts, copied)
         address = (self._pid, self._key, self._introduction())
-        return _receive, (address, tuple(parcel), batch._position)  # noqa: SLF001
+        return _receive, (address, tuple(descriptor), batch._position)  # noqa: SLF001
 
     def _packed(self, values: dict[str, Any]) -> tuple[Any, Any]:
-        """A block that can be sent with the values in it, and where they lie."""
+        """Pack values into shared memory; return the memory and the layouts of the values."""
         blocks = []
 
         def allocate(size: int) -> torch.Tensor:
@@ -118,7 +121,7 @@ class Sender:
         return blocks[0], layouts
 
     def _introduction(self) -> Any:
-        """How a receiver gets at the memory, until one has."""
+        """Return the file descriptor from which a receiver maps the memory; None once one has."""
         if self.core.met:
             return None
         if self._fd is None:
@@ -130,12 +133,15 @@ _senders: dict[int, Sender] = {}
 
 
 class _BatchDescriptor(NamedTuple):
-    """What crosses of a batch.
+    """The description of a batch that crosses the queue.
 
-    slots: of its memory: as the core wrote it, if any of that is left; then of other values.
-    order: the outputs, and whether each is one that the core wrote; None: as it wrote them.
-    layouts: of the other values.
-    copied: the receiver is to hold no more of this memory.
+    Attributes:
+        slots: slots of the shared memory: first the slot of the memory that the core wrote, if
+            any value in this memory is left; then the slot of packed values.
+        order: names of the outputs in order, each with True if the core wrote the output; None =
+            all outputs as the core wrote them.
+        layouts: layouts of the packed values.
+        copied: the receiver must copy the batch, because it may not hold more of the memory.
     """
 
     slots: list[int]
@@ -145,16 +151,17 @@ class _BatchDescriptor(NamedTuple):
 
 
 def _parts(value: Any) -> Any:
-    """A tensor itself; a Ragged with what it is made of."""
+    """Return a tensor itself, or a Ragged with its parts."""
     if type(value) is Ragged:
         return value, _parts(value.values), value.offsets
     return value
 
 
 def _is_untouched(value: Any, parts: Any, start: int, stop: int) -> bool:
-    """Return whether the value is what the core wrote from address `start` to `stop`.
+    """Return True if the value is unchanged since the core wrote it between `start` and `stop`.
 
-    A tensor counts the operations that change it in place, in its values or its shape.
+    `start` and `stop` are addresses. A tensor's `_version` counts the operations that changed the
+    tensor in place, in its elements or its shape.
     """
     if type(value) is Ragged:
         if type(parts) is not tuple or value is not parts[0]:
@@ -174,16 +181,16 @@ def _reduced(batch: Batch) -> tuple[Any, ...]:
     sender = Sender.of_process()
     if sender is None:
         return batch.__reduce__()
-    # A queue drops what it can't pickle, and whoever waits for that waits for ever.
+    # A queue drops an object that it cannot pickle, and the receiver then waits for ever.
     try:
-        parcel = sender.reduce(batch) or batch.__reduce__()
+        reduced = sender.reduce(batch) or batch.__reduce__()
         values = batch.values()
-        strange = [value for value in values if not isinstance(value, torch.Tensor | Ragged)]
-        if strange:
-            ForkingPickler.dumps(strange)
-    except Exception as error:  # noqa: BLE001 - it is told where the batch is waited for
+        others = [value for value in values if not isinstance(value, torch.Tensor | Ragged)]
+        if others:
+            ForkingPickler.dumps(others)
+    except Exception as error:  # noqa: BLE001 - the receiver raises the error
         return _refuse, (f"Expected a batch that can be sent, got {type(error).__name__}: {error}",)
-    return parcel
+    return reduced
 
 
 def _refuse(message: str) -> NoReturn:
@@ -194,7 +201,7 @@ ForkingPickler.register(Batch, _reduced)
 
 
 class _WorkerMemory:
-    """The memory of one worker process, mapped here as long as that lives."""
+    """The memory of one worker process, mapped in this process as long as the worker lives."""
 
     def __init__(self, pid: int, receiver: core.BatchReceiver) -> None:
         self.pid = pid
@@ -203,20 +210,20 @@ class _WorkerMemory:
         self.receiver = receiver
         self._warned = False
 
-    def batch(self, parcel: _BatchDescriptor, position: object) -> Batch:
-        """The batch, over the memory that it was sent in."""
-        raws = [self.receiver.take(slot) for slot in parcel.slots]
-        if parcel.order is None:
+    def batch(self, descriptor: _BatchDescriptor, position: object) -> Batch:
+        """Return the described batch, over the worker's memory or copied from that memory."""
+        raws = [self.receiver.take(slot) for slot in descriptor.slots]
+        if descriptor.order is None:
             batch = self._assemble(raws[0], position)
         else:
             values: dict[str, Any] = {}
-            if any(own for _, own in parcel.order):
+            if any(own for _, own in descriptor.order):
                 values.update(self._assemble(raws[0]))
-            if parcel.layouts is not None:
+            if descriptor.layouts is not None:
                 block = torch.frombuffer(raws[-1], dtype=torch.uint8)
-                values.update(unpack((block, parcel.layouts)))
-            batch = Batch([(name, values[name]) for name, _ in parcel.order], position)
-        if not parcel.copied:
+                values.update(unpack((block, descriptor.layouts)))
+            batch = Batch([(name, values[name]) for name, _ in descriptor.order], position)
+        if not descriptor.copied:
             return batch
         if not self._warned:
             self._warned = True
@@ -225,12 +232,12 @@ class _WorkerMemory:
 
 
 _known: dict[bytes, _WorkerMemory] = {}
-# Of what is known; reentrant, for a process may turn out to have ended while it is held.
+# Guards `_known`. Reentrant, because the end of a process may be noticed while the lock is held.
 _lock = threading.RLock()
 
 
 def _new_process() -> None:
-    """In a fork's child: what was mapped is the parent's affair, and so is its lock."""
+    """Reset the state in a forked child: the mapped memory and the lock belong to the parent."""
     global _lock  # noqa: PLW0603
     _lock = threading.RLock()
     _known.clear()
@@ -240,27 +247,27 @@ os.register_at_fork(after_in_child=_new_process)
 
 
 def memory_of_workers(dataset: str) -> list[list[int]]:
-    """What each living worker process of a dataset holds, by stage as `Stats.memory` has it."""
+    """Return the memory of each living worker process of a dataset, by stage as `Stats.memory`."""
     with _lock:
         known = list(_known.values())
-    return [one.receiver.memory for one in known if one.home.dataset == dataset]
+    return [worker.receiver.memory for worker in known if worker.home.dataset == dataset]
 
 
 def is_living(receiver: core.BatchReceiver) -> bool:
-    """Return whether the process whose memory it is has not ended."""
+    """Return True if the process that owns the receiver's memory has not ended."""
     with _lock:
         return any(known.receiver is receiver for known in _known.values())
 
 
-def _receive(address: tuple[int, bytes, Any], parcel: Any, position: object) -> Batch:
+def _receive(address: tuple[int, bytes, Any], descriptor: Any, position: object) -> Batch:
     pid, key, introduction = address
     with _lock:
         known = _known.get(key)
         if known is None:
-            _forget_the_dead()
-            known = _known[key] = _opened(pid, introduction)
+            _forget_ended_processes()
+            known = _known[key] = _open_memory(pid, introduction)
             call_at_end_of(pid, partial(_forget, key))
-    return known.batch(_BatchDescriptor(*parcel), position)
+    return known.batch(_BatchDescriptor(*descriptor), position)
 
 
 def _forget(key: bytes) -> None:
@@ -268,8 +275,8 @@ def _forget(key: bytes) -> None:
         _known.pop(key, None)
 
 
-def _forget_the_dead() -> None:
-    """Forget workers whose end the system did not report."""
+def _forget_ended_processes() -> None:
+    """Forget worker processes that have ended without a notification from the system."""
     for key, known in list(_known.items()):
         try:
             os.kill(known.pid, 0)
@@ -279,9 +286,9 @@ def _forget_the_dead() -> None:
             continue
 
 
-def _opened(pid: int, introduction: Any) -> _WorkerMemory:
+def _open_memory(pid: int, introduction: Any) -> _WorkerMemory:
     if introduction is None:
-        raise StorageError(f"Expected a batch of a living process, got one of process {pid}")
+        raise StorageError(f"Expected a batch of a running process, but process {pid} has ended")
     fd = introduction.detach()
     try:
         return _WorkerMemory(pid, core.BatchReceiver(fd))

@@ -312,5 +312,5 @@ def test_assembler_takes_a_block_of_any_length():
 
 
 def test_assembler_refuses_a_name_twice():
-    with pytest.raises(ValueError, match="distinct"):
+    with pytest.raises(ValueError, match="is used twice"):
         Assembler([OUTPUTS[0], OUTPUTS[0]])

@@ -88,7 +88,9 @@ def test_other_structures_stay_what_they_are():
 
 @pytest.mark.parametrize("move", [moved, lambda *a: begin_transfer(*a, ordinary_memory)])
 def test_what_has_no_device_is_refused(move):
-    with pytest.raises(TypeError, match=r"got ndarray, which is on no device - at batch\['y'\]"):
+    with pytest.raises(
+        TypeError, match=r"got ndarray, which cannot lie on a device - at batch\['y'\]"
+    ):
         move(Batch({"x": torch.arange(2), "y": np.arange(2)}), CPU)
     with pytest.raises(TypeError, match=r"got object, .* - at batch\[1\]\['a'\]"):
         move([torch.arange(2), {"a": object()}], CPU)
