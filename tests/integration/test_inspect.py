@@ -181,6 +181,6 @@ def test_what_cannot_be_read_is_told(tmp_path, capsys):
     assert "broken.parquet" in capsys.readouterr().err
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     assert main([str(tmp_path / "a.parquet"), "--columns", "b"]) == 2
-    assert "got `b`; there are `a`" in capsys.readouterr().err
+    assert "got `b`; the columns are `a`" in capsys.readouterr().err
     pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
     assert "nothing to decode" in text_of(capsys, tmp_path / "empty.parquet")

@@ -1,6 +1,6 @@
-"""From the columns that the user asks for to what the core decodes.
+"""The columns that the user asks for, turned into a plan of what the core decodes.
 
-In: the schemas in the footers, names and column specs.
-Out: a `Projection`: for each output its field (dtype, shape, unit), and for each leaf column how
-the core reads, casts, fills and encodes it, file by file.
+In: the schemas in the footers, column names and column specs.
+Out: a `Projection`: the field of each output (dtype, shape, unit), and for each leaf column the way
+the core reads, casts, fills and encodes its values, file by file.
 """

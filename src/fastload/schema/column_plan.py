@@ -1,4 +1,4 @@
-"""How the core reads one leaf column, and what its values are then."""
+"""The plan by which the core reads one leaf column, and the items that it decodes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,31 @@ __all__ = ["ColumnPlan", "Item", "plan_leaf", "row_major"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """How the core reads one leaf column; `ColumnSpec` of the core, member for member.
+    """The plan by which the core reads one leaf column.
 
-    leaves: its leaf index in each file, by file index; -1 = the file lacks it.
-    fill: the bytes of one element (of the whole value for bytes); None = a null is an error.
-    exact: an integer that is rounded to become a float is an error.
-    multipliers: from the integers of each file to those handed out; () = 1 in every file.
-    constants: the value of each file that lacks it, as `fill`; () = null in all of them.
-    depth: levels of lists of varying lengths around an item.
-    list_size: elements of an item that is a list of a fixed size; 0 = an item is one element.
-    null_lists: a null list is empty (or all fill) instead of an error.
-    hash_buckets: 0 = values are not hashed.
-    vocabulary: None = values are not coded.
+    Its members are those of the core's `ColumnSpec`.
+
+    Attributes:
+        name: dotted name of the column in the files.
+        leaves: index of the column's leaf in each file; -1 = the file lacks the column.
+        dtype: the core's name for the dtype of the elements.
+        bytes: values are str or bytes.
+        fill: the bytes written in place of a null element (of the whole value for str and
+            bytes); None = a null is an error.
+        cast: the stored type of some file differs from `dtype`.
+        unscaled: decimals become their unscaled integers.
+        exact: rounding an integer to a float is an error.
+        multipliers: factor from the stored to the delivered integers of each file; () = 1 in
+            every file.
+        constants: value for each file that lacks the column, encoded as `fill` is; () = null in
+            all these files.
+        depth: levels of lists of varying lengths around an item.
+        list_size: elements of an item that is a list of a fixed size; 0 = an item is one element.
+        null_lists: a null list is empty (or all fill) instead of an error.
+        hash_buckets: number of buckets; 0 = values are not hashed.
+        hash_seed: seed of the hash.
+        vocabulary: values whose index is their code; None = values are not coded.
+        unknown: code of every value outside the vocabulary.
     """
 
     name: str
@@ -60,21 +73,24 @@ class ColumnPlan:
 
     @property
     def takes_nulls(self) -> bool:
-        """Whether a row may be null without being an error."""
+        """True if a null row is not an error."""
         return self.null_lists if self.depth or self.list_size else self.fill is not None
 
     def constant(self, file: int) -> builtins.bytes | None:
-        """The value of a file that lacks the column; None = null."""
+        """Return the value for a file that lacks the column; None = null."""
         return self.constants[file] if self.constants else None
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What lies in the lists of a column, or in its rows where there are none.
+    """One item in the lists of a column, or one row of a column without lists.
 
-    shape: () for one element, else of the lists of fixed sizes, or of the tensor.
-    strides: elements from one entry to the next in each dimension of `shape`.
-    unit, kind: as in `Field`.
+    Attributes:
+        dtype: dtype of the elements.
+        shape: () for one element; else the shape of the lists of fixed sizes, or of the tensor.
+        strides: elements from one entry to the next in each dimension of `shape`.
+        unit: as in `Field`.
+        kind: as in `Field`.
     """
 
     dtype: torch.dtype
@@ -91,12 +107,20 @@ def plan_leaf(
     zero: bool = False,
     varying: bool = False,
 ) -> tuple[ColumnPlan, Item]:
-    """The plan of one leaf.
+    """Plan the reading of one leaf column.
 
-    zero: puts 0 (or nothing) at nulls where no fill is given.
-    varying: the outermost lists count as of varying lengths even if they are of a fixed size.
+    Args:
+        leaf: the leaf column of all files.
+        spec: the column spec that the user asked for.
+        zero: write 0 (or nothing) in place of nulls if `spec` has no fill.
+        varying: treat the outermost lists as lists of varying lengths, even if their size is
+            fixed.
 
-    Raises `SchemaError`, `ValueError` or `TypeError` when the leaf can't become what is asked.
+    Returns:
+        The plan, and the item that the core decodes by it.
+
+    Raises:
+        SchemaError, ValueError, TypeError: the leaf cannot become what `spec` asks for.
     """
     stored = leaf.type
     if isinstance(spec, Hash):
@@ -121,7 +145,7 @@ def plan_leaf(
 
 
 def _varying_levels(sizes: tuple[int, ...], plan: ColumnPlan) -> int:
-    """The levels that stay lists; fixed ones inside them become dimensions of an item."""
+    """Count the levels that stay lists; inner lists of fixed sizes become an item's dimensions."""
     depth = len(sizes)
     if plan.bytes:
         return depth
@@ -131,20 +155,20 @@ def _varying_levels(sizes: tuple[int, ...], plan: ColumnPlan) -> int:
 
 
 def _item_shape(stored: LeafType, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape and strides of what lies below `depth` levels of lists."""
+    """Return the shape and strides of the items below `depth` levels of lists."""
     shape = stored.list_sizes[depth:]
     if not shape or stored.tensor_shape is None:
         return shape, row_major(shape)
-    # The tensor is what the innermost list holds; as stored it is row-major.
+    # The innermost list holds the tensor's elements, in the row-major order of the stored shape.
     stored_shape = (*shape[:-1], *stored.tensor_shape)
     strides = row_major(stored_shape)
     outer = len(shape) - 1
-    order = [*range(outer), *(outer + place for place in stored.tensor_order)]
+    order = [*range(outer), *(outer + dimension for dimension in stored.tensor_order)]
     return tuple(stored_shape[k] for k in order), tuple(strides[k] for k in order)
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Elements from one entry to the next in each dimension, the last one without gaps."""
+    """Return the row-major strides of `shape`, in elements."""
     return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
 
 
@@ -154,7 +178,7 @@ def _text(
     if spec.dtype is not None:
         raise SchemaError(
             f"Expected no dtype for a column of type {leaf.type}, got {spec.dtype} (Hash and Codes "
-            f"make integers of it) - at column `{leaf.name}`"
+            f"turn the values into integers) - at column `{leaf.name}`"
         )
     fill = b"" if zero else None
     if spec.fill is not None:
@@ -227,7 +251,7 @@ def _coded(leaf: SelectedLeaf, spec: Codes) -> tuple[ColumnPlan, Item]:
 
 
 def _key_kind(leaf: SelectedLeaf, what: str) -> Literal["str", "bytes", "int"] | None:
-    """What the values of a leaf are as keys; None for those of a column that is all null."""
+    """Return the kind of a leaf's values as keys; None if the column is all null."""
     stored = leaf.type
     if stored.kind == "str" or stored.kind == "bytes":
         return stored.kind
@@ -247,7 +271,7 @@ def _key_plan(
 
 
 def _encode(name: str, encode: Any, fill: Fill, *arguments: object) -> bytes:
-    """`encode(fill, *arguments)`, with the place in what it raises."""
+    """Return `encode(fill, *arguments)`; append the column to the message of an error."""
     try:
         encoded: bytes = encode(fill, *arguments)
     except (TypeError, ValueError) as error:

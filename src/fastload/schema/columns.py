@@ -1,4 +1,4 @@
-"""What a column of the files becomes in a batch."""
+"""Column specs: the form in which a column of the files enters a batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 __all__ = ["DTYPES", "Codes", "Column", "Fill", "Hash", "Pad", "Spec", "Stack", "column_name"]
 
 Fill = bool | int | float | str | bytes
-"""What to put in place of a null."""
+"""A value that takes the place of nulls."""
 
 DTYPES: dict[torch.dtype, str] = {
     torch.bool: "bool",
@@ -28,7 +28,7 @@ DTYPES: dict[torch.dtype, str] = {
     torch.float32: "float32",
     torch.float64: "float64",
 }
-"""The dtypes that the core writes, and its names for them."""
+"""The dtypes that the core writes, with the core's names for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,22 @@ class Column:
     byte strings. Lists become a `Ragged` of B rows, lists in lists nested ones; lists of one
     fixed size n become a tensor of shape (B, n).
 
-    name: the column in the files; "a.b" is the field `b` of the struct `a`, or of the structs
-        in the list `a`; "m.key" and "m.value" are those of the map `m`.
-    dtype: of the tensor, or of the elements of the lists; None = the stored one. A value that
-        does not fit raises `ValueError` while iterating. With an integer dtype a decimal
-        column gives its unscaled values.
-    fill: what nulls become, of the column's kind: a number, or str or bytes. In lists it is
-        what null elements become; a null list is then empty, or all fill if its size is fixed.
-        None: a null number is NaN in a float tensor; other nulls raise `NullValueError`.
-    valid: adds `<output>__valid`, a bool tensor of shape (B,), True where the value (of lists:
-        the whole list of the row) is not null. Nulls are then 0 (or empty) unless `fill` says
-        otherwise.
+    Args:
+        name: name of the column in the files. "a.b" is the field `b` of the struct `a`, or of the
+            structs in the list `a`; "m.key" and "m.value" are the keys and values of the map `m`.
+        dtype: dtype of the tensor, or of the elements of the lists; None = the stored dtype. A
+            value that does not fit raises `ValueError` while iterating. With an integer dtype, a
+            decimal column yields its unscaled values.
+        fill: value that nulls become: a number, str or bytes, as the column holds. In a column of
+            lists, null elements become `fill`; a null list becomes empty, or all fill if its size
+            is fixed. With None, a null number is NaN in a float tensor, and every other null
+            raises `NullValueError`.
+        valid: add the output `<output>__valid`, a bool tensor of shape (B,) that is True where
+            the value is not null (in a column of lists: where the whole list of the row is not
+            null). Nulls then become 0 (or empty), unless `fill` is given.
 
-    Raises `TypeError` or `ValueError` when an argument is not what it should be.
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or an invalid value.
     """
 
     name: str
@@ -71,12 +74,16 @@ class Column:
 class Stack:
     """Several numeric columns as one row-major tensor of shape (B, F), F = len(names).
 
-    names: the columns in the files, in order; "a.b" is the field `b` of the struct `a`.
-    dtype: of the tensor; None = what torch promotes the columns' own dtypes to.
-    fill: the number that nulls of any of the columns become. None: NaN in a float tensor,
-        otherwise nulls raise `NullValueError`.
+    Args:
+        names: names of the columns in the files, in order; "a.b" is the field `b` of the struct
+            `a`.
+        dtype: dtype of the tensor; None = the dtype to which torch promotes the dtypes of the
+            columns.
+        fill: number that nulls of every column become. With None, nulls become NaN in a float
+            tensor, and raise `NullValueError` otherwise.
 
-    Raises `TypeError` or `ValueError` when an argument is not what it should be.
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or an invalid value.
     """
 
     names: Sequence[str]
@@ -94,10 +101,10 @@ class Stack:
             _check_name("Stack", name)
         repeated = [name for i, name in enumerate(self.names) if name in self.names[:i]]
         if repeated:
-            raise ValueError(f"Expected each column of Stack once, got `{repeated[0]}` twice")
+            raise ValueError(f"Column `{repeated[0]}` is used twice in Stack")
         _check_dtype("Stack", self.dtype)
         _check_fill("Stack", self.fill, text=False)
-        # A tuple, so that what was checked can't change and the spec can be hashed.
+        # A tuple keeps the checked names from changing, and makes the spec hashable.
         object.__setattr__(self, "names", tuple(self.names))
 
 
@@ -105,22 +112,24 @@ class Stack:
 class Hash:
     """A column of strings, binary or integers as int64 bucket numbers in [0, buckets).
 
-    A bucket is XXH64(data, seed) % buckets: the 64-bit xxHash as its specification gives it
-    (https://github.com/Cyan4973/xxHash), read as an unsigned number. The data of a string are
-    its UTF-8 bytes, of binary the bytes, and of an integer its 8 bytes as a little-endian
-    int64 (two's complement), whatever the stored width. So the string "abc" with seed 0 and
-    1000 buckets is in bucket 0x44BC2CF5AD770999 % 1000 = 249. This does not change between
-    releases.
+    A bucket is XXH64(data, seed) % buckets, where XXH64 is the 64-bit xxHash of the
+    specification (https://github.com/Cyan4973/xxHash), read as an unsigned number. The data of a
+    string are its UTF-8 bytes; the data of binary are its bytes; the data of an integer are its 8
+    bytes as a little-endian int64 (two's complement), whatever the stored width. So the string
+    "abc" with seed 0 and 1000 buckets is in bucket 0x44BC2CF5AD770999 % 1000 = 249. The buckets
+    of values do not change between releases.
 
-    Lists become what `Column` makes of them, with the buckets of their elements.
+    Lists take the same form as with `Column`, and hold the buckets of their elements.
 
-    name: the column in the files, as for `Column`.
-    buckets: how many, from 1 to 2**63 - 1.
-    seed: of the hash, an unsigned 64-bit number.
-    fill: what nulls are hashed as: str, bytes or int, as the column is. A null list is then
-        empty. None: nulls raise `NullValueError`.
+    Args:
+        name: name of the column in the files, as for `Column`.
+        buckets: number of buckets, from 1 to 2**63 - 1.
+        seed: seed of the hash, an unsigned 64-bit number.
+        fill: value as which nulls are hashed: a str, bytes or int, as the column holds. A null
+            list becomes empty. With None, nulls raise `NullValueError`.
 
-    Raises `TypeError` or `ValueError` when an argument is not what it should be.
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or an invalid value.
     """
 
     name: str
@@ -138,16 +147,18 @@ class Hash:
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A column of strings, binary or integers as int64 places in a vocabulary.
+    """A column of strings, binary or integers as int64 indices into a vocabulary.
 
-    Lists become what `Column` makes of them, with the codes of their elements.
+    Lists take the same form as with `Column`, and hold the codes of their elements.
 
-    name: the column in the files, as for `Column`.
-    vocabulary: the values, all str, all bytes or all int as the column is, each once; the
-        code of a value is its index.
-    unknown: the code of every other value and of nulls. A null list is empty.
+    Args:
+        name: name of the column in the files, as for `Column`.
+        vocabulary: known values, each once: all str, all bytes or all int, as the column holds.
+            The code of a value is its index.
+        unknown: code of every other value and of nulls. A null list becomes empty.
 
-    Raises `TypeError` or `ValueError` when an argument is not what it should be.
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or an invalid value.
     """
 
     name: str
@@ -162,19 +173,22 @@ class Codes:
 
 @dataclass(frozen=True, slots=True)
 class Pad:
-    """A column of lists as one tensor of shape (B, length), each list cut off or filled up.
+    """A column of lists as one tensor of shape (B, length), each list cut off or padded.
 
-    `<output>__length`, an int64 tensor of shape (B,), says how many elements of each row come
-    from its list: at most `length`. Lists of lists of a fixed size n give (B, length, n).
+    A second output `<output>__length`, an int64 tensor of shape (B,), holds the number of
+    elements of each row that come from its list: at most `length`. Lists of lists of a fixed size
+    n become a tensor of shape (B, length, n).
 
-    name: the column in the files, or a `Column`, `Hash` or `Codes` of it, which says what its
-        elements become.
-    length: elements kept of each list, at least 1.
-    value: the number behind the end of a short list. Nulls are another matter: they need a
-        `Column` with `fill` or `valid`.
-    dtype: as for `Column`.
+    Args:
+        name: name of the column in the files, or a `Column`, `Hash` or `Codes` that names the
+            column and decides the form of its elements.
+        length: number of elements kept of each list, at least 1.
+        value: number written behind the end of a short list. `value` does not replace nulls: for
+            nulls, pass a `Column` with `fill` or `valid`.
+        dtype: dtype of the tensor, as for `Column`.
 
-    Raises `TypeError` or `ValueError` when an argument is not what it should be.
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or an invalid value.
     """
 
     name: str | Column | Hash | Codes
@@ -202,16 +216,16 @@ class Pad:
 
     @property
     def elements(self) -> Column | Hash | Codes:
-        """What the elements of the lists become."""
+        """Column spec of the elements of the lists."""
         return Column(self.name, self.dtype) if isinstance(self.name, str) else self.name
 
 
 Spec = Column | Stack | Pad | Hash | Codes
-"""What a column, or several, can become."""
+"""Every column spec that a dataset takes."""
 
 
 def column_name(spec: Column | Pad | Hash | Codes) -> str:
-    """The column in the files that a spec is of."""
+    """Return the name of the column in the files that a spec reads."""
     return column_name(spec.elements) if isinstance(spec, Pad) else spec.name
 
 
@@ -266,7 +280,7 @@ def _checked_vocabulary(
         raise TypeError(
             f"Expected vocabulary of Codes to hold str, bytes or int, got {vocabulary[0]!r}"
         )
-    # A tuple, so that what was checked can't change and the spec can be hashed.
+    # A tuple keeps the checked values from changing, and makes the spec hashable.
     values = tuple(vocabulary)
     for value in values:
         if type(value) is not kind:
@@ -276,7 +290,7 @@ def _checked_vocabulary(
             )
     if len(set(values)) < len(values):
         repeated, _ = Counter(values).most_common(1)[0]
-        raise ValueError(f"Expected each value of vocabulary of Codes once, got {repeated!r} twice")
+        raise ValueError(f"Value {repeated!r} is used twice in vocabulary of Codes")
     if kind is int:
         _check_int("values of vocabulary of Codes", min(values), -(2**63), 2**63 - 1)
         _check_int("values of vocabulary of Codes", max(values), -(2**63), 2**63 - 1)

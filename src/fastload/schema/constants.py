@@ -1,4 +1,4 @@
-"""The values of columns that a file has no leaf for, as the bytes that the core copies."""
+"""The constant values of columns that files lack, as bytes that the core copies."""
 
 from __future__ import annotations
 
@@ -16,20 +16,28 @@ if TYPE_CHECKING:
 
 __all__ = ["encode_constant", "encode_constants"]
 
-# No decimal of Parquet has as many digits.
+# Precision above that of every Parquet decimal, so that scaling is exact.
 _EXACT = Context(prec=100)
 
 
 def encode_constants(
     leaf: SelectedLeaf, encode: Callable[[Any], bytes]
 ) -> tuple[bytes | None, ...]:
-    """By file, what `encode` makes of its constant; None = null. () = there are but nulls.
+    """Encode the constant of each file.
 
-    Raises what `encode` raises, naming the column.
+    Args:
+        leaf: the leaf column whose constants are encoded.
+        encode: turns one constant into bytes.
+
+    Returns:
+        The encoded constant of each file, None for null; () if the constants are all null.
+
+    Raises:
+        ValueError: `encode` raised a ValueError; the message names the column.
     """
     if not leaf.constants:
         return ()
-    # Thousands of files share a few values.
+    # Thousands of files share a few values, so each value is encoded once.
     encoded: dict[Any, bytes | None] = {None: None}
     try:
         for value in set(leaf.constants) - {None}:
@@ -40,9 +48,10 @@ def encode_constants(
 
 
 def encode_constant(value: Any, leaf: SelectedLeaf, dtype: torch.dtype) -> bytes:
-    """The bytes of one number as an element of `dtype`.
+    """Encode one number as an element of `dtype`.
 
-    Raises `ValueError` when it does not fit.
+    Raises:
+        ValueError: the number does not fit `dtype`.
     """
     if isinstance(value, Decimal):
         unscaled = _EXACT.scaleb(value, leaf.type.arrow.scale)

@@ -1,4 +1,4 @@
-"""What a batch holds: a field for each output."""
+"""The schema of a batch: a field for each output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 __all__ = ["Field", "Schema"]
 
-# What torch stores, but has few operations for.
+# Dtypes that torch stores, but has few operations for.
 _STORED = (torch.uint16, torch.uint32, torch.uint64)
 
 
@@ -19,22 +19,24 @@ _STORED = (torch.uint16, torch.uint32, torch.uint64)
 class Field:
     """One entry of a batch of B rows.
 
-    A tensor has the shape (B, *shape); the values of a `Ragged` have (N, *shape).
+    A tensor has the shape (B, *shape); the values of a `Ragged` have the shape (N, *shape).
 
     torch cannot add, compare for order, negate or shift uint16, uint32 and uint64 tensors, nor
     take their minimum, gather from them, or use them as indices and in an Embedding (torch
-    2.13, CPU); it can cast, copy, concatenate and sum them. To compute with such a column, ask
-    for a dtype that fits its values: `Column(name, dtype=torch.int64)`.
+    2.13, CPU). torch can cast, copy, concatenate and sum such tensors. To compute with such a
+    column, ask for a dtype that fits its values: `Column(name, dtype=torch.int64)`.
 
-    dtype: of the tensor, or of the values of the `Ragged`.
-    shape: of one row, or of one value of a `Ragged`: () for a scalar, (F,) for a stack,
-        (length,) for a pad, (n,) or (n, m) for lists of fixed sizes, and its own shape for a
-        fixed_shape_tensor.
-    ragged: a `Ragged` of values instead of a tensor.
-    unit: "day", "s", "ms", "us" or "ns" for dates, times, timestamps and durations.
-    kind: "str" or "bytes" for a `Ragged` whose rows, or their elements, are such; else None.
-    depth: levels of lists of varying lengths around a value; 0 for plain columns, and for
-        strings themselves.
+    Attributes:
+        dtype: dtype of the tensor, or of the values of the `Ragged`.
+        shape: shape of one row, or of one value of a `Ragged`: () for a scalar, (F,) for a stack,
+            (length,) for a pad, (n,) or (n, m) for lists of fixed sizes, and the tensor's own
+            shape for a fixed_shape_tensor.
+        ragged: the entry is a `Ragged` of values instead of a tensor.
+        unit: "day", "s", "ms", "us" or "ns" for dates, times, timestamps and durations.
+        kind: "str" or "bytes" for a `Ragged` whose rows, or the elements of whose lists, are str
+            or bytes; else None.
+        depth: levels of lists of varying lengths around a value; 0 for plain columns, and for
+            strings themselves.
     """
 
     dtype: torch.dtype
@@ -46,15 +48,15 @@ class Field:
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of one row of a tensor, or of one value of a `Ragged`."""
+        """Number of bytes of one row of a tensor, or of one value of a `Ragged`."""
         return self.dtype.itemsize * math.prod(self.shape)
 
     @property
     def note(self) -> str:
-        """What torch lacks for the dtype, and what to ask for instead; "" = nothing."""
+        """Advice for a dtype with few torch operations: the dtype to ask for instead; else ""."""
         if self.dtype not in _STORED:
             return ""
-        return "torch does not add, compare or index with these: Column(dtype=torch.int64)"
+        return "torch does not add, compare or index with this dtype: Column(dtype=torch.int64)"
 
 
 class Schema(Mapping[str, Field]):

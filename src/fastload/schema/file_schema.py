@@ -1,4 +1,4 @@
-"""The schemas of files, each once, and their leaf columns in one order."""
+"""The distinct schemas of the files, and the leaf columns of all schemas in one order."""
 
 from __future__ import annotations
 
@@ -25,9 +25,15 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The leaves of all files that share a schema; `path` is the first of those files.
+    """A schema that one or more files share.
 
-    groups: the paths of what has leaves below it.
+    Attributes:
+        path: path of the first file that has the schema.
+        footer: footer of that file.
+        leaves: leaf columns, in the order of the schema.
+        types: pyarrow's schema of the leaves.
+        indices: indices of the leaves of each path.
+        groups: paths of the structs and lists, which have leaves below them.
     """
 
     path: str
@@ -39,7 +45,7 @@ class FileSchema:
 
     @classmethod
     def of(cls, file: SourceFile) -> FileSchema:
-        """The schema of that file."""
+        """Return the schema of `file`."""
         leaves = file.footer.leaves
         indices: dict[Path, list[int]] = {}
         for index, leaf in enumerate(leaves):
@@ -48,24 +54,26 @@ class FileSchema:
         return cls(file.path, file.footer, leaves, pa.schema(file.footer), indices, groups)
 
     def find(self, path: Path) -> int | None:
-        """The index of the leaf of that path, if there is one."""
+        """Return the index of the leaf at `path`, or None if the schema has no such leaf."""
         found = self.indices.get(path, [])
         if len(found) > 1:
             raise SchemaError(
-                f"Expected one column of that name, got {len(found)} - at {self.path}, column "
+                f"Expected one column of this name, got {len(found)} - at {self.path}, column "
                 f"`{'.'.join(path)}`"
             )
         return found[0] if found else None
 
     def is_null(self, path: Path) -> bool:
-        """Return whether every leaf of that path, if there is any, is of type null."""
+        """Return True if every leaf at `path` is of type null, or no leaf is at `path`."""
         found = self.indices.get(path, [])
         return all(pa.types.is_null(self.types.field(index).type) for index in found)
 
     def find_null(self, path: Path) -> int | None:
-        """The index of a leaf of type null that stands for all leaves below it, as this one.
+        """Return the index of a leaf of type null in lists that stands in for the leaf at `path`.
 
-        Only one in lists has more to tell than that they are null: the lengths of the lists.
+        A file may store a struct or list as one leaf of type null. Such a leaf carries
+        information only inside lists: the lengths of the lists. So None is returned for a leaf
+        outside lists.
         """
         found = (self.indices.get(group, [-1])[0] for group in groups_above(path))
         index = next((index for index in found if index >= 0), None)
@@ -74,7 +82,7 @@ class FileSchema:
         return index if pa.types.is_null(self.types.field(index).type) else None
 
     def other(self, path: Path) -> str | None:
-        """In words, what stands where a leaf of that path can't be then; None = nothing."""
+        """Describe the column that rules out a leaf at `path` in this schema; None = no column."""
         if path in self.groups:
             return "a struct or list"
         leaf = next((group for group in groups_above(path) if not self.is_null(group)), None)
@@ -83,7 +91,11 @@ class FileSchema:
         return f"`{'.'.join(leaf)}` of type {self.resolve(self.indices[leaf][0])}"
 
     def resolve(self, index: int) -> LeafType:
-        """The type of a leaf. Raises `UnsupportedTypeError`, naming it."""
+        """Return the type of a leaf.
+
+        Raises:
+            UnsupportedTypeError: the type is not supported; the message names the leaf.
+        """
         leaf = self.leaves[index]
         try:
             return leaf_types.resolve_leaf(self.types.field(index).type, leaf)
@@ -95,11 +107,11 @@ class FileSchema:
 
 
 def group_files(files: Sequence[SourceFile]) -> tuple[list[FileSchema], list[int]]:
-    """The schemas that there are, and the number of each file's."""
+    """Return the distinct schemas of the files, and for each file the number of its schema."""
     schemas: list[FileSchema] = []
     schema_of: list[int] = []
     for file in files:
-        # Neighbours are most often alike.
+        # Neighbouring files mostly share a schema, so the last file's schema is tried first.
         numbers = chain(schema_of[-1:], range(len(schemas)))
         same = (n for n in numbers if schemas[n].footer.same_schema(file.footer))
         number = next(same, len(schemas))
@@ -110,7 +122,7 @@ def group_files(files: Sequence[SourceFile]) -> tuple[list[FileSchema], list[int
 
 
 def merge_paths(schemas: Sequence[FileSchema]) -> Iterable[Path]:
-    """The paths of all schemas, in order of first appearance, structs kept together."""
+    """Return the paths of all schemas in order of first appearance, structs kept together."""
     paths = dict.fromkeys(path for schema in schemas for path in schema.indices)
     if len(schemas) == 1:
         return paths
@@ -129,5 +141,5 @@ def merge_paths(schemas: Sequence[FileSchema]) -> Iterable[Path]:
 
 
 def groups_above(path: Path) -> list[Path]:
-    """The paths of the groups around a leaf, outermost first."""
+    """Return the paths of the structs and lists around a leaf, outermost first."""
     return [path[:depth] for depth in range(1, len(path))]

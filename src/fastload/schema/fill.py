@@ -1,4 +1,4 @@
-"""What is written in place of a null, as the bytes that the core copies."""
+"""The values written in place of nulls, as bytes that the core copies."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ __all__ = ["encode_bytes", "encode_hash", "encode_number"]
 
 
 def encode_number(fill: Fill, dtype: torch.dtype, what: str = "fill") -> bytes:
-    """The bytes of one element of `dtype`, in native order; `what` it is in errors.
+    """Encode a number as one element of `dtype`, in native byte order.
 
-    Raises `TypeError` when `fill` is no number, `ValueError` when it does not fit.
+    Args:
+        fill: the number.
+        dtype: dtype of the element.
+        what: what error messages call the number.
+
+    Raises:
+        TypeError: `fill` is not a number.
+        ValueError: `fill` does not fit `dtype`.
     """
     if not isinstance(fill, (bool, int, float)):
         raise TypeError(f"Expected a number as {what}, got {fill!r}")
@@ -39,9 +46,10 @@ def encode_number(fill: Fill, dtype: torch.dtype, what: str = "fill") -> bytes:
 
 
 def encode_bytes(fill: Fill, kind: Literal["str", "bytes"]) -> bytes:
-    """The bytes of one value of a column of str or of bytes.
+    """Encode one value of a column of str or of bytes.
 
-    Raises `TypeError` when `fill` is of another kind.
+    Raises:
+        TypeError: `fill` is not of the column's kind.
     """
     if kind == "str" and isinstance(fill, str):
         return fill.encode()
@@ -53,11 +61,17 @@ def encode_bytes(fill: Fill, kind: Literal["str", "bytes"]) -> bytes:
 def encode_hash(
     fill: Fill, kind: Literal["str", "bytes", "int"] | None, buckets: int, seed: int
 ) -> bytes:
-    """The bytes of the bucket of `fill` as an int64, as `Hash` says.
+    """Encode the bucket of `fill`, computed as `Hash` documents, as an int64.
 
-    kind: of the column's values; None takes any.
+    Args:
+        fill: the value to hash.
+        kind: kind of the column's values; None accepts every kind.
+        buckets: number of buckets.
+        seed: seed of the hash.
 
-    Raises `TypeError` when `fill` is of another kind, `ValueError` when no 64 bits hold it.
+    Raises:
+        TypeError: `fill` is not of the column's kind.
+        ValueError: `fill` does not fit 64 bits.
     """
     if kind not in (None, type(fill).__name__):
         raise TypeError(f"Expected {kind} as fill, got {fill!r}")
@@ -80,7 +94,7 @@ def _encode_float(fill: float, dtype: torch.dtype, what: str) -> bytes:
     element = torch.tensor(value, dtype=torch.float64).to(dtype)
     if math.isfinite(value) and not bool(torch.isfinite(element)):
         raise _misfit(fill, dtype, what)
-    # NumPy has no bfloat16, but bytes are bytes.
+    # NumPy has no bfloat16, so the element is viewed as bytes first.
     return np.asarray(element.reshape(1).view(torch.uint8)).tobytes()
 
 

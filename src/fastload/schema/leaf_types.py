@@ -1,4 +1,4 @@
-"""What one leaf column of a file becomes by default: the table of types."""
+"""The table of types: the form that each type of leaf column takes by default."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["NUMBERS", "LeafType", "resolve", "resolve_leaf"]
 
-# Milliseconds of a day: date64 is stored as days, and read as milliseconds.
+# Milliseconds of a day: Parquet stores a date64 in days, and a date64 is read in milliseconds.
 _DAY_MS = 86_400_000
 
-# Arrow types whose values a tensor holds as they are.
+# Arrow types whose values a tensor holds unchanged.
 NUMBERS: dict[Any, torch.dtype] = {
     pa.bool_(): torch.bool,
     pa.int8(): torch.int8,
@@ -38,18 +38,20 @@ NUMBERS: dict[Any, torch.dtype] = {
 
 @dataclass(frozen=True, slots=True)
 class LeafType:
-    """How the values of a leaf column are read when nothing else is asked for.
+    """The form in which the values of a leaf column are read by default.
 
-    arrow: the Arrow type of the values; equal types may be read together.
-    kind: "number", "decimal", "null", or how bytes are handed out: "str", "bytes".
-    dtype: of the tensor; uint8 for bytes.
-    unit: "day", "s", "ms", "us" or "ns" for dates, times and durations.
-    multiplier: from the stored integer to the one handed out.
-    cast: the stored type is another than `dtype`.
-    list_sizes: of the lists around a value, outermost first: their elements; 0 = any number.
-    tensor_shape: of the fixed_shape_tensor that the innermost list is, as stored; None = it is
-        none.
-    tensor_order: dimension i of that tensor is dimension tensor_order[i] as stored.
+    Attributes:
+        arrow: Arrow type of the values; leaves of equal types may be read together.
+        kind: "number", "decimal" or "null"; for bytes, the form of the rows: "str" or "bytes".
+        dtype: dtype of the tensor; uint8 for str and bytes.
+        unit: "day", "s", "ms", "us" or "ns" for dates, times and durations.
+        multiplier: factor from the stored to the delivered integer.
+        cast: the stored type differs from `dtype`.
+        list_sizes: number of elements of each level of lists around a value, outermost first;
+            0 = lists of varying lengths.
+        tensor_shape: stored shape of the fixed_shape_tensor in the innermost list; None = the
+            innermost list holds no tensor.
+        tensor_order: dimension i of the tensor is the stored dimension tensor_order[i].
     """
 
     arrow: Any
@@ -70,23 +72,26 @@ class LeafType:
 
     @property
     def is_bytes(self) -> bool:
-        """Whether a value becomes a `Ragged` of bytes."""
+        """True if values are str or bytes, delivered as a `Ragged`."""
         return self.kind in ("str", "bytes")
 
 
 def resolve_leaf(arrow: Any, leaf: core.Leaf) -> LeafType:
-    """The leaf type of a leaf of a file's schema, with the lists around its values.
+    """Return the leaf type of a leaf of a file's schema, with the lists around its values.
 
-    arrow: what pyarrow reads the values as.
+    Args:
+        arrow: Arrow type as which pyarrow reads the values.
+        leaf: the leaf.
 
-    Raises `UnsupportedTypeError` for a type that no column has.
+    Raises:
+        UnsupportedTypeError: fastload reads no columns of this type.
     """
     found = replace(resolve(arrow, leaf.logical_type), list_sizes=leaf.list_sizes)
     shape = leaf.tensor_shape
     if shape is None:
         return found
     order = leaf.tensor_permutation or tuple(range(len(shape)))
-    # Extension metadata is the writer's own word, which only counts if it fits the list.
+    # The writer's extension metadata is used only if it fits the size of the list.
     fits = math.prod(shape) == leaf.list_sizes[-1] > 0
     if not fits or sorted(order) != list(range(len(shape))):
         return found
@@ -94,12 +99,14 @@ def resolve_leaf(arrow: Any, leaf: core.Leaf) -> LeafType:
 
 
 def resolve(arrow: Any, logical_type: str) -> LeafType:
-    """The leaf type of an Arrow type.
+    """Return the leaf type of an Arrow type.
 
-    arrow: what pyarrow reads the leaf as.
-    logical_type: the name that the Parquet schema gives it.
+    Args:
+        arrow: Arrow type as which pyarrow reads the leaf.
+        logical_type: name of the leaf's logical type in the Parquet schema.
 
-    Raises `UnsupportedTypeError` for a type that no flat column has.
+    Raises:
+        UnsupportedTypeError: fastload reads no flat columns of this type.
     """
     if isinstance(arrow, pa.Bool8Type):
         return LeafType(pa.bool_(), "number", torch.bool, cast=True)
@@ -113,7 +120,7 @@ def resolve(arrow: Any, logical_type: str) -> LeafType:
         # The narrowest common float, so that it never widens the columns it is stacked with.
         return LeafType(arrow, "null", torch.float32)
     if pa.types.is_decimal(arrow):
-        # Decimals of all widths are the same values.
+        # Decimals stored in different widths have the same values, so they share one type.
         values = pa.decimal256(arrow.precision, arrow.scale)
         return LeafType(values, "decimal", torch.float64)
     return _resolve_time(arrow) or _resolve_bytes(arrow, logical_type)
@@ -143,7 +150,7 @@ def _resolve_bytes(arrow: Any, logical_type: str) -> LeafType:
         or pa.types.is_large_binary(arrow)
         or pa.types.is_binary_view(arrow)
     ):
-        # Arrow reads an enum as binary; the format says that it is UTF-8.
+        # Arrow reads an enum as binary, but the Parquet format defines an enum as UTF-8.
         if logical_type == "Enum":
             return LeafType(pa.string(), "str", torch.uint8)
         return LeafType(pa.binary(), "bytes", torch.uint8)

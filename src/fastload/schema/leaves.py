@@ -1,4 +1,4 @@
-"""The leaf columns of files that may differ, as one schema."""
+"""The leaf columns of files with different schemas, unified into one schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FileLeaves", "SelectedLeaf", "describe_not_found"]
 
-# Column names shown where none is near to the one asked for.
+# Number of column names listed in an error when no name resembles the wanted name.
 _SHOWN = 8
 
 
@@ -30,12 +30,14 @@ _SHOWN = 8
 class SelectedLeaf:
     """One leaf column of all files.
 
-    indices: of the leaf in each file; -1 = the file lacks it.
-    type: the one that all files' types have in common.
-    stored: the type in each file (that in common where it lacks the leaf); () = all have the
-        one in common.
-    constants: by file, the value of all rows of a file that lacks the leaf: a number, decimal,
-        str or bytes, or None for null; () = null in all of them.
+    Attributes:
+        name: dotted name of the leaf.
+        indices: index of the leaf in each file; -1 = the file lacks the leaf.
+        type: common type, as which the leaves of all files are read.
+        stored: type of the leaf in each file (the common type where a file lacks the leaf);
+            () = every file stores the common type.
+        constants: for each file, the value of all rows if the file lacks the leaf: a number,
+            decimal, str or bytes, or None for null; () = null in all these files.
     """
 
     name: str
@@ -46,12 +48,12 @@ class SelectedLeaf:
 
     @property
     def types(self) -> list[LeafType]:
-        """The types that files store, each once."""
+        """Distinct types that the files store."""
         return list({id(stored): stored for stored in self.stored}.values()) or [self.type]
 
     @property
     def widens_integers(self) -> bool:
-        """Whether integers of some files are read as the floats of others."""
+        """True if integers of some files are read as floats, because other files store floats."""
         if self.type.kind != "number" or not self.type.dtype.is_floating_point:
             return False
         return any(
@@ -59,7 +61,7 @@ class SelectedLeaf:
         )
 
     def is_cast(self, dtype: torch.dtype) -> bool:
-        """Return whether some file stores another type than `dtype`."""
+        """Return True if some file stores a type other than `dtype`."""
         return any(
             stored.cast or (stored.dtype != dtype and stored.kind != "null")
             for stored in self.types
@@ -67,10 +69,18 @@ class SelectedLeaf:
 
 
 class FileLeaves:
-    """The leaf columns of all files and their hive keys, found by path.
+    """The leaf columns of all files, and the hive keys of their directories, found by path.
 
-    paths: those of all files in order of first appearance, as pyarrow unifies schemas; then
-        those of the keys.
+    Args:
+        source: the files.
+
+    Attributes:
+        source: the files.
+        path: path of the first file, for error messages.
+        paths: paths of the leaves of all files in order of first appearance, as pyarrow unifies
+            schemas; then the paths of the hive keys.
+        exact: paths of the leaves of each dotted name.
+        below: paths of the leaves below each struct or list, by dotted name.
     """
 
     __slots__ = ("_keys", "_schema_of", "_schemas", "below", "exact", "path", "paths", "source")
@@ -90,10 +100,11 @@ class FileLeaves:
                 self.below.setdefault(".".join(group), []).append(path)
 
     def leaf(self, path: Path) -> SelectedLeaf:
-        """The leaf of that path in all files; a file may lack it.
+        """Return the leaf at `path` in all files; some files may lack the leaf.
 
-        Raises `SchemaError` naming two files whose types have none in common, or
-        `UnsupportedTypeError`.
+        Raises:
+            SchemaError: the types of two files have no common type; the message names the files.
+            UnsupportedTypeError: the type of the leaf is not supported.
         """
         key = self._keys.get(path[0]) if len(path) == 1 else None
         found = [schema.find(path) for schema in self._schemas]
@@ -113,7 +124,10 @@ class FileLeaves:
         )
 
     def _stand_in(self, path: Path, found: list[int | None], stored: list[LeafType | None]) -> None:
-        """Puts the leaf of type null that a file has instead; none, where it only is null."""
+        """Fill in leaves of type null for files that store the structs and lists of `path` as null.
+
+        If some file stores lists at `path`, leaves of type null outside lists are dropped.
+        """
         for number, schema in enumerate(self._schemas):
             if found[number] is None:
                 found[number] = index = schema.find_null(path)
@@ -125,14 +139,16 @@ class FileLeaves:
                 found[number] = stored[number] = None
 
     def find(self, name: str) -> list[Path]:
-        """The leaves of that dotted name, or those below it; at least one.
+        """Return the paths of the leaf called `name`, or of all leaves below a struct `name`.
 
-        Raises `ColumnNotFoundError` with the nearest names, or `SchemaError` for two.
+        Raises:
+            ColumnNotFoundError: no column has this name; the message lists the nearest names.
+            SchemaError: two columns have this name.
         """
         exact = self.exact.get(name, [])
         if len(exact) > 1:
             raise SchemaError(
-                f"Expected one column of that name, got {len(exact)} - at {self.path}, column "
+                f"Expected one column of this name, got {len(exact)} - at {self.path}, column "
                 f"`{name}`"
             )
         found = exact or self.below.get(name, [])
@@ -143,7 +159,7 @@ class FileLeaves:
         return found
 
     def _common(self, path: Path, stored: Sequence[LeafType | None]) -> LeafType | None:
-        """The type in common; None where no file has the leaf."""
+        """Return the common type of the stored types; None if no file has the leaf."""
         common: LeafType | None = None
         known = list(zip(self._schemas, stored, strict=True))
         for schema, type_ in known:
@@ -165,7 +181,7 @@ class FileLeaves:
         stored: Sequence[LeafType | None],
         common: LeafType | None,
     ) -> SelectedLeaf:
-        """The leaf of a hive key: its value counts even where the file has the column too."""
+        """Return the leaf of a hive key; a key in a file's path overrides a column in the file."""
         if common is None or common.kind == "null":
             common = leaf_types.resolve(key.infer_type(), "None")
         values = key.parse(common.arrow, self.source.files)
@@ -197,7 +213,7 @@ def _no_common_type(
     got: str,
     got_type: LeafType | None,
 ) -> SchemaError:
-    """Names the first of the known schemas that the refused one can't be unified with."""
+    """Return the error that names the first known schema that conflicts with the refused one."""
     typed = [
         (schema, type_)
         for schema, type_ in known
@@ -208,8 +224,8 @@ def _no_common_type(
         for schema, type_ in typed
         if got_type is None or common_type(type_, got_type) is None
     )
-    # Each may have a type in common with each, but not all of them; and where no file has
-    # the column, it is a hive key.
+    # Every two types may have a common type while all types together have none: then the first
+    # typed schema is named. If no file has the column, the column is a hive key.
     schema, type_ = next(conflicts, typed[0] if typed else (None, None))
     first = f"{type_} in {schema.path}" if schema and type_ else "a hive key"
     return SchemaError(
@@ -219,13 +235,13 @@ def _no_common_type(
 
 
 def describe_not_found(name: str, known: Sequence[str], path: str) -> str:
-    """The sentence for a name that none of the known columns has, with the nearest ones."""
+    """Return the error message for a column that does not exist, with the nearest known names."""
     folded: dict[str, str] = {}
     for candidate in known:
         folded.setdefault(candidate.casefold(), candidate)
     near = difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
     names = [folded[match] for match in near] or known[:_SHOWN]
-    label = "the nearest are" if len(near) > 1 else "the nearest is" if near else "there are"
+    label = "the nearest are" if len(near) > 1 else "the nearest is" if near else "the columns are"
     more = "" if near or len(known) <= _SHOWN else " and more"
     shown = ", ".join(f"`{candidate}`" for candidate in names)
     return f"Expected a column of the files, got `{name}`; {label} {shown}{more} - at {path}"

@@ -1,4 +1,4 @@
-"""Factors between the integers that files store for a column and those handed out."""
+"""Factors from the integers that files store to the integers that batches hold."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ __all__ = ["multipliers"]
 
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_S = 86_400
-_MOST = 2**63 - 1  # the core's integers
+_MOST = 2**63 - 1  # the core multiplies by int64
 
 
 def multipliers(leaf: SelectedLeaf, *, unscaled: bool) -> tuple[int, ...]:
-    """From the integers that each file stores to those handed out; () = 1 for all.
+    """Return the factor from the stored to the delivered integers of each file; () = all are 1.
 
-    unscaled: decimals are handed out as their unscaled integers.
+    Args:
+        leaf: the leaf column of all files.
+        unscaled: deliver decimals as their unscaled integers.
 
-    Raises `SchemaError` when one exceeds int64.
+    Raises:
+        SchemaError: a factor exceeds int64.
     """
     factors = {id(t): _multiplier(t, leaf.type, unscaled=unscaled) for t in leaf.types}
     if set(factors.values()) == {1}:

@@ -1,4 +1,4 @@
-"""How many bytes a column decodes to, as footers tell."""
+"""The sizes of decoded columns, estimated from footers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["PlanSizes"]
 
 _OFFSET_BYTES = 8
-# What stands for one str or bytes until its batch has memory: a pointer and a length.
+# Bytes of a pointer and a length, which represent a str or bytes until its batch has memory.
 _VIEW_BYTES = 16
 
 _ITEM_BYTES = {name: dtype.itemsize for dtype, name in DTYPES.items()}
@@ -21,19 +21,22 @@ _ITEM_BYTES = {name: dtype.itemsize for dtype, name in DTYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class PlanSizes:
-    """What the footers say of all chunks of a column, and the constants of files without.
+    """The size of a column in all files, constants of files without the column included.
 
-    values: elements, nulls among them, and one for each list without elements.
-    value_bytes: of all str or bytes; where a writer left them out, those of the pages.
+    Attributes:
+        values: number of elements, with nulls, and with one for each empty or null list.
+        value_bytes: number of bytes of all str or bytes values. If a writer left this number out
+            of the footer, the size of the pages is used instead.
     """
 
     values: int
     value_bytes: int
 
     def ragged_bytes(self, plan: ColumnPlan, rows: int) -> int:
-        """Bytes of a row of the Ragged of a column: values, shared out evenly, and offsets.
+        """Return the mean bytes of a row of the column's Ragged: values and offsets.
 
-        A list within a list has an offset of its own; there are at most as many as values.
+        A list within a list has an offset of its own. Lists are at most as many as values, so
+        each value counts one offset for each inner level.
         """
         total = self.value_bytes if plan.bytes else self.values * _ITEM_BYTES[plan.dtype]
         inner_levels = plan.depth - 1 + plan.bytes
@@ -41,7 +44,7 @@ class PlanSizes:
         return _OFFSET_BYTES - (-total // rows)
 
     def staged_bytes(self, plan: ColumnPlan, rows: int) -> int:
-        """Bytes of a row of a column that are decoded before the memory of its batch is there."""
+        """Return the mean bytes of a row that are decoded before its batch has memory."""
         if not plan.depth and not plan.bytes:
             return 0
         if not plan.depth:

@@ -1,4 +1,4 @@
-"""From the files' schema and the columns asked for to what the core decodes."""
+"""The projection: what the core decodes for the columns that the user asks for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Columns = None | Sequence[str] | Mapping[str, str | Spec]
-"""The `columns` argument: all, some by name, or output name -> name or spec."""
+"""The `columns` argument: None for all, a list of names, or output name -> name or spec."""
 
 OutputKind = Literal[
     "column",
@@ -50,14 +50,18 @@ OutputKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """One entry of a batch, and the indices of the column plans that it is made of.
+    """The plan of one entry of a batch.
 
-    kind: of the core's `OutputSpec`.
-    length: of a pad, and of what "length" counts at most.
-    pad: the bytes of the element behind the end of a short list.
-    strides: elements from one entry to the next in each dimension of `field.shape`; () =
-        row-major.
-    hidden: it is no part of a batch.
+    Attributes:
+        name: name of the output.
+        kind: kind of the core's `OutputSpec`.
+        columns: indices of the column plans from which the output is made.
+        field: field of the output.
+        length: length of a "pad", or the largest number that a "length" output counts to.
+        pad: the bytes of the element written behind the end of a short list.
+        strides: elements from one entry to the next in each dimension of `field.shape`; () =
+            row-major.
+        hidden: the output is not put into the batch.
     """
 
     name: str
@@ -71,7 +75,7 @@ class OutputPlan:
 
     @property
     def row_major(self) -> bool:
-        """Whether the elements of a row, or of a value, lie as its shape says."""
+        """True if the elements of a row, or of a value, lie in row-major order."""
         return self.strides in ((), row_major(self.field.shape))
 
 
@@ -91,24 +95,29 @@ class Projection:
 
     @property
     def schema(self) -> Schema:
-        """The fields by output name."""
+        """Fields of the batch, by output name."""
         return Schema({output.name: output.field for output in self.outputs})
 
 
 def plan_columns(
     source: Source, columns: Columns = None, *, check_nulls: bool = True
 ) -> Projection:
-    """Plans what is decoded for the columns asked for.
+    """Plan what the core decodes for the columns that the user asks for.
 
-    columns: None = every column; a list of names ("a.b" for the field of a struct, "a" for all
-        of its fields); or a mapping from output name to name or spec.
-    check_nulls: refuse columns whose footers show nulls that have no fill. A caller whose
-        filter may remove those rows says False.
+    Args:
+        source: the files.
+        columns: None for every column; a list of names ("a.b" for a field of a struct, "a" for
+            all fields of the struct); or a mapping from output name to name or spec.
+        check_nulls: refuse columns whose footers show nulls for which no fill is given. Callers
+            whose filters may remove the rows with nulls pass False.
 
-    Raises `ColumnNotFoundError` with the nearest names; `SchemaError` when files disagree, or a
-    column can't become what is asked for; `UnsupportedTypeError`; `NullValueError`;
-    `CorruptFileError` for a column chunk outside its file; `ValueError` or `TypeError` for wrong
-    arguments.
+    Raises:
+        ColumnNotFoundError: a column does not exist; the message lists the nearest names.
+        SchemaError: files disagree on a type, or a column cannot become what its spec asks for.
+        UnsupportedTypeError: the type of a column is not supported.
+        NullValueError: a column has nulls and no fill.
+        CorruptFileError: a column chunk lies outside its file.
+        ValueError, TypeError: an argument is wrong.
     """
     files = FileLeaves(source)
     planner = _Planner(files)
@@ -124,7 +133,7 @@ def plan_columns(
 
 @dataclass(slots=True)
 class _Planner:
-    """Gathers outputs; a leaf that is wanted twice in the same way is decoded once."""
+    """The outputs planned so far; two outputs of the same leaf and spec share one column plan."""
 
     files: FileLeaves
     plans: dict[ColumnPlan, int] = field(default_factory=dict)
@@ -147,7 +156,7 @@ class _Planner:
         if plan.bytes:
             raise SchemaError(
                 f"Expected lists of numbers for Pad `{output}`, got {leaf.type}; Pad(Hash(...), "
-                f"...) and Pad(Codes(...), ...) make integers of them - at column `{leaf.name}`"
+                f"...) and Pad(Codes(...), ...) turn them into integers - at column `{leaf.name}`"
             )
         if plan.depth != 1:
             raise SchemaError(
@@ -201,11 +210,11 @@ class _Planner:
 
     def _add(self, output: OutputPlan) -> None:
         if output.name in self.outputs:
-            raise ValueError(f"Expected each output once, got `{output.name}` twice")
+            raise ValueError(f"Output name `{output.name}` is used twice")
         self.outputs[output.name] = output
 
 
-# A leaf is named by itself; this stands where a Column wants a name.
+# Placeholder for the name of a Column in a Stack: the name of the leaf is used instead.
 _STACKED = "*"
 
 

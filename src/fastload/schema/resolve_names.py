@@ -1,4 +1,4 @@
-"""Which leaf columns of the files are meant by the names asked for."""
+"""The leaf columns that the names in the `columns` argument stand for."""
 
 from __future__ import annotations
 
@@ -13,19 +13,26 @@ Selected = tuple[str, Spec, list[SelectedLeaf]]
 
 
 def select(files: FileLeaves, columns: object) -> Iterator[Selected]:
-    """Yields each output's name, spec and leaves (one, but for a `Stack`), in output order.
+    """Yield the name, spec and leaves of each output, in output order.
 
-    columns: the `columns` argument of the dataset.
+    An output has one leaf, but a `Stack` has a leaf for each of its columns.
 
-    Raises `ColumnNotFoundError`, `SchemaError`, `UnsupportedTypeError`, `TypeError` or
-    `ValueError`.
+    Args:
+        files: the leaf columns of all files.
+        columns: the `columns` argument of the dataset.
+
+    Raises:
+        ColumnNotFoundError: a column does not exist.
+        SchemaError: files disagree on a type, or two columns have the same name.
+        UnsupportedTypeError: the type of a column is not supported.
+        TypeError, ValueError: `columns` is wrong.
     """
     if columns is None:
         if not files.paths:
-            raise ValueError(f"Expected columns, got none - at {files.path}")
+            raise ValueError(f"The files have no columns - at {files.path}")
         for path in files.paths:
             leaf = files.leaf(path)
-            # Not Column(name): a file may have a column whose name is empty.
+            # Column(name) would refuse a column whose name is empty, which a file may have.
             yield leaf.name, _ALL, [leaf]
     elif isinstance(columns, Mapping):
         _refuse_empty(columns)
@@ -75,4 +82,4 @@ def _select_spec(files: FileLeaves, output: object, spec: object) -> Iterator[Se
 
 def _refuse_empty(columns: Sequence[object] | Mapping[object, object]) -> None:
     if not columns:
-        raise ValueError("Expected at least one column, got none; columns=None means all")
+        raise ValueError("Expected at least one column, got none; columns=None selects all")

@@ -1,4 +1,4 @@
-"""What the footers tell of planned columns: the sizes of their values, and nulls."""
+"""A survey of planned columns by their footers: the sizes of their values, and nulls."""
 
 from __future__ import annotations
 
@@ -20,16 +20,22 @@ __all__ = ["survey"]
 def survey(
     files: Sequence[SourceFile], plans: Sequence[ColumnPlan], *, check_nulls: bool
 ) -> list[PlanSizes]:
-    """The sizes of the values of each column.
+    """Return the sizes of the values of each column.
 
-    check_nulls: refuse columns that are shown to hold nulls and do not take them.
+    Args:
+        files: the files.
+        plans: the planned columns.
+        check_nulls: refuse columns whose footers show nulls that the plan does not take.
 
-    Raises `NullValueError` naming the first such null; `CorruptFileError` for a column chunk
-    outside its file; `UnsupportedTypeError` for an encrypted column.
+    Raises:
+        NullValueError: a column has nulls that its plan does not take; the message names the
+            location of the first null.
+        CorruptFileError: a column chunk lies outside its file.
+        UnsupportedTypeError: a column is encrypted.
     """
     footers = [file.footer for file in files]
     refused = [check_nulls and not plan.takes_nulls for plan in plans]
-    # In lists footers count empty ones as nulls, so only the values tell.
+    # In columns of lists, footers count empty lists as nulls, so their null counts are not used.
     counted = [
         refuse and not plan.depth and not plan.list_size
         for refuse, plan in zip(refused, plans, strict=True)
@@ -63,7 +69,7 @@ def survey(
 
 
 def _describe_nulls(nulls: Mapping[ColumnPlan, str]) -> str:
-    """The sentence for columns with nulls, given the place of the first null of each."""
+    """Return the error message for columns with nulls, given the location of each first null."""
     first, *others = nulls
     if first.hash_buckets:
         advice = f"write Hash({first.name!r}, ..., fill=...)"
@@ -71,5 +77,5 @@ def _describe_nulls(nulls: Mapping[ColumnPlan, str]) -> str:
         advice = f"write Column({first.name!r}, fill=...) or Column({first.name!r}, valid=True)"
     names = dict.fromkeys(plan.name for plan in others if plan.name != first.name)
     if names:
-        advice += f"; likewise for {', '.join(f'`{name}`' for name in names)}"
+        advice += f"; do the same for {', '.join(f'`{name}`' for name in names)}"
     return f"Expected no nulls, got some ({advice}) - at {nulls[first]}"

@@ -1,4 +1,4 @@
-"""One type for a column whose files store it in several: pyarrow's permissive unification."""
+"""Unification of the types that files store for one column, by pyarrow's permissive rules."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["common_type"]
 
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_DAY_S = 86_400
-_MOST = 2**63 - 1  # the core's integers
-
 
 def common_type(first: LeafType, second: LeafType) -> LeafType | None:
-    """The type that values of both are read as; None where pyarrow knows none."""
+    """Return the type as which values of both types are read; None if pyarrow cannot unify them."""
     first, second = _as_deep(first, second), _as_deep(second, first)
     tensors = {
         (stored.tensor_shape, stored.tensor_order)
@@ -40,11 +36,11 @@ def common_type(first: LeafType, second: LeafType) -> LeafType | None:
 
 
 def _as_deep(stored: LeafType, other: LeafType) -> LeafType:
-    """A type whose null elements may be lists, if the elements of the other are."""
+    """Wrap a null type in as many levels of lists as the other type has."""
     missing = len(other.list_sizes) - len(stored.list_sizes)
     if stored.kind != "null" or missing <= 0:
         return stored
-    # The core knows the lists of such a file from their levels alone, hence of any size.
+    # The core knows the lists of such a file from their levels alone, so their sizes may vary.
     inner = other.list_sizes[len(stored.list_sizes) :]
     return replace(stored, list_sizes=(0,) * len(stored.list_sizes) + inner)
 

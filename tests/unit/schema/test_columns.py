@@ -51,7 +51,7 @@ def test_column_refuses(arguments: dict[str, Any], error: type[Exception], messa
         ({"names": "abc"}, TypeError, "a list of column names, got 'abc'"),
         ({"names": []}, ValueError, "at least one column, got none"),
         ({"names": ["a", 1]}, TypeError, "to be a str, got 1"),
-        ({"names": ["a", "b", "a"]}, ValueError, "got `a` twice"),
+        ({"names": ["a", "b", "a"]}, ValueError, "Column `a` is used twice"),
         ({"names": ["a"], "dtype": int}, TypeError, "torch.dtype"),
         ({"names": ["a"], "fill": "x"}, TypeError, "a number, got 'x'"),
     ],
@@ -97,7 +97,7 @@ def test_hash_refuses(arguments: dict[str, Any], error: type[Exception], message
         ([True, False], TypeError, "got True"),
         (["a", b"a"], TypeError, "of one kind, got 'a' and b'a'"),
         ([1, True], TypeError, "of one kind, got 1 and True"),
-        (["a", "b", "a"], ValueError, "once, got 'a' twice"),
+        (["a", "b", "a"], ValueError, "Value 'a' is used twice"),
         ([2**63], ValueError, "values of vocabulary of Codes in .* got 9223372036854775808"),
     ],
 )

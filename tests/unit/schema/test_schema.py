@@ -244,7 +244,7 @@ def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:
         plan_columns(source, ["pirce"])
     with pytest.raises(ColumnNotFoundError, match="the nearest is `Volume`"):
         plan_columns(source, {"x": "volume"})
-    with pytest.raises(ColumnNotFoundError, match=r"there are `price`, `Volume`, `day` - at"):
+    with pytest.raises(ColumnNotFoundError, match=r"the columns are `price`, `Volume`, `day` - at"):
         plan_columns(source, {"x": Stack(["day", "zzzzzzzz"])})
 
 
@@ -255,8 +255,8 @@ def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:
         ({}, ValueError, "at least one column, got none"),
         ("i", TypeError, "None, a list of names or a mapping .*, got 'i'"),
         ([Column("i")], TypeError, "a list of column names, got Column"),
-        (["i", "i"], ValueError, "each output once, got `i` twice"),
-        ({"i": Column("i", valid=True), "i__valid": "f"}, ValueError, "got `i__valid` twice"),
+        (["i", "i"], ValueError, "Output name `i` is used twice"),
+        ({"i": Column("i", valid=True), "i__valid": "f"}, ValueError, "`i__valid` is used twice"),
         ({"": "i"}, ValueError, "an output name, got an empty str"),
         ({1: "i"}, TypeError, "output names to be str, got 1"),
         ({"x": 1}, TypeError, "a column name, Column, Stack, .* for `x`, got 1"),
@@ -272,7 +272,7 @@ def test_nulls_shown_by_footers(tmp_path: Path) -> None:
     source = save(tmp_path, columns)
     with pytest.raises(
         NullValueError,
-        match=r"Column\('a', fill=\.\.\.\).*likewise for `s`.*a\.parquet, row group 1, column `a`",
+        match=r"Column\('a', fill=\.\.\.\).*same for `s`.*a\.parquet, row group 1, column `a`",
     ):
         plan_columns(source)
     plan_columns(source, check_nulls=False)
@@ -298,10 +298,10 @@ def test_files_agree_by_name(tmp_path: Path) -> None:
 def test_one_name_for_two_columns(tmp_path: Path) -> None:
     array = pa.array([1])
     pq.write_table(pa.table([array, array], ["a", "a"]), tmp_path / "a.parquet")
-    with pytest.raises(SchemaError, match=r"one column of that name, got 2 .* column `a`"):
+    with pytest.raises(SchemaError, match=r"one column of this name, got 2 .* column `a`"):
         plan_columns(Source.open(tmp_path))
     source = save(tmp_path, {"p.x": [1], "p": [{"x": 2}]})
-    with pytest.raises(SchemaError, match=r"one column of that name, got 2 .* column `p.x`"):
+    with pytest.raises(SchemaError, match=r"one column of this name, got 2 .* column `p.x`"):
         plan_columns(source, ["p.x"])
 
 
