@@ -1,4 +1,4 @@
-"""A loader that would split among processes what is split among them already."""
+"""The guard against Accelerate loaders that split rows which the ranks have split already."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["refuse_second_split"]
 
 
 def refuse_second_split(dataset: object, world: Callable[[], int]) -> None:
-    """Refuses that Accelerate dispatches or re-shards a dataset that reads its own rank's rows.
+    """Refuse a loader of Accelerate that dispatches or shards a dataset split among ranks already.
 
-    Its loaders tell the dataset the epoch before they take a batch, in every process, and are
-    then the active ones of its GradientState.
+    In every process, a loader of Accelerate calls `set_epoch` of the dataset before the loader
+    takes a batch. At this moment the loader is the active loader of Accelerate's GradientState.
 
     Args:
-        dataset: that is told the epoch.
-        world: how many ranks share its rows. Reading every row in each process, as rank 0 of
-            1, leaves the split to Accelerate.
+        dataset: the dataset whose `set_epoch` was called.
+        world: returns the number of ranks that share the dataset's rows. With rank 0 of 1, each
+            process reads every row, and Accelerate may split the rows.
 
     Raises:
-        RuntimeError: such a loader is about to begin a pass.
+        RuntimeError: a loader that would split the rows again is about to begin a pass.
     """
     loaders = sys.modules.get("accelerate.data_loader")
     if loaders is None:

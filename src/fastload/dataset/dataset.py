@@ -1,4 +1,4 @@
-"""FastParquetDataset: Parquet files in, finished batches out."""
+"""FastParquetDataset: reads Parquet files and yields finished batches."""
 
 from __future__ import annotations
 
@@ -50,98 +50,120 @@ if TYPE_CHECKING:
 
 __all__ = ["FastParquetDataset"]
 
-# With batch_size=None rows are read this many at a time.
+# Number of rows in the core's batches when the dataset yields single rows (batch_size=None).
 _ROWS_AT_ONCE = 1024
 
 
 class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
-    """An IterableDataset of finished batches, for `DataLoader(ds, batch_size=None)`.
+    """A PyTorch IterableDataset that reads Parquet files and yields finished batches.
+
+    Iterate over the dataset itself, or over `DataLoader(ds, batch_size=None)`.
 
     Args:
-        source: a file, directory or glob, or a list of them: local, or a URL of an object store
-            (gs://, s3://, az://, http(s):// or any that fsspec knows). Files may differ in their
-            columns and types: see `columns`. Directories called `key=value` below the one
-            given, or from the first wildcard of a glob on, are columns too.
-        columns: None = all; a list of names ("a.b" for a struct's field); or a mapping from
-            output name to name, `Column`, `Stack`, `Pad`, `Hash` or `Codes`. A column has the type
-            that pyarrow's permissive unification gives those in the files, and is null where a
-            file lacks it.
-        batch_size: rows of a batch; None yields single rows, for DataLoader to collate.
-        filters: which rows the dataset is made of: a pyarrow.compute Expression, or conditions as
-            pyarrow and pandas take them, `[("price", ">", 0)]`: a list is joined by "and", a
-            list of lists by "or" ("a.b" names the field of a struct). A row for which they
-            are null is left out. They may name any column of the files and any hive key. Row
-            groups are pruned by their statistics; the exact rows of the others are found
-            when the dataset is made, and kept in $FASTLOAD_CACHE_DIR, else in the user's cache
-            directory.
-        split: `(columns or None, start, stop)`: of the rows left, those whose hash lies in
-            [start, stop) of [0, 1), on every machine the same: `("user", 0, 0.9)` for training
-            and `("user", 0.9, 1)` for validation share no user. None hashes the file's path
-            below the directory given, and the row's number. Module `row_hash` defines it.
-        limit: only the first so many rows of the epoch's sequence; ranks' slices of these are
-            near-equal.
-        shuffle: permute row groups over the whole dataset, then rows within windows.
-        shuffle_window: rows mixed at once; None = min(2**19, the rows that decode to 512 MiB).
-        seed: of all random choices.
-        drop_last: leave out a last batch that is short.
-        rank: this process among those that share an epoch; None = from torch.distributed, else
-            RANK and WORLD_SIZE, else 0 of 1. Resolved when first needed, then kept.
-        world_size: how many share it.
-        uneven: "wrap" (a short rank repeats its last row), "drop" (loses at most one row a
-            rank), "pad" (as wrap, and adds the bool tensor `__valid__`) or "keep" (every row
-            once; batch counts may differ).
-        preprocess: what is computed from the columns of each row, the same in every epoch: one or
-            a list of `fn(block)`, called in order on some rows at a time, `per_row(...)`,
-            `per_block(...)`, or what `kernel` made, which the core calls if none but kernels
-            come before. A block is a dict of the outputs of `columns`: numpy arrays (B, ...) that
-            share the batch's memory, and Raggeds (of bfloat16, which numpy lacks, a tensor).
-            fn returns it, or a mapping of outputs to add or replace, each a numpy array,
-            tensor or Ragged of as many rows. What it deletes from the block is gone. Which
-            rows make a block is not defined, so one row must not depend on the others.
-        augment: what is drawn at random anew in each epoch: one or a list of
-            `fn(batch, seeds)`, called in order after `preprocess` on each batch, with all its
-            outputs; it returns what `preprocess` does. `seeds` is a numpy array uint64 (B,), a
-            seed for each row that depends on the dataset's seed, the epoch, the row's file and
-            number and the place in the list alone. Kernels, too.
-        cache: a directory, or `Cache(directory, max_bytes=...)`, shared by all processes of this
-            user on the node. The bytes that are read of remote files are kept in it, and the rows
-            of row groups after `preprocess`, by the files' versions, the columns and the code of
-            `preprocess` with what that refers to: from the second pass on they are neither read
-            nor decoded nor computed. In a pass that makes them, callables are called on a thread
-            of its own, on blocks of row groups, and outputs have to be what they are in the first
-            rows. What an output or a `memory_budget` rules out is said in a warning, and read and
-            computed each time.
-        threads: of the core; None = the cores this process may use, divided among the ranks of
-            this machine (LOCAL_WORLD_SIZE) and the DataLoader's workers; 0 = all work is done by
-            the thread that asks for a batch. Those that shuffle are no more than `memory_budget`
-            has room for.
-        memory_budget: bytes, or a size such as "4GB", for windows, reads and batches of this
-            rank, divided among the DataLoader's workers.
-        prefetch: batches kept ready ahead of the consumer, at least; without shuffle.
-        pin_memory: hand out batches in page-locked memory, from which copies to a device are
-            quick and may overlap with work; "auto" = where there is a CUDA device. Never in the
-            DataLoader's workers, nor for rows: there DevicePrefetcher and DataLoader see to it.
-        filesystem: an fsspec or pyarrow filesystem to read `source` from.
-        storage_options: of the filesystem of a URL, in fsspec's words: token, key, secret, anon,
-            endpoint_url, project, client_kwargs and so on. A credential is in no message.
-        io: how files are read; None = `IO()`.
-        on_error: "raise", or "skip": the rows of a corrupt row group are left out and listed in
-            `skipped`, with one warning. The number of batches stays: the nearest readable rows
-            of the same rank and window stand in (`__valid__` is False for them), and a rank
-            with none raises. With filters or a split, a row group whose filter columns can't
-            be read has no row that stays. Storage errors are never skipped.
-        provenance: adds `__file__` (int32 index into `files`) and `__row__` (int64 row in that
-            file).
+        source: The Parquet files: a file, a directory, a glob, or a list of these.
+            Each is a local path or the URL of an object store (gs://, s3://, az://, http(s)://
+            or any other that fsspec knows). Files may differ in their columns and types: see
+            `columns`. Directories named `key=value` become columns too, if they lie below the
+            given directory, or at or after the first wildcard of a glob.
+        columns: The outputs of a batch: None (all columns), a list of names, or a mapping.
+            A name "a.b" selects a field of a struct. A mapping goes from output name to a
+            column name, `Column`, `Stack`, `Pad`, `Hash` or `Codes`. If the type of a column
+            differs between files, the column has the type that pyarrow's permissive unification
+            gives. In a file that lacks the column, the column is null.
+        batch_size: Number of rows in a batch, or None to yield single rows.
+            With None, DataLoader collates the rows.
+        filters: The condition that rows must meet: an Expression, or a list of conditions.
+            An Expression is one of pyarrow.compute. Conditions have the form that pyarrow and
+            pandas take, `[("price", ">", 0)]`: "and" joins the conditions of a list, "or" joins
+            the lists of a list; "a.b" names a field of a struct. A row for which the condition is
+            null is left out. The condition may name any column of the files and any hive key.
+            Row-group statistics rule out row groups. For the other row groups, the exact rows
+            are found when the dataset is made, and kept in $FASTLOAD_CACHE_DIR, or else in the
+            user's cache directory.
+        split: A part of the rows by hash: `(columns or None, start, stop)`.
+            Of the rows that meet `filters`, the dataset keeps those whose hash lies in
+            [start, stop), a part of [0, 1). Hashes are the same on every machine.
+            `("user", 0, 0.9)` for training and `("user", 0.9, 1)` for validation share no user.
+            With None, the hash is that of the row's number and its file's path below the given
+            directory. Module `row_hash` defines the hash.
+        limit: Number of rows to keep from the start of the epoch's sequence, or None for all.
+            The kept rows are divided among the ranks into nearly equal slices.
+        shuffle: True to permute row groups over the whole dataset, then rows within windows.
+        shuffle_window: Number of rows that are shuffled at once; None chooses it.
+            None means 2**19 rows, or as many as decode to 512 MiB if these are fewer.
+        seed: Seed of all random choices.
+        drop_last: True to leave out the last batch if the batch is short.
+        rank: Number of this process among the processes that share an epoch.
+            None takes the rank from torch.distributed, or else from RANK and WORLD_SIZE, or else
+            rank 0 of 1. The rank is resolved when it is first needed, and then kept.
+        world_size: Number of processes that share an epoch; given together with `rank`.
+        uneven: What to do if ranks have different numbers of rows: one of four words.
+            "wrap": a short rank repeats its last row. "drop": each rank loses at most one row.
+            "pad": as "wrap", and batches have the bool tensor `__valid__`, False for a repeated
+            row. "keep": every row comes once, so ranks may have different numbers of batches.
+        preprocess: Deterministic steps: one function or kernel, or a list of them.
+            A step computes the same from a row in every epoch. Steps are plain functions
+            `fn(block)`, `per_row(...)`, `per_block(...)`, or kernels made by `kernel`, and are
+            called in order on a block of rows at a time. The core calls a kernel if only kernels
+            come before the kernel. A block is a dict of the outputs of `columns`: numpy arrays
+            (B, ...) that share the batch's memory, and Raggeds; a bfloat16 output is a tensor,
+            because numpy lacks bfloat16. A function returns the block, or a mapping of outputs to
+            add or replace; each output is a numpy array, tensor or Ragged of as many rows. An
+            output that the function deletes from the block is gone. Which rows form a block is
+            not defined, so the result for a row must not depend on other rows.
+        augment: Random steps, drawn anew in each epoch: one function or kernel, or a list.
+            The steps are functions `fn(batch, seeds)` or kernels, called in order after
+            `preprocess` on each batch with all its outputs. A function returns the same as in
+            `preprocess`. `seeds` is a numpy array uint64 (B,), one seed for each row. The seed
+            depends only on the dataset's seed, the epoch, the row's file, the row's number and
+            the function's index in the list.
+        cache: Where to keep what was read and computed: a directory, a `Cache`, or None.
+            `Cache(directory, max_bytes=...)` limits the size. All processes of this user on the
+            node share the directory. The cache keeps the bytes read from remote files, and the
+            rows of row groups after `preprocess`; from the second pass on, these rows are not
+            read, decoded or computed again. An entry is valid for one version of the files, one
+            choice of columns, and the code of `preprocess` with everything that this code refers
+            to. While the cache is being filled, callables run on a separate thread, on blocks of
+            row groups. Every output must keep the dtype and shape it has in the first
+            rows. If an output cannot be stored, or `memory_budget` is too small, a warning says
+            why, and rows are read and computed on every pass.
+        threads: Number of threads of the core; None chooses it, 0 starts no thread.
+            None divides the cores that this process may use among the ranks of this machine
+            (LOCAL_WORLD_SIZE) and the DataLoader's workers. With 0, the thread that asks for a
+            batch does all work. With shuffle, `memory_budget` may have room for fewer threads.
+        memory_budget: Memory of this rank for windows, reads and batches.
+            A number of bytes, or a size such as "4GB". The DataLoader's workers divide the budget
+            among themselves.
+        prefetch: Least number of batches to keep ready ahead of the consumer, without shuffle.
+        pin_memory: Whether batches lie in page-locked memory: True, False or "auto".
+            "auto" means True if there is a CUDA device. Copies from page-locked memory to a device
+            are fast and may overlap with work. The option has no effect in the DataLoader's
+            workers or on single rows, where DevicePrefetcher and DataLoader pin memory.
+        filesystem: An fsspec or pyarrow filesystem to read `source` from, or None.
+        storage_options: Options of the filesystem of a URL, in fsspec's words.
+            They include token, key, secret, anon, endpoint_url, project and client_kwargs. No
+            message shows a credential.
+        io: How to read files: an `IO`; None means `IO()`.
+        on_error: What to do with a corrupt row group: "raise" or "skip".
+            "skip" leaves out the rows of the row group, lists the row group in `skipped`, and
+            warns once. The number of batches stays the same: the nearest readable rows of the
+            same rank and window take the place of the lost rows (`__valid__` is False for them).
+            A rank without readable rows raises. With `filters` or `split`, no row is kept of a row
+            group whose filter columns cannot be read. Storage errors are never skipped.
+        provenance: True to add the outputs `__file__` and `__row__`.
+            `__file__` is an int32 index into `files`, `__row__` the int64 number of the row in
+            that file.
 
     Raises:
-        SourceNotFoundError, CorruptFileError, StorageError: what `source` names can't be read.
-        ColumnNotFoundError, SchemaError, UnsupportedTypeError, NullValueError: the columns are
-            not there, have no common type in the files, can't be read (encrypted ones), or hold
-            nulls without a fill (with filters or a split that is told while iterating).
-        ValueError, TypeError: a wrong argument; a memory_budget too small for the windows.
-            While iterating, what `preprocess` or `augment` returned is no such mapping, or has
-            other rows. What they raise is raised as it is, with a note of where (from Python
-            3.11 on), and again by whatever asks the same iterator for more.
+        SourceNotFoundError, CorruptFileError, StorageError: The files of `source` cannot be read.
+        ColumnNotFoundError, SchemaError, UnsupportedTypeError, NullValueError: Columns do not
+            exist, have no common type in the files, cannot be read (encrypted columns), or hold
+            nulls and have no fill. With `filters` or `split`, nulls raise during iteration.
+        ValueError, TypeError: An argument is wrong, or `memory_budget` is too small for the
+            windows. During iteration: `preprocess` or `augment` returned something other than a
+            mapping of outputs with as many rows. An exception that a step raises is raised
+            unchanged, from Python 3.11 on with a note that says where, and is raised again each
+            time the same iterator is asked for more.
     """
 
     def __init__(
@@ -207,7 +229,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._rank: Rank | None = None
         if rank is not None or world_size is not None:
             self._rank = resolve_rank(rank, world_size)
-        # Checked before the files are looked at, so that a wrong argument is told at once.
+        # Options checks its arguments here, before any file is opened, so that a wrong argument
+        # raises at once.
         options = plan.Options(
             batch_size=1 if batch_size is None else batch_size,
             shuffle=shuffle,
@@ -218,7 +241,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         )
         self._provenance = provenance
         self._steps = Steps(preprocess, augment, provenance=provenance)
-        self._schema: Schema | None = None  # after the steps, once it was asked for
+        self._schema: Schema | None = None  # after the steps; None until first asked for
         filters = parse_filters(filters)
         checked_split = parse_split(split)
         kept = cache_of(cache)
@@ -230,7 +253,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
 
             filter_schema = FilterSchema.of(self._source)
             self._predicate = filter_schema.predicate(filters, checked_split)
-        # The rows with nulls may be those that are left out.
+        # With a predicate, nulls raise during iteration: the predicate may leave out their rows.
         self._projection = plan_columns(self._source, columns, check_nulls=not self._predicate)
         self._steps.check_inputs(output.name for output in self._projection.outputs)
         self._outputs, kernels = plan_kernels(
@@ -285,18 +308,22 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             prefetch=prefetch,
             memory_budget=memory_budget,
         )
-        # The pass after the running one: first while it is prepared, then begun.
+        # The pass after the running one: `_ahead` while it is being planned in steps, `_prepared`
+        # once its first windows are being read.
         self._ahead: NextPass | None = None
         self._prepared: PreparedPass | None = None
-        self._engines.budget(workers=1)  # so that one that is too small is told at once
+        self._engines.budget(workers=1)  # raises at once if memory_budget is too small
 
     @property
     def schema(self) -> Schema:
-        """What a batch holds, in output order: name -> `Field`.
+        """The outputs of a batch, in output order: name -> `Field`.
 
-        With `preprocess` or `augment` it is what they made of the first rows, on which they are
-        called when it is first asked for: dtypes and shapes that vary from batch to batch are
-        those of these rows. A ValueError if there are none.
+        With `preprocess` or `augment`, the schema describes the result of these steps. The first
+        access calls the steps on the first rows of the dataset. If a dtype or shape varies from
+        batch to batch, the schema holds the dtype or shape of these first rows.
+
+        Raises:
+            ValueError: The dataset has steps but no rows.
         """
         fields = {output.name: output.field for output in self._outputs if not output.hidden}
         if not self._steps:
@@ -316,17 +343,17 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
 
     @property
     def skipped(self) -> tuple[tuple[str, int, str], ...]:
-        """What on_error="skip" left out so far, worker processes included.
+        """The row groups that on_error="skip" has left out so far, in worker processes too.
 
-        The file, the row group in it and the cause of each, in the order in which they were
-        found.
+        An entry holds the file, the number of the row group in the file, and the cause. Entries
+        come in the order in which the row groups were found.
         """
         entries = self._report.entries if self._report else ()
         files = self._source.files
         return tuple((files[index].path, group, cause) for index, group, cause in entries)
 
     def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
-        """Begins a pass and closes the one before; each pass is of the next epoch."""
+        """Begin a pass over the next epoch, and end the pass before."""
         start, part = self._begin()
         engine = self._engines.of_process(part.workers)
         feed = self._prepared.take(engine, start, part) if self._prepared else None
@@ -338,8 +365,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         return self._pass.rows() if self._yields_rows else self._pass
 
     def stats(self) -> Stats:
-        """What the stages have done in this process so far, and what memory they hold."""
-        # A fork's copy of another process's pipeline may be locked for ever.
+        """Return what the stages have done in this process so far, and the memory they hold."""
+        # After a fork, the locks in the copy of the parent's pipeline may stay locked for ever.
         engine = self._engine if self._engine and self._engine.mine else None
         counts = engine.counts() if engine else {}
         memory = [engine.pipeline.memory] if engine else [[0, 0, 0]]
@@ -360,33 +387,39 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
                     ...
             trace.write("trace.json")  # for https://ui.perfetto.dev
 
-        The Trace is filled when the block ends. Each span costs a system call and a lock; outside
-        the block nothing is recorded. DataLoader's worker processes record nothing. In a mix,
-        call the method of each source: `mix` reads the datasets that it was given.
+        The Trace is filled when the block ends. Each span costs a system call and a lock. Outside
+        the block, and in DataLoader's worker processes, nothing is recorded. To trace a mix, call
+        `trace` of each dataset that was passed to `mix`.
 
         Args:
-            capacity: how many spans are kept at most, the first ones.
+            capacity: Largest number of spans to keep; later spans are counted and dropped.
 
         Raises:
-            ValueError: capacity is less than 1.
+            ValueError: `capacity` is less than 1.
         """
         return recorded(self._engines, capacity)
 
     def warm_cache(self, progress: bool | Callable[[int, int], None] = True) -> None:
-        """Reads what passes will ask for, so that `cache` has it; with shuffle for all ranks.
+        """Fill `cache` with the rows of this rank; with shuffle, with the rows of all ranks.
 
-        Begun again, it asks only for what is not there yet.
+        A second call reads only rows that the cache lacks.
 
-        progress: whether to show it on stderr (a bar on a terminal, else lines), or what is
-            called with how many rows are read, of how many.
+        Args:
+            progress: True to show the progress on stderr (a bar on a terminal, otherwise lines),
+                or a function to call with the number of rows read and the number of all rows.
 
         Raises:
-            CacheError: nothing is kept of these files, or there was no room for all.
+            CacheError: The cache keeps nothing of these files, or has no room for all rows.
         """
         self._warm(progress, share=(0, 1))
 
     def _warm(self, progress: bool | Callable[[int, int], None], share: tuple[int, int]) -> None:
-        """Does that for one share, of so many, of this rank's rows."""
+        """Fill `cache` with one share of this rank's rows.
+
+        Args:
+            progress: as for `warm_cache`.
+            share: number of the share, and number of shares.
+        """
         plans = (self._rows.row_groups, self._options, self._resolved_rank())
         maker = self._engines.block_maker()
         if maker is not None:
@@ -398,7 +431,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             warm(engine, self._batch_rows, *plans, self._source, progress, share)
 
     def close(self) -> None:
-        """Ends the pass and the threads, and closes the files; batches stay valid. Idempotent."""
+        """End the pass and the threads, and close the files. Batches stay valid. Idempotent."""
         super().close()
         self._steps.close()
         if self._engine is not None:
@@ -406,7 +439,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._source.storage.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was prepared belongs to this process.
+        # A prepared pass belongs to this process.
         return {**super().__getstate__(), "_ahead": None, "_prepared": None}
 
     def __repr__(self) -> str:
@@ -450,7 +483,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         position = decoded[0]
         if not position.progress:
             return decoded
-        # Refuses progress that this dataset can't have made.
+        # Raises if this dataset cannot have made the progress.
         plan.remaining_rows(self._rows.row_groups.total_rows, self._options, position.progress)
         return decoded
 
@@ -461,11 +494,14 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             self._drop_prepared()
 
     def _prepare_next(self, scan: core.Scan | None) -> bool:
-        """Has the first windows of the next pass read while this one ends in `scan`, if so.
+        """Take one step towards the next pass, whose first windows are read while `scan` ends.
 
-        A step of that; whether it was the last one.
+        With None (the running pass gave up its scan for another scan), drop the prepared pass.
+
+        Returns:
+            True if no step is left.
         """
-        # Another thread may begin a pass meanwhile.
+        # Another thread may begin a pass while this method runs.
         engine, running, ahead = self._engine, self._pass, self._ahead
         if scan is None or engine is None or running is None:
             self._drop_prepared()

@@ -1,32 +1,53 @@
-"""Where the next pass begins, shared by a dataset and its copies in worker processes.
+"""The beginning of the next pass, shared by a dataset and its copies in worker processes.
 
-Three things have to be the same for all worker processes of a pass, and DataLoader tells them
-none: which pass it is, which epoch that delivers, and from where. They find out by themselves,
-under every start method, whether they live for one pass or for many.
+All worker processes of a pass must agree on three things that DataLoader does not pass to them:
+which pass they run, which epoch the pass delivers, and where in the epoch the pass begins. The
+workers find the three out through a record in shared memory, under every start method, and
+whether they live for one pass or for many.
+
+    main process                    shared record (EpochCell)          worker processes
+
+    set_epoch(e) --------- give --> orders  0: ..., 1: epoch e
+    load_state_dict(s) --- give -->         2: position s
+                                              |
+                                              | the first worker      .-- iter() in worker 1
+                                              | to arrive takes <-----+
+                                              | the order             '-- iter() in worker 0
+                                              v                              |
+                                    passes  "thread start pass": position    |
+                                              |                              |
+                                              '-- later workers read it --> begin there
+
+    Taking the order and entering the pass happen under one lock. They also set the order to the
+    epoch after, so the next pass without a new order delivers the next epoch.
 
 *Which pass.* DataLoader starts the workers of one iterator one after the other, in the order of
-their numbers, on one thread. Before each start something of ours runs on that thread: with
-fork() the hook below, otherwise the pickling of the dataset. It counts the starts of its thread,
-and a worker is born with that count. Count less worker number is thus equal among the workers of
-one iterator and differs from those of any other, whatever other threads start meanwhile and
-however torch is seeded. Each worker counts the passes that it begins; those of one iterator begin
-the same ones. So (thread, count less number, pass) names a pass.
+their numbers, on one thread. Before each start, code of this module runs on that thread: with
+fork() the hook below, otherwise the pickling of the dataset. The code counts the starts of its
+thread, and a worker is born with that count. So the count minus the worker's number is equal
+among the workers of one iterator and differs from that of any other iterator, whatever other
+threads start in the meantime and however torch is seeded. Each worker counts the passes that it
+begins, and the workers of one iterator begin the same passes. So the triple (thread, count minus
+number, pass) names a pass.
 
-*Which epoch.* A record in shared memory keeps where the next pass begins, and the passes that have
-begun. The first worker to come to a pass takes what is next and writes it down under the pass's
-name; the others, however late, find it there. A lock of the kernel makes that one step.
+*Which epoch.* The record keeps where the next pass begins, and the passes that have begun. The
+first worker to arrive at a pass takes the next position and enters the position under the pass's
+name; the other workers, however late, find the entry. A lock of the kernel makes taking and
+entering one step.
 
-*From where.* set_epoch and load_state_dict are orders, numbered in the record. The first pass of a
-worker process belongs to the orders given before the process was started (it is born with their
-number), so a worker that comes late, even after all others, takes no order that was given
-meanwhile. A later pass takes the newest order: DataLoader's iter() returns only when all workers
-that it keeps have answered that they begin, and by then the first of them is, but for a scheduling
-accident, at the record's lock: a thread of its own sends the answer and waits for the GIL, which
-beginning a pass holds until there. (Only an order that follows iter() at once, with no batch taken,
-can come first by such an accident, and be taken by all workers of that pass.)
+*Where the pass begins.* set_epoch and load_state_dict give orders, which the record numbers. The
+first pass of a worker process follows the newest order given before the process was started (the
+process is born with the number of that order). So a worker that arrives late, even after all
+others, follows no order that was given in the meantime. A later pass follows the newest order.
+That order was given before iter(): DataLoader's iter() returns only when all workers that
+DataLoader keeps alive have answered that they begin. By then the first of the workers is at the
+record's lock, except for a scheduling accident: a separate thread of the worker sends the answer
+and waits for the GIL, which the beginning of a pass holds until the worker is at the lock. (By such
+an accident, an order that follows iter() at once, before any batch is taken, may come first. Then
+all workers of that pass follow the order.)
 
-A process that is no worker, such as a rank started with the dataset as an argument, goes on by
-itself from what was next when it was started.
+A process that is not a worker, such as a rank started with the dataset as an argument, continues
+independently from the position that was next when the process was started.
 """
 
 from __future__ import annotations
@@ -51,16 +72,19 @@ if TYPE_CHECKING:
 __all__ = ["EpochCell", "PassStart", "check_epoch", "resolved"]
 
 _MOST_EPOCHS = 1 << 24
-# A worker is late by a pass at most, and by as many orders as are given in the meantime.
+# A worker is late by at most one pass, and by the orders that are given in the meantime.
 _KEPT_PASSES = 64
 _KEPT_ORDERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class PassStart:
-    """Where the next pass begins.
+    """An order to begin the next pass at a position.
 
-    stays: even if nothing is left of that epoch; else the next epoch is meant then.
+    Attributes:
+        position: where the pass begins.
+        stays: True to begin at the position even if nothing is left of its epoch; False to begin
+            the next epoch in this case.
     """
 
     position: Position
@@ -68,10 +92,10 @@ class PassStart:
 
 
 class EpochCell:
-    """The epoch and place of the next pass.
+    """The beginning of the next pass, in memory that the processes of a dataset share.
 
     Args:
-        position: of the first one.
+        position: where the first pass begins.
     """
 
     def __init__(self, position: Position) -> None:
@@ -79,7 +103,7 @@ class EpochCell:
         self._become_owner({"newest": 0, "next": first, "passes": {}, "by_worker": False})
 
     def give(self, order: PassStart) -> None:
-        """The next pass begins there."""
+        """Let the next pass follow an order."""
         self._leave()
         with self._record.changed() as document:
             newest = document["newest"] = document["newest"] + 1
@@ -90,25 +114,25 @@ class EpochCell:
 
     @property
     def next(self) -> PassStart:
-        """Where the next pass begins."""
+        """The order that the next pass will follow."""
         self._leave()
         document = self._record.read()
         return _decoded(document["next"][str(document["newest"])])
 
     @property
     def begun_by_worker(self) -> bool:
-        """Whether the latest pass was begun by a worker process."""
+        """True if a worker process began the latest pass."""
         self._leave()
         return bool(self._record.read()["by_worker"])
 
     def begin(
         self, finished: Callable[[Position], bool], own: Position | None = None
     ) -> tuple[PassStart, Position]:
-        """Begins a pass, or takes part in one that another worker began.
+        """Begin a pass, or join a pass that another worker began.
 
         Args:
-            finished: whether nothing is left of an epoch after some progress.
-            own: where this worker goes on, whatever the others do.
+            finished: returns True if nothing is left of the epoch after a position.
+            own: where this worker continues, independently of the other workers.
 
         Returns:
             The order that the pass follows, and where it begins.
@@ -138,25 +162,25 @@ class EpochCell:
 
     def _order_of_pass(self, document: dict[str, Any]) -> str:
         number = self._born["newest"] if self._passes == 1 else document["newest"]
-        # If that one is forgotten, the oldest that is not.
+        # If the record has forgotten the order, take the oldest order that it keeps.
         return str(max(number, int(min(document["next"], key=int))))
 
     def _become_owner(self, document: dict[str, Any]) -> None:
         self._owner = os.getpid()
         self._record = SharedRecord.of(document)
         self._passes = 0
-        self._starts: Counter[int] = Counter()  # of processes, by thread
-        self._births: dict[int, dict[str, Any]] = {}  # what a process is born with, by thread
-        self._born: dict[str, Any] = document  # what this one was
+        self._starts: Counter[int] = Counter()  # started processes, by thread
+        self._births: dict[int, dict[str, Any]] = {}  # values at a process's birth, by thread
+        self._born: dict[str, Any] = document  # values at the birth of this process
         _register(self)
 
     def _leave(self) -> None:
-        """In a process that is neither the owner nor a worker: goes on by itself."""
+        """Make a new record if this process is neither the owner nor a worker."""
         if os.getpid() != self._owner and get_worker_info() is None:
             self._become_owner({**self._born, "by_worker": False})
 
     def before_start(self) -> dict[str, Any]:
-        """What a process that this thread is about to start is born with."""
+        """Return the values that the next process this thread starts is born with."""
         self._leave()
         if os.getpid() != self._owner:
             return self._born
@@ -167,11 +191,11 @@ class EpochCell:
         return self._births[thread]
 
     def after_fork(self) -> None:
-        """In the child, which has the thread that forked."""
+        """Keep the values for this process, whose only thread is the thread that forked."""
         self._born = self._births.pop(threading.get_ident(), self._born)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies that stand alone."""
+        """Return the state for an independent copy (copy or pickle outside of DataLoader)."""
         self._leave()
         return {"document": self._record.read()}
 
@@ -179,7 +203,7 @@ class EpochCell:
         self._become_owner(state["document"])
 
 
-# Those of this process. A set of plain references is copied in one step of the interpreter.
+# The cells of this process. The interpreter copies a set of plain references in one step.
 _cells: set[weakref.ref[EpochCell]] = set()
 
 
@@ -221,7 +245,12 @@ reduction.ForkingPickler.register(EpochCell, _reduced)
 
 
 def check_epoch(epoch: int) -> None:
-    """Refuses what is no epoch with a TypeError or a ValueError."""
+    """Check the number of an epoch.
+
+    Raises:
+        TypeError: `epoch` is not an int.
+        ValueError: `epoch` is out of range.
+    """
     if isinstance(epoch, bool) or not isinstance(epoch, int):
         raise TypeError(f"Expected an epoch as an int, got {epoch!r}")
     if not 0 <= epoch < _MOST_EPOCHS:
@@ -229,7 +258,11 @@ def check_epoch(epoch: int) -> None:
 
 
 def resolved(order: PassStart, finished: Callable[[Position], bool]) -> Position:
-    """The start of a pass: of the next epoch, if the order is the end of one."""
+    """Return where a pass begins that follows an order.
+
+    If the order's position is the end of an epoch, the pass begins the next epoch, unless the
+    order stays.
+    """
     position = order.position
     if not position.progress or order.stays or not finished(position):
         return position

@@ -1,4 +1,4 @@
-"""fastload.mix: a dataset of datasets."""
+"""fastload.mix: a dataset that draws each batch from one of several datasets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mix(
     seed: int = 0,
     stop: Stop = "first",
 ) -> MixedDataset:
-    """A dataset of datasets: each batch comes from one of them, drawn at random.
+    """Return a dataset that draws each batch at random from one of several datasets.
 
         mixed = fastload.mix(
             {"web": FastParquetDataset("web/*.parquet", shuffle=True),
@@ -49,38 +49,43 @@ def mix(
         for batch in DataLoader(mixed, batch_size=None):
             print(batch.source)  # "web" or "books"
 
-    It keeps the promises of its sources: the same number of batches on every rank, known ahead
-    (len), an order that depends on seeds, epoch, world size and number of workers alone, and
-    exact resume, on another world size too. The sequence of sources is the same on every rank
-    and for every number of workers.
+    The mix keeps the promises of its sources: every rank has the same number of batches, known
+    in advance (len); the order depends only on the seeds, the epoch, the world size and the
+    number of workers; and a run resumes exactly, even on another world size. The sequence of
+    sources is the same on every rank and for every number of workers.
 
-    A batch has the columns of its source and says which that is: `batch.source` is the name,
-    and with provenance=True of the source `__source__` is an int32 tensor (B,) of its index in
-    `sources`, beside `__file__` and `__row__`.
+    A batch has the columns of its source. `batch.source` is the name of the source. If the source
+    has provenance=True, the batch also has `__source__`, an int32 tensor (B,) with the index of the
+    source in `sources`, beside `__file__` and `__row__`.
 
-    The datasets are the mix's from then on: it reads them with epochs and passes of its own, a
-    pass ends theirs, and close() closes them. Each keeps its own options: limit, filters,
-    shuffle, seed, threads. memory_budget is of each dataset, so the mix may hold their sum.
+    From now on the mix owns the datasets: the mix reads them with its own epochs and passes, a pass
+    of the mix ends the passes of the datasets, and close() closes the datasets. Each dataset keeps
+    its own options: limit, filters, shuffle, seed, threads. Each dataset also has its own
+    memory_budget, so the mix may hold the sum of the budgets.
 
     Args:
-        datasets: by the names of the sources. All of the same rank, and equal among ranks:
-            uneven="keep" needs a world of one.
-        weights: how often each is drawn, in proportion: positive numbers by name, or in order.
-            None = as many batches as it has, so that all last about equally long.
-        seed: of the draws. The order within a source is that of its own seed.
-        stop: when an epoch ends. "first": when a source is drawn that has no batch left.
-            "all": when none has; those that end are left out, and each batch comes once.
-            "repeat": when each source has been exhausted once; those that end earlier begin
-            anew, in another order if they shuffle.
+        datasets: The sources, as a mapping from name to dataset.
+            All datasets must have the same rank and world size. Each rank must have as many batches
+            as the others, so uneven="keep" needs a world of one.
+        weights: How often each source is drawn: positive numbers by name or in order, or None.
+            Only the ratios of the weights count. None weights a source by its number of
+            batches, so that all sources last about equally long.
+        seed: Seed of the draws.
+            The order within a source follows the source's own seed.
+        stop: When an epoch ends: "first", "all" or "repeat".
+            "first": when a source is drawn that has no batch left. "all": when no source has a
+            batch left; an exhausted source is no longer drawn, and each batch comes once.
+            "repeat": when each source was exhausted once; a source that is exhausted earlier
+            begins anew, in another order if the source shuffles.
 
     Raises:
-        ValueError, TypeError: what is given can't be mixed.
+        ValueError, TypeError: An argument is wrong, or the datasets cannot be mixed.
     """
     return MixedDataset(datasets, weights, seed, stop)
 
 
 class MixedDataset(Resumable[Batch]):
-    """What `fastload.mix` makes, for `DataLoader(mixed, batch_size=None)`."""
+    """The dataset that `fastload.mix` returns, for `DataLoader(mixed, batch_size=None)`."""
 
     def __init__(
         self,
@@ -110,7 +115,7 @@ class MixedDataset(Resumable[Batch]):
 
     @property
     def schema(self) -> dict[str, Schema]:
-        """What a batch holds, by the name of its source: output name -> `Field`."""
+        """The outputs of a batch by the name of its source: output name -> `Field`."""
         return {source.name: source.schema for source in self._of}
 
     @property
@@ -119,16 +124,17 @@ class MixedDataset(Resumable[Batch]):
         return {source.name: source.dataset.files for source in self._of}
 
     def stats(self) -> dict[str, Stats]:
-        """Return what each source has done in this process so far; `consuming_s` is of the mix.
+        """Return what each source has done in this process so far, by name.
 
-        For Prometheus, label each source: `stats()["web"].to_prometheus({"source": "web"})`. For a
-        trace of a source, call `trace()` of the dataset that was given to `mix`.
+        `consuming_s` is the same for all sources: the consumer's seconds between batches of the
+        mix. For Prometheus, label each source: `stats()["web"].to_prometheus({"source": "web"})`.
+        To trace a source, call `trace()` of the dataset that was passed to `mix`.
         """
         running = self._pass.consuming_s if self._pass else 0.0
         return {source.name: source.stats(self._consuming_s + running) for source in self._of}
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begins a pass and closes the one before; each pass is of the next epoch."""
+        """Begin a pass over the next epoch, and end the pass before."""
         closed = [source.name for source in self._of if source.closed]
         if closed and not self._closed:
             raise RuntimeError(
@@ -145,12 +151,12 @@ class MixedDataset(Resumable[Batch]):
             )
             for number, source in enumerate(self._of)
         ]
-        told = [(source.name, source.provenance) for source in self._of]
-        self._pass = EpochIterator(MixedFeed(plan.order.tolist(), feeds, told), start, part)
+        sources = [(source.name, source.provenance) for source in self._of]
+        self._pass = EpochIterator(MixedFeed(plan.order.tolist(), feeds, sources), start, part)
         return self._pass
 
     def close(self) -> None:
-        """Ends the pass and closes the sources; batches stay valid. Idempotent."""
+        """End the pass and close the sources. Batches stay valid. Idempotent."""
         super().close()
         for source in self._of:
             source.dataset.close()
@@ -162,7 +168,7 @@ class MixedDataset(Resumable[Batch]):
     def _resolved_rank(self) -> Rank:
         ranks = {source.name: source.resolved_rank() for source in self._of}
         self._check_ranks(ranks)
-        # Not one that was given as an argument, if another may turn out to be wrong.
+        # Prefer a rank from elsewhere than arguments: only such a rank is checked for changes.
         return min(ranks.values(), key=lambda rank: rank.origin == "arguments")
 
     def _check_ranks(self, ranks: Mapping[str, Rank]) -> None:
@@ -215,14 +221,14 @@ class MixedDataset(Resumable[Batch]):
             source.check_identity(saved)
         if len(position.seeds) != len(self._of):
             raise no_state(state, f"{len(position.seeds)} seeds of {len(self._of)} sources")
-        # Refuses progress that this mix can't have made.
+        # `mix_batches` raises if this mix cannot have made the progress.
         mixture = self._mixture._replace(seed=position.seed)
         world = position.progress[-1].world if position.progress else 1
         mix_batches(mixture, position.epoch, position.progress, world)
         return position, own
 
     def _check_draws(self, state: Mapping[str, Any]) -> None:
-        """Refuses a state of other sources, or of other draws from them."""
+        """Refuse a state whose sources, weights or stop differ."""
         try:
             stop, weights = state["stop"], state["weights"]
             names = [source["name"] for source in state["sources"]]
@@ -246,7 +252,7 @@ class MixedDataset(Resumable[Batch]):
             source.expect(self._next_position())
 
     def _prepare_next(self, number: int, scan: core.Scan) -> None:
-        """Has a source read the first windows of the next pass while this one ends."""
+        """Let a source read the first windows of the next pass while the running pass ends."""
         if self._pass is None:
             return
         start, part = self._next_position(), self._pass.part

@@ -1,4 +1,4 @@
-"""What feeds a pass over a mix: the batches of its sources, in the order that was drawn."""
+"""The feeds of a pass over a mix: batches of the sources in the order that was drawn."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["MixedFeed", "SourceFeed"]
 
 
 class MixedFeed:
-    """Batches of several sources.
+    """A feed that takes each batch from one of several sources.
 
     Args:
-        order: the source of each batch.
-        feeds: of each source; None = it has none in this pass.
-        sources: their names, and whether their batches say where their rows come from.
+        order: the number of the source of each batch.
+        feeds: the feed of each source; None = the source has no batch in this pass.
+        sources: the name of each source, and True if its batches have provenance.
     """
 
     lead = 0
@@ -40,7 +40,7 @@ class MixedFeed:
         self._sources = sources
 
     def next(self, mark: BatchPosition) -> Batch | None:
-        """The next batch, which carries the mark; None at the end."""
+        """Return the next batch, with the position `mark`; None at the end."""
         if self._taken == len(self._order):
             return None
         number = self._order[self._taken]
@@ -55,20 +55,20 @@ class MixedFeed:
         return batch
 
     def close(self) -> None:
-        """Abandons what is left. Idempotent."""
+        """Abandon the batches that are left. Idempotent."""
         for feed in self._feeds:
             if feed is not None:
                 feed.close()
 
 
 class SourceFeed:
-    """The batches of one source in a pass, of one repetition after the other.
+    """A feed of one source in a pass of a mix, with one share for each repetition of the source.
 
     Args:
-        first: those of the first one.
-        open_next: begins the next one; with a scan, only prepares it while that one ends. None
-            if there is none.
-        on_last: told, with the scan, when the last window of the last one is in work.
+        first: the feed of the first share.
+        open_next: opens the feed of the next share, or returns None after the last share. Called
+            with a scan, the function only prepares the feed while the scan ends.
+        on_last: called with the scan of the last share once the scan has opened its last window.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class SourceFeed:
         self._open_next = open_next
         self._on_last = on_last
         self._following: OpenFeed | None = None
-        self._looked = False  # ahead of the running one
+        self._looked = False  # True once the share after the running share was opened
         self._running = self._watched(first)
 
     def next(self, mark: BatchPosition) -> Batch | None:
-        """The next batch, which carries the mark; None at the end."""
+        """Return the next batch, with the position `mark`; None at the end."""
         while (batch := self._running.next(mark)) is None:
             following, self._following = self._following, None
             if following is not None:
@@ -98,7 +98,7 @@ class SourceFeed:
         return batch
 
     def close(self) -> None:
-        """Abandons what is left. Idempotent."""
+        """Abandon the batches that are left. Idempotent."""
         self._running.close()
         if self._following is not None:
             self._following.close()
@@ -110,7 +110,7 @@ class SourceFeed:
 
     def _look_ahead(self, scan: core.Scan | None) -> bool:
         if scan is None or self._looked:
-            return True  # that scan was given up, or goes on for one that was
+            return True  # the scan was given up for another, or replaces a scan that was
         self._looked = True
         self._following = self._open_next(scan)
         if self._following is None:

@@ -1,6 +1,6 @@
-"""A source of a mix: a dataset whose batches the mix asks for."""
+"""A source of a mix: a dataset that the mix takes batches from."""
 
-# ruff: noqa: SLF001 - a mix is made of the insides of its datasets, here alone.
+# ruff: noqa: SLF001 - only this module of the mix uses private parts of the datasets.
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class MixSource:
     """One dataset of a mix.
 
     Args:
-        name: of the source.
-        dataset: it.
+        name: the name of the source.
+        dataset: the dataset.
 
     Raises:
-        TypeError, ValueError: it is none that can be mixed.
+        TypeError: `name` is not a str, or `dataset` is not a FastParquetDataset.
+        ValueError: the dataset cannot be mixed.
     """
 
     def __init__(self, name: str, dataset: FastParquetDataset) -> None:
@@ -58,7 +59,7 @@ class MixSource:
 
     @property
     def rows(self) -> SourceRows:
-        """What decides its batches."""
+        """The count of the source's rows, and the options that make batches of the rows."""
         return SourceRows(self.dataset._rows.row_groups.total_rows, self._options)
 
     @property
@@ -68,12 +69,12 @@ class MixSource:
 
     @property
     def provenance(self) -> bool:
-        """Whether its batches say where their rows come from."""
+        """True if batches of the source have `__file__` and `__row__`."""
         return self.dataset._provenance
 
     @property
     def schema(self) -> Schema:
-        """What its batches hold."""
+        """The outputs of a batch of the source."""
         fields = dict(self.dataset.schema)
         if self.provenance:
             fields["__source__"] = Field(torch.int32)
@@ -90,12 +91,12 @@ class MixSource:
 
     @property
     def may_be_uneven(self) -> bool:
-        """Whether its ranks may have different numbers of batches."""
+        """True if the ranks of the dataset may have different numbers of batches."""
         return self._options.uneven == "keep"
 
     @property
     def closed(self) -> bool:
-        """Whether its dataset was closed."""
+        """True if the dataset was closed."""
         return self.dataset._closed
 
     def stats(self, consuming_s: float) -> Stats:
@@ -103,14 +104,14 @@ class MixSource:
         return replace(self.dataset.stats(), consuming_s=consuming_s)
 
     def identity(self) -> dict[str, Any]:
-        """The part of a saved state that says what source it is, as small as can be."""
+        """Return the part of a saved state that identifies the source, as small as possible."""
         dataset = self.dataset
         identity = encode_identity(dataset._source, dataset._options, dataset._predicate)
         order = {name: value for name, value in identity["order"].items() if value is not None}
         return {"name": self.name, **identity, "order": order}
 
     def check_identity(self, saved: Mapping[str, Any]) -> None:
-        """Refuses what another source saved, as `decode_state` does."""
+        """Refuse the saved identity of another source, as `state.check_identity` does."""
         dataset = self.dataset
         check_identity(saved, dataset._source, dataset._options, dataset._predicate)
 
@@ -121,17 +122,17 @@ class MixSource:
         part: WorkerSlot,
         on_last: Callable[[core.Scan], None],
     ) -> SourceFeed | None:
-        """Begins a pass over some shares, one after the other, and ends the one before.
+        """Begin a pass over shares of the dataset, one after the other, and end the pass before.
 
         Args:
-            shares: for each repetition.
-            start: where the pass of the mix begins.
-            part: which worker this is.
-            on_last: told, with the scan, when the last window of the last share is in work and
-                it is worth while to look ahead.
+            shares: a share of the dataset for each repetition.
+            start: the position where the pass of the mix begins.
+            part: the slot of this worker.
+            on_last: called with the scan of the last share once the scan has opened its last
+                window, if looking ahead is worth while.
 
         Returns:
-            None if there are no shares.
+            The feed of the shares, or None if there are no shares.
         """
         self.dataset._end_pass()
         prepared, self.dataset._prepared = self.dataset._prepared, None
@@ -154,11 +155,11 @@ class MixSource:
     def prepare(
         self, own: SourceShare, start: Position, part: WorkerSlot, before: core.Scan
     ) -> None:
-        """Has the first windows of the next pass read while this one ends."""
+        """Begin to read the first windows of the next pass while the running pass ends."""
         self.dataset._prepared = PreparedPass(self._open(own, start, part, before), start, part)
 
     def expect(self, start: Position) -> None:
-        """Drops what was prepared, unless for a pass that begins there."""
+        """Drop the prepared pass, unless it begins at `start`."""
         prepared = self.dataset._prepared
         if prepared is not None and prepared.start != start:
             prepared.close()

@@ -1,4 +1,4 @@
-"""Which rank of how many this process is."""
+"""The number of this process among the ranks that share an epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ __all__ = ["Rank", "resolve_rank"]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One of `world` processes that share an epoch, and where the numbers come from."""
+    """One of the processes that share an epoch.
+
+    Attributes:
+        rank: number of the process, 0 <= rank < world.
+        world: number of processes.
+        origin: where the two numbers come from, for messages.
+    """
 
     rank: int
     world: int
@@ -30,10 +36,12 @@ class Rank:
             )
 
     def check_unchanged(self) -> None:
-        """Compares with torch.distributed, which may have been set up since.
+        """Compare the numbers with torch.distributed, which may have been set up in the meantime.
+
+        Numbers that were given as arguments are not compared.
 
         Raises:
-            RuntimeError: the numbers differ, unless they were given as arguments.
+            RuntimeError: the numbers differ.
         """
         now = _from_torch()
         if now is None or self.origin == "arguments":
@@ -49,10 +57,18 @@ class Rank:
 def resolve_rank(
     rank: int | None, world_size: int | None, environment: Mapping[str, str] = os.environ
 ) -> Rank:
-    """From the arguments, else torch.distributed, else RANK and WORLD_SIZE, else 0 of 1.
+    """Return the rank from the first of four origins that has one.
+
+    The origins are the arguments, torch.distributed, the environment variables RANK and WORLD_SIZE,
+    and the default, rank 0 of 1.
+
+    Args:
+        rank: number of this process, or None.
+        world_size: number of processes, or None.
+        environment: the environment variables.
 
     Raises:
-        ValueError: one number without the other, or numbers out of their range.
+        ValueError: one of the two numbers is missing, or a number is out of range.
     """
     if rank is not None or world_size is not None:
         if rank is None or world_size is None:

@@ -1,4 +1,4 @@
-"""Epochs, progress and saved state: what every dataset of passes has in common."""
+"""The base of the datasets: epochs, progress and saved state."""
 
 from __future__ import annotations
 
@@ -29,44 +29,51 @@ _Item_co = TypeVar("_Item_co", covariant=True)
 
 
 class Resumable(IterableDataset[_Item_co]):
-    """An IterableDataset that delivers one epoch in each pass, and says what it has delivered.
+    """An IterableDataset that delivers one epoch per pass and can save what it has delivered.
 
     Args:
-        first: where its first pass begins.
+        first: the position where the first pass begins.
     """
 
     def __init__(self, first: Position) -> None:
         super().__init__()
         self._seeds = len(first.seeds)
         self._epochs = EpochCell(first)
-        self._loaded: PassStart | None = None  # that the running pass began with
-        self._own: Position | None = None  # loaded by this worker process for itself
+        self._loaded: PassStart | None = None  # order of the running pass, if loaded
+        self._own: Position | None = None  # loaded by this worker for itself alone
         self._closed = False
         self._pass: EpochIterator | None = None
         self._consuming_s = 0.0
 
     @abstractmethod
     def _resolved_rank(self) -> Rank:
-        """Which rank this is; the same from the first call on."""
+        """Return the rank of this process, which stays the same from the first call on."""
 
     @abstractmethod
     def _batches(self, position: Position, rank: int | None) -> int:
-        """Batches that a rank of this world has left of an epoch; None = one with the most."""
+        """Return how many batches a rank has left in an epoch; None = the rank with the most."""
 
     @abstractmethod
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
-        """The state of a position; of this worker's own share if `worker` says which it is."""
+        """Return the state of a position.
+
+        With `worker`, the position is that of a worker's own share: its number and of how many.
+        """
 
     @abstractmethod
     def _decoded(
         self, state: Mapping[str, Any], worker: tuple[int, int] | None
     ) -> tuple[Position, bool]:
-        """The position of a state, and whether it is this worker's own; refuses what is none."""
+        """Return the position of a state, and True if the state is that of this worker alone.
+
+        Raises the errors of `load_state_dict`.
+        """
 
     def __len__(self) -> int:
-        """Batches of this rank in this epoch, delivered and remaining; rows, if it yields rows.
+        """Return the number of batches of this rank in an epoch, delivered and remaining.
 
-        The epoch is that of the pass that runs, if one does, else that of the next one.
+        A dataset that yields single rows counts rows. The epoch is that of the running pass, or of
+        the next pass if no pass is running.
         """
         running = self._pass is not None and not self._pass.finished
         position = self._pass.start if self._pass and running else self._next_position()
@@ -74,14 +81,18 @@ class Resumable(IterableDataset[_Item_co]):
         return sum(leg.delivered for leg in position.progress) + left
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is of this epoch, in worker processes that live on too.
+        """Set the epoch of the next pass, also in worker processes that are already running.
 
-        The progress of a loaded state is kept if it is of this epoch, else dropped with a
-        warning.
+        If a loaded state is of this epoch, its progress is kept. Otherwise the progress is dropped,
+        with a warning.
+
+        Args:
+            epoch: number of the epoch, from 0 on.
 
         Raises:
-            TypeError, ValueError: it is no epoch.
-            RuntimeError: Accelerate is about to split once more what ranks share already.
+            TypeError: `epoch` is not an int.
+            ValueError: `epoch` is out of range.
+            RuntimeError: Accelerate is about to split rows that the ranks have split already.
         """
         check_epoch(epoch)
         refuse_second_split(self, lambda: self._resolved_rank().world)
@@ -98,16 +109,16 @@ class Resumable(IterableDataset[_Item_co]):
         self._give(PassStart(loaded.of_epoch(epoch)))
 
     def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
-        """What was delivered, as plain JSON values.
+        """Return a record of what was delivered, as plain JSON values.
 
         Args:
-            after: up to and including this batch, whatever wraps the dataset; None = up to the
-                batch that iter() handed out last in this process.
+            after: The last delivered batch, even if a loader wraps the dataset. None means the
+                latest batch that iter() handed out in this process.
 
         Raises:
-            ValueError: `after` is no batch of this dataset.
-            RuntimeError: without `after`, when worker processes iterate: only a batch tells how
-                far their consumer is.
+            ValueError: `after` is not a batch of this dataset.
+            RuntimeError: `after` is None while worker processes iterate over the dataset. Only a
+                batch tells how far the consumer of the workers has come.
         """
         if after is not None:
             mark = getattr(after, "_position", None)
@@ -136,11 +147,17 @@ class Resumable(IterableDataset[_Item_co]):
         return self._encoded(position)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next iter() goes on right after what `state` says was delivered, on any world.
+        """Let the next iter() continue after the last batch delivered in `state`.
+
+        The number of ranks may differ from the number that saved the state.
+
+        Args:
+            state: the result of `state_dict`.
 
         Raises:
-            SourceChangedError: the files are not those of the state.
-            ValueError: it is no state, or an argument that decides the order has changed.
+            SourceChangedError: The files differ from the files of the state.
+            ValueError: `state` is not a saved state, or an argument that decides the order has
+                changed.
         """
         info = get_worker_info()
         worker = None if info is None else (info.id, info.num_workers)
@@ -154,7 +171,7 @@ class Resumable(IterableDataset[_Item_co]):
         self._give(PassStart(position))
 
     def close(self) -> None:
-        """Ends the pass; batches stay valid. Idempotent."""
+        """End the pass. Batches stay valid. Idempotent."""
         self._closed = True
         if self._pass is not None:
             self._pass.close()
@@ -166,7 +183,7 @@ class Resumable(IterableDataset[_Item_co]):
         self.close()
 
     def __copy__(self) -> Self:
-        # A shallow one would share the epoch and be closed along.
+        # A shallow copy would share the epoch, and closing either would close both.
         return copy.deepcopy(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -175,11 +192,15 @@ class Resumable(IterableDataset[_Item_co]):
         return {**self.__dict__, "_pass": None, "_loaded": None}
 
     def _begin(self) -> tuple[Position, WorkerSlot]:
-        """Begins a pass and ends the one before: where it begins, and the part of this process."""
+        """Begin a pass and end the pass before.
+
+        Returns:
+            The position where the pass begins, and the worker slot of this process.
+        """
         if self._closed:
             raise RuntimeError("Expected an open dataset, got one that was closed")
-        # Before anything that lets other threads run: in a worker process that lives on, one of
-        # them is about to tell DataLoader that the pass has begun.
+        # `_begin_pass` comes before anything that lets other threads run: in a persistent worker
+        # process, another thread is about to report to DataLoader that the pass has begun.
         start = self._begin_pass()
         rank = self._resolved_rank()
         rank.check_unchanged()
@@ -193,15 +214,15 @@ class Resumable(IterableDataset[_Item_co]):
         return start, part
 
     def _is_finished(self, position: Position) -> bool:
-        """Return whether no rank has a batch left of the epoch."""
+        """Return True if no rank has a batch left in the epoch."""
         return not self._batches(position, rank=None)
 
     def _next_position(self) -> Position:
-        """Where the next pass begins."""
+        """Return the position where the next pass begins."""
         return resolved(self._epochs.next, self._is_finished)
 
     def _state_of_next_pass(self) -> dict[str, Any]:
-        """What was delivered before it, if the pass that runs is over."""
+        """Return the state with which the next pass begins, once the running pass is over."""
         return self._encoded(self._epochs.next.position)
 
     def _state_of_worker(self, worker: tuple[int, int]) -> dict[str, Any]:
@@ -217,7 +238,8 @@ class Resumable(IterableDataset[_Item_co]):
     def _begin_pass(self) -> Position:
         here = get_worker_info() is None
         if here and self._loaded and self._pass and self._pass.untouched:
-            # StatefulDataLoader begins a pass of a finished epoch, then the one it uses.
+            # At a finished epoch, StatefulDataLoader begins a pass, discards the pass, and begins
+            # the pass that it uses.
             self._epochs.give(self._loaded)
         order, start = self._epochs.begin(self._is_finished, self._own)
         self._loaded = order if here and order.position.progress else None

@@ -1,4 +1,4 @@
-"""The saved state of a dataset: what was delivered, as plain JSON values."""
+"""The saved state of a dataset: a record of what was delivered, as plain JSON values."""
 
 from __future__ import annotations
 
@@ -35,9 +35,15 @@ def encode_state(
     position: Position,
     worker: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
-    """The state, for json.dumps; well under 2 KB.
+    """Return the state of a position, for json.dumps; well under 2 KB.
 
-    worker: its number, and of how many, if the position is that of one worker's own share.
+    Args:
+        source: the files.
+        options: the options that decide the order.
+        predicate: the filters and the split.
+        position: the position after what was delivered.
+        worker: number of the worker and number of workers, if the position is that of one
+            worker's own share.
     """
     return {
         **encode_position(position, worker),
@@ -46,7 +52,7 @@ def encode_state(
 
 
 def encode_position(position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
-    """The part of a state that says how far a run is."""
+    """Return the part of a state that holds the progress of a run."""
     state: dict[str, Any] = {"version": _VERSION, "seed": position.seed, "epoch": position.epoch}
     state["progress"] = [[leg.world, leg.workers, leg.delivered] for leg in position.progress]
     if position.seeds:
@@ -57,7 +63,7 @@ def encode_position(position: Position, worker: tuple[int, int] | None = None) -
 
 
 def encode_identity(source: Source, options: Options, predicate: Predicate) -> dict[str, Any]:
-    """The part of a state that says of which files it is, in which order."""
+    """Return the part of a state that identifies the files and their order."""
     return {
         "fingerprint": source.fingerprint,
         "files": len(source.files),
@@ -74,14 +80,19 @@ def decode_state(
     predicate: Predicate,
     worker: tuple[int, int] | None = None,
 ) -> tuple[Position, bool]:
-    """The position of a state made by `encode_state`, and whether it is a worker's own.
+    """Return the position of a state, and True if the state is that of one worker alone.
 
-    worker: the number of this worker process, and of how many.
+    Args:
+        state: the result of `encode_state`.
+        source: the files.
+        options: the options that decide the order.
+        predicate: the filters and the split.
+        worker: number of this worker process and number of workers; None outside of a worker.
 
     Raises:
-        SourceChangedError: the files are not those of the state.
-        ValueError: it is no such state, or an argument that decides the order has changed; or
-            it is the state of another worker.
+        SourceChangedError: the files differ from the files of the state.
+        ValueError: `state` is not a saved state, an argument that decides the order has changed,
+            or the state is that of another worker.
     """
     position, own = decode_position(state, worker)
     check_identity(state, source, options, predicate)
@@ -91,7 +102,11 @@ def decode_state(
 def decode_position(
     state: Mapping[str, Any], worker: tuple[int, int] | None = None
 ) -> tuple[Position, bool]:
-    """The position of a state, and whether it is a worker's own; raises as `decode_state`."""
+    """Return the position of a state, and True if the state is that of one worker alone.
+
+    Raises:
+        ValueError: `state` is not a saved state, or is the state of another worker.
+    """
     try:
         if state["version"] != _VERSION:
             raise ValueError(
@@ -116,7 +131,12 @@ def decode_position(
 def check_identity(
     state: Mapping[str, Any], source: Source, options: Options, predicate: Predicate
 ) -> None:
-    """Refuses the state of other files or of another order, as `decode_state` does."""
+    """Refuse a state of other files or of another order.
+
+    Raises:
+        SourceChangedError: the files differ from the files of the state.
+        ValueError: `state` is not a saved state, or an argument that decides the order has changed.
+    """
     try:
         fingerprint, files, rows = state["fingerprint"], state["files"], state["rows"]
         sums, order = tuple(map(_whole, state["file_sums"])), dict(state["order"])
@@ -143,12 +163,12 @@ def check_identity(
 
 
 def no_state(state: object, error: object) -> ValueError:
-    """The error for what no state_dict() has made, with the cause."""
+    """Return the error for a value that `state_dict()` has not made, with the cause."""
     return ValueError(f"Expected a state made by state_dict(), got {state!r} ({error!r})")
 
 
 def _whole(value: object) -> int:
-    """A number of a state, which JSON may have made anything else of."""
+    """Return a value of a state that must be an integer; JSON may hold any type in its place."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected an integer, got {value!r}")
     return value
@@ -171,7 +191,7 @@ def _described(worker: Sequence[int] | None) -> str:
 
 
 def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
-    """The arguments that decide which rows make which batch."""
+    """Return the arguments that decide which rows form which batch."""
     return {
         "batch_size": options.batch_size,
         "shuffle": options.shuffle,

@@ -1,4 +1,4 @@
-"""Traces of what the core's threads did when, for Perfetto and chrome://tracing."""
+"""Traces of the core's threads, task by task, for Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["CAPACITY", "Span", "Trace", "recorded"]
 
 CAPACITY = 300_000
-"""The spans that a trace keeps unless the caller says otherwise: about 30 MB of memory."""
+"""Default number of spans that a trace keeps: about 30 MB of memory."""
 
-# What the index of a span counts, by stage; of the others it is a window.
+# The thing that the index of a span numbers, by stage; in other stages, a window.
 _INDICES = {
     "read": "file",
     "request": "file",
@@ -37,16 +37,19 @@ _INDICES = {
 class Span:
     """One task of one thread.
 
-    stage: "prepare" (of a window), "read" (of a local file), "request" (to a store, from asking to
-        arrival), "stage" and "count" (of strings and lists), "fill" (columns decoded, or
-        gathered, into batches), "merge" (of a batch that lies in several windows), "kernels" or
-        "wait" (of the consumer, for a batch).
-    thread: as the system numbers it.
-    start_ns, end_ns: of the clock of `time.perf_counter_ns`.
-    index: of the file for reads and requests, of the batch for merge, kernels and wait, else of the
-        window of its pass.
-    column: the first one that is decoded; "" for stages that work on no column.
-    bytes: of reads and requests.
+    Attributes:
+        stage: the kind of task. "prepare": prepare a window. "read": read from a local file.
+            "request": a request to a store, from asking to arrival. "stage" and "count": handle
+            strings and lists. "fill": decode or gather columns into batches. "merge": merge a
+            batch that lies in several windows. "kernels": call kernels on a batch. "wait": the
+            consumer waits for a batch.
+        thread: the system's number of the thread.
+        start_ns: begin of the task, on the clock of `time.perf_counter_ns`.
+        end_ns: end of the task, on the same clock.
+        index: number of the file (read, request), of the batch (merge, kernels, wait), or
+            otherwise of the window in its pass.
+        column: first column that the task decodes; "" for stages that work on no column.
+        bytes: number of bytes of a read or request; 0 in other stages.
     """
 
     stage: str
@@ -62,9 +65,10 @@ class Span:
 class Trace:
     """The spans that `FastParquetDataset.trace` recorded.
 
-    spans: in the order in which they ended.
-    threads: number -> name of each thread that has a span.
-    dropped: how many spans were left out because the trace was full.
+    Attributes:
+        spans: the spans in the order in which they ended.
+        threads: number -> name of each thread that has a span.
+        dropped: number of spans that were left out because the trace was full.
     """
 
     spans: list[Span] = field(default_factory=list)
@@ -97,10 +101,10 @@ class Trace:
 
 @contextmanager
 def recorded(engines: ProcessEngine, capacity: int) -> Iterator[Trace]:
-    """Record what the core does for the engines of a dataset, as `FastParquetDataset.trace` says.
+    """Record what the core does for the engines of a dataset, inside a with block.
 
     Raises:
-        ValueError: capacity is less than 1.
+        ValueError: `capacity` is less than 1.
     """
     if capacity < 1:
         raise ValueError(f"Expected capacity to be at least 1, got {capacity}")
@@ -135,7 +139,7 @@ def _events(span: Span, number: int, start_ns: int, process: int) -> list[dict[s
     }
     if span.stage != "request":
         return [event]
-    # Many requests run at once, so that they cannot be drawn as the stack of a thread.
+    # Many requests run at once, so they cannot be drawn as the call stack of a thread.
     begin = {**event, "ph": "b", "id": number}
     del begin["dur"]
     return [begin, {**begin, "ph": "e", "ts": (span.end_ns - start_ns) / 1e3}]

@@ -1,4 +1,4 @@
-"""Reads what passes over a dataset will ask for, so that its cache has it."""
+"""The filling of a dataset's cache before passes read from the cache."""
 
 from __future__ import annotations
 
@@ -37,28 +37,36 @@ def warm(
     progress: bool | Callable[[int, int], None],
     share: tuple[int, int],
 ) -> None:
-    """Reads a rank's rows in order, whatever the order of passes; with shuffle those of all ranks.
+    """Read a rank's rows into the cache in stored order; with shuffle, the rows of all ranks.
 
-    share: which part of them, of how many.
-    progress: whether to show it on stderr, or what is told how many rows are read, of how many.
+    Args:
+        engine: the engine that reads the rows.
+        batch_rows: number of rows in the core's batches.
+        row_groups: all row groups, in canonical order.
+        options: the dataset's parameters.
+        rank: the rank whose rows are read.
+        source: the files.
+        progress: True to show the progress on stderr, or a function to call with the number of
+            rows read and the number of all rows.
+        share: number of the share to read, and number of shares.
 
     Raises:
-        CacheError: nothing is kept of these files, or there was no room for all.
+        CacheError: the cache keeps nothing of these files, or has no room for all rows.
     """
     if not source.storage.keeps(source.files):
         raise CacheError(
-            "Expected a dataset with cache= and files of a store, got one of which nothing is kept"
+            "Expected a dataset with cache= and files of a store, got one whose files are not cached"
         )
     read_plan = _plan_of(row_groups, options, rank, share, engine.budget.stripe_rows)
-    with showing(progress) as told, closing(engine.start(read_plan, batch_rows)) as scan:
+    with showing(progress) as show, closing(engine.start(read_plan, batch_rows)) as scan:
         rows = 0
-        told(rows, read_plan.rows)
+        show(rows, read_plan.rows)
         while (lent := scan.next()) is not None:
             rows += lent.rows
-            told(rows, read_plan.rows)
+            show(rows, read_plan.rows)
     source.storage.flush()
     if not source.storage.keeps(source.files):
-        raise CacheError("Expected room for all that was read, got less: see the warning")
+        raise CacheError("Expected room in the cache for all rows, got less: see the warning")
 
 
 def warm_blocks(
@@ -71,13 +79,19 @@ def warm_blocks(
     *,
     skip: bool,
 ) -> None:
-    """Has the blocks of a rank's row groups made; with shuffle those of all ranks.
+    """Fill the cache with a rank's row groups after `preprocess`; with shuffle, of all ranks.
 
-    progress, share: as `warm` takes them.
-    skip: leave out row groups that are corrupt.
+    Args:
+        maker: makes the cached row groups.
+        row_groups: all row groups, in canonical order.
+        options: the dataset's parameters.
+        rank: the rank whose row groups are cached.
+        progress: as for `warm`.
+        share: as for `warm`.
+        skip: True to leave out corrupt row groups.
 
     Raises:
-        CacheError: there is no room for all.
+        CacheError: the cache has no room for all row groups.
     """
     read_plan = _plan_of(row_groups, options, rank, share, options.batch_size)
     rows_of: Counter[tuple[int, int]] = Counter()
@@ -88,27 +102,30 @@ def warm_blocks(
     requester = _WarmRequester(maker)
     end = start_workers(maker, queue, requester, requester)
     try:
-        with showing(progress) as told:
-            told(rows, total)
-            for place in rows_of:
-                queue.ask(*place)
+        with showing(progress) as show:
+            show(rows, total)
+            for entry in rows_of:
+                queue.ask(*entry)
             for _ in rows_of:
-                place, error = requester.answers.get()
+                entry, error = requester.answers.get()
                 if error is not None and not (skip and isinstance(error, CorruptFileError)):
                     raise error
-                rows += rows_of[place]
-                told(rows, total)
+                rows += rows_of[entry]
+                show(rows, total)
     except NoRoomError as error:
-        raise CacheError(f"Expected room for all blocks, got less: {error}") from error
+        raise CacheError(
+            f"Expected room in the cache for all row groups, got less: {error}"
+        ) from error
     finally:
         end()
 
 
 class _WarmRequester:
-    """Asks for blocks that need only exist.
+    """A requester of cached row groups that need only exist.
 
     Attributes:
-        answers: the file and row group of each block, or of one that can't be, with the reason.
+        answers: the file and row group of each request, and the error if the row group can't be
+            cached.
     """
 
     def __init__(self, maker: BlockMaker) -> None:
@@ -116,14 +133,14 @@ class _WarmRequester:
         self._maker = maker
 
     def open(self, file: int, row_group: int, name: str, _checksum: int) -> bool | None:
-        """Note that a block exists, as `decoded_workers.BlockRequester` has it."""
+        """Note that a cached row group exists, as `task.BlockRequester` says."""
         if not self._maker.store.touch_if_exists(name):
             return None
         self.answers.put(((file, row_group), None))
         return True
 
     def failed(self, file: int, row_group: int, error: BaseException) -> None:
-        """Note why there is no block."""
+        """Note why a row group can't be cached."""
         self.answers.put(((file, row_group), error))
 
 
@@ -134,8 +151,8 @@ def _plan_of(
     share: tuple[int, int],
     stripe_rows: int,
 ) -> plan.ReadPlan:
-    """A share of the rows of a rank in order; with shuffle of those of all ranks."""
-    # With shuffle other row groups are this rank's in each epoch.
+    """Return the plan of a share of a rank's rows in stored order; with shuffle, of all ranks."""
+    # With shuffle, each epoch gives this rank other row groups.
     number, world = (0, 1) if options.shuffle else (rank.rank, rank.world)
     in_order = replace(
         options,

@@ -1,13 +1,26 @@
-"""Passes: one iteration over a dataset each, and the feeds that a pass takes its batches from.
+"""Passes: the iterator of one pass, and the feeds that it takes batches from.
 
-A feed wraps the next one; each but the core's scan is there only where a dataset asks for it:
+A pass needs some of these feeds. Each takes its batches from the feed below:
 
-    EpochIterator <- BlockFeed <- SteppedFeed <- ScanFeed or SkippingFeed <- the core's scan
-                     cache=       preprocess=,   in plan order, or with
-                                  augment=       on_error="skip"
+    EpochIterator    counts the batches that it hands out, and gives each its position
+         ^
+    BlockFeed        only with cached row groups: once a row group can't be kept, replaces the
+         ^           feeds below by feeds that read the files
+    SteppedFeed      only with steps: calls `preprocess`, then `augment`; on cached row groups,
+         ^           which hold the result of `preprocess`, calls `augment` alone
+    ScanFeed         hands out the batches of one scan of the core
+      or
+    SkippingFeed     with on_error="skip": after a corrupt row group, starts a new scan without it
+         ^
+    Engine           scans the files
+      or
+    BlockEngine      scans the cached row groups
 
-`BlockFeed` goes on with the files once a row group can't be cached. `SkippingFeed` starts the
-core's scan again behind a row group that can't be read.
+    In a mix:  EpochIterator <- MixedFeed <- a SourceFeed for each source <- the feeds above, opened
+                                             anew for each repetition of the source
+
+`FeedFactory` opens the feeds. While a pass ends, `NextPass` plans the next pass in steps and opens
+the feeds of that pass; `PreparedPass` holds these feeds until iter() takes them.
 
 In: the position where the pass begins. Out: batches in plan order, each with its position.
 """

@@ -1,4 +1,4 @@
-"""What feeds a pass from blocks, and from the files once a block can't be kept."""
+"""The feed of a pass over cached row groups, which turns to the files if the cache fails."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ __all__ = ["BlockFeed"]
 
 
 class BlockFeed(WrappedFeed):
-    """The batches of a feed whose engine reads blocks.
+    """A feed over cached row groups, replaced by a feed over files once the cache fails.
+
+    The cache fails if it has no room for a row group, or an output has no form in the cache.
 
     Args:
-        feed: it.
-        refuse: called with the reason why a block can't be kept.
-        rest: opens the feed of what is left, from the files, after so many batches, or rows where
-            `counts_rows`.
-        counts_rows: the pass hands out rows.
+        feed: the feed over cached row groups; its engine is a BlockEngine.
+        refuse: called with the reason why a row group can't be kept.
+        rest: opens a feed that reads the rest of the pass from the files. Called with the count
+            of batches handed out so far (of rows, if `counts_rows`) and the position of the next
+            batch.
+        counts_rows: True if the pass hands out single rows.
     """
 
     def __init__(
@@ -45,11 +48,11 @@ class BlockFeed(WrappedFeed):
 
     @property
     def lead(self) -> int:
-        """The wrapped feed's `lead`, in rows: see `Feed`."""
+        """Number of rows at the start of the latest batch that must not be delivered."""
         return self._feed.lead
 
     def next(self, mark: BatchPosition) -> Batch | None:
-        """The next batch, which carries the mark; None at the end."""
+        """Return the next batch, with the position `mark`; None at the end."""
         try:
             batch = self._feed.next(mark)
         except (NoRoomError, UnfitOutputError) as cause:

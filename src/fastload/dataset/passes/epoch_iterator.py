@@ -1,4 +1,4 @@
-"""One pass over a dataset: an iterator that knows what it has delivered, and what feeds it."""
+"""The iterator of one pass over a dataset, and the feed that hands out the batches of one scan."""
 
 from __future__ import annotations
 
@@ -29,58 +29,59 @@ __all__ = [
 ]
 
 
-# Batches carry their marks; torch.load asks what it may make.
+# Saved batches hold a BatchPosition; torch.load must be allowed to make one.
 torch.serialization.add_safe_globals([batch_position_of])
 
 
 class Feed(Protocol):
-    """What a pass takes its batches from."""
+    """A source of batches for a pass."""
 
     @property
     def lead(self) -> int:
-        """Rows at the start of the batch that came last that are not to be delivered."""
+        """Number of rows at the start of the latest batch that must not be delivered."""
 
     def next(self, mark: BatchPosition) -> Batch | None:
-        """The next batch, which carries the mark; None at the end."""
+        """Return the next batch, with the position `mark`; None at the end."""
 
     def close(self) -> None:
-        """Abandons what is left. Idempotent."""
+        """Abandon the batches that are left. Idempotent."""
 
 
 class OpenFeed(Feed, Protocol):
-    """A feed of one engine.
+    """A feed whose batches come from one engine.
 
-    on_opened: as `ScanFeed` has it.
+    Attributes:
+        on_opened: as in `ScanFeed`.
     """
 
     on_opened: Callable[[core.Scan | None], bool] | None
 
     @property
     def engine(self) -> Engine:
-        """Does the work."""
+        """The engine that makes the batches."""
 
     @property
     def ready(self) -> bool:
-        """Whether the next batch can be had at once, and kept beside those handed out."""
+        """True if `next` need not wait, and the batches handed out leave room for one more."""
 
     def begin(self) -> None:
-        """Begins what was prepared."""
+        """Begin the pass, if the feed was opened to prepare the next pass."""
 
 
 class ScanFeed:
-    """The batches of one scan.
+    """A feed that hands out the batches of one scan.
 
     Args:
-        engine: does the work.
-        scan: the core's side of it.
-        on_copy: told of each batch that is handed out as a copy.
+        engine: the engine that makes the batches.
+        scan: the scan of the core.
+        on_copy: called for each batch that is handed out as a copy.
 
     Attributes:
-        lead: as `Feed` has it.
-        on_opened: told, with the scan, after each batch from when the last window is in work on,
-            until it says that it has done all there is to do then: it does that in steps, so that
-            no batch waits for all of them. Told with None when that scan was given up for another
-            one. None = nobody is told.
+        lead: as in `Feed`.
+        on_opened: a function that prepares the next pass in small steps, so that no batch waits
+            for all of the steps; None = no call. Called with the scan after each batch once
+            the scan has opened its last window, until the function returns True (no step is
+            left). Called with None if the scan is given up for another scan.
     """
 
     lead = 0
@@ -88,23 +89,23 @@ class ScanFeed:
     def __init__(self, engine: Engine, scan: core.Scan, on_copy: Callable[[], None]) -> None:
         self.engine = engine
         self.on_opened: Callable[[core.Scan | None], bool] | None = None
-        self._done = False  # on_opened has nothing left to do
-        self._first = True  # the batch that comes next is
+        self._done = False  # on_opened has no step left
+        self._first = True  # no batch has been handed out
         self._scan = scan
         self._on_copy = on_copy
 
     @property
     def ready(self) -> bool:
-        """Whether the next batch can be had at once, and kept beside those handed out."""
+        """True if `next` need not wait, and the batches handed out leave room for one more."""
         engine = self.engine
         return self._scan.ready and 2 * engine.pipeline.lent_bytes <= engine.lend_bytes
 
     def begin(self) -> None:
-        """Begins what was prepared."""
+        """Begin the pass, if the feed was opened to prepare the next pass."""
         self.engine.begin(self._scan)
 
     def next(self, mark: BatchPosition) -> Batch | None:
-        """The next batch, which carries the mark; None at the end."""
+        """Return the next batch, with the position `mark`; None at the end."""
         lent = self._lent()
         if lent is None:
             return None
@@ -113,14 +114,15 @@ class ScanFeed:
             self._on_copy()
         if self.on_opened is not None and not self._done and self._scan.opened_all:
             self._done = self.on_opened(self._scan)
-            # A pass of few batches has no time to lose.
+            # If the last window is open at the first batch, the pass has few batches: too few
+            # to take only one step after each.
             while self._first and not self._done:
                 self._done = self.on_opened(self._scan)
         self._first = False
         return batch
 
     def close(self) -> None:
-        """Abandons what is left. Idempotent."""
+        """Abandon the batches that are left. Idempotent."""
         self._scan.close()
 
     def _lent(self) -> core.LentBatch | None:
@@ -128,12 +130,18 @@ class ScanFeed:
 
 
 class EpochIterator:
-    """An iterator of batches.
+    """The iterator over the batches of one pass.
 
     Args:
-        feed: where they come from.
-        start: where the pass begins.
-        part: which worker this is.
+        feed: the feed that the batches come from.
+        start: the position where the pass begins.
+        part: the slot of this worker.
+
+    Attributes:
+        start: the position where the pass begins.
+        part: the slot of this worker.
+        finished: True once the pass has ended or was closed.
+        consuming_s: seconds that the consumer has spent between batches.
     """
 
     def __init__(self, feed: Feed, start: Position, part: WorkerSlot) -> None:
@@ -147,17 +155,17 @@ class EpochIterator:
 
     @property
     def mark(self) -> BatchPosition:
-        """After what was handed out last."""
+        """The position after the latest batch."""
         return self._mark_after(self._taken)
 
     @property
     def own_position(self) -> Position:
-        """Where this worker goes on by itself."""
+        """The position where this worker continues, independently of the other workers."""
         return replace(self.start, taken=self.start.taken + self._taken)
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing was asked of it."""
+        """True if no batch was taken and the pass has not ended."""
         return self._handed_out_at is None and not self.finished
 
     def __iter__(self) -> Iterator[Batch]:
@@ -174,7 +182,7 @@ class EpochIterator:
         return batch
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows of the batches, one by one; each counts as delivered."""
+        """Yield the rows of the batches one by one, and count each row as delivered."""
         while (batch := self._next(0)) is not None:
             columns = [list(value) for value in batch.values()]
             names = list(batch)
@@ -185,7 +193,7 @@ class EpochIterator:
                 yield dict(zip(names, row, strict=True))
 
     def close(self) -> None:
-        """Abandons what is left. Idempotent."""
+        """Abandon the batches that are left. Idempotent."""
         self.finished = True
         self._feed.close()
 
@@ -206,18 +214,18 @@ class EpochIterator:
         part = self.part
         if not taken:
             return BatchPosition(self.start, part, 0)
-        # Workers take turns, so those before this one have delivered one more.
+        # Workers take turns, so workers with lower numbers have delivered one batch more.
         turns = self.start.taken + taken - 1
         return BatchPosition(self.start, part, turns * part.workers + part.worker + 1)
 
 
 class PreparedPass:
-    """A pass that is expected after the one that runs; its first windows are being read.
+    """The pass expected after the running pass; the first windows are being read.
 
     Args:
-        feed: where its batches come from.
-        start: where it begins.
-        part: which worker this is.
+        feed: the open feed of the expected pass.
+        start: the position where the expected pass begins.
+        part: the slot of this worker.
     """
 
     def __init__(self, feed: OpenFeed, start: Position, part: WorkerSlot) -> None:
@@ -226,7 +234,7 @@ class PreparedPass:
         self._part = part
 
     def take(self, engine: Engine, start: Position, part: WorkerSlot) -> OpenFeed | None:
-        """The feed, if the pass that begins is the one expected; else closes it."""
+        """Return the feed if the expected pass begins; otherwise close the feed, return None."""
         if engine is self._feed.engine and (start, part) == (self.start, self._part):
             self._feed.begin()
             return self._feed
@@ -234,14 +242,15 @@ class PreparedPass:
         return None
 
     def close(self) -> None:
-        """Gives back its memory. Idempotent."""
+        """Close the feed and release its memory. Idempotent."""
         self._feed.close()
 
 
 def copies_warning(memory_budget: int) -> str:
-    """What is said once when batches are copies from now on."""
+    """Return the warning for the first batch that is handed out as a copy."""
     return (
-        f"Batches that are kept hold all the memory that memory_budget={memory_budget} leaves for "
-        "them; from now on batches come as copies in ordinary memory. To keep batches, or one "
-        "column of each, keep batch.clone() or column.clone(), or raise memory_budget"
+        "Batches that the program keeps hold all the memory that memory_budget="
+        f"{memory_budget} leaves for batches; from now on batches come as copies in ordinary "
+        "memory. To keep batches, or one column of each, keep batch.clone() or column.clone(), or "
+        "raise memory_budget"
     )

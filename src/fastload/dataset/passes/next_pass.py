@@ -1,4 +1,4 @@
-"""A pass that is begun while the one before it runs, a step at a time."""
+"""The preparation of the next pass, in small steps, while a pass is running."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["NextPass"]
 
 
 class NextPass:
-    """What is known of the pass that is expected after the one that runs.
+    """The pass expected after the running pass, planned and opened step by step.
 
-    Whoever waits for a batch takes a step, so each is short.
+    The consumer of the running pass takes the steps between batches, so each step is short.
 
     Args:
-        feeds: open it.
-        engine: does the work.
-        start: where it begins.
-        part: which worker this is.
-        rank: which rank.
-        before: of the one that runs.
+        feeds: opens the feeds of the expected pass.
+        engine: the engine that makes the batches.
+        start: the position where the expected pass begins.
+        part: the slot of this worker.
+        rank: the number of this rank.
+        before: the scan of the running pass.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class NextPass:
         self._plan: ReadPlan | None = None
 
     def step(self) -> OpenFeed | None:
-        """Does the next step; the feed, once that is begun."""
+        """Take the next step: choose the share, plan the share, or open and return the feed."""
         feeds = self._feeds
         if feeds.plans and self._share is None:
             self._share = feeds.share_of(self.start, self.part, self._rank)

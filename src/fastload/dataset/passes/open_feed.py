@@ -1,4 +1,4 @@
-"""What the passes over a dataset take their batches from."""
+"""The factory of the feeds that the passes over a dataset take their batches from."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ __all__ = ["FeedFactory"]
 
 @dataclass(kw_only=True)
 class FeedFactory:
-    """Opens what a pass takes its batches from.
+    """A factory that opens the feed of a pass.
 
-    rows: of an epoch.
-    options: that decide the order.
-    steps: what the batches go through.
-    source: the files.
-    report: is told of row groups that can't be read and are left out; None = they are errors.
-    batch_rows: rows of the core's batches.
-    yields_rows: the dataset hands out rows, not these batches.
-    prefetch, memory_budget: as `FastParquetDataset` takes them.
-    copied_batches: that were handed out as copies so far.
+    Attributes:
+        rows: the rows of an epoch.
+        options: the options that decide the order.
+        steps: the steps that the batches pass through.
+        source: the files.
+        report: collects the row groups that are unreadable and left out; None = an unreadable row
+            group is an error.
+        batch_rows: number of rows in the core's batches.
+        yields_rows: True if the dataset hands out single rows instead of batches.
+        prefetch: as in `FastParquetDataset`.
+        memory_budget: as in `FastParquetDataset`, in bytes.
+        copied_batches: number of batches handed out as copies so far.
     """
 
     rows: EpochRows
@@ -65,14 +68,15 @@ class FeedFactory:
         before: core.Scan | None = None,
         planned: plan.ReadPlan | None = None,
     ) -> OpenFeed:
-        """The batches of a pass.
+        """Open the feed of a pass.
 
-        engine: does the work.
-        start: where the pass begins.
-        part: which worker of how many, of how many ranks.
-        rank: which of those.
-        before: as `Engine.start` takes it.
-        planned: its `plan_of`, if that was made before.
+        Args:
+            engine: the engine that makes the batches.
+            start: the position where the pass begins.
+            part: the slot of this worker.
+            rank: the number of this rank.
+            before: as in `Engine.start`.
+            planned: the result of `plan_of` for the pass, if it was made before.
         """
         feed = self._open(engine, start, part, rank, before, planned)
         if not isinstance(engine, BlockEngine):
@@ -86,11 +90,14 @@ class FeedFactory:
 
     @property
     def plans(self) -> bool:
-        """Whether a pass can be planned before it begins: not where it skips what can't be read."""
+        """True if the reads of a pass are known when the pass begins.
+
+        False with on_error="skip", where the reads depend on the row groups that fail.
+        """
         return self.report is None
 
     def share_of(self, start: Position, part: WorkerSlot, rank: int) -> Share:
-        """The positions that a pass delivers."""
+        """Return the positions that a pass delivers."""
         return plan.share_of(
             self.rows.row_groups,
             self.options,
@@ -105,7 +112,7 @@ class FeedFactory:
     def plan_of(
         self, engine: Engine, seed: int, epoch: int, mine: Share, *, ramp: bool
     ) -> plan.ReadPlan:
-        """What a pass reads that delivers this share; `ramp` as `plan.read_plan` takes it."""
+        """Return the read plan of a pass that delivers a share; `ramp` as in `plan.read_plan`."""
         row_groups, options = self.rows.row_groups, replace(self.options, seed=seed)
         stripe_rows = engine.budget.stripe_rows
         return plan.share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
@@ -119,7 +126,7 @@ class FeedFactory:
         before: core.Scan | None,
         planned: plan.ReadPlan | None,
     ) -> OpenFeed:
-        """Open the feed of a pass, which fails at a row group that `engine` can't bring."""
+        """Open the feed of a pass, without the BlockFeed around it."""
         if self.plans:
             if planned is None:
                 mine = self.share_of(start, part, rank)
@@ -132,7 +139,7 @@ class FeedFactory:
     def open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None
     ) -> OpenFeed:
-        """What a mix takes of the dataset."""
+        """Open the feed of a share that a mix takes from the dataset."""
         feed = self._open_share(engine, epoch, own, before)
         if not isinstance(engine, BlockEngine):
             return feed
@@ -148,7 +155,7 @@ class FeedFactory:
     def _open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None
     ) -> OpenFeed:
-        """Open the feed of a mix, which fails at a row group that `engine` can't bring."""
+        """Open the feed of a mix's share, without the BlockFeed around it."""
 
         def plan_of(mine: Share) -> plan.ReadPlan:
             return self.plan_of(engine, own.seed, epoch, mine, ramp=False)

@@ -1,4 +1,4 @@
-"""A pass that leaves out what can't be read: on_error="skip"."""
+"""The feed of a pass that leaves out unreadable row groups: on_error="skip"."""
 
 from __future__ import annotations
 
@@ -32,15 +32,19 @@ def share_of_leg(
     rank: int,
     stripe: int,
 ) -> tuple[Substitution, int]:
-    """What a worker delivers in the whole leg that a pass goes on in, and its rows before that.
+    """Return a worker's share of the whole leg that a pass continues, with its substitutes.
 
     Args:
-        row_groups: all, in canonical order.
+        row_groups: all row groups, in canonical order.
         options: the dataset's parameters.
-        start: where the pass begins.
-        part: which worker delivers it.
-        rank: of the dataset.
-        stripe: as `read_plan` takes stripe_rows.
+        start: the position where the pass begins.
+        part: the slot of the worker.
+        rank: the number of the dataset's rank.
+        stripe: `stripe_rows` of `read_plan`.
+
+    Returns:
+        The share with its substitutes, and the number of rows of the share that were delivered
+        before the pass.
     """
     options = replace(options, seed=start.seed)
     shape = (part.world, rank, part.workers)
@@ -57,17 +61,19 @@ def share_of_leg(
 
 
 class SkippingFeed(ScanFeed):
-    """Batches of one scan, and where that meets a corrupt row group, of another without it.
+    """A feed that hands out the batches of a scan, and starts a new scan at a corrupt row group.
+
+    The new scan leaves out the corrupt row group.
 
     Args:
-        engine: does the work.
-        on_copy: as `ScanFeed`.
-        substitution: the plan, and what stands in for what can't be read.
-        first_row: of the plan's rows, the first that is to be delivered.
-        batch_rows: rows of the core's batches.
-        files: paths, to name.
-        report: is told of each row group that is left out.
-        before: as `Engine.start`.
+        engine: the engine that makes the batches.
+        on_copy: as in `ScanFeed`.
+        substitution: the plan, with substitutes for rows that cannot be read.
+        first_row: the first row of the plan to deliver.
+        batch_rows: number of rows in the core's batches.
+        files: paths of the files, for messages.
+        report: collects the row groups that are left out.
+        before: as in `Engine.start`.
     """
 
     def __init__(
@@ -94,7 +100,7 @@ class SkippingFeed(ScanFeed):
         return plan
 
     def _lent(self) -> core.LentBatch | None:
-        """The core's next batch of which a row is to be delivered."""
+        """Return the core's next batch that has a row to deliver; None at the end."""
         while True:
             try:
                 lent = self.engine.next_of(self._scan)
@@ -111,15 +117,15 @@ class SkippingFeed(ScanFeed):
                 return lent
 
     def _restart(self, error: CorruptFileError, window: int, file: int, row_group: int) -> None:
-        """Goes on without a row group.
+        """Start a new scan that leaves out a row group.
 
         Raises:
-            CorruptFileError: nothing that the rank could deliver instead can be read.
+            CorruptFileError: no row of the rank can be read as a substitute.
         """
         if self.on_opened is not None:
             self._done = False
             self.on_opened(None)
-        # Some messages of libraries have several lines.
+        # Messages of libraries may have several lines; join them.
         self._causes.setdefault((file, row_group), " ".join(str(error).split()))
         try:
             self._substitution.leave_out(self._first_window + window, file, row_group)

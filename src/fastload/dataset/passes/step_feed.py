@@ -1,4 +1,4 @@
-"""What feeds a pass whose batches go through steps: `preprocess`, then `augment`."""
+"""The feed of a pass whose batches pass through steps: `preprocess`, then `augment`."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ __all__ = ["SteppedFeed"]
 
 
 class SteppedFeed(WrappedFeed):
-    """The batches of a feed, after the steps.
+    """A feed that calls the steps on the batches of another feed.
 
-    Where steps have threads, they work on the next batches while one is used. An
-    error comes where its batch would have, and again whenever more is asked for.
+    If steps have threads, the threads work on the next batches while the consumer uses a batch. An
+    error is raised in place of its batch, and again at each later call.
 
     Args:
-        feed: where the batches come from.
-        steps: what they go through.
-        order: of the rows.
-        files: of the dataset, to name.
-        prefetch: batches in work ahead of the consumer, at most.
-        unit: what a mark counts: "batches" or "rows".
+        feed: the feed that the batches come from.
+        steps: the steps that the batches pass through.
+        order: seed and epoch, from which the seeds of the rows are derived.
+        files: the files of the dataset, for messages.
+        prefetch: most batches to work on ahead of the consumer.
+        unit: the unit in which positions count: "batches" or "rows".
 
     Attributes:
-        lead: as `Feed` has it.
+        lead: as in `Feed`.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class SteppedFeed(WrappedFeed):
         self._ahead = min(prefetch, steps.most_ahead)
         self._works: deque[_Work] = deque()
         self._ended = False
-        self._feed_s = 0.0  # waited for the feed
+        self._feed_s = 0.0  # seconds of this call spent waiting for the feed
         self._pid = os.getpid()
 
     def next(self, mark: BatchPosition) -> Batch | None:
-        """The next batch, which carries the mark; None at the end."""
+        """Return the next batch, with the position `mark`; None at the end."""
         if self._pid != os.getpid():
             raise RuntimeError("Expected a pass of this process, got one from before fork")
         start, self._feed_s = time.perf_counter(), 0.0
@@ -73,7 +73,7 @@ class SteppedFeed(WrappedFeed):
             self._steps.seconds += time.perf_counter() - start - self._feed_s
 
     def close(self) -> None:
-        """Abandons what is left. Idempotent."""
+        """Abandon the batches that are left. Idempotent."""
         self._ended = True
         # After a fork the jobs belong to threads of the parent, which may have held their locks.
         if self._pid == os.getpid():
@@ -91,7 +91,7 @@ class SteppedFeed(WrappedFeed):
         if not self._works:
             return None
         work = self._works[0]
-        batch = work.finish(self._place, mark)
+        batch = work.finish(self._location, mark)
         self._works.popleft()
         self.lead = work.lead
         self._look_ahead(self._ahead, mark)
@@ -99,16 +99,16 @@ class SteppedFeed(WrappedFeed):
         return batch
 
     def _look_ahead(self, most: int, mark: BatchPosition) -> None:
-        """Begins the work on batches that lie ready, until it is on so many."""
+        """Begin the work on batches that are ready, until `most` batches are in work."""
         while len(self._works) < most and not self._ended and self._feed.ready:
             try:
                 self._take(mark)
-            except Exception as error:  # noqa: BLE001 - told in its turn
+            except Exception as error:  # noqa: BLE001 - raised in place of its batch
                 self._ended = True
                 self._works.append(_Work(None, 0, error))
 
     def _take(self, mark: BatchPosition) -> None:
-        """Begins the work on the next batch, for which it waits."""
+        """Wait for the next batch, and begin the work on it."""
         start = time.perf_counter()
         try:
             batch = self._feed.next(mark)
@@ -121,19 +121,19 @@ class SteppedFeed(WrappedFeed):
         self._works.append(_Work(running, self._feed.lead))
         self._works[-1].go_on()
 
-    def _place(self, mark: BatchPosition) -> str:
+    def _location(self, mark: BatchPosition) -> str:
         delivered = sum(leg.delivered for leg in mark.position.progress)
         before = delivered - (self._unit == "batches")
         return f"after {before} {self._unit} of epoch {mark.start.epoch}"
 
 
 class _Work:
-    """The work on one batch.
+    """The work of the steps on one batch.
 
     Args:
-        running: the steps.
-        lead: as `Feed` has it.
-        error: what came instead of the batch.
+        running: the running steps; None if the feed raised `error`.
+        lead: as in `Feed`.
+        error: the error that the feed raised instead of the batch.
     """
 
     def __init__(
@@ -144,10 +144,10 @@ class _Work:
     ) -> None:
         self.lead = lead
         self._running = running
-        self._job: Job | None = None  # that it waits for
+        self._job: Job | None = None  # the job that the steps wait for
         self._batch: Batch | None = None
         self._error = error
-        self._told = running is None
+        self._noted = running is None
 
     def go_on(self) -> None:
         """Run the steps as far as possible without waiting for threads."""
@@ -161,21 +161,21 @@ class _Work:
                 if not isinstance(error, Exception):
                     raise  # Ctrl-C, at once
 
-    def finish(self, place: Callable[[BatchPosition], str], mark: BatchPosition) -> Batch:
-        """The batch, or the error, which says where it came about."""
+    def finish(self, location: Callable[[BatchPosition], str], mark: BatchPosition) -> Batch:
+        """Return the batch, or raise the error of a step with a note of its location."""
         while self._running is not None:
             if self._job is not None:
                 self._job.wait()
             self.go_on()
         if self._error is not None:
-            if not self._told:
-                self._told = True
-                note(self._error, place(mark))
+            if not self._noted:
+                self._noted = True
+                note(self._error, location(mark))
             raise self._error
         assert self._batch is not None
         return self._batch
 
     def cancel(self) -> None:
-        """Abandons what is in work."""
+        """Abandon the job that the steps wait for."""
         if self._job is not None:
             self._job.cancel()

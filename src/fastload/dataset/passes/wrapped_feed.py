@@ -1,4 +1,4 @@
-"""What feeds that take their batches from another feed have in common."""
+"""The base of feeds that take their batches from another feed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["WrappedFeed"]
 
 
 class WrappedFeed:
-    """Stands for another feed in all but its batches.
+    """A feed that passes everything but batches on to another feed.
 
     Args:
-        feed: where the batches come from.
+        feed: the feed that the batches come from.
     """
 
     def __init__(self, feed: OpenFeed) -> None:
@@ -26,27 +26,27 @@ class WrappedFeed:
 
     @property
     def engine(self) -> Engine:
-        """The same attribute of the wrapped feed."""
+        """The engine of the wrapped feed."""
         return self._feed.engine
 
     @property
     def on_opened(self) -> Callable[[core.Scan | None], bool] | None:
-        """The same attribute of the wrapped feed."""
+        """The function that prepares the next pass, as in `ScanFeed`."""
         return self._feed.on_opened
 
     @on_opened.setter
-    def on_opened(self, told: Callable[[core.Scan | None], bool] | None) -> None:
-        self._feed.on_opened = told
+    def on_opened(self, function: Callable[[core.Scan | None], bool] | None) -> None:
+        self._feed.on_opened = function
 
     @property
     def ready(self) -> bool:
-        """The same attribute of the wrapped feed."""
+        """True if the wrapped feed has a batch ready, as in `ScanFeed`."""
         return self._feed.ready
 
     def begin(self) -> None:
-        """Begins what was prepared."""
+        """Begin the pass, if the feed was opened to prepare the next pass."""
         self._feed.begin()
 
     def close(self) -> None:
-        """Abandons what is left. Idempotent."""
+        """Abandon the batches that are left. Idempotent."""
         self._feed.close()
