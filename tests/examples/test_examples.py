@@ -45,7 +45,7 @@ def run(script, *arguments, torchrun=0):
         raise
     assert process.returncode == 0, error
     assert re.search(r"^\d+\.\d\d steps/s$", out, re.MULTILINE), out
-    assert "% of the time went on waiting for data" in out
+    assert "% of the time was spent waiting for data" in out
     return out
 
 

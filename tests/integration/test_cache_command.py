@@ -189,7 +189,7 @@ def test_what_can_not_be_done(server, tmp_path, capsys, paths):
     where = ["--cache-dir", str(tmp_path)]
     assert main(["warm", "gs://bucket/nothing/", *where]) == 2
     assert main(["warm", str(paths[0]), *where, "--raw-only"]) == 2
-    assert "got one whose files are not cached" in capsys.readouterr().err
+    assert "got one with no cached file" in capsys.readouterr().err
     for wrong in (["--filters", "{"], ["--filters", "7"], ["--jobs", "0"]):
         with pytest.raises(SystemExit):
             main(["warm", URL, *where, *wrong])

@@ -34,30 +34,35 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessEngine"]
 
-# A request for less takes longer than its bytes.
+# For a request of fewer bytes, the round trip takes longer than the transfer.
 _FEW_BYTES = 1 << 20
 
 
 @dataclass(kw_only=True)
 class ProcessEngine:
-    """What the engines that read a dataset have in common, and the one of this process.
+    """The engine of this process for a dataset, and the arguments for making such engines.
 
-    source: the files.
-    projection: the columns to decode.
-    outputs: of a batch, the projection's first.
-    kernels: that the core calls on each batch.
-    rows: of an epoch.
-    options: that decide the order.
-    batch_rows: rows of the core's batches.
-    yields_rows: the dataset hands out rows, not these batches.
-    fixed_stripes: as `divide_budget` takes it.
-    io, threads, memory_budget, prefetch, pin_memory: as `FastParquetDataset` takes them.
-    dataset: names the dataset, in worker processes the same.
-    blocks: the decoded tier of its cache; None = there is none.
-    current: of this process, or of the one that it was forked from; None = not made yet.
-    span_capacity: of the recorder of `current`; 0 = it is off.
-    cores: that it shares with other processes.
-    told: of what, in this process.
+    Attributes:
+        source: the files.
+        projection: the columns to decode.
+        outputs: the outputs of a batch, beginning with the projection's outputs.
+        kernels: the kernels that the core calls on each batch.
+        rows: the rows of an epoch.
+        options: the options that decide the order.
+        batch_rows: number of rows in the core's batches.
+        yields_rows: True if the dataset hands out single rows instead of batches.
+        fixed_stripes: as in `divide_budget`.
+        io: as in `FastParquetDataset`.
+        threads: as in `FastParquetDataset`.
+        memory_budget: as in `FastParquetDataset`, in bytes.
+        prefetch: as in `FastParquetDataset`.
+        pin_memory: as in `FastParquetDataset`.
+        dataset: an identifier of the dataset, the same in worker processes.
+        blocks: the decoded tier of the dataset's cache; None = no such tier.
+        current: the engine of this process, or after a fork of the parent; None = not made yet.
+        span_capacity: capacity of the span recorder of `current`; 0 = the recorder is off.
+        cores: the cores that this process shares with other processes.
+        warned: texts of the warnings that this process has given.
     """
 
     source: Source
@@ -79,10 +84,10 @@ class ProcessEngine:
     current: Engine | None = None
     span_capacity: int = 0
     cores: RankCores = field(default_factory=RankCores)
-    told: set[str] = field(default_factory=set)
+    warned: set[str] = field(default_factory=set)
 
     def of_process(self, workers: int) -> Engine:
-        """The engine of this process, one of `workers`; made when it is first asked for."""
+        """Return the engine of this process, one of `workers`; the first call makes the engine."""
         of_blocks = self.blocks is not None and self.blocks.usable
         if self.current is not None and self.current.mine:
             if of_blocks == isinstance(self.current, BlockEngine):
@@ -91,14 +96,14 @@ class ProcessEngine:
         made = self._of_blocks(workers) if of_blocks else None
         self.current = made or self.another(workers, *self._batch_memory())
         if made is None:
-            self._tell_of_small_reads(self.current.budget)
-        self._tell_of_few_threads(self.current.budget)
+            self._warn_of_small_reads(self.current.budget)
+        self._warn_of_few_threads(self.current.budget)
         if self.span_capacity and (self.yields_rows or get_worker_info() is None):
             self.current.pipeline.start_spans(self.span_capacity)
         return self.current
 
     def of_files(self, workers: int) -> Engine:
-        """The engine of this process, from now on one that reads the files."""
+        """Replace the engine of this process by an engine that reads the files, and return it."""
         if self.current is not None and self.current.mine:
             self.current.close()
         self.current = self.another(workers, *self._batch_memory())
@@ -106,11 +111,11 @@ class ProcessEngine:
 
     @property
     def steps_s(self) -> float:
-        """Seconds that the consumer of blocks has waited for steps."""
+        """Seconds that the consumer of cached row groups has waited for steps."""
         return 0.0 if self.blocks is None else self.blocks.steps_s
 
     def block_maker(self) -> BlockMaker | None:
-        """Make what makes blocks in this process; None where they are of no use."""
+        """Return the maker of cached row groups in this process; None if nothing can be cached."""
         return None if self.blocks is None else self.blocks.maker(self._process(workers=1))
 
     def another(
@@ -121,10 +126,13 @@ class ProcessEngine:
         *,
         inline: bool = False,
     ) -> Engine:
-        """One more engine, for one of `workers` processes.
+        """Make a new engine for one of `workers` processes.
 
-        allocate, home: as `Engine` takes them.
-        inline: without threads.
+        Args:
+            workers: number of processes that divide the budget.
+            allocate: as in `Engine`.
+            home: as in `Engine`.
+            inline: True for an engine without threads.
         """
         budget = self.budget(workers)
         if inline:
@@ -158,9 +166,9 @@ class ProcessEngine:
         )
 
     def _batch_memory(self) -> tuple[PinnedMemory | None, Destination | None]:
-        """What makes the memory of batches, and where they go."""
+        """Return the allocator of batch memory and the destination of batches; None = default."""
         if self.yields_rows:
-            return None, None  # rows are for DataLoader to collate, in memory of its own
+            return None, None  # DataLoader collates the rows in its own memory
         if get_worker_info() is not None:
             return None, Destination(self.dataset, copies_warning(self.memory_budget))
         return memory_of_batches(self.pin_memory), None
@@ -169,7 +177,7 @@ class ProcessEngine:
         return self.cores.of_process(workers) if self.threads is None else self.threads
 
     def budget(self, workers: int) -> Budget:
-        """Threads and memory of one of `workers` processes.
+        """Return the threads and memory of one of `workers` processes.
 
         Raises:
             ValueError: the windows, or a few batches, exceed the memory budget.
@@ -182,7 +190,7 @@ class ProcessEngine:
     def _divided(
         self, memory_budget: int, threads: int, projection: Projection, extra_bytes: int
     ) -> Budget:
-        """How a budget is divided; `extra_bytes` has a row beside the projection."""
+        """Divide a memory budget; a row has `extra_bytes` bytes besides the projection's bytes."""
         return divide_budget(
             memory_budget,
             batch_size=self.batch_rows,
@@ -198,44 +206,44 @@ class ProcessEngine:
             fixed_stripes=self.fixed_stripes,
         )
 
-    def _tell_of_small_reads(self, budget: Budget) -> None:
-        """Warns where a store is asked for little at a time."""
+    def _warn_of_small_reads(self, budget: Budget) -> None:
+        """Warn if the budget makes requests to a store small."""
         row_group_bytes = self.source.most_row_group_rows * self.projection.row_bytes
         little = budget.fetch_bytes < min(_FEW_BYTES, row_group_bytes)
         if little and self.source.remote:
-            self._tell(
-                f"leaves {budget.fetch_bytes} bytes for what is on its way from the store, so "
-                "that it is read in many small requests: raise it, or have a smaller batch_size "
-                "or shuffle_window"
+            self._warn_once(
+                f"leaves {budget.fetch_bytes} bytes for data on its way from the store, so the "
+                "store is read in many small requests: raise memory_budget, or use a smaller "
+                "batch_size or shuffle_window"
             )
 
-    def _tell_of_few_threads(self, budget: Budget) -> None:
-        """Warns where fewer threads shuffle than were asked for."""
+    def _warn_of_few_threads(self, budget: Budget) -> None:
+        """Warn if fewer threads shuffle than `threads` asks for."""
         if self.threads is not None and budget.threads < self.threads:
-            self._tell(
-                f"has room for {budget.threads} of {self.threads} threads that shuffle such "
-                "windows: raise it, or have a smaller shuffle_window"
+            self._warn_once(
+                f"has room for {budget.threads} of {self.threads} threads that shuffle windows of "
+                "this size: raise memory_budget, or use a smaller shuffle_window"
             )
 
-    def _tell(self, what: str) -> None:
-        """Warns once in a process, of what the memory budget is too small for."""
-        if what not in self.told:
-            self.told.add(what)
-            warn(f"memory_budget={self.memory_budget} {what}")
+    def _warn_once(self, text: str) -> None:
+        """Warn that memory_budget is too small, once in a process for each text."""
+        if text not in self.warned:
+            self.warned.add(text)
+            warn(f"memory_budget={self.memory_budget} {text}")
 
     def start_spans(self, capacity: int) -> None:
-        """Records spans from now on; an engine that is made later does, too."""
+        """Record spans from now on, in the engine of this process and in engines made later."""
         self.span_capacity = capacity
         if self.current is not None and self.current.mine:
             self.current.pipeline.start_spans(capacity)
 
     def stop_spans(self) -> tuple[list[core.RecordedSpan], list[str], int]:
-        """What the core recorded: as `Pipeline.stop_spans` has it."""
+        """Stop recording, and return the spans as `Pipeline.stop_spans` does."""
         self.span_capacity = 0
         if self.current is None or not self.current.mine:
             return [], [], 0
         return self.current.pipeline.stop_spans()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Threads, memory and what is recorded belong to this process.
+        # Threads, memory and recorded spans belong to this process.
         return {**self.__dict__, "current": None, "span_capacity": 0}

@@ -55,7 +55,7 @@ def warm(
     """
     if not source.storage.keeps(source.files):
         raise CacheError(
-            "Expected a dataset with cache= and files of a store, got one whose files are not cached"
+            "Expected a dataset with cache= and files of a store, got one with no cached file"
         )
     read_plan = _plan_of(row_groups, options, rank, share, engine.budget.stripe_rows)
     with showing(progress) as show, closing(engine.start(read_plan, batch_rows)) as scan:

@@ -17,7 +17,7 @@ from accelerate.state import GradientState
 from torch.utils.data import IterableDataset
 
 from fastload.batch.batch import Batch
-from fastload.dataset.loaders.stateful import StatefulLoader, place_of, read_dataset
+from fastload.dataset.loaders.stateful import StatefulLoader, position_only, read_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -111,11 +111,11 @@ class PreparedLoader(StatefulLoader, DataLoaderStateMixin):
         return self._loader
 
     def _placed(self, batch: Batch) -> Batch:
-        place_of(batch)
+        position_only(batch)
         return batch if self._device is None else batch.to(self._device, self._non_blocking)
 
     def _handed_out(self, batch: Batch) -> Batch:
-        self._last = place_of(batch)
+        self._last = position_only(batch)
         return batch
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback
 
-from fastload.dataset.loaders.stateful import StatefulLoader, place_of, read_dataset
+from fastload.dataset.loaders.stateful import StatefulLoader, position_only, read_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,7 +65,7 @@ class ResumableLoader(StatefulLoader, Callback):
         self._keep_state()
         self._ahead.clear()
         for batch in self._loader:
-            self._ahead.append(place_of(batch))
+            self._ahead.append(position_only(batch))
             yield batch
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002

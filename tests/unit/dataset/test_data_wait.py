@@ -48,7 +48,7 @@ def test_the_share_and_the_pauses_are_those_of_the_loop():
     assert [step.index for step in steps] == [0, 1, 2, 3]
     assert all(step.work_s >= 0.01 for step in steps)
     text = str(report)
-    assert "% of the time went on waiting for data" in text
+    assert "% of the time was spent waiting for data" in text
     assert "before batch 2 of pass 0" in text
 
 

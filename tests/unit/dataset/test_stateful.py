@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 import fastload
 from fastload import Batch, FastParquetDataset
-from fastload.dataset.loaders.stateful import StatefulLoader, place_of, read_dataset
+from fastload.dataset.loaders.stateful import StatefulLoader, position_only, read_dataset
 from support.sample_files import ids_of, write_sample
 
 ROWS = 1000
@@ -43,11 +43,11 @@ def test_state_before_the_first_batch(dataset):
 
 def test_place_holds_no_memory(dataset):
     batch = next(iter(dataset))
-    place = place_of(batch)
+    place = position_only(batch)
     assert place == Batch()
     assert dataset.state_dict(after=place) == dataset.state_dict(after=batch)
     with pytest.raises(TypeError, match="Expected a Batch, got tuple"):
-        place_of((batch["id"], batch["label"]))
+        position_only((batch["id"], batch["label"]))
 
 
 def test_mixes_have_a_place_too(tmp_path):

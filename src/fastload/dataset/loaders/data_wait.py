@@ -1,4 +1,4 @@
-"""DataWait: how much of a training loop's time goes on waiting for data, and where."""
+"""DataWait: measures the time that a training loop waits for data, and where the waits are."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ _Item = TypeVar("_Item")
 _LONGEST = 10
 _NAME = "data wait"
 _END: Any = object()
-# A share of the time below which loading is not what to work on.
+# Share of the time below which loading is not the bottleneck.
 _LITTLE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One batch and what was done with it.
+    """The time spent on one batch.
 
-    epoch: passes over the loader before this one.
-    index: of the batch in its pass.
-    wait_s: seconds until the loader gave it.
-    work_s: seconds from then until the next one was asked for.
-    where: "epoch start" (the first batch of a pass), "window change" (the first to reach into
-        another window, known of a FastParquetDataset without worker processes) or "".
+    Attributes:
+        epoch: number of passes over the loader before this pass.
+        index: number of the batch in its pass.
+        wait_s: seconds until the loader handed out the batch.
+        work_s: seconds from then until the consumer asked for the next batch.
+        where: "epoch start" for the first batch of a pass, "window change" for the first batch that
+            reaches into another window, otherwise "". Window changes are known only for a
+            FastParquetDataset without worker processes.
     """
 
     epoch: int
@@ -47,11 +49,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A wait that was among the longest.
+    """One of the longest waits.
 
-    seconds: of the wait.
-    epoch, index, where: as `Step` has them; where is "epoch end" for the wait after the last
-        batch of a pass, whose index is that of the batch which did not come.
+    Attributes:
+        seconds: length of the wait.
+        epoch: as in `Step`.
+        index: as in `Step`; for the wait after the last batch of a pass, the number of batches.
+        where: as in `Step`; "epoch end" for the wait after the last batch of a pass.
     """
 
     seconds: float
@@ -62,13 +66,14 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class WaitReport:
-    """What a DataWait has seen.
+    """The times that a DataWait has measured.
 
-    steps: batches handed out.
-    epochs: passes begun.
-    waiting_s: seconds in the loader.
-    working_s: seconds between one batch and the next one asked for.
-    pauses: the longest waits, the longest first.
+    Attributes:
+        steps: number of batches handed out.
+        epochs: number of passes begun.
+        waiting_s: seconds spent in the loader.
+        working_s: seconds from each batch until the consumer asked for the next batch.
+        pauses: the longest waits, longest first.
     """
 
     steps: int
@@ -79,12 +84,12 @@ class WaitReport:
 
     @property
     def share(self) -> float:
-        """The share of time spent waiting for data, between 0 and 1; 0 before any step."""
+        """The share of the time spent waiting for data, between 0 and 1; 0 before any step."""
         total = self.waiting_s + self.working_s
         return self.waiting_s / total if total else 0.0
 
     def share_since(self, earlier: WaitReport) -> float:
-        """The share of the time since an earlier report of the same DataWait."""
+        """Return the share of waiting in the time since an earlier report of the same DataWait."""
         waiting_s = self.waiting_s - earlier.waiting_s
         total = waiting_s + self.working_s - earlier.working_s
         return waiting_s / total if total > 0 else 0.0
@@ -93,7 +98,7 @@ class WaitReport:
         if not self.steps:
             return "no steps yet"
         text = (
-            f"{100 * self.share:.1f} % of the time went on waiting for data: "
+            f"{100 * self.share:.1f} % of the time was spent waiting for data: "
             f"{self.waiting_s:.3f} s in {self.steps:,} steps, "
             f"{1e3 * self.waiting_s / self.steps:.2f} ms of "
             f"{1e3 * (self.waiting_s + self.working_s) / self.steps:.2f} ms a step"
@@ -104,27 +109,27 @@ class WaitReport:
 
 
 class DataWait(Generic[_Item]):
-    """Hands out the items of any loader, and measures how long it is waited for.
+    """A loader that hands out the items of any loader, and measures how long the consumer waits.
 
         loader = DataWait(DataLoader(ds, batch_size=None))
         for batch in loader:
             train(batch)
         print(loader.report())
 
-    What counts as waiting is the time inside the loader; all the time between an item and the
-    next one asked for is work. A GPU works on while the host waits: wrap the loader whose
-    items the step takes, and read the share as that of the host. Each wait is a range called
-    "data wait" for torch.profiler, and for NVTX where there is a CUDA device.
+    Time inside the loader counts as waiting. Time between an item and the request for the next item
+    counts as work. A GPU keeps working while the host waits, so the share of waiting is that of the
+    host: wrap the outermost loader, whose items the training step takes. Each wait is a range
+    named "data wait" for torch.profiler, and for NVTX if there is a CUDA device.
 
-    Every other attribute is the loader's: `dataset`, `set_epoch`, `state_dict` and so on.
+    All other attributes are those of the loader: `dataset`, `set_epoch`, `state_dict` and so on.
 
     Args:
-        loader: an iterable: a DataLoader, a DevicePrefetcher, a dataset, or somebody else's.
-        on_step: called with each Step when the next one begins, or the pass ends; such as
-            `fastload.integrations.tensorboard.WaitWriter`.
+        loader: The loader to measure: a DataLoader, a DevicePrefetcher, a dataset or any iterable.
+        on_step: A function to call with each Step when the next step begins or the pass ends.
+            `fastload.integrations.tensorboard.WaitWriter` is such a function.
 
     Raises:
-        TypeError: loader is not iterable.
+        TypeError: `loader` is not iterable.
     """
 
     def __init__(
@@ -167,13 +172,14 @@ class DataWait(Generic[_Item]):
                 self._wait(Pause(wait_s, epoch, index, where))
                 wait_s = 0.0
                 index += 1
-                # Not kept here while the consumer has it: its memory may be needed.
+                # Keep no reference to the item while the consumer uses the item: the loader may
+                # need its memory.
                 held = [item]
                 del item
                 handed_out_at = time.perf_counter()
                 yield held.pop()
         finally:
-            if step is not None:  # the loop was left
+            if step is not None:  # the consumer left the loop
                 self._end(step, handed_out_at)
 
     def __len__(self) -> int:
@@ -181,25 +187,25 @@ class DataWait(Generic[_Item]):
         return len(cast("Sized", self._loader))
 
     def __getattr__(self, name: str) -> Any:
-        # Copies and pickles ask before there is a loader.
+        # Copying and pickling look up attributes before `_loader` exists.
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._loader, name)
 
     @property
     def loader(self) -> Iterable[_Item]:
-        """What is wrapped."""
+        """The wrapped loader."""
         return self._loader
 
     def report(self) -> WaitReport:
-        """What was seen since it was made, or since `reset`."""
+        """Return the times measured since the DataWait was made, or since `reset`."""
         pauses = sorted((pause for _, _, pause in self._longest), key=lambda pause: -pause.seconds)
         return WaitReport(
             self._steps, self._epochs, self._waiting_s, self._working_s, tuple(pauses)
         )
 
     def reset(self) -> None:
-        """Forgets what was seen: after a warm-up, say."""
+        """Forget all measured times, for example after a warm-up."""
         self._steps = self._epochs = self._waits = 0
         self._waiting_s = self._working_s = 0.0
         self._longest: list[tuple[float, int, Pause]] = []  # a heap, the shortest first

@@ -1,4 +1,4 @@
-"""DevicePrefetcher: batches on their way to a device while the one before is being used."""
+"""DevicePrefetcher: copies batches to a device while the consumer uses earlier batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from fastload.batch.batch import Batch, BatchOrigin
 from fastload.batch.pinned_memory import RegisteredMemory
 from fastload.batch.transfer import PinnedMemory, Transfer, begin_transfer, moved
-from fastload.dataset.loaders.stateful import StatefulLoader, place_of
+from fastload.dataset.loaders.stateful import StatefulLoader, position_only
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -27,9 +27,10 @@ _Item = TypeVar("_Item")
 
 
 def memory_of_batches(pin_memory: bool | Literal["auto"]) -> PinnedMemory | None:
-    """What batches of this process should lie in; None = ordinary memory.
+    """Return the allocator for batches of this process; None = ordinary memory.
 
-    pin_memory: True asks for pinned memory, "auto" does so where there is a CUDA device.
+    Args:
+        pin_memory: True for pinned memory, "auto" for pinned memory if there is a CUDA device.
     """
     if pin_memory == "auto":
         pin_memory = torch.cuda.is_available()
@@ -38,7 +39,7 @@ def memory_of_batches(pin_memory: bool | Literal["auto"]) -> PinnedMemory | None
 
 @contextmanager
 def nvtx_range(name: str) -> Generator[None]:
-    """A range of NVIDIA's profilers, where there is a CUDA device."""
+    """Mark the with block as a range for NVIDIA's profilers, if there is a CUDA device."""
     if not _has_cuda():
         yield
         return
@@ -52,59 +53,68 @@ def _has_cuda() -> bool:
 
 
 def seconds_to_device(size: int) -> float | None:
-    """To copy so many bytes from pinned memory to the current CUDA device; None without one.
+    """Measure how long a copy from pinned memory to the current CUDA device takes.
 
-    The median of a few runs, each of one block of at most 64 MiB copied again and again.
+    Args:
+        size: number of bytes to copy.
+
+    Returns:
+        The median seconds of a few runs, each of which copies one buffer of at most 64 MiB again
+        and again; None if there is no CUDA device.
     """
     if not torch.cuda.is_available():
         return None
     block = min(max(size, 1), 64 << 20)
     host = torch.empty(block, dtype=torch.uint8, pin_memory=True)
-    there = torch.empty(block, dtype=torch.uint8, device="cuda")
+    target = torch.empty(block, dtype=torch.uint8, device="cuda")
     seconds = []
     for _ in range(5):
         torch.cuda.synchronize()
         started = time.perf_counter()
         for _ in range(-(-size // block)):
-            there.copy_(host, non_blocking=True)
+            target.copy_(host, non_blocking=True)
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds)
 
 
 class DevicePrefetcher(StatefulLoader, Generic[_Item]):
-    """Hands out the batches of a loader on a device, and copies the next ones meanwhile.
+    """A loader that hands out batches on a device, and copies the next batches meanwhile.
 
         for batch in DevicePrefetcher(DataLoader(ds, batch_size=None), "cuda"):
             ...
 
-    Batches go to a CUDA device through pinned memory and on a stream of their own; whatever
-    stream is current when a batch is handed out waits for its copy, the host doesn't. The
-    tensors of a batch, those of its Raggeds included, then share one block of the device's
-    memory, which lives until the last of them dies: `clone()` what you keep for long. They may
-    be used on other streams as tensors of the stream that was current: those have to wait for
-    it, and to `record_stream`. A batch as the dataset made it goes in one copy: from where it lies,
-    if that is pinned memory or that of a worker process, which is locked once. Of others, values in
-    pinned memory are copied from there, each by itself.
+    Batches go to a CUDA device through pinned memory, on a separate stream. When a batch is handed
+    out, the stream that is then current waits for the copy; the host does not wait. The tensors of
+    a batch, including the tensors of its Raggeds, share one buffer in the device's memory. The
+    buffer lives until the last of these tensors dies, so `clone()` tensors that you keep for long.
+    To use the tensors on another stream, treat them as tensors of the stream that was current:
+    the other stream must wait for that stream, and the tensors need `record_stream`.
 
-    On the CPU batches are handed out as they come, and none is read ahead.
+    An unchanged batch of the dataset goes in a single copy. The copy reads the batch directly if
+    the batch lies in pinned memory, or in the memory of a worker process, which is page-locked
+    once. Of any other batch, values in pinned memory are copied directly, one by one.
 
-    Batches are those of fastload, or what else a pytree can be of tensors, numbers, strings and
-    None. What a loader raises is raised after the batches before it. Each iter() ends the pass
-    before.
+    On the CPU, batches are handed out as the loader yields them, and no batch is read ahead.
+
+    A batch is a fastload Batch, or any pytree of tensors, numbers, strings and None. An exception
+    of the loader is raised after the batches that came before the exception. Each iter() ends the
+    pass before.
 
     Args:
-        loader: `DataLoader(ds, batch_size=None)` with any workers, a StatefulDataLoader, the
-            dataset itself, or any other iterable of batches. Its state is ahead of what is
-            handed out, so take that of the prefetcher; it needs one of the first three, or a
-            loader with such a `dataset`.
-        device: as torch takes it. "cuda" is the current device when the first pass begins.
-        depth: batches copied ahead of the one handed out last; at least 1.
+        loader: The loader of the batches: any iterable of batches.
+            It may be `DataLoader(ds, batch_size=None)` with any number of workers, a
+            StatefulDataLoader, or the dataset itself. The state of the prefetcher needs one of
+            these three, or a loader with such a `dataset`. Save the state of the prefetcher: the
+            loader's own state is ahead of the batches handed out.
+        device: The target device, in any form that torch takes.
+            "cuda" means the device that is current when the first pass begins.
+        depth: Number of batches copied ahead of the latest batch handed out; at least 1.
 
     Raises:
-        TypeError: an argument is of the wrong type; while iterating, a batch holds something
-            else.
-        ValueError: depth is less than 1, or there is no such device.
+        TypeError: An argument has the wrong type. During iteration: a batch holds a value of
+            another type.
+        ValueError: `depth` is less than 1, or torch has no such device.
     """
 
     def __init__(
@@ -120,7 +130,7 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
         self._depth = depth
         self._device = _checked(device)
         self._way: _SideStream | _Direct | None = None
-        # Weak, so that a pass that nobody holds gives back its memory.
+        # Weak, so that a pass that nobody holds releases its memory.
         self._running: weakref.ref[Generator[_Item]] | None = None
 
     def __repr__(self) -> str:
@@ -134,20 +144,24 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
         return running
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Ends the pass; the next one goes on right after what `state` says was handed out.
+        """End the pass, and let the next pass continue after the last batch handed out in `state`.
+
+        Args:
+            state: the result of `state_dict`.
 
         Raises:
-            SourceChangedError: the files are not those of the state.
-            ValueError: it is no state, or an argument that decides the order has changed.
-            TypeError: there is no dataset to load it.
+            SourceChangedError: The files differ from the files of the state.
+            ValueError: `state` is not a saved state, or an argument that decides the order has
+                changed.
+            TypeError: The loader has no fastload dataset that could load the state.
         """
         super().load_state_dict(state)
         self.close()
 
     def close(self) -> None:
-        """Ends the pass and drops what was copied ahead; batches stay valid. Idempotent.
+        """End the pass and drop the batches copied ahead. Idempotent.
 
-        The dataset stays open.
+        Batches that were handed out stay valid, and the dataset stays open.
         """
         running = self._running() if self._running is not None else None
         if running is not None:
@@ -159,22 +173,25 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
             self._way = _way_to(self._device, self._depth)
         way = self._way
         with closing(way), _iterator_of(self._loader) as batches:
-            # Maps hold on to no batch while it is used.
+            # Unlike a loop variable, `map` keeps no reference to a batch while it is used.
             yield from map(self._counted, map(way.finish, _read_ahead(way, batches)))
 
     def _counted(self, batch: _Item) -> _Item:
-        # What is no Batch has no place, and state_dict() says so.
-        self._last = place_of(batch) if isinstance(batch, Batch) else Batch()
+        # A batch of another type has no position, and state_dict() raises an error that says so.
+        self._last = position_only(batch) if isinstance(batch, Batch) else Batch()
         return batch
 
 
 def _read_ahead(way: _SideStream | _Direct, batches: Iterator[Any]) -> Iterator[Any]:
-    """Batches that were begun, each when `way.depth` more are; before an error, those before it."""
+    """Yield begun transfers, each once `way.depth` more have begun.
+
+    If the loader raises, yield all begun transfers before the exception.
+    """
     ahead = deque[Any]()
     try:
         for batch in batches:
             ahead.append(way.begin(batch))
-            del batch  # the loader's memory is free as soon as it is copied
+            del batch  # so that the batch's memory is free as soon as the batch is copied
             if len(ahead) > way.depth:
                 yield ahead.popleft()
     except Exception:
@@ -186,11 +203,11 @@ def _read_ahead(way: _SideStream | _Direct, batches: Iterator[Any]) -> Iterator[
 
 
 class _Direct:
-    """Batches as torch copies them; on the CPU, as they are.
+    """The way of batches to a device other than CUDA: torch's own copy; on the CPU, none.
 
     Args:
-        device: none of CUDA's.
-        depth: batches begun ahead of the one finished last.
+        device: the device, not a CUDA device.
+        depth: number of batches begun ahead of the latest finished batch.
     """
 
     def __init__(self, device: torch.device, depth: int) -> None:
@@ -198,36 +215,41 @@ class _Direct:
         self._device = device
 
     def begin(self, batch: Any) -> Any:
-        """The batch on the device."""
+        """Return the batch on the device."""
         return moved(batch, self._device)
 
     def finish(self, begun: Any) -> Any:
-        """The batch that was begun."""
+        """Return the batch that `begin` returned."""
         return begun
 
     def close(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no copy is under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A transfer, and the event that its end is."""
+    """A transfer that has begun.
+
+    Attributes:
+        transfer: the transfer.
+        done: the event that marks the end of the copies.
+    """
 
     transfer: Transfer
     done: torch.cuda.Event
 
 
 class _SideStream:
-    """Batches that are copied to a CUDA device while its other streams work.
+    """The way of batches to a CUDA device: copies on a side stream while other streams work.
 
-    Three things keep memory from being used anew too early. What a copy reads stays here until
-    its event has come. What it writes is allocated on the side stream, so it is reused in that
-    stream's order; and it is recorded on the consumer's stream, so not before that is done with
-    it either.
+    Three rules keep memory from being reused too early. The memory that a copy reads is held here
+    until the event of the copy has come. The memory that a copy writes is allocated on the side
+    stream, so the memory is reused in that stream's order. The written memory is also recorded on
+    the consumer's stream, so it is not reused before the consumer's stream has finished with it.
 
     Args:
-        device: one of CUDA's; without an index, the current one.
-        depth: batches begun ahead of the one finished last.
+        device: a CUDA device; without an index, the current device.
+        depth: number of batches begun ahead of the latest finished batch.
     """
 
     def __init__(self, device: torch.device, depth: int) -> None:
@@ -239,7 +261,7 @@ class _SideStream:
         self._reading: deque[tuple[torch.cuda.Event, list[torch.Tensor]]] = deque()
 
     def begin(self, batch: Any) -> _Begun:
-        """Has the batch copied; waits while more copies than `depth` are under way."""
+        """Begin to copy a batch; wait while more than `depth` copies are under way."""
         self._release(self.depth)
         with torch.cuda.stream(self._stream):
             transfer, sources = begin_transfer(batch, self._device, self._allocate, self._locked)
@@ -248,7 +270,7 @@ class _SideStream:
         return _Begun(transfer, done)
 
     def finish(self, begun: _Begun) -> Any:
-        """The batch that was begun, for the current stream, which waits for it."""
+        """Return the batch of a transfer, and let the current stream wait for the copies."""
         consumer = torch.cuda.current_stream(self._device)
         consumer.wait_event(begun.done)
         for target in begun.transfer.targets:
@@ -258,7 +280,7 @@ class _SideStream:
         return moved(begun.transfer.batch, self._device)
 
     def close(self) -> None:
-        """Waits for the copies that are under way."""
+        """Wait for the copies that are under way."""
         self._release(0)
         self._registered.forget_the_dead()
 
@@ -266,7 +288,7 @@ class _SideStream:
         return origin.block.is_pinned() or self._registered(origin)
 
     def _release(self, most: int) -> None:
-        """Gives back what was read, all but by the `most` latest copies that are under way."""
+        """Release the memory that copies have read, until at most `most` copies are under way."""
         while self._reading:
             done, _ = self._reading[0]
             if len(self._reading) <= most and not done.query():  # type: ignore[no-untyped-call]
@@ -283,7 +305,10 @@ def _way_to(device: torch.device, depth: int) -> _Direct | _SideStream:
 
 @contextmanager
 def _iterator_of(loader: Iterable[Any]) -> Iterator[Iterator[Any]]:
-    """An iterator over the loader, closed at the end if it can be and was made here."""
+    """Yield an iterator over the loader, and close the iterator if it can be closed.
+
+    A loader that is its own iterator is not closed.
+    """
     batches = iter(loader)
     try:
         yield batches
@@ -299,7 +324,7 @@ def _checked(device: torch.device | str | int) -> torch.device:
             torch.empty(0, device=checked)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(f"Expected a device that torch has, got {device!r}: {error}") from error
-    # Nothing that begins to use CUDA: a rank may choose its device later.
+    # This check must not initialize CUDA: a rank may choose its device later.
     if checked.type == "cuda" and (checked.index or 0) >= (count := torch.cuda.device_count()):
         raise ValueError(f"Expected one of {count} CUDA devices, got {device!r}")
     return checked

@@ -1,4 +1,4 @@
-"""StatefulLoader: a loader whose state is what its consumer was handed."""
+"""StatefulLoader: a loader whose state counts the batches that the consumer received."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fastload.dataset.resumable import Resumable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sized
 
-__all__ = ["StatefulLoader", "place_of", "read_dataset"]
+__all__ = ["StatefulLoader", "position_only", "read_dataset"]
 
 
 class StatefulLoader:
-    """What all loaders that wrap another share: a length, an epoch and a state.
+    """The base of loaders that wrap another loader: length, epoch and saved state.
 
     Args:
-        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset, or a mix of some, that
-            yields batches; or the dataset itself. Of another one only the length is known.
+        loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset or a mix that yields
+            batches, or the dataset itself. With any other loader, only len() works.
     """
 
     def __init__(self, loader: Iterable[Any]) -> None:
@@ -27,44 +27,52 @@ class StatefulLoader:
         self._before: dict[str, Any] | None = None  # the state that a pass began with
 
     def __len__(self) -> int:
-        """Batches of this rank in this epoch, delivered and remaining."""
+        """Return the number of batches of this rank in this epoch, delivered and remaining."""
         return len(cast("Sized", self._loader))
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is of this epoch; without it each pass is of the next one.
+        """Set the epoch of the next pass; without a call, each pass delivers the next epoch.
+
+        Args:
+            epoch: number of the epoch, from 0 on.
 
         Raises:
-            TypeError, ValueError: it is no epoch, or there is no dataset to tell.
+            TypeError: `epoch` is not an int, or the loader has no fastload dataset.
+            ValueError: `epoch` is out of range.
         """
         self._dataset.set_epoch(epoch)
         self._before = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The dataset's state after the last batch that counts as delivered; plain JSON values.
+        """Return the dataset's state after the last delivered batch, as plain JSON values.
 
-        That of one rank serves all.
+        The state of one rank serves all ranks.
 
         Raises:
-            TypeError: there is no dataset whose state it could be.
-            ValueError: what was handed out last has no place in the epoch.
+            TypeError: The loader has no fastload dataset.
+            ValueError: The latest batch has no position in the epoch.
         """
         if self._last is None and self._before is not None:
             return self._before
         return self._dataset.state_dict(after=self._last)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next pass goes on right after what `state` says was delivered.
+        """Let the next pass continue after the last batch delivered in `state`.
+
+        Args:
+            state: the result of `state_dict`.
 
         Raises:
-            SourceChangedError: the files are not those of the state.
-            ValueError: it is no state, or an argument that decides the order has changed.
-            TypeError: there is no dataset to load it.
+            SourceChangedError: The files differ from the files of the state.
+            ValueError: `state` is not a saved state, or an argument that decides the order has
+                changed.
+            TypeError: The loader has no fastload dataset.
         """
         self._dataset.load_state_dict(state)
         self._last = self._before = None
 
     def _keep_state(self) -> None:
-        """Goes before a pass, so that there is a state until the first batch is delivered."""
+        """Keep the state before a pass, for `state_dict` until the first batch is delivered."""
         dataset = _dataset_of(self._loader)
         if dataset is not None and self._last is None and self._before is None:
             self._before = dataset._state_of_next_pass()  # noqa: SLF001
@@ -75,16 +83,16 @@ class StatefulLoader:
 
     @property
     def _delivered_before(self) -> int:
-        """Batches of the epoch that the next pass finds delivered already."""
+        """Number of batches in the next pass's epoch that were delivered before the pass."""
         position = self._dataset._next_position()  # noqa: SLF001
         return sum(leg.delivered for leg in position.progress)
 
 
 def read_dataset(loader: object) -> Resumable[Any]:
-    """The FastParquetDataset or mix that a loader reads, or that it is.
+    """Return the FastParquetDataset or mix of a loader; a dataset is its own loader.
 
     Raises:
-        TypeError: it is another loader.
+        TypeError: the loader reads something else.
     """
     dataset = _dataset_of(loader)
     if dataset is None:
@@ -101,15 +109,17 @@ def _dataset_of(loader: object) -> Resumable[Any] | None:
     return dataset if isinstance(dataset, Resumable) else None
 
 
-def place_of(batch: object) -> Batch:
-    """An empty batch with the place of this one, for `state_dict(after=)`: it holds no memory.
+def position_only(batch: object) -> Batch:
+    """Return an empty batch with the position of a batch, for `state_dict(after=)`.
+
+    The empty batch holds none of the batch's memory.
 
     Raises:
-        TypeError: a collate_fn has turned the batch into something else.
+        TypeError: a collate_fn has turned the batch into another type.
     """
     if not isinstance(batch, Batch):
         raise TypeError(
-            f"Expected a Batch, got {type(batch).__name__}: only a Batch knows its place in the "
-            "epoch, so what a collate_fn does belongs in the training step"
+            f"Expected a Batch, got {type(batch).__name__}: only a Batch knows its position in the "
+            "epoch, so move the work of a collate_fn into the training step"
         )
     return Batch((), batch._position)  # noqa: SLF001
