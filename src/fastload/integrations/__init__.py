@@ -1,6 +1,6 @@
-"""fastload inside the frameworks that people train with.
+"""Adapters of fastload to training frameworks.
 
-Each module imports its framework, and nothing else imports the modules: `accelerate`,
-`transformers` and `lightning`. Plain torch, DistributedDataParallel and torchdata's
-StatefulDataLoader need nothing from here.
+The modules are `accelerate`, `transformers`, `lightning` and `tensorboard`. Each module imports
+its framework, and nothing else in fastload imports the modules. Plain torch,
+DistributedDataParallel and torchdata's StatefulDataLoader need no adapter.
 """

@@ -1,8 +1,9 @@
 """Hugging Face Accelerate: each rank reads its own batches.
 
-`accelerator.prepare(DataLoader(ds))` would let the main process alone read an IterableDataset
-and hand out slices of its batches, or drop all rows but every n-th: a dataset that reads the
-rows of its rank already would lose the others. fastload refuses that; write instead
+`accelerator.prepare(DataLoader(ds))` would treat an IterableDataset in one of two ways: the main
+process alone reads and hands out slices of its batches, or each process reads and keeps only every
+n-th row. A FastParquetDataset already reads only the rows of its rank, so either way would lose
+rows. fastload therefore refuses `accelerator.prepare`; write instead
 
     loader = prepare(accelerator, DataLoader(ds, batch_size=None))
 """
@@ -30,18 +31,18 @@ __all__ = ["PreparedLoader", "prepare"]
 
 
 def prepare(accelerator: Accelerator, loader: DataLoader[Any]) -> PreparedLoader:
-    """What `accelerator.prepare(loader)` is for other datasets.
+    """Prepare a loader of fastload, in place of `accelerator.prepare(loader)`.
 
-    The loader is registered with the accelerator: save_state() saves the place after the last
-    batch that the loop got, and load_state() goes on there, in the middle of an epoch too, on any
-    number of processes.
+    The loader is registered with the accelerator: save_state() saves the position after the last
+    batch that the loop received, and load_state() continues from that position, even in the middle
+    of an epoch and on any number of processes.
 
     Args:
-        accelerator: says which device batches go to.
+        accelerator: The accelerator, which determines the device of the batches.
         loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset or a mix.
 
     Raises:
-        TypeError: it is another loader.
+        TypeError: `loader` reads something other than a FastParquetDataset or a mix.
     """
     device = accelerator.device if accelerator.device_placement else None
     prepared = PreparedLoader(loader, device, non_blocking=accelerator.non_blocking)
@@ -50,24 +51,25 @@ def prepare(accelerator: Accelerator, loader: DataLoader[Any]) -> PreparedLoader
 
 
 class PreparedLoader(StatefulLoader, DataLoaderStateMixin):
-    """Hands this rank's own batches to a training loop, on its device.
+    """A loader that hands this rank's own batches to a training loop, on the rank's device.
 
-    It reads one batch ahead to know the last one, at which gradient accumulation ends.
-    `accelerator.skip_first_batches` counts from the start of the epoch, so what a loaded state
-    says was delivered is not skipped twice. `gather_for_metrics` gathers every row, those that
-    `uneven="wrap"` repeats too: where that matters, gather `__valid__` of `uneven="pad"` as well.
+    The loader reads one batch ahead, to recognize the last batch, where gradient accumulation ends.
+    `accelerator.skip_first_batches` counts from the start of the epoch, so batches that a loaded
+    state counts as delivered are not skipped twice. `gather_for_metrics` gathers every row,
+    including the rows that `uneven="wrap"` repeats. If repeated rows matter, use `uneven="pad"`
+    and gather `__valid__` as well.
 
     Args:
         loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset or a mix.
-        device: where batches go; None leaves them where they are.
-        non_blocking: do not wait for the copies.
+        device: The device that batches are copied to; None leaves batches where they are.
+        non_blocking: True not to wait for the copies.
 
     Raises:
-        TypeError: it is another loader.
+        TypeError: `loader` reads something other than a FastParquetDataset or a mix.
     """
 
-    # As accelerate asks loaders for them: batches come as they are, and none is to be cut when
-    # it is gathered (`remainder`).
+    # Attributes that accelerate reads from loaders. With these values accelerate passes batches on
+    # unchanged, and cuts no batch when batches are gathered (`remainder`).
     batch_size = None
     prefetch_factor = None
     drop_last = False
@@ -80,7 +82,7 @@ class PreparedLoader(StatefulLoader, DataLoaderStateMixin):
         *,
         non_blocking: bool = False,
     ) -> None:
-        read_dataset(loader)  # refuses what has none
+        read_dataset(loader)  # raises if the loader has no fastload dataset
         super().__init__(loader)
         self.gradient_state = GradientState()
         self._device = device
@@ -120,7 +122,7 @@ class PreparedLoader(StatefulLoader, DataLoaderStateMixin):
 
 
 class _WholeEpoch(IterableDataset[Batch]):
-    """An epoch with an empty batch for each that a loaded state says was delivered."""
+    """A whole epoch, with an empty batch for each batch that a loaded state counts as delivered."""
 
     def __init__(self, loader: PreparedLoader) -> None:
         super().__init__()

@@ -1,17 +1,17 @@
-"""Lightning: a run that stops in mid-epoch goes on with the rows that are left.
+"""Lightning: a run that stops in the middle of an epoch resumes with the remaining rows.
 
     loader = ResumableLoader(DataLoader(ds, batch_size=None))
     trainer = lightning.Trainer(callbacks=[loader])
     trainer.fit(model, loader, ckpt_path=...)
 
-Loaders for validation, tests and predictions, and runs without checkpoints, need none of this:
-`DataLoader(ds, batch_size=None)` gives each rank its own batches.
+Loaders for validation, tests and predictions, and runs without checkpoints, need no
+ResumableLoader: `DataLoader(ds, batch_size=None)` gives each rank its own batches.
 
     wait = DataWait(DataLoader(ds, batch_size=None))
     trainer = lightning.Trainer(callbacks=[WaitLogger(wait)])
     trainer.fit(model, wait)
 
-logs how much of the time goes on waiting for data.
+logs the share of the time that is spent waiting for data.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ _log = logging.getLogger("fastload")
 
 
 class ResumableLoader(StatefulLoader, Callback):
-    """A training loader, and the callback that keeps its place in the Trainer's checkpoints.
+    """A training loader, and the callback that saves its position in the Trainer's checkpoints.
 
-    The place is after the last batch trained, however many were taken ahead. Each pass is the
-    dataset's next epoch.
+    The position is after the last batch trained, even if the Trainer has fetched more batches.
+    Each pass delivers the dataset's next epoch.
 
     Args:
         loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset or a mix.
 
     Raises:
-        TypeError: it is another loader.
+        TypeError: `loader` reads something other than a FastParquetDataset or a mix.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        read_dataset(loader)  # refuses what has none
+        read_dataset(loader)  # raises if the loader has no fastload dataset
         super().__init__(loader)
-        self._ahead: deque[Batch] = deque()  # places handed out, not trained yet
-        self._told = False
+        self._ahead: deque[Batch] = deque()  # positions of batches not trained yet
+        self._set_up = False
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._told:
+        if not self._set_up:
             raise RuntimeError(
-                "Expected this loader among the Trainer's callbacks, which tell it what was "
-                "trained: write Trainer(callbacks=[loader])"
+                "Expected this loader among the Trainer's callbacks, got a Trainer without it: "
+                "the callback counts the trained batches; write Trainer(callbacks=[loader])"
             )
         self._keep_state()
         self._ahead.clear()
@@ -69,45 +69,50 @@ class ResumableLoader(StatefulLoader, Callback):
             yield batch
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002
-        """Called by Lightning; see `lightning.Callback`."""
-        self._told = True
+        """Note that the Trainer has this callback; called by Lightning."""
+        self._set_up = True
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Called by Lightning; see `lightning.Callback`."""
+        """Keep the position after the batch that was just trained; called by Lightning."""
         self._last = self._ahead.popleft()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """The next pass goes on right after what the state says was trained.
+        """Let the next pass continue after the last batch that the state counts as trained.
+
+        Args:
+            state_dict: the result of `state_dict`.
 
         Raises:
-            SourceChangedError: the files are not those of the state.
-            ValueError: it is no state, an argument that decides the order has changed, or the
-                epoch has another number of batches than those to come: Lightning counts them once.
+            SourceChangedError: The files differ from the files of the state.
+            ValueError: `state_dict` is not a saved state, an argument that decides the order has
+                changed, or the state changes the number of batches of the epoch, which Lightning
+                counts only once.
         """
         batches = len(self)
         super().load_state_dict(state_dict)
         if len(self) != batches:
             raise ValueError(
                 f"Expected an epoch of {batches} batches, got one of {len(self)} from the state: "
-                "Lightning goes on in mid-epoch only with the number of ranks that saved it; "
-                "take a checkpoint of an epoch's end"
+                "Lightning resumes in the middle of an epoch only on the number of ranks that "
+                "saved the checkpoint; use a checkpoint from the end of an epoch"
             )
 
 
 class WaitLogger(Callback):
-    """Logs what a DataWait sees: `NAME/share` and `NAME/waiting_s` every so many batches.
+    """A callback that logs the times of a DataWait as `NAME/share` and `NAME/waiting_s`.
 
-    The share is of the time of the batches since it was logged last, the seconds are of all. They
-    go to the Trainer's loggers (TensorBoard and others); the report of `DataWait` goes to the
-    logger "fastload" as INFO when training ends.
+    `NAME/share` is the share of waiting in the time since the share was last logged;
+    `NAME/waiting_s` is the seconds of waiting in all the time so far. Both go to the Trainer's
+    loggers (TensorBoard and others). When training ends, the report of the DataWait goes to the
+    logger "fastload" at level INFO.
 
     Args:
-        wait: the DataWait that `Trainer.fit` is given, or that lies inside its loader.
-        every: batches.
-        name: before the metrics' names.
+        wait: The DataWait that is passed to `Trainer.fit`, or is inside the loader passed to it.
+        every: Number of batches from one log entry to the next.
+        name: Prefix of the metrics' names.
 
     Raises:
-        ValueError: every is less than 1.
+        ValueError: `every` is less than 1.
     """
 
     def __init__(self, wait: DataWait[Any], every: int = 50, name: str = "data_wait") -> None:
@@ -121,7 +126,7 @@ class WaitLogger(Callback):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Called by Lightning; see `lightning.Callback`."""
+        """Log the metrics after every `every` batches; called by Lightning."""
         del trainer, outputs, batch
         if (batch_idx + 1) % self._every:
             return
@@ -131,6 +136,6 @@ class WaitLogger(Callback):
         self._before = report
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Called by Lightning; see `lightning.Callback`."""
+        """Log the report of the DataWait; called by Lightning."""
         del trainer, pl_module
         _log.info("%s", self._wait.report())

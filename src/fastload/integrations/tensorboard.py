@@ -1,4 +1,4 @@
-"""TensorBoard: the share of time that goes on waiting for data, as scalars.
+"""TensorBoard: the share of time that is spent waiting for data, as scalars.
 
 wait = DataWait(loader, on_step=WaitWriter(SummaryWriter()))
 for batch in wait:
@@ -18,18 +18,19 @@ __all__ = ["WaitWriter"]
 
 
 class WaitWriter:
-    """What `DataWait(on_step=)` calls: writes a few scalars every so many steps.
+    """A function for `DataWait(on_step=)` that writes two scalars after every `every` steps.
 
-    They are `TAG/share` (of the time of those steps, between 0 and 1) and `TAG/longest_s` (seconds
-    of the longest wait among them), at the number of steps so far.
+    The scalars are `TAG/share`, the share of waiting in the time of these steps, between 0 and 1,
+    and `TAG/longest_s`, the seconds of the longest wait in these steps. Both are written at the
+    number of steps so far.
 
     Args:
-        writer: of torch.utils.tensorboard, or anything with its `add_scalar`.
-        every: steps.
-        tag: before the names.
+        writer: A SummaryWriter of torch.utils.tensorboard, or any object with its `add_scalar`.
+        every: Number of steps from one pair of scalars to the next.
+        tag: Prefix of the scalars' names.
 
     Raises:
-        ValueError: every is less than 1.
+        ValueError: `every` is less than 1.
     """
 
     def __init__(self, writer: SummaryWriter, every: int = 50, tag: str = "data_wait") -> None:
@@ -42,7 +43,7 @@ class WaitWriter:
         self._waiting_s = self._working_s = self._longest_s = 0.0
 
     def __call__(self, step: Step) -> None:
-        """Counts the step."""
+        """Count a step, and write the scalars if they are due."""
         self._steps += 1
         self._waiting_s += step.wait_s
         self._working_s += step.work_s

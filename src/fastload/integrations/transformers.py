@@ -1,11 +1,12 @@
-"""Hugging Face's Trainer: each rank reads its own batches, and resumes where they ended.
+"""Hugging Face's Trainer: each rank reads its own batches, and resumes where the run ended.
 
     from fastload.integrations.transformers import Trainer
 
     Trainer(model, args, train_dataset=ds, eval_dataset=FastParquetDataset(..., uneven="keep"))
 
-The dataset's outputs are the arguments of the model's forward(), and its batch_size counts:
-`per_device_train_batch_size`, `data_collator` and `remove_unused_columns` have no part in it.
+The dataset's outputs are the arguments of the model's forward(), and the dataset's batch_size is
+the size of a batch. The Trainer's `per_device_train_batch_size`, `data_collator` and
+`remove_unused_columns` have no effect on the dataset.
 """
 
 from __future__ import annotations
@@ -34,17 +35,19 @@ __all__ = ["DatasetMixin", "Trainer"]
 
 
 class DatasetMixin:
-    """For a class derived from transformers.Trainer: `class T(DatasetMixin, Seq2SeqTrainer)`.
+    """A mixin for a class derived from transformers.Trainer, to read a FastParquetDataset.
 
-    Other datasets than a FastParquetDataset are treated as ever.
+    Write `class T(DatasetMixin, Seq2SeqTrainer)`. Datasets of other types are treated as usual.
 
-    Training: each pass is the dataset's next epoch. A checkpoint holds the place after the last
-    batch trained, and train(resume_from_checkpoint=) goes on there. The Trainer counts in steps
-    of the present ranks, so on another number of them, or with other gradient_accumulation_steps,
-    it asks for `ignore_data_skip=True`; the rows are those that are left all the same.
+    Training: each pass delivers the dataset's next epoch. A checkpoint holds the position after the
+    last batch trained, and train(resume_from_checkpoint=) continues from that position. The Trainer
+    counts steps of the present ranks. So on another number of ranks, or with other
+    gradient_accumulation_steps, resuming needs `ignore_data_skip=True`; the remaining rows are
+    still delivered exactly.
 
-    Evaluation: every row that `uneven` gives to the ranks counts once, those that "pad" marks
-    not at all. Predictions come in the order of steps, and within a step of ranks.
+    Evaluation: every row that `uneven` gives to the ranks counts once; rows that "pad" marks as
+    repeated do not count. Predictions come in the order of steps, and within a step in the order of
+    ranks.
     """
 
     args: Any
@@ -58,16 +61,16 @@ class DatasetMixin:
         self.callback_handler.add_callback(DatasetPlace())
 
     def get_train_dataloader(self) -> Any:
-        """Override the method of `transformers.Trainer`."""
+        """Return the loader of the training batches."""
         for callback in self.callback_handler.callbacks:
             if isinstance(callback, DatasetPlace):
-                callback.loader = None  # of a run before
+                callback.loader = None  # forget the loader of an earlier run
         if not isinstance(self.train_dataset, FastParquetDataset):
             return super().get_train_dataloader()  # type: ignore[misc]
         return TrainLoader(self._workers_of(self.train_dataset), self.args.device)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """Override the method of `transformers.Trainer`."""
+        """Return the loader of the evaluation batches."""
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(dataset, str):
             dataset = self.eval_dataset[dataset]
@@ -76,21 +79,21 @@ class DatasetMixin:
         return EvalLoader(self._workers_of(dataset), self.accelerator)
 
     def get_test_dataloader(self, test_dataset: Any) -> Any:
-        """Override the method of `transformers.Trainer`."""
+        """Return the loader of the test batches."""
         if not isinstance(test_dataset, FastParquetDataset):
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
         return EvalLoader(self._workers_of(test_dataset), self.accelerator)
 
     def num_examples(self, dataloader: Any) -> int:
-        """Rows of an epoch, of all ranks."""
+        """Return the number of rows in an epoch, of all ranks together."""
         if isinstance(dataloader, PreparedLoader):
             return _epoch_rows(dataloader)
         return int(super().num_examples(dataloader))  # type: ignore[misc]
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> Any:
-        """Override the method of `transformers.Trainer`."""
+        """Evaluate the model, and gather from each rank only the rows that count."""
         if isinstance(dataloader, EvalLoader):
-            self.gather_function = dataloader.gather  # the base class puts its own back
+            self.gather_function = dataloader.gather  # the base class restores its own
         return super().evaluation_loop(dataloader, *args, **kwargs)  # type: ignore[misc]
 
     def _workers_of(self, dataset: FastParquetDataset) -> DataLoader[Any]:
@@ -107,39 +110,39 @@ class DatasetMixin:
 
 
 class Trainer(DatasetMixin, transformers.Trainer):
-    """transformers.Trainer for a FastParquetDataset; see `DatasetMixin`."""
+    """A transformers.Trainer that reads a FastParquetDataset; see `DatasetMixin`."""
 
 
 class TrainLoader(PreparedLoader):
-    """The training batches of this rank."""
+    """The loader of this rank's training batches."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Nothing: each pass is the dataset's next epoch.
+        """Do nothing: each pass delivers the dataset's next epoch.
 
-        The Trainer's count is another one once a run went on with another number of ranks.
+        After a run was resumed on another number of ranks, the Trainer counts epochs differently.
         """
 
 
 class EvalLoader(PreparedLoader):
-    """The evaluation batches of this rank, as many as the rank with the most has.
+    """The loader of this rank's evaluation batches, with as many batches on every rank.
 
-    A rank that has fewer gives its last one again, without counting its rows.
+    A rank with fewer batches than others repeats its last batch, whose rows then do not count.
 
     Args:
         loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset ds.
-        accelerator: gathers what the ranks find.
+        accelerator: the accelerator that gathers the ranks' results.
     """
 
-    # The Trainer would take its length for the number of rows.
+    # The Trainer would take the length of a dataset for the number of rows.
     dataset = None  # type: ignore[assignment]
 
     def __init__(self, loader: DataLoader[Any], accelerator: Accelerator) -> None:
         super().__init__(loader, accelerator.device)
         self._accelerator = accelerator
-        self._left = 0  # batches to hand out
-        self._repeated = 0  # of them
-        self._rows = 0  # of the batch handed out last
-        self._real_rows = [0]  # of it that count, by rank
+        self._left = 0  # batches left to hand out
+        self._repeated = 0  # how many of these are repeats
+        self._rows = 0  # rows of the latest batch
+        self._real_rows = [0]  # rows of the latest batch that count, by rank
 
     def __iter__(self) -> Iterator[Batch]:
         lengths = self._of_all_ranks(len(self))
@@ -168,11 +171,15 @@ class EvalLoader(PreparedLoader):
         return given
 
     def gather(self, values: Any) -> Any:
-        """Rows of the present batch, of all ranks, from what this rank found for its own.
+        """Gather the ranks' results for the latest batch, without rows that do not count.
 
         Args:
-            values: tensors of B rows, nested in tuples and dicts; or one value for the batch,
-                repeated as often as the Trainer thinks that the batch has rows.
+            values: this rank's results: tensors of B rows, nested in tuples and dicts; or one
+                value for the whole batch, repeated for each row that the Trainer assumes in the
+                batch.
+
+        Returns:
+            The results for the rows of all ranks, in the order of ranks.
         """
         return recursively_apply(self._gathered, values)
 
@@ -192,7 +199,7 @@ class EvalLoader(PreparedLoader):
 
 
 class DatasetPlace(transformers.TrainerCallback, ExportableState):
-    """Keeps the dataset's state in checkpoints."""
+    """A callback that saves the dataset's state in checkpoints."""
 
     def __init__(self) -> None:
         self.loader: TrainLoader | None = None
@@ -203,7 +210,7 @@ class DatasetPlace(transformers.TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {"place": place}}
 
     def on_train_begin(self, args: Any, state: Any, _control: Any, **kwargs: Any) -> None:
-        """Goes on where the checkpoint was made, if the run began with one."""
+        """Load the dataset's state if the run resumes from a checkpoint."""
         loader = kwargs.get("train_dataloader")
         if not isinstance(loader, TrainLoader):
             return
@@ -219,14 +226,14 @@ class DatasetPlace(transformers.TrainerCallback, ExportableState):
         delivered = loader._delivered_before  # noqa: SLF001
         if counted != delivered and not args.ignore_data_skip:
             raise ValueError(
-                f"Expected to go on after {delivered} batches of the epoch, as the checkpoint has "
-                f"it, got {counted} by the Trainer's count of steps: the number of ranks or "
-                "gradient_accumulation_steps has changed; set ignore_data_skip=True"
+                f"Expected to resume after {delivered} batches of the epoch, the number in the "
+                f"checkpoint, got {counted} by the Trainer's count of steps: the number of ranks "
+                "or gradient_accumulation_steps has changed; set ignore_data_skip=True"
             )
 
 
 def _epoch_rows(loader: PreparedLoader) -> int:
-    """Rows of an epoch, of all ranks."""
+    """Return the number of rows in an epoch, of all ranks together."""
     dataset = loader._dataset  # noqa: SLF001
     assert isinstance(dataset, FastParquetDataset)
     return dataset._options.limited(dataset._rows.row_groups.total_rows)  # noqa: SLF001

@@ -65,7 +65,7 @@ def test_resumed_run_is_the_run_that_never_stopped(ranks, how, delivered):
 
 def test_batches_that_the_trainer_miscounts(ranks):
     for report in ranks:
-        assert "Expected to go on after 4 batches of the epoch" in report["miscounted"]
+        assert "Expected to resume after 4 batches of the epoch" in report["miscounted"]
         rest = report["not counted"]["rows"]
         assert rest[:6] == report["whole"]["rows"][14:20]
 
