@@ -175,7 +175,7 @@ class MixedDataset(Resumable[Batch]):
         for source in self._of:
             if source.name in ranks and ranks[source.name].world > 1 and source.may_be_uneven:
                 raise ValueError(
-                    "Expected as many batches of each rank, got uneven='keep' and "
+                    "Expected equally many batches on each rank, got uneven='keep' and "
                     f"{ranks[source.name].world} ranks - at source `{source.name}`"
                 )
         names = list(ranks)

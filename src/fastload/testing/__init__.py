@@ -1,4 +1,4 @@
-"""Checks that you may run on your own datasets, as fastload's own tests do."""
+"""Checks that you can run on your own datasets; fastload's own tests run them too."""
 
 from fastload.testing.quality import ShuffleQuality, shuffle_quality
 from fastload.testing.ranks import assert_ranks_agree

@@ -1,4 +1,4 @@
-"""The leaves of what pyarrow reads: values, and the lists that they lie in."""
+"""The leaves of a pyarrow Table: values, and the lists around the values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ __all__ = ["ArrowLeaf", "Lists", "leaves_of"]
 class Lists:
     """One level of lists.
 
-    lengths: int64 (N,), 0 where a list is null.
-    size: of each list by its type; 0 = any.
-    nulls: how many lists are null.
+    Attributes:
+        lengths: int64 (N,), the length of each list; 0 for a null list.
+        size: length of every list if the type fixes the length; 0 = any length.
+        nulls: number of null lists.
     """
 
     lengths: npt.NDArray[np.int64]
@@ -32,14 +33,15 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class ArrowLeaf:
-    """One leaf of a column, for all of its rows.
+    """One leaf of a column, for all rows.
 
-    name: as `columns=` takes it, such as "a.b" or "m.key".
-    values: those in no null list; null where the structs around them are.
-    levels: the lists around them, outermost first.
-    valid: bool (B,), True where the outermost list of a row (or, without lists, its value) and
-        the structs around it are not null.
-    tensor: the extension type, if the innermost lists are of a fixed_shape_tensor.
+    Attributes:
+        name: name of the leaf in `columns=`, such as "a.b" or "m.key".
+        values: the values outside of null lists; a value in a null struct is null.
+        levels: the levels of lists around the values, outermost first.
+        valid: bool (B,), True if the outermost list of a row (without lists, the value of the row)
+            and the structs around the list are not null.
+        tensor: the extension type, if the innermost lists are those of a fixed_shape_tensor.
     """
 
     name: str
@@ -50,12 +52,12 @@ class ArrowLeaf:
 
     @property
     def has_null_lists(self) -> bool:
-        """Whether a list, at any level, is null."""
+        """True if a list at any level is null."""
         return any(lists.nulls for lists in self.levels)
 
 
 def leaves_of(table: Any) -> dict[str, ArrowLeaf]:
-    """The leaves of a pyarrow Table by name, in the order of its columns."""
+    """Return the leaves of a pyarrow Table by name, in the order of the columns."""
     leaves: dict[str, ArrowLeaf] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -68,7 +70,7 @@ def leaves_of(table: Any) -> dict[str, ArrowLeaf]:
 
 
 def _walk(node: ArrowLeaf) -> Iterator[ArrowLeaf]:
-    """The leaves below a node; `values` are those of the node."""
+    """Yield the leaves below a node, whose `values` are the node's whole array."""
     array = node.values
     tensor = None
     while isinstance(array, pa.ExtensionArray) and not isinstance(array.type, pa.Bool8Type):
@@ -77,7 +79,7 @@ def _walk(node: ArrowLeaf) -> Iterator[ArrowLeaf]:
     node = replace(node, values=array)
     kind = array.type
     if pa.types.is_struct(kind):
-        # Flattened, fields are null where their struct is.
+        # `flatten` makes a field null where its struct is null.
         for field, values in zip(kind, array.flatten(), strict=True):
             yield from _walk(
                 replace(node, name=f"{node.name}.{field.name}", values=values, tensor=None)
@@ -101,7 +103,7 @@ def _inside(node: ArrowLeaf, size: int, tensor: Any) -> ArrowLeaf:
     lists = Lists(lengths, size, node.values.null_count)
     return replace(
         node,
-        values=node.values.flatten(),  # leaves out what null lists hold
+        values=node.values.flatten(),  # `flatten` leaves out the values in null lists
         levels=(*node.levels, lists),
         valid=node.valid if node.levels else _is_valid(node.values),
         tensor=tensor,

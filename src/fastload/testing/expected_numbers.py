@@ -1,4 +1,4 @@
-"""Numbers of pyarrow arrays as numpy and torch hold them: the table of types, read from Arrow."""
+"""The numbers of pyarrow arrays in numpy and torch, by the table of types in the docs."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ import torch
 
 __all__ = ["cast", "is_binary", "is_text", "numbers_of"]
 
-# Decimals of so many digits are exact as floats, and so are the powers of ten of their scales.
+# Decimals with at most this many digits are exact as floats, and so are the powers of ten of their
+# scales.
 _EXACT_DIGITS = 15
 
 
 def is_text(kind: Any) -> bool:
-    """Return whether an Arrow type is one of strings."""
+    """Return True if an Arrow type is a type of strings."""
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_binary(kind: Any) -> bool:
-    """Return whether an Arrow type is one of bytes."""
+    """Return True if an Arrow type is a type of bytes."""
     plain = kind in (pa.binary(), pa.large_binary(), pa.binary_view())
     return plain or bool(pa.types.is_fixed_size_binary(kind))
 
 
 def numbers_of(array: Any, *, unscaled: bool = False) -> npt.NDArray[Any]:
-    """The numbers of an array (N,); where it is null they may be anything.
+    """Return the numbers of an array (N,); the number in place of a null is undefined.
 
-    unscaled: decimals as int64 without their point, else as the nearest float64.
+    Args:
+        array: a pyarrow array of numbers.
+        unscaled: True for decimals as int64 without the decimal point, False for decimals as the
+            nearest float64.
     """
     kind = array.type
     if isinstance(kind, pa.Bool8Type):
@@ -51,9 +55,9 @@ def numbers_of(array: Any, *, unscaled: bool = False) -> npt.NDArray[Any]:
 
 
 def cast(numbers: npt.NDArray[Any], dtype: torch.dtype | None) -> torch.Tensor:
-    """The tensor of the nearest numbers of that dtype; None = their own."""
+    """Return a tensor of the nearest numbers of a dtype; None = the numbers' own dtype."""
     if dtype == torch.float16:
-        # Not torch's cast, which rounds twice. A signalling NaN is an invalid value.
+        # numpy rounds once, torch's cast would round twice. numpy calls a signalling NaN invalid.
         with np.errstate(over="ignore", invalid="ignore"):
             return _tensor(numbers.astype(np.float16))
     if dtype == torch.bfloat16 and numbers.dtype.itemsize > 2:
@@ -63,12 +67,12 @@ def cast(numbers: npt.NDArray[Any], dtype: torch.dtype | None) -> torch.Tensor:
 
 
 def _tensor(numbers: npt.NDArray[Any]) -> torch.Tensor:
-    # Arrow's memory is read-only, which torch warns of.
+    # The copy avoids torch's warning about Arrow's read-only memory.
     return torch.from_numpy(np.array(numbers))
 
 
 def _odd_floats(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """float32 rounded to odd, so that rounding them once more is as rounding but once.
+    """Return float32 numbers rounded to odd: a second rounding gives the same as a single one.
 
     Boldo and Melquiond, "When double rounding is odd" (2004).
     """
@@ -83,7 +87,7 @@ def _odd_floats(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
 
 def _floats(decimals: Any) -> npt.NDArray[np.float64]:
-    """Each value as the nearest float64; NaN for null."""
+    """Return each decimal as the nearest float64; NaN for null."""
     kind = decimals.type
     if kind.precision <= _EXACT_DIGITS:
         words = kind.bit_width // 64

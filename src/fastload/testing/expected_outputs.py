@@ -1,4 +1,4 @@
-"""What a batch of all rows of a pyarrow Table would hold: the plain way to every output."""
+"""The outputs of a batch with all rows of a pyarrow Table, computed in the plainest way."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ __all__ = ["ArrowOutput", "outputs_of"]
 class ArrowOutput:
     """One output for all rows.
 
-    rows: Tensor (B, ...) or Ragged of B rows.
-    any_nan: one NaN stands for all: a cast may have made it.
+    Attributes:
+        rows: a Tensor (B, ...) or a Ragged of B rows.
+        any_nan: True if all NaNs are equal, because a cast may change the bits of a NaN.
     """
 
     rows: torch.Tensor | Ragged
@@ -37,10 +38,15 @@ class ArrowOutput:
 
 
 def outputs_of(table: Any, columns: Columns = None) -> dict[str, ArrowOutput]:
-    """The outputs by name, for the `columns` argument of a dataset.
+    """Return the outputs of a table by name.
 
-    Raises `KeyError` for a column that the table lacks, and `ValueError` for nulls that `columns`
-    does not say what to make of.
+    Args:
+        table: a pyarrow.Table.
+        columns: the `columns` argument of a dataset.
+
+    Raises:
+        KeyError: the table lacks a column.
+        ValueError: a column has nulls, and `columns` has no fill for the nulls.
     """
     leaves = leaves_of(table)
     specs: Mapping[str, str | Spec]
@@ -126,7 +132,7 @@ def _as_tensors(lists: torch.Tensor, kind: Any) -> torch.Tensor:
 
 
 def _fill(leaf: ArrowLeaf, spec: Column | Hash | Codes, dtype: torch.dtype) -> float | None:
-    """The number that stands for a null; None = there must be none."""
+    """Return the number that replaces a null; None = no null may occur."""
     if isinstance(spec, Codes):
         return spec.unknown
     if spec.fill is not None:
@@ -140,7 +146,7 @@ def _fill(leaf: ArrowLeaf, spec: Column | Hash | Codes, dtype: torch.dtype) -> f
 
 
 def _items(leaf: ArrowLeaf, spec: Column | Hash | Codes) -> torch.Tensor:
-    """The elements as numbers (N,)."""
+    """Return the elements of a leaf as numbers (N,)."""
     if isinstance(spec, Column):
         unscaled = spec.dtype is not None and not spec.dtype.is_floating_point
         items = cast(numbers_of(leaf.values, unscaled=unscaled), spec.dtype)
@@ -162,7 +168,7 @@ def _check_fill(leaf: ArrowLeaf, fill: object) -> None:
 
 
 def _keys(values: Any, spec: Hash | Codes) -> torch.Tensor:
-    """What each value, taken by itself, becomes; 0 for null."""
+    """Return the bucket or code of each value; 0 for null."""
     if is_text(values.type) or is_binary(values.type):
         values = values.cast(pa.large_binary())
     encoded = values.dictionary_encode()
@@ -171,8 +177,8 @@ def _keys(values: Any, spec: Hash | Codes) -> torch.Tensor:
         codes = [_bucket(spec, word) for word in words]
     else:
         vocabulary = (w.encode() if isinstance(w, str) else w for w in spec.vocabulary)
-        place = {word: index for index, word in enumerate(vocabulary)}
-        codes = [place.get(word, spec.unknown) for word in words]
+        code_of = {word: index for index, word in enumerate(vocabulary)}
+        codes = [code_of.get(word, spec.unknown) for word in words]
     indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     return torch.tensor([*codes, 0], dtype=torch.int64)[torch.from_numpy(indices.astype(np.int64))]
 

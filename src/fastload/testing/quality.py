@@ -1,6 +1,6 @@
-"""How well a dataset is shuffled, in numbers."""
+"""Measures of how well a dataset is shuffled."""
 
-# ruff: noqa: SLF001 - the order of a dataset is told from its plan, without reading the files.
+# ruff: noqa: SLF001 - the order of a dataset is computed from its plan, without reading files.
 
 from __future__ import annotations
 
@@ -23,31 +23,36 @@ if TYPE_CHECKING:
 
 __all__ = ["ShuffleQuality", "order_quality", "shuffle_quality"]
 
-# Rows looked at in one step, so that arrays stay in a cache or near it.
+# Number of rows processed in one step, small enough that arrays stay in or near the CPU's cache.
 _STEP_ROWS = 1 << 18
-# Pairs of neighbours that are looked at, at most twice as many: their mean is known to 0.2 %.
+# Number of sampled pairs of neighbours (at most twice as many): their mean is known to 0.2 %.
 _PAIRS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShuffleQuality:
-    """How near an order is to a uniform permutation; ordered by `score`, which float() gives.
+    """The closeness of an order to a uniform permutation.
 
-    score: 1 = the rows of a batch are spread over the dataset as those of a uniform
-        permutation, 0 = as stored. It is the mean variance of stored positions within a
-        batch over that of all rows, 1 - epsilon squared (Kelley, PNAS 21, 1935; the unbiased
-        correlation ratio of an analysis of variance), and at most 1. A window of k row groups
-        has about 1 - 1/k.
-    effective_rows: what a batch is worth where the label depends on the position, as in a
-        file sorted by it or by date: the mean over the batch is as uncertain as that of so
-        many rows drawn at random. It is the batch size over the design effect (Kish, Survey
-        Sampling, 1965). The strictest of these numbers: about the row groups in a window.
-    neighbour_distance: how far apart rows stored next to each other are delivered, over what
-        a uniform permutation gives, (rows + 1) / 3: about the share of the dataset in a window.
-    rank_correlation: Spearman's, of stored and delivered position. Near 0 as soon as row
-        groups are permuted, however clumped the rows within them are.
-    batch_rows: of a batch.
-    rows: of the dataset.
+    Values are compared by `score`; float() returns the score.
+
+    Attributes:
+        score: 1 = the rows of a batch are spread over the dataset as in a uniform permutation,
+            0 = the rows are in stored order. The score is the mean variance of stored positions
+            within a batch, divided by the variance of all rows' positions, and at most 1. In other
+            words, it is 1 - epsilon squared (Kelley, PNAS 21, 1935; the unbiased correlation ratio
+            of an analysis of variance). A window of k row groups scores about 1 - 1/k.
+        effective_rows: number of randomly drawn rows that a batch is worth if the label depends on
+            the position, as in a file sorted by label or by date: the mean over the batch is as
+            uncertain as the mean over this number of rows drawn at random. It is the batch
+            size over the design effect (Kish, Survey Sampling, 1965), and the strictest of these
+            measures: about the number of row groups in a window.
+        neighbour_distance: mean distance in delivered order of rows that are stored next to each
+            other, divided by the mean distance in a uniform permutation, (rows + 1) / 3. About
+            the share of the dataset in a window.
+        rank_correlation: Spearman's correlation of stored and delivered position. Near 0 as soon
+            as row groups are permuted, however clumped the rows of a row group are.
+        batch_rows: number of rows in a batch.
+        rows: number of rows in the dataset.
     """
 
     score: float
@@ -71,23 +76,25 @@ class ShuffleQuality:
 def shuffle_quality(
     dataset: FastParquetDataset, *, batch_rows: int | None = None, epoch: int = 0
 ) -> ShuffleQuality:
-    """How well one epoch of a dataset is shuffled, to choose a `shuffle_window` by.
+    """Measure how well one epoch of a dataset is shuffled, to help to choose a `shuffle_window`.
 
         print(shuffle_quality(FastParquetDataset(path, shuffle=True, shuffle_window=2**16)))
 
-    Told from the plan: no value is read. Stored position is a row's number in the files, in the
-    order of `dataset.files`, among those that `filters` and `split` leave. The order is that of
-    the whole epoch as one process delivers it, before `limit`. It takes a second for 10 M rows,
-    and memory for one window: 20 bytes a row.
+    The measures are computed from the plan; no value is read. The stored position of a row is the
+    row's number in the files, in the order of `dataset.files`, among the rows that `filters` and
+    `split` keep. The order is that of the whole epoch as one process delivers the epoch, before
+    `limit`. The function takes a second for 10 M rows, and memory for one window: 20 bytes per
+    row.
 
     Args:
-        dataset: of batches or rows, shuffled or not.
-        batch_rows: rows that make a batch; None = the dataset's `batch_size`.
-        epoch: which one. Few row groups lie well or badly by chance: look at several epochs.
+        dataset: A dataset of batches or single rows, shuffled or not.
+        batch_rows: Number of rows in a batch; None means the dataset's `batch_size`.
+        epoch: Number of the epoch.
+            A few row groups may lie well or badly by chance, so measure several epochs.
 
     Raises:
-        TypeError: it is no FastParquetDataset.
-        ValueError: fewer than two rows in the dataset or a batch.
+        TypeError: `dataset` is not a FastParquetDataset.
+        ValueError: The dataset or a batch has fewer than two rows.
     """
     if not isinstance(dataset, FastParquetDataset):
         raise TypeError(f"Expected a FastParquetDataset, got {type(dataset).__name__}")
@@ -99,22 +106,21 @@ def shuffle_quality(
 
 
 def order_quality(parts: Iterable[Int64s], rows: int, batch_rows: int) -> ShuffleQuality:
-    """How near any order of rows is to a uniform permutation.
+    """Measure how close any order of rows is to a uniform permutation.
 
     Args:
-        parts: stored positions, 0 to rows - 1, in delivered order, in as many arrays as is
-            convenient.
-        rows: how many they are.
-        batch_rows: how many make a batch; the last may be short.
+        parts: stored positions, 0 to rows - 1, in delivered order, in any number of arrays.
+        rows: number of rows.
+        batch_rows: number of rows in a batch; the last batch may be short.
 
     Raises:
-        ValueError: fewer than two rows or batch_rows, or the parts have more rows or fewer.
+        ValueError: `rows` or `batch_rows` is less than 2, or the parts have another number of rows.
     """
     if rows < 2 or batch_rows < 2:
         raise ValueError(
             f"Expected at least 2 rows in a dataset and a batch, got {rows} and {batch_rows}"
         )
-    sums = np.zeros(-(-rows // batch_rows))  # of the centred positions of each batch
+    sums = np.zeros(-(-rows // batch_rows))  # sum of the centred positions of each batch
     neighbours = _Neighbours(rows)
     centre = (rows - 1) / 2
     product = 0.0
@@ -132,7 +138,7 @@ def order_quality(parts: Iterable[Int64s], rows: int, batch_rows: int) -> Shuffl
         at += len(stored)
     if at != rows:
         raise ValueError(f"Expected {rows} rows, got {at}")
-    squares = rows * (rows * rows - 1) / 12  # of all centred positions
+    squares = rows * (rows * rows - 1) / 12  # sum of the squares of all centred positions
     score, effective_rows = _spread(sums, squares, rows, batch_rows)
     return ShuffleQuality(
         score, effective_rows, neighbours.distance, product / squares, batch_rows, rows
@@ -142,7 +148,10 @@ def order_quality(parts: Iterable[Int64s], rows: int, batch_rows: int) -> Shuffl
 def _spread(
     sums: NDArray[np.float64], squares: float, rows: int, batch_rows: int
 ) -> tuple[float, float]:
-    """Score and effective rows, by the analysis of variance of positions with batches as groups."""
+    """Return the score and the effective rows.
+
+    Both come from an analysis of variance of positions, with batches as groups.
+    """
     batches = len(sums)
     size = min(rows, batch_rows)
     if batches == 1:
@@ -157,27 +166,27 @@ def _spread(
 
 
 class _Neighbours:
-    """How far apart rows i and i + 1 are delivered, for evenly many i.
+    """The distance in delivered order of stored rows i and i + 1, for evenly spaced i.
 
     Args:
-        rows: of the dataset.
+        rows: number of rows in the dataset.
     """
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
-        # Odd, so that it shares no period with row groups and windows of powers of two.
+        # An odd stride shares no period with row groups and windows whose sizes are powers of two.
         self._stride = max(2, rows // _PAIRS) | 1
         self._delivered = np.zeros(((rows - 2) // self._stride + 1, 2), np.int64)
 
     def note(self, stored: Int64s, at: int) -> None:
-        """Rows of these stored positions (n,) are delivered from `at` on."""
+        """Note that the rows of the stored positions (n,) are delivered from position `at` on."""
         pair, which = np.divmod(stored, self._stride)
         ours = np.flatnonzero((which < 2) & (pair < len(self._delivered)))
         self._delivered[pair[ours], which[ours]] = at + ours
 
     @property
     def distance(self) -> float:
-        """The mean, over that of a uniform permutation."""
+        """The mean distance, divided by the mean distance in a uniform permutation."""
         return float(np.abs(np.diff(self._delivered)).mean()) * 3 / (self._rows + 1)
 
 
@@ -188,7 +197,10 @@ def _steps(parts: Iterable[Int64s]) -> Iterator[Int64s]:
 
 
 def _delivered(read_plan: plan.ReadPlan, row_groups: plan.RowGroups) -> Iterator[Int64s]:
-    """Stored positions in delivered order, by windows: `plan.rows_of` with the core's shuffle."""
+    """Yield stored positions in delivered order, window by window.
+
+    The result equals that of `plan.rows_of`; the core computes the permutations.
+    """
     pieces = read_plan.pieces
     group = np.searchsorted(row_groups.file, pieces[:, 0]) + pieces[:, 1]
     bounds = pieces[:, 2:] + edges_of(row_groups.rows)[group, np.newaxis]

@@ -1,4 +1,4 @@
-"""Checks that ranks share an epoch: as many batches each, and every row of it."""
+"""A check that ranks share an epoch: equal numbers of batches, and every row of the epoch."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ def assert_ranks_agree(
     drop_last: bool = False,
     epoch: int = 0,
 ) -> None:
-    """Checks that the ranks of a world deliver one epoch among them.
+    """Check that the ranks of a world together deliver one epoch.
 
-    On each of the world sizes every rank delivers as many batches as its len() says, as many
-    as the other ranks unless uneven="keep", with the same states; and together the rows of the
-    epoch, as `uneven` and `drop_last` say. Then one epoch is begun on the first world size and
-    goes on on each of the others, with the state of a rank that has delivered the most batches.
+    On each world size, every rank must deliver as many batches as its len() says. Unless
+    uneven="keep", all ranks must deliver equally many batches and have equal states. Together the
+    ranks must deliver the rows of the epoch, as `uneven` and `drop_last` determine. Afterwards, one
+    epoch is begun on the first world size and continued on each of the other world sizes in turn,
+    with the state of a rank that has delivered the most batches.
 
         assert_ranks_agree(functools.partial(FastParquetDataset, path, shuffle=True))
 
-    Of a mix of datasets that is so with stop="all", where what `uneven` and `drop_last` say is
-    allowed for each source.
+    A mix of datasets passes the check with stop="all"; the rows that `uneven` and `drop_last` allow
+    to repeat or to leave out are then allowed for each source.
 
     Args:
-        make_dataset: called with `rank=` and `world_size=`; makes a new dataset, of the same
-            other arguments each time.
-        world_sizes: numbers of ranks.
-        uneven: the dataset's own argument.
-        drop_last: likewise.
-        epoch: which one.
+        make_dataset: A function that makes a new dataset, with `rank=` and `world_size=` passed on.
+            All other arguments of the dataset must be the same in each call.
+        world_sizes: The numbers of ranks to check.
+        uneven: The dataset's `uneven` argument.
+        drop_last: The dataset's `drop_last` argument.
+        epoch: Number of the epoch.
 
     Raises:
-        AssertionError: rows are missing or come too often, or ranks differ; says on which
+        AssertionError: Rows are missing or come too often, or ranks differ; the message names the
             world size.
     """
     with closing(make_dataset(rank=0, world_size=1)) as dataset:
@@ -55,7 +56,7 @@ def assert_ranks_agree(
         for batch in dataset:
             batches.append(row_keys(batch))
             whole.update(batches[-1])
-    # Only drop_last leaves out rows of a world of one; they may turn up on another.
+    # On a world of one, only drop_last leaves out rows; other worlds may deliver these rows.
     largest = max(map(len, batches), default=1)
     lost = largest if drop_last else 0
     for world in world_sizes:
@@ -73,15 +74,23 @@ def assert_ranks_agree(
 
 
 class _Allowed:
-    """How often rows may be repeated, and left out, in total.
+    """The numbers of rows that may be repeated and left out in total.
 
-    ends: slices of ranks that end somewhere; in each so many may be `lost`.
+    Args:
+        uneven: the dataset's `uneven` argument.
+        ends: number of ranks' slices; each slice may repeat or leave out rows at its end.
+        lost: number of rows that drop_last may leave out at the end of a slice.
+
+    Attributes:
+        repeats: number of rows that may be repeated.
+        lost: number of rows that may be left out.
+        new: True if rows may come that a world of one leaves out.
     """
 
     def __init__(self, uneven: str, ends: int, lost: int) -> None:
         self.repeats = ends if uneven == "wrap" else 0
         self.lost = ends * (lost + (uneven == "drop"))
-        self.new = lost > 0  # rows that a world of one leaves out
+        self.new = lost > 0
 
 
 def _deliver(
@@ -93,7 +102,11 @@ def _deliver(
     steps: int | None,
     uneven: str,
 ) -> tuple[list[Hashable], Mapping[str, Any], int]:
-    """The rows of all ranks in so many steps (None = all); the state and batches after them."""
+    """Deliver the rows of all ranks in `steps` steps; None = all steps.
+
+    Returns:
+        The keys of the rows, the state after the steps, and the number of batches after the steps.
+    """
     rows: list[Hashable] = []
     counts, states = [], []
     with ExitStack() as stack:
@@ -113,7 +126,7 @@ def _deliver(
             states.append(dataset.state_dict())
     if uneven != "keep":
         if len(set(counts)) > 1:
-            raise AssertionError(f"Expected as many batches of each rank, got {counts}")
+            raise AssertionError(f"Expected equally many batches on each rank, got {counts}")
         if any(other != states[0] for other in states):
             raise AssertionError(f"Expected the same state of each of {world} ranks, got {states}")
     most = counts.index(max(counts))

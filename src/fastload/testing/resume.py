@@ -1,4 +1,4 @@
-"""Checks that a run which is stopped and resumed is the run that never stopped."""
+"""A check that a run which is stopped and resumed equals a run that never stops."""
 
 from __future__ import annotations
 
@@ -28,27 +28,29 @@ def assert_resumes_exactly(
     epoch: int = 0,
     num_workers: int = 0,
 ) -> None:
-    """Checks that a resumed run delivers what the run that never stopped does, bit for bit.
+    """Check that a resumed run delivers the same batches as an uninterrupted run, bit for bit.
 
-    The epoch is delivered once. Then it is stopped after each of the numbers of batches
-    `after`, and a new dataset goes on from the state, to the end of the epoch and into the
-    next one. At last one run is stopped at all of them, each time resumed from the state
-    before, as a run of many interruptions is.
+    First, the epoch is delivered once without interruption. Then, for each number of batches in
+    `after`, a new dataset resumes from the state after this number of batches, and delivers the
+    rest of the epoch and the beginning of the next epoch. Finally, one run is stopped at all of
+    these numbers in turn and resumed each time, as a run with many interruptions is.
 
         assert_resumes_exactly(lambda: FastParquetDataset(path, shuffle=True))
 
     Args:
-        make_dataset: makes a new dataset, of the same arguments each time. Threads, prefetch
-            and memory_budget may differ from one to the next.
-        after: in batches of the epoch, 0 and all of them included; None = after each batch,
-            which delivers the epoch as often as it has batches.
-        epoch: which one.
-        num_workers: worker processes of a DataLoader around the dataset; 0 = no DataLoader.
+        make_dataset: A function that makes a new dataset with the same arguments in each call.
+            Threads, prefetch and memory_budget may differ from call to call.
+        after: Numbers of batches, from 0 to all batches of the epoch, at which to stop.
+            None stops at every number, so the epoch is delivered as often as it has batches.
+        epoch: Number of the epoch.
+        num_workers: Number of worker processes of a DataLoader around the dataset.
+            0 means no DataLoader.
 
     Raises:
-        AssertionError: a run differs; says where it was resumed, and in which batch, row and
-            column it differs. Or a state is no JSON, is larger than 2 KB, or differs from the
-            one that names its batch.
+        AssertionError: A run differs; the message says where the run was resumed, and the batch,
+            row and column that differ. Or a state is not JSON, is larger than 2 KB, or differs
+            from the state that `after=batch` returns.
+        ValueError: A number in `after` is out of range.
     """
     with closing(make_dataset()) as dataset:
         states, batches = _run(dataset, epoch, num_workers)
@@ -68,7 +70,7 @@ def assert_resumes_exactly(
 
 
 def _run(dataset: Any, epoch: int, num_workers: int) -> tuple[list[Mapping[str, Any]], list[Batch]]:
-    """The batches of an epoch, and the states before the first and after each."""
+    """Return the states of an epoch (before the first batch, then after each), and its batches."""
     dataset.set_epoch(epoch)
     states = [_through_json(dataset.state_dict())]
     batches: list[Batch] = []

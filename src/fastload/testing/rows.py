@@ -1,4 +1,4 @@
-"""Checks of a dataset that its users may run too."""
+"""Checks that batches hold the expected rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["assert_same_batches", "assert_same_rows", "row_keys"]
 
-# Characters of a value that a message shows.
+# Most characters of a value that a message shows.
 _SHOWN = 120
 
 
@@ -32,24 +32,24 @@ def assert_same_rows(
     *,
     ordered: bool = True,
 ) -> None:
-    """Checks that batches hold the rows of a table, value for value and bit for bit.
+    """Check that batches hold the rows of a table, value for value and bit for bit.
 
-    What a batch should hold is computed from the table alone, with pyarrow and numpy, so a
-    dataset can be checked against what `pyarrow.parquet.read_table` reads:
+    The expected outputs are computed from the table alone, with pyarrow and numpy. So a dataset can
+    be checked against the result of `pyarrow.parquet.read_table`:
 
         assert_same_rows(FastParquetDataset(path), pq.read_table(path))
 
     Args:
-        batches: a dataset, a DataLoader of one, or batches kept from it. Rows that
-            uneven="pad" marks as not real are left out, and provenance is not looked at.
-        table: a pyarrow.Table with the rows in the order of the batches.
-        columns: the dataset's `columns` argument.
-        ordered: False = the rows may come in any order, each as often as in the table.
+        batches: A dataset, a DataLoader of a dataset, or batches kept from either.
+            Rows that uneven="pad" marks as repeated are left out, and provenance is ignored.
+        table: A pyarrow.Table with the rows in the order of the batches.
+        columns: The dataset's `columns` argument.
+        ordered: False to accept the rows in any order, each as often as in the table.
 
     Raises:
-        AssertionError: they differ; says in which row and column, and how.
-        KeyError, ValueError: the table lacks a column, or has nulls that `columns` has no
-            fill for.
+        AssertionError: The rows differ; the message names the row, the column and both values.
+        KeyError: The table lacks a column.
+        ValueError: The table has nulls, and `columns` has no fill for the nulls.
     """
     want = outputs_of(table, columns)
     if ordered:
@@ -61,14 +61,15 @@ def assert_same_rows(
 def assert_same_batches(
     batches: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Checks that there are as many batches as others, and that they hold the same bits.
+    """Check that two series of batches are equally long and hold the same bits.
 
     Args:
-        batches: a dataset, a DataLoader of one, or batches kept from it.
-        others: likewise; what the batches should be.
+        batches: A dataset, a DataLoader of a dataset, or batches kept from either.
+        others: The expected batches, in one of the same forms.
 
     Raises:
-        AssertionError: they differ; says in which batch, row and column, and how.
+        AssertionError: The batches differ; the message names the batch, the row, the column and
+            both values.
     """
     pairs = itertools.zip_longest(batches, others)
     for number, (batch, other) in enumerate(pairs):
@@ -92,9 +93,9 @@ def assert_same_batches(
 
 
 def row_keys(batch: Mapping[str, Any]) -> list[Hashable]:
-    """Return a key for each row of a batch; keys are equal for equal rows alone.
+    """Return a key for each row of a batch; two keys are equal only if the rows are equal.
 
-    Rows that uneven="pad" marks as not real are left out.
+    Rows that uneven="pad" marks as repeated are left out.
     """
     real = batch.get("__valid__")
     columns = [
@@ -127,7 +128,7 @@ def _assert_in_order(
 
 
 def _difference(got: Mapping[str, Any], want: Mapping[str, ArrowOutput]) -> tuple[str, int] | None:
-    """The column and row that differ, the first of such rows; None = nothing does."""
+    """Return the column and the number of the first row that differs; None = no row differs."""
     differences: dict[str, int] = {}
     for name, output in want.items():
         parts = _comparable(got[name], output), _comparable(output.rows, output)
@@ -151,8 +152,8 @@ def _assert_in_any_order(
             if not left[key]:
                 shown = {name: _shown(value, row) for name, value in got.items()}
                 raise AssertionError(
-                    "Expected each row as often as in the table, got one that is not there, or "
-                    f"once too often: {shown} - at row {seen + row}"
+                    "Expected each row as often as in the table, got a row that is missing in the "
+                    f"table or comes once too often: {shown} - at row {seen + row}"
                 )
             left[key] -= 1
         seen += len(columns[0])
@@ -165,7 +166,7 @@ def _assert_in_any_order(
 
 
 def _checked(batch: Mapping[str, Any], want: Mapping[str, ArrowOutput]) -> dict[str, Any]:
-    """The outputs that are compared: real rows, of the types that they should be."""
+    """Return the outputs to compare, without repeated rows, after a check of their types."""
     extra = {"__file__", "__row__", "__source__", "__valid__"} - set(want)
     names = [name for name in batch if name not in extra]
     if names != list(want):
@@ -174,7 +175,7 @@ def _checked(batch: Mapping[str, Any], want: Mapping[str, ArrowOutput]) -> dict[
     got = {name: batch[name] if real is None else batch[name][real] for name in names}
     for name, value in got.items():
         wanted, found = _type(want[name].rows), _type(value)
-        # Arrow reads an enum as binary; the format says that it is UTF-8.
+        # Arrow reads an enum as binary; the Parquet format says that an enum is UTF-8.
         if found not in (wanted, wanted.replace("bytes", "str")):
             raise AssertionError(f"Expected {wanted}, got {found} - at column `{name}`")
         rows = len(next(iter(got.values())))
@@ -193,7 +194,7 @@ def _type(value: object) -> str:
 
 
 def _comparable(value: Any, output: ArrowOutput) -> Any:
-    """The value with its bits in place of its numbers, on the CPU, with its own rows only."""
+    """Return a value on the CPU, with bits instead of numbers, and only with its own rows."""
     if isinstance(value, Ragged):
         own = own_rows(value, copies=False)
         inner = _comparable(own.values, output)
@@ -205,13 +206,13 @@ def _comparable(value: Any, output: ArrowOutput) -> Any:
 
 
 def _first_difference(got: Any, want: Any) -> int | None:
-    """The first row in which two comparable values of as many rows differ."""
+    """Return the first row in which two comparable values of equal length differ."""
     if isinstance(want, torch.Tensor):
         rows = (got != want).unsqueeze(1).flatten(1).any(1).nonzero()
         return int(rows[0]) if len(rows) else None
     lengths = (got.offsets.diff() != want.offsets.diff()).nonzero()
     row = int(lengths[0]) if len(lengths) else None
-    # Up to there the elements of both are as many.
+    # Up to this row, both values have equally many elements.
     count = int(want.offsets[len(want) if row is None else row])
     element = _first_difference(got.values[:count], want.values[:count])
     if element is None:
@@ -220,7 +221,7 @@ def _first_difference(got: Any, want: Any) -> int | None:
 
 
 def _keys(value: Any) -> list[Hashable]:
-    """Return a key for each row of a comparable value; keys are equal for equal rows alone."""
+    """Return a key for each row of a comparable value; keys are equal only for equal rows."""
     if isinstance(value, torch.Tensor):
         data = value.numpy().tobytes()
         size = len(data) // len(value) if len(value) else 0

@@ -89,7 +89,7 @@ def test_no_such_batch(path):
     ("broken", "message"),
     [
         (RankZeroAlone, "Expected at most 2 rows of the epoch left out, got 50 - on 2 ranks"),
-        (ShortRank, r"Expected as many batches of each rank, got \[5, 4\]"),
+        (ShortRank, r"Expected equally many batches on each rank, got \[5, 4\]"),
     ],
 )
 def test_ranks_that_differ(path, broken, message):
