@@ -306,7 +306,7 @@ def test_another_mix_is_refused(paths):
     with sources_of(paths)["a"] as alone:
         with pytest.raises(ValueError, match="Expected a state made by state_dict"):
             alone.load_state_dict(state)
-        with pytest.raises(ValueError, match="that of a mix belongs to the mix"):
+        with pytest.raises(ValueError, match="a batch of a mix belongs to the mix"):
             alone.state_dict(after=batch)
     with (
         mix_of(paths, [1, 2, 3], batch_size=21) as mixed,
@@ -334,7 +334,7 @@ def test_wrong_arguments(paths):
         fastload.mix(sources, stop="never")
     with pytest.raises(ValueError, match="Expected at least one dataset"):
         fastload.mix({})
-    with pytest.raises(ValueError, match="got that of `a` again - at source `z`"):
+    with pytest.raises(ValueError, match="dataset of source `a` is used twice - at source `z`"):
         fastload.mix({**sources, "z": sources["a"]})
     with pytest.raises(ValueError, match=r"one of rows \(batch_size=None\) - at source `z`"):
         fastload.mix({"z": FastParquetDataset(paths["a"], batch_size=None)})

@@ -243,7 +243,7 @@ class MixedDataset(Resumable[Batch]):
             if saved != now:
                 raise ValueError(
                     f"Expected {name}={saved!r}, as when the state was saved, got {name}={now!r}: "
-                    "another order can't go on where that one stopped"
+                    "a state cannot continue in another order"
                 )
 
     def _give(self, order: PassStart) -> None:
@@ -274,7 +274,7 @@ def _sources(datasets: Mapping[str, FastParquetDataset]) -> list[MixSource]:
         twice = [other.name for other in sources if other.dataset is dataset]
         if twice:
             raise ValueError(
-                f"Expected each dataset once, got that of `{twice[0]}` again - at source `{name}`"
+                f"The dataset of source `{twice[0]}` is used twice - at source `{name}`"
             )
         sources.append(MixSource(name, dataset))
     return sources

@@ -131,14 +131,14 @@ class Resumable(IterableDataset[_Item_co]):
             if len(position.seeds) != self._seeds:
                 raise ValueError(
                     f"Expected a batch that this {type(self).__name__} yielded, got one of another "
-                    "dataset: that of a mix belongs to the mix, not to its sources"
+                    "dataset: a batch of a mix belongs to the mix, not to a source of the mix"
                 )
         elif (info := get_worker_info()) is not None:
             return self._state_of_worker((info.id, info.num_workers))
         elif self._epochs.begun_by_worker:
             raise RuntimeError(
                 "Expected state_dict(after=batch), got no batch: worker processes iterate this "
-                "dataset, and only a batch tells how far their consumer is"
+                "dataset, and only a batch tells how far the consumer has come"
             )
         elif self._pass is not None:
             position = self._pass.mark.position

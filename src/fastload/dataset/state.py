@@ -123,7 +123,8 @@ def decode_position(
     if own and (worker is None or list(worker) != saved_by):
         raise ValueError(
             f"Expected the state of {_described(worker)}, got that of {_described(saved_by)}: with "
-            "StatefulDataLoader num_workers has to stay; state_dict(after=batch) serves any number"
+            "StatefulDataLoader num_workers must stay the same; state_dict(after=batch) serves any "
+            "number of workers"
         )
     return position, own
 
@@ -150,15 +151,15 @@ def check_identity(
         )
     if order.get("total_places") is not None:
         raise ValueError(
-            f"Expected a state whose rows were counted ahead, got total_places="
+            f"Expected a state whose rows were counted in advance, got total_places="
             f'{order["total_places"]!r}: with filters or a split and uneven="keep", earlier '
-            "versions cut the epoch by stored rows, so its order can't go on here"
+            "versions divided the epoch by stored rows; this version cannot continue that order"
         )
     for name, value in _order(options, predicate).items():
         if order.get(name) != value:
             raise ValueError(
                 f"Expected {name}={order.get(name)!r}, as when the state was saved, got "
-                f"{name}={value!r}: another order can't go on where that one stopped"
+                f"{name}={value!r}: a state cannot continue in another order"
             )
 
 

@@ -131,7 +131,7 @@ class SkippingFeed(ScanFeed):
             self._substitution.leave_out(self._first_window + window, file, row_group)
         except NothingReadableError:
             raise CorruptFileError(
-                "Expected rows of this rank that can be read, in place of those that can't, got "
+                "Expected readable rows of this rank to replace unreadable rows, got "
                 f"{self._described()} - at {self._files[file]}, row group {row_group}"
             ) from error
         # The report comes before any change here, because its warning may be raised as an error.
