@@ -1,6 +1,7 @@
 """What a process reads from its files, as the kernel counts it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -119,3 +120,60 @@ def test_a_single_batch_needs_a_single_window(path):
     _, read = read_by(path, options, batches=1)
     # Without threads only what the batch needs is done, and the next window asked for.
     assert read <= bytes_of(path, range(4)) + OTHER_BYTES
+
+
+# Rows are found when a dataset is made.
+FILTERED = """
+import json, sys
+import pyarrow.compute as pc
+from fastload import FastParquetDataset
+def rchar():
+    with open("/proc/self/io") as file:
+        return int(file.readline().split()[1])
+warm, path, filters = json.loads(sys.argv[1])
+FastParquetDataset(warm, filters=eval(filters), columns=["other"])  # imports what is imported late
+before = rchar()
+dataset = FastParquetDataset(path, filters=eval(filters), columns=["other"])
+print(json.dumps([len(dataset), rchar() - before]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("filters", "columns", "share"),
+    [
+        # The core: the page index leaves one page of 100 open.
+        ("pc.field('number') == 123_456", ["number"], 0.05),
+        ("pc.field('text') == '0123456'", ["text"], 0.05),
+        # pyarrow's scanner: statistics leave one row group of 10 open.
+        ("pc.field('text') < '0010000'", ["text"], 0.15),
+        # Neither bounds nor statistics help: the columns of the filters, and no other column.
+        ("pc.field('number') * 1 != -1", ["number"], 1.02),
+    ],
+)
+def test_filters_read_few_bytes_of_their_columns(tmp_path, filters, columns, share):
+    number = np.arange(400_000)
+    text = pa.array([f"{n:07}" for n in number])
+    table = pa.table({"number": number, "text": text, "other": number * 3})
+    options = {"use_dictionary": False, "compression": "none", "write_page_index": True}
+    path, warm = str(tmp_path / "a.parquet"), str(tmp_path / "warm.parquet")
+    pq.write_table(table, path, row_group_size=40_000, data_page_size=4_000, **options)
+    pq.write_table(table.slice(0, 100), warm, **options)
+    done = subprocess.run(
+        [sys.executable, "-c", FILTERED, json.dumps([warm, path, filters])],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"FASTLOAD_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    assert done.returncode == 0, done.stderr
+    _, read = json.loads(done.stdout)
+    metadata = pq.read_metadata(path)
+    footer = metadata.serialized_size
+    index = [table.column_names.index(name) for name in columns]
+    whole = sum(
+        metadata.row_group(group).column(column).total_compressed_size
+        for group in range(metadata.num_row_groups)
+        for column in index
+    )
+    assert read <= share * whole + 2 * footer + OTHER_BYTES

@@ -122,12 +122,26 @@ class ArrowRowScan:
 
         Returns:
             True for each row that stays, bool (rows,).
+
+        Raises:
+            CorruptFileError: the row group is damaged. The error names the column, unless the
+                filters name fields of structs.
+            StorageError: the file can't be read.
+            TypeError, ValueError: the filters can't be evaluated on a value.
         """
         fragment = self._fragments[group]
         if fragment is None:
             return self.of_numbers(group)
-        with naming(f"{self.path}, row group {group}"):
-            return self._scan(fragment, group)
+        location = f"{self.path}, row group {group}"
+        try:
+            with naming(location):
+                return self._scan(fragment, group)
+        except CorruptFileError:
+            # Each column is decoded by itself, so that the error names the first damaged one.
+            for name in self._schema.names_in(self._predicate):
+                with naming(f"{location}, column `{name}`"):
+                    self._read_column(fragment, name)
+            raise
 
     def of_numbers(self, group: int) -> NDArray[np.bool_]:
         """Find the rows of a row group that a split by row numbers keeps; all without such a split.
@@ -143,17 +157,9 @@ class ArrowRowScan:
         return self._test.of_numbers(self._file.name, self._starts[group], self.rows[group])
 
     def _scan(self, fragment: Any, group: int) -> NDArray[np.bool_]:
-        scanner = fragment.scanner(
-            schema=self._schema.arrow,
-            columns=self._test.expressions,
-            batch_size=_BATCH_ROWS,
-            batch_readahead=1,
-            fragment_readahead=1,
-            use_threads=False,
-        )
         kept = self.of_numbers(group)
         at = 0
-        for batch in scanner.to_batches():
+        for batch in self._batches(fragment, self._test.expressions):
             stop = at + len(batch)
             if stop > len(kept):
                 break
@@ -165,6 +171,22 @@ class ArrowRowScan:
                 f"row group {group}"
             )
         return kept
+
+    def _read_column(self, fragment: Any, name: str) -> None:
+        """Decode one column of a row group; raises pyarrow's error if the column is damaged."""
+        for _ in self._batches(fragment, [name]):
+            pass
+
+    def _batches(self, fragment: Any, columns: Any) -> Iterator[Any]:
+        scanner = fragment.scanner(
+            schema=self._schema.arrow,
+            columns=columns,
+            batch_size=_BATCH_ROWS,
+            batch_readahead=1,
+            fragment_readahead=1,
+            use_threads=False,
+        )
+        return iter(scanner.to_batches())
 
 
 def check_unchanged(file: SourceFile) -> None:

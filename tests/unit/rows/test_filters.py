@@ -295,6 +295,33 @@ def test_damage_in_a_column_of_filters_is_told_with_its_place(tmp_path):
     assert str(told.value).endswith(f" - at {path}, row group 1, column `key`, page 0")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"filters": pc.field("text") < "4000"},
+        {"filters": pc.field("key") + pc.field("price") > 500},
+        {"split": ("key", 0, 0.5), "filters": pc.field("price") > 5},
+        {"split": (["price", "key"], 0, 0.5)},
+    ],
+    ids=["text", "arithmetic", "split and filters", "split"],
+)
+def test_the_scanner_names_the_damaged_column(tmp_path, options):
+    column = "text" if "text" in str(options) else "key"
+    path = tmp_path / "damaged.parquet"
+    keys = pa.array(np.arange(3000) // 3)
+    table = pa.table({"price": np.arange(3000), "key": keys, "text": keys.cast(pa.string())})
+    pq.write_table(table, path, row_group_size=1000, use_dictionary=False, compression="zstd")
+    chunk = pq.read_metadata(path).row_group(1).column(table.column_names.index(column))
+    data = bytearray(path.read_bytes())
+    stop = chunk.data_page_offset + chunk.total_compressed_size
+    data[stop - 300 : stop] = b"\xff" * 300
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError) as raised:
+        FastParquetDataset(path, columns=["price"], **options)
+    assert str(raised.value).count(" - at ") == 1
+    assert str(raised.value).endswith(f" - at {path}, row group 1, column `{column}`")
+
+
 def test_errors_with_a_place_stay_what_they_are():
     # One that is no corruption must not become one: corruption may be skipped.
     with pytest.raises(StorageError, match=r"^Can't read - at b$"), naming("a"):
