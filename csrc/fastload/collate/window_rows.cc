@@ -1,6 +1,7 @@
 // Rows of a window that are decoded whole and copied to their places one by one: lists of
 // a fixed size, in any order, and those of wide stacks, shuffled.
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "fastload/collate/row_places.h"
@@ -64,6 +65,9 @@ Status WindowTask::FillWideStack() {
 
 void WindowTask::RepeatRows() {
   if (window_->order.repeats.empty()) return;
+  // Rows of other kinds vary in size, so that their slots hold offsets, not `width` bytes
+  // a row.
+  assert(unit_.kind == Unit::Kind::kFixed || unit_.kind == Unit::Kind::kPadded);
   const UnitPlaces places(window_->parts, unit_);
   const auto repeat = [this](const RowPlaces& p, int64_t bytes) {
     for (const RowOrder::Repeat& r : window_->order.repeats) {

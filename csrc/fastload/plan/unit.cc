@@ -17,10 +17,11 @@ Unit& UnitOf(int32_t column, const std::vector<ColumnSpec>& columns,
     if (unit.columns.size() == 1 && unit.columns[0] == column) return unit;
   }
   const ColumnSpec& spec = columns[static_cast<size_t>(column)];
-  units->push_back(Unit{.kind = KindOf(spec),
+  const Unit::Kind kind = KindOf(spec);
+  units->push_back(Unit{.kind = kind,
                         .columns = {column},
                         .width = ItemBytes(spec),
-                        .row_by_row = spec.list_size > 0});
+                        .row_by_row = kind == Unit::Kind::kFixed && spec.list_size > 0});
   return units->back();
 }
 
