@@ -1,7 +1,8 @@
-"""Stores read by obstore, without the GIL."""
+"""Stores read by obstore, without the GIL, or by fsspec where answers lack headers."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -22,17 +23,19 @@ from fastload.source.stores.obstore_options import (
 from fastload.source.stores.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from typing_extensions import Buffer
 
     from fastload.source.stores.io import IO
 
-__all__ = ["NativeStore", "check_forked", "is_native", "was_forked"]
+__all__ = ["FallbackStore", "NativeStore", "check_forked", "is_native", "was_forked"]
 
 # The number of the process that has used obstore. The threads of obstore's runtime don't exist in
 # a child of fork().
 _used_by: list[int] = []
+# Part of obstore's messages about answers of some emulators and web servers.
+_LACKING = "Header missing from response"
 
 
 def is_native(protocol: str) -> bool:
@@ -169,3 +172,49 @@ class NativeStore(Store):
     @override
     async def close(self) -> None:
         self._stores.clear()
+
+
+class FallbackStore(Store):
+    """A store that switches to another client when an answer lacks headers.
+
+    Args:
+        first: store to read with at first.
+        open_other: opens the store to read with after such an answer.
+    """
+
+    def __init__(self, first: Store, open_other: Callable[[], Awaitable[Store]]) -> None:
+        self._first = first
+        self._open_other = open_other
+        self._other: asyncio.Future[Store] | None = None
+        self.pins = first.pins
+
+    @override
+    async def ls(self, directory: str) -> Sequence[StoredFile]:
+        return await self._first.ls(directory)
+
+    @override
+    async def info(self, path: str) -> StoredFile | None:
+        return await (self._first if self._other is None else await self._opened()).info(path)
+
+    @override
+    async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
+        if self._other is None:
+            try:
+                return await self._first.read(file, start, stop)
+            except Exception as error:
+                if _LACKING not in str(error):
+                    raise
+        return await (await self._opened()).read(file, start, stop)
+
+    async def _opened(self) -> Store:
+        if self._other is None:
+            self._other = asyncio.ensure_future(self._open_other())
+        other = await asyncio.shield(self._other)
+        self.pins = other.pins
+        return other
+
+    @override
+    async def close(self) -> None:
+        await self._first.close()
+        if self._other is not None:
+            await (await self._other).close()

@@ -17,9 +17,14 @@ from fastload.errors import FastloadError, StorageError
 from fastload.runtime.native import core
 from fastload.source.local_paths import url_of
 from fastload.source.stores.client import StoreClient
-from fastload.source.stores.fallback_store import FallbackStore
 from fastload.source.stores.obstore_options import UnsupportedOptionsError
-from fastload.source.stores.obstore_store import NativeStore, check_forked, is_native, was_forked
+from fastload.source.stores.obstore_store import (
+    FallbackStore,
+    NativeStore,
+    check_forked,
+    is_native,
+    was_forked,
+)
 from fastload.source.stores.process_store import ProcessStore
 from fastload.source.stores.raw_tier import RawTier, store_identity
 from fastload.source.stores.store import FILESYSTEM, shown
