@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 import sys
 import threading
 import urllib.parse
@@ -135,22 +136,57 @@ def test_s3_object_that_is_replaced(s3, paths, transport):
             list(dataset)
 
 
-def test_s3_without_s3fs(s3, paths, monkeypatch):
-    """Listings and footers come through obstore too, in a process of its own."""
+def test_s3_without_s3fs(s3, monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)
+    monkeypatch.setattr("multiprocessing.get_start_method", lambda allow_none: "fork")
     options = {"endpoint_url": s3, **KEYS}
-    for transport in ("native", "auto"):
-        assert_same(read("s3://bucket/train/*.parquet", transport, options), local(paths))
-    with pytest.raises(StorageError, match="s3fs"):
-        read("s3://bucket/train/", "fsspec", options)
-    with pytest.raises(StorageError, match=r"s3fs.* got `config_kwargs` \(of type dict\)"):
-        read("s3://bucket/train/", "auto", {**options, "config_kwargs": {"a": 1}})
-    with pytest.raises(FileNotFoundError, match="at s3://bucket/nowhere"):
-        read("s3://bucket/nowhere/", "native", options)
-    # In a child of a process that has used obstore the same process reads the data as well.
-    got = read("s3://bucket/train/", "auto", options, workers="fork")
-    assert_same(got, local(paths, workers="fork"))
+    match = r'pip install "fastload\[s3\]"` - at s3://bucket/train$'
+    for transport in ("native", "auto", "fsspec"):
+        with pytest.raises(StorageError, match=match):
+            read("s3://bucket/train", transport, options)
+
+
+WITHOUT_S3FS = """
+import multiprocessing, sys
+from fastload import IO, FastParquetDataset, StorageError
+
+if __name__ == "__main__":
+    sys.modules["s3fs"] = None
+    multiprocessing.set_start_method("forkserver")
+    options = {"endpoint_url": sys.argv[1], "key": "someone", "secret": "something"}
+    def rows(source, transport, **more):
+        io = IO(transport=transport)
+        with FastParquetDataset(source, storage_options=options | more, io=io) as dataset:
+            return sum(len(batch["c3"]) for batch in dataset)
+    print(rows("s3://bucket/train/*.parquet", "native"), rows("s3://bucket/train", "auto"))
+    for transport, more in (("fsspec", {}), ("auto", {"config_kwargs": {"a": 1}})):
+        try:
+            rows("s3://bucket/train", transport, **more)
+        except StorageError as error:
+            print(error)
+    try:
+        rows("s3://bucket/nowhere", "native")
+    except FileNotFoundError as error:
+        print(error)
+"""
+
+
+def test_s3_without_s3fs_where_nothing_forks(s3, paths, tmp_path):
+    """obstore lists by itself in a process that starts workers by forkserver."""
+    script = tmp_path / "script.py"
+    script.write_text(WITHOUT_S3FS)
+    found = subprocess.run(
+        [sys.executable, str(script), s3], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    counts, by_fsspec, unknown, nowhere = found.stdout.splitlines()
+    rows = sum(len(batch["c3"]) for batch in local(paths))
+    assert counts == f"{rows} {rows}"
+    assert 'pip install "fastload[s3]"' in by_fsspec
+    assert 'pip install "fastload[s3]"' in unknown
+    assert "`config_kwargs` (of type dict)" in unknown
+    assert "at s3://bucket/nowhere" in nowhere
 
 
 # Google Cloud Storage -------------------------------------------------------------------------

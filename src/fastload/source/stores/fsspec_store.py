@@ -16,6 +16,7 @@ from typing_extensions import override
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
 from fastload.source.stores.errors import status_of
+from fastload.source.stores.obstore_options import GCS, S3
 from fastload.source.stores.store import Store
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MissingPackageError", "open_filesystem", "open_protocol"]
 
-_GCS = ("gs", "gcs")
-_S3 = ("s3", "s3a")
 # Fields of a listing that tell one version of a file from another, the most reliable first.
 _VERSIONS = ("generation", "ETag", "etag", "VersionId", "mtime", "LastModified", "last_modified")
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
@@ -59,7 +58,7 @@ async def open_protocol(
     import fsspec
 
     options = dict(options)
-    if protocol in _GCS:
+    if protocol in GCS:
         options = _gcs_options(options, io)
         # The class in fsspec's registry asks over gRPC for the kind of bucket. This is slow where
         # gRPC can't connect, and does not survive a fork.
@@ -67,11 +66,16 @@ async def open_protocol(
 
         cls: Any = GCSFileSystem
     else:
-        if protocol in _S3:
+        if protocol in S3:
             options = _s3_options(options, io)
         try:
             cls = fsspec.get_filesystem_class(protocol)
         except (ImportError, ValueError) as error:  # not installed, or not known at all
+            if protocol in S3:
+                raise MissingPackageError(
+                    f"Expected the package s3fs to list {protocol}://, found none: "
+                    'run `pip install "fastload[s3]"`'
+                ) from error
             raise MissingPackageError(
                 f"Expected a filesystem for {protocol}://, got none: {error}"
             ) from error

@@ -38,9 +38,10 @@ class IO:
         transport: client that reads an object store. "native" is obstore, which reads gs://,
             s3://, az:// and http(s):// without the GIL. "fsspec" is gcsfs and all other
             filesystems of fsspec. "auto" chooses the better client that can read the store. In
-            the process that makes the dataset, fsspec reads listings and footers if its package
-            for the store is installed; else obstore reads them in a process of its own, because
-            obstore does not survive a fork.
+            the process that makes the dataset, fsspec reads listings and footers, because obstore
+            does not survive a fork: s3:// needs `pip install "fastload[s3]"`, unless
+            `multiprocessing` starts processes by another method than fork. For az:// without
+            adlfs, obstore reads listings and footers in a separate process.
 
     Raises:
         TypeError: an argument has a wrong type.

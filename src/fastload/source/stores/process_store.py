@@ -1,4 +1,4 @@
-"""Stores that a separate process reads with obstore, which does not survive a fork."""
+"""Azure stores that a separate process reads with obstore, which does not survive a fork."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from fastload.errors import FastloadError, StorageError
 from fastload.runtime.native import core
 from fastload.source.local_paths import url_of
 from fastload.source.stores.client import StoreClient
-from fastload.source.stores.obstore_options import UnsupportedOptionsError
+from fastload.source.stores.obstore_options import AZURE, UnsupportedOptionsError
 from fastload.source.stores.obstore_store import (
     FallbackStore,
     NativeStore,
@@ -273,10 +274,23 @@ async def _open_by_fsspec(
     except MissingPackageError as error:
         if io.transport == "fsspec" or not is_native(kind):
             raise
+        if kind not in AZURE and _may_fork():
+            raise
+        store = ProcessStore if kind in AZURE else NativeStore
         try:
-            return ProcessStore(kind, options, io)
+            return store(kind, options, io)
         except UnsupportedOptionsError as unsupported:
             raise StorageError(f"{error}. {unsupported}") from error
+
+
+def _may_fork() -> bool:
+    """Return True if this process forks workers by default, or was itself forked.
+
+    obstore hangs in a child that was forked from a process that has used obstore.
+    """
+    default = multiprocessing.get_all_start_methods()[0]
+    method = multiprocessing.get_start_method(allow_none=True) or default
+    return method == "fork" or was_forked()
 
 
 def _is_arrow(filesystem: Any) -> bool:
