@@ -6,8 +6,7 @@ import pytest
 
 from fastload import Cache
 from fastload.source.files import StoredFile
-from fastload.source.stores.raw_reads import RawReads
-from fastload.source.stores.raw_tier import RawTier
+from fastload.source.stores.raw_tier import RawReads, RawTier
 
 FILE = StoredFile("bucket/a.parquet", 1000, "1")
 RANGE = ("gs", FILE, 100, 200)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from fastload.source.stores.request_slots import RequestSlots
+from fastload.source.stores.requests import RequestSlots
 
 
 def test_no_more_than_there_are_and_in_turns():

@@ -23,9 +23,8 @@ from fastload.source.stores.errors import (
     meaning,
 )
 from fastload.source.stores.obstore_options import UnsupportedOptionsError
-from fastload.source.stores.raw_reads import RawReads
-from fastload.source.stores.request_slots import RequestSlots
-from fastload.source.stores.requests import QueueService
+from fastload.source.stores.raw_tier import RawReads
+from fastload.source.stores.requests import QueueService, RequestSlots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
