@@ -78,40 +78,18 @@ def _below(files: Sequence[StoredFile], directory: str, hidden: re.Pattern[str] 
 
 
 async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
-    parts = pattern.split("/")
+    from fsspec.utils import glob_translate
+
+    # Local globs take `**` as `*` where it is not a whole name; fsspec would raise an error.
+    names = pattern.rstrip("/").split("/")
+    parts = [name if name == "**" else re.sub(r"\*+", "*", name) for name in names]
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-    directory = "/".join(parts[:fixed])
+    directory, wanted = "/".join(parts[:fixed]), "/".join(parts[fixed:])
     # A pattern that spells out the mark of hidden names matches hidden files.
     marks = [m for m in HIDDEN if not any(part.startswith(m) for part in parts[fixed:])]
     hidden = re.compile(rf"(?:^|/)[{re.escape(''.join(marks))}]") if marks else None
     # All files below are listed, because the pattern may match a directory.
     files = _below(await client.ls(kind, directory), directory, hidden)
-    matches = re.compile(_translate(parts[fixed:]), re.DOTALL)
-    return [each for each in files if matches.match(each[0].path[len(directory) + 1 :])]
-
-
-def _translate(parts: Sequence[str]) -> str:
-    """Return a regular expression for paths that begin with a match of a glob's parts."""
-    pieces = ["(?:[^/]+/)*" if part == "**" else _translate_name(part) + "/" for part in parts]
-    if parts[-1] == "**":
-        return "".join(pieces)
-    return "".join(pieces).removesuffix("/") + r"(?:/|\Z)"
-
-
-_MAGIC = re.compile(r"\*+|\?|\[(!?)(\]?[^]]*)\]")
-
-
-def _translate_name(name: str) -> str:
-    pieces = []
-    at = 0
-    for found in _MAGIC.finditer(name):
-        pieces.append(re.escape(name[at : found.start()]))
-        if found[0][0] == "*":
-            pieces.append("[^/]*")
-        elif found[0] == "?":
-            pieces.append("[^/]")
-        else:
-            inner = found[2].replace("\\", r"\\").replace("]", r"\]").replace("^", r"\^")
-            pieces.append(f"[{'^' if found[1] else ''}{inner}]")
-        at = found.end()
-    return "".join([*pieces, re.escape(name[at:])])
+    matches = re.compile(f"{glob_translate(wanted)}|{glob_translate(f'{wanted}/**')}")
+    start = len(directory) + 1 if directory else 0
+    return [each for each in files if matches.match(each[0].path[start:])]
