@@ -18,7 +18,6 @@ from fastload.errors import (
     StorageError,
 )
 from fastload.rows.row_test import RowTest
-from fastload.source.stores.file_object import RemoteFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +111,7 @@ class ArrowRowScan:
     def _opened(self) -> tuple[Any, ...]:
         if self._storage is None or self._file.stored is None:
             return self._file.path, LocalFileSystem()
-        return (pa.PythonFile(RemoteFile(self._storage, self._file), mode="r"),)
+        return (self._storage.open(self._file),)
 
     def select(self, group: int) -> NDArray[np.bool_]:
         """Find the rows of a row group that stay.

@@ -18,7 +18,6 @@ from fastload.runtime.native import core
 from fastload.schema.file_schema import group_files
 from fastload.schema.leaves import describe_not_found
 from fastload.source.hive import find_keys
-from fastload.source.stores.file_object import RemoteFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -198,7 +197,7 @@ def _schema_of(source: Source, file: FileSchema) -> Any:
     found = next(each for each in source.files if each.path == file.path)
     if found.stored is None:
         return pq.read_schema(file.path)
-    return pq.read_schema(pa.PythonFile(RemoteFile(source.storage, found), mode="r"))
+    return pq.read_schema(source.storage.open(found))
 
 
 def _unify(schemas: Sequence[Any], name: str) -> Any:

@@ -9,10 +9,13 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from io import RawIOBase
 from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from torch.utils.data import get_worker_info
+from typing_extensions import override
 
 from fastload.errors import FastloadError, StorageError
 from fastload.runtime.native import core
@@ -177,6 +180,10 @@ class Stores:
         with _at(file.path):
             return client.call(client.read(file.kind, file.stored, start, stop))
 
+    def open(self, file: SourceFile) -> pa.PythonFile:
+        """Open a file of a store for pyarrow, whose reads each make one request."""
+        return pa.PythonFile(_RangeFile(self, file), mode="r")
+
     def keeps(self, files: Sequence[SourceFile]) -> bool:
         """Return whether byte ranges of any of the files are kept on disk."""
         raw = self._raw and self._raw.of_process()
@@ -221,6 +228,41 @@ class Stores:
             if native and False in self._clients:
                 self._clients[False].rest()
         return self._clients[native]
+
+
+class _RangeFile(RawIOBase):
+    """A file object without a buffer: each read is one request for exactly the bytes to read."""
+
+    def __init__(self, stores: Stores, file: SourceFile) -> None:
+        super().__init__()
+        self._stores = stores
+        self._file = file
+        self._at = 0
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def seekable(self) -> bool:
+        return True
+
+    @override
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
+        self._at = base + offset
+        return self._at
+
+    @override
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)
+        stop = min(self._file.size, self._at + len(view))
+        if stop <= self._at:
+            return 0
+        data = self._stores.read(self._file, self._at, stop)
+        view[: stop - self._at] = memoryview(data)
+        read, self._at = stop - self._at, stop
+        return read
 
 
 class _Threads:
