@@ -1,5 +1,8 @@
 """az:// through obstore, listings and footers in a process of its own."""
 
+import subprocess
+import sys
+
 import pytest
 
 from fastload import IO, FastParquetDataset, SourceChangedError, StorageError
@@ -66,6 +69,44 @@ def test_a_blob_that_is_replaced(server, paths):
         server.blobs["train/day=1/part-1.parquet"] = paths[0].read_bytes()
         with pytest.raises(SourceChangedError, match="at az://container/train/day=1/part-1"):
             list(d)
+
+
+def test_nothing_there(server):
+    with pytest.raises(FileNotFoundError, match="at az://container/nowhere"):
+        read("az://container/nowhere/", account_name="account", endpoint_url=server.endpoint)
+
+
+FORKED_WORKERS = """
+import sys
+from torch.utils.data import DataLoader
+from fastload import IO, FastParquetDataset
+
+options = {"account_name": "account", "endpoint_url": sys.argv[1]}
+for transport in ("native", "auto"):
+    source, io = "az://container/train/", IO(transport=transport)
+    with FastParquetDataset(source, storage_options=options, io=io) as dataset:
+        loader = DataLoader(
+            dataset, batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=60
+        )
+        print(sum(len(batch["c3"]) for batch in loader))
+        if transport == "native":  # from now on, forked workers can't use obstore
+            print(sum(len(batch["c3"]) for batch in dataset))
+"""
+
+
+def test_forked_workers(server, paths):
+    """The process that makes the dataset lists without obstore, so that its workers can use it."""
+    found = subprocess.run(
+        [sys.executable, "-c", FORKED_WORKERS, server.endpoint],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    with FastParquetDataset([str(p) for p in paths], columns=COLUMNS) as local:
+        rows = sum(len(batch["c3"]) for batch in local)
+    assert found.stdout.split() == [str(rows)] * 3
 
 
 def test_a_credential_that_obstore_does_not_know(server):

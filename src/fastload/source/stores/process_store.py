@@ -1,13 +1,22 @@
-"""Azure stores that a separate process reads with obstore, which does not survive a fork."""
+"""Azure stores that a separate process reads with obstore, which does not survive a fork.
+
+A dataset is made before its workers are forked, and a worker can't use obstore if its parent has
+used obstore: the threads of obstore's runtime don't exist in the worker. So the process that makes
+a dataset does not use obstore itself. fsspec lists other stores; docs/notes/stores.md says why
+fsspec's filesystem for Azure, adlfs, is not asked for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-import pickle
-import struct
+import os
+import subprocess
 import sys
+import threading
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessStore", "main"]
 
-_LENGTH = struct.Struct("<Q")
 # The program of the other process. It imports only the modules that it needs: the package itself
 # would import torch.
 _PROGRAM = """
@@ -35,7 +43,7 @@ package = types.ModuleType("fastload")
 package.__path__ = [sys.argv[1]]
 sys.modules["fastload"] = package
 from fastload.source.stores.process_store import main
-main()
+main(int(sys.argv[2]))
 """
 
 
@@ -51,8 +59,7 @@ class ProcessStore(Store):
     def __init__(self, protocol: str, options: Mapping[str, Any], io: IO) -> None:
         NativeOptions.of(protocol, options)
         self._made_of = (protocol, dict(options), io)
-        self._process: asyncio.Task[asyncio.subprocess.Process] | None = None
-        self._answers: asyncio.Task[None] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._numbers = itertools.count()
 
@@ -73,102 +80,88 @@ class ProcessStore(Store):
 
     @override
     async def close(self) -> None:
-        if self._process is None:
-            return
-        process = await self._process
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()  # a forked child may hold its input open
-        await process.wait()
-        if self._answers is not None:
-            await self._answers
+        self._end()
 
     async def _ask(self, method: str, *arguments: Any) -> Any:
-        if self._process is None or (self._answers is not None and self._answers.done()):
-            self._answers = None
-            self._process = asyncio.ensure_future(self._begin())
-        process = await asyncio.shield(self._process)
+        if self._process is None:
+            self._begin()
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        assert process.stdin is not None
-        process.stdin.write(_frame((number, method, arguments)))
         try:
+            self._pipe.send((number, method, arguments))
             return await answer
         finally:
             self._waiting.pop(number, None)
 
-    async def _begin(self) -> asyncio.subprocess.Process:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            _PROGRAM,
-            str(Path(__file__).parents[2]),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdin is not None
-        process.stdin.write(_frame(self._made_of))  # where nobody else can read the credentials
-        self._answers = asyncio.ensure_future(self._take_answers(process.stdout))
-        return process
+    def _begin(self) -> None:
+        self._pipe, other = Pipe()
+        with other:
+            descriptor = other.fileno()
+            root = str(Path(__file__).parents[2])
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with a fixed program
+                [sys.executable, "-c", _PROGRAM, root, str(descriptor)],
+                pass_fds=[descriptor],
+                stdin=subprocess.DEVNULL,
+            )
+        self._pipe.send(self._made_of)  # where no other process can read the credentials
+        asyncio.get_running_loop().add_reader(self._pipe.fileno(), self._take_answer)
 
-    async def _take_answers(self, reader: Any) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError):
-            while True:
-                number, value, error = await _read_frame(reader)
-                waiting = self._waiting.get(number)
-                if waiting is None or waiting.done():
-                    continue
-                if error is None:
-                    waiting.set_result(value)
-                else:
-                    waiting.set_exception(error)
+    def _take_answer(self) -> None:
+        try:
+            number, value, error = self._pipe.recv()
+        except (EOFError, OSError):
+            self._end()
+            return
+        waiting = self._waiting.get(number)
+        if waiting is None or waiting.done():
+            return
+        if error is None:
+            waiting.set_result(value)
+        else:
+            waiting.set_exception(error)
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._pipe.fileno())
+        self._pipe.close()
+        self._process.kill()  # a forked child may hold a copy of the pipe open
+        self._process.wait()
+        self._process = None
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(ConnectionError("the process that reads the store has ended"))
 
 
-def _frame(value: object) -> bytes:
-    data = pickle.dumps(value)
-    return _LENGTH.pack(len(data)) + data
+def main(descriptor: int) -> None:
+    """Answer the requests of a `ProcessStore`, until the `ProcessStore` closes the pipe.
 
-
-async def _read_frame(reader: asyncio.StreamReader) -> Any:
-    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    # The frame was written by this process's child or parent.
-    return pickle.loads(await reader.readexactly(length))  # noqa: S301
-
-
-def main() -> None:
-    """Answer the requests of a `ProcessStore` until the input ends."""
-    with contextlib.suppress(asyncio.IncompleteReadError, KeyboardInterrupt):
-        asyncio.run(_serve())
-
-
-async def _serve() -> None:
+    Args:
+        descriptor: file descriptor of this process's end of the pipe.
+    """
     from fastload.source.stores.obstore_store import NativeStore
 
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
-    out = sys.stdout.buffer
-    store = NativeStore(*await _read_frame(reader))
+    pipe = Connection(descriptor)
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
+        store = NativeStore(*pipe.recv())
+        while True:
+            asyncio.run_coroutine_threadsafe(_answer(pipe, store, *pipe.recv()), loop)
+    os._exit(0)  # without waiting for requests that nobody needs
 
-    async def answer(number: int, method: str, arguments: tuple[Any, ...]) -> None:
-        value, failure = None, None
-        try:
-            value = await getattr(store, method)(*arguments)
-            if method == "read":
-                value = bytes(value)
-        except Exception as error:  # noqa: BLE001 - the error is sent to the caller
-            failure = error
-        try:
-            frame = _frame((number, value, failure))
-        except Exception:  # noqa: BLE001 - an error that can't be pickled is sent as its text
-            frame = _frame((number, None, OSError(str(failure))))
-        out.write(frame)
-        out.flush()
 
-    tasks: set[asyncio.Task[None]] = set()
-    while True:
-        task = asyncio.ensure_future(answer(*await _read_frame(reader)))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+async def _answer(
+    pipe: Connection, store: Store, number: int, method: str, arguments: tuple[Any, ...]
+) -> None:
+    value, failure = None, None
+    try:
+        value = await getattr(store, method)(*arguments)
+        if method == "read":
+            value = bytes(value)
+    except Exception as error:  # noqa: BLE001 - the error is sent to the caller
+        failure = error
+    try:
+        pipe.send((number, value, failure))
+    except Exception:  # noqa: BLE001 - an error that can't be pickled is sent as its text
+        pipe.send((number, None, OSError(str(failure))))
