@@ -1,4 +1,4 @@
-"""az:// through obstore, listings and footers in a process of its own."""
+"""Reads of az:// through obstore, with listings and footers from a separate process."""
 
 import subprocess
 import sys

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AZURE", "GCS", "HTTP", "S3", "NativeOptions", "UnsupportedOptionsError"]
+__all__ = ["AZURE", "GCS", "S3", "NativeOptions", "UnsupportedOptionsError"]
 
 AZURE = ("az", "abfs", "abfss")
 GCS = ("gs", "gcs")
-HTTP = ("http", "https")
 S3 = ("s3", "s3a")
 
 # Options of fsspec's filesystems that concern neither the location of the bytes nor the access

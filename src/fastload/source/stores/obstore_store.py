@@ -15,12 +15,11 @@ from fastload.source.files import StoredFile
 from fastload.source.stores.obstore_options import (
     AZURE,
     GCS,
-    HTTP,
     S3,
     NativeOptions,
     UnsupportedOptionsError,
 )
-from fastload.source.stores.store import Store
+from fastload.source.stores.store import HTTP, Store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

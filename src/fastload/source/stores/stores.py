@@ -31,7 +31,7 @@ from fastload.source.stores.obstore_store import (
 )
 from fastload.source.stores.process_store import ProcessStore
 from fastload.source.stores.raw_tier import RawTier, store_identity
-from fastload.source.stores.store import FILESYSTEM, shown
+from fastload.source.stores.store import FILESYSTEM, HTTP, shown
 from fastload.source.stores.store_paths import find_remote
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Stores:
             return None if self._filesystem is None else (FILESYSTEM, os.fspath(entry))
         kind, path = url
         _check_scheme(kind, path)
-        return kind, f"{kind}://{path}" if kind in ("http", "https") else path
+        return kind, f"{kind}://{path}" if kind in HTTP else path
 
     @property
     def store_identity(self) -> str | None:
