@@ -3,4 +3,6 @@
 In: one buffer of the core for each batch, and a description of the outputs in the buffer.
 Out: `Batch` and `Ragged` over the buffer, without a copy. A worker process sends a batch as a
 descriptor of a few hundred bytes; a batch is copied to a device on a side stream.
+
+Note: docs/notes/batch.md.
 """

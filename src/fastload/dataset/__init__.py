@@ -6,4 +6,6 @@ processes share (module `epochs` has the details):
     set_epoch(e) -> epoch cell -> iter() in each worker takes the same epoch -> a pass
                         ^                                                       |
                         +---------- advanced by one when a pass begins ---------+
+
+Note: docs/notes/dataset.md.
 """

@@ -3,4 +3,6 @@
 In: a source, a projection, steps, a budget and a number of threads.
 Out: scans that deliver the batches of a read plan, and statistics of each stage. The folder
 `cache/` keeps row groups that were decoded before.
+
+Note: docs/notes/engine.md.
 """

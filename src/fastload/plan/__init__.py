@@ -6,4 +6,6 @@ In: the row count of each row group, the seed, the epoch, ranks, workers, delive
 Out: a `ReadPlan`: which rows of which row groups one worker delivers, window by window.
 
 `position.py` begins with the four words for progress: Leg, WorkerTurn, WorkerSlot, BatchPosition.
+
+Note: docs/notes/plan.md.
 """

@@ -3,4 +3,6 @@
 In: paths, globs and URLs as the user wrote them.
 Out: a `Source`: files in canonical order, each with its size, version, footer and Hive keys, and
 a fingerprint of all files. Footers are kept on disk. `stores/` reads the bytes of remote files.
+
+Note: docs/notes/source.md.
 """

@@ -3,4 +3,6 @@
 In: a batch or a block of rows from the core.
 Out: the same rows, with the outputs that the steps added or replaced. numba, which no other folder
 imports, compiles kernels, and the core calls them. Python functions run on separate threads.
+
+Note: docs/notes/steps.md.
 """

@@ -1,4 +1,7 @@
-"""Checks that you can run on your own datasets; fastload's own tests run them too."""
+"""Checks that you can run on your own datasets; fastload's own tests run them too.
+
+Note on `shuffle_quality`: docs/notes/collate.md.
+"""
 
 from fastload.testing.quality import ShuffleQuality, shuffle_quality
 from fastload.testing.ranks import assert_ranks_agree

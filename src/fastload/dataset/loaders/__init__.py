@@ -2,4 +2,6 @@
 
 In: a DataLoader or any other iterable of batches. Out: the same batches. These loaders count the
 batches that the consumer received; prefetched batches do not count.
+
+Note: docs/notes/dataset-loaders.md.
 """

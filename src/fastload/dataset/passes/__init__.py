@@ -23,4 +23,6 @@ A pass needs some of these feeds. Each takes its batches from the feed below:
 the feeds of that pass; `PreparedPass` holds these feeds until iter() takes them.
 
 In: the position where the pass begins. Out: batches in plan order, each with its position.
+
+Note: docs/notes/dataset.md.
 """

@@ -8,4 +8,6 @@ process of the node decodes, writes and publishes them:
                           no -> lock -> decode -> preprocess -> write -> publish -> map -> rows
                                  |
                                  held by another process -> wait for its entry
+
+Note: docs/notes/engine-cache.md.
 """

@@ -8,4 +8,6 @@ environments     which Python that is, for contenders that can't be installed be
 usage            its CPU seconds and memory
 session          which measurements, in which order; medians
 report           the table, the sentences under it, and the JSON
+
+Note: docs/notes/tools-bench.md.
 """

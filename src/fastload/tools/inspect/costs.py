@@ -1,7 +1,8 @@
 """What a pass over columns takes: CPU seconds, from measured costs.
 
-The constants are medians of what `benchmarks/bench_layout.py` printed; docs/notes/layout.md has the
-table. They are of numbers without nulls, read in order: estimates, good for comparing layouts.
+The constants are medians of what `benchmarks/bench_layout.py` printed; docs/notes/tools-inspect.md
+has the table. The constants hold for numbers without nulls, read in order: they are estimates, good
+for comparing layouts.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A contender is made once for a Work, as a training program makes its dataset once, and asked for
 the batches of one epoch after another.
+
+Note: docs/notes/tools-bench-peers.md.
 """
 
 from __future__ import annotations
