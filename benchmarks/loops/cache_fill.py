@@ -5,8 +5,8 @@
 
 Reads the files of `bench_cache.py`, in order, from a server of its own with that latency. First
 passes without a cache, and first passes that fill ranges, blocks and both, take turns. Printed are
-medians, each as a share of the passes without a cache, and the milliseconds to the first batch. With
---pace 2 the consumer takes half of what a pass without a cache delivers.
+medians, each as a share of the passes without a cache, and the milliseconds to the first batch.
+With --pace 2 the consumer takes half of what a pass without a cache delivers.
 """
 
 from __future__ import annotations

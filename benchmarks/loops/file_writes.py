@@ -4,8 +4,8 @@
 
 Printed are, in turns, the milliseconds and the CPU milliseconds to write so many bytes: to files of
 24 MB through the page cache; likewise past it (`O_DIRECT`); in pieces of 16,640 bytes and of
-256 KiB; to files of 2 MB, plain and with their blocks found by `posix_fallocate` first; and through a
-mapping. Every file is new, and all are removed in the end alone.
+256 KiB; to files of 2 MB, plain and with their blocks found by `posix_fallocate` first; and through
+a mapping. Every file is new, and all are removed in the end alone.
 """
 
 from __future__ import annotations

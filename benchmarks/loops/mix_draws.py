@@ -2,13 +2,15 @@
 
     python benchmarks/loops/mix_draws.py [--draws N] [--repeats N]
 
-Printed are, for 3 and for 200 sources and each value of `stop`, the milliseconds for a million draws.
+Printed are, for 3 and for 200 sources and each value of `stop`, the milliseconds for a million
+draws.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,15 +30,11 @@ def main() -> None:
         weights = list(np.random.default_rng(1).random(sources) + 0.1)
         left = np.ceil(np.array(weights) / sum(weights) * arguments.draws).astype(np.int64)
         for stop in ("first", "all", "repeat"):
-            made = len(draw_sources(1, weights, Stock(left, left, left), stop))
-            cost = turns.in_turns(
-                {"": lambda: draw_sources(1, weights, Stock(left, left, left), stop)},
-                arguments.repeats,
-            )[""]
-            per_million = cost.seconds / made * 1e9
-            print(
-                f"{sources:4} sources, stop={stop!r:9}{per_million:8.0f} ms a million", flush=True
-            )
+            work = partial(draw_sources, 1, weights, Stock(left, left, left), stop)
+            made = len(work())
+            cost = turns.in_turns({"": work}, arguments.repeats)[""]
+            ms = cost.seconds / made * 1e9
+            print(f"{sources:4} sources, stop={stop!r:9}{ms:8.0f} ms a million", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python benchmarks/loops/program_ends.py [--programs N]
 
 Each program reads a few batches from a server and ends with requests on their way. Printed is how
-many ended with another exit code than 0: CPython before 3.14 may abort when a thread of obstore comes
-back to an interpreter that is over, so fastload waits for such threads.
+many ended with another exit code than 0: CPython before 3.14 may abort when a thread of obstore
+comes back to an interpreter that is over, so fastload waits for such threads.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python benchmarks/loops/skipped_row_groups.py [--groups N] [--corrupt N]
 
-A file of small row groups (2,000 rows of 4 int64 columns, Snappy), of which some, evenly spread, are
-damaged. Printed are the seconds of a pass over the intact and over the damaged file, in order and
-shuffled, and the milliseconds that each corrupt row group adds.
+A file of small row groups (2,000 rows of 4 int64 columns, Snappy), of which some, evenly spread,
+are damaged. Printed are the seconds of a pass over the intact and over the damaged file, in order
+and shuffled, and the milliseconds that each corrupt row group adds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import sys
 import tempfile
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ def main() -> None:
                 file.write(_NO_HEADER)
         for shuffle in (False, True):
             whole, skipping = (
-                turns.cost(lambda path=path: _pass(path, rows, shuffle=shuffle)).seconds
+                turns.cost(partial(_pass, path, rows, shuffle=shuffle)).seconds
                 for path in (intact, damaged)
             )
             each_ms = (skipping - whole) / arguments.corrupt * 1e3

@@ -2,9 +2,9 @@
 
     python benchmarks/loops/store_requests.py [--files N] [--rows N] [--passes N]
 
-The files of `bench_store.py`, from a server of its own that answers after 5 ms. Printed are, for each
-transport, the CPU microseconds of a request: of Python's own threads but the consumer's (from
-/proc/self/task/*/schedstat, Linux only), which is what a trainer's Python loses, and of the process.
+The files of `bench_store.py`, from a server of its own that answers after 5 ms. Printed are, for
+each transport, the CPU microseconds of a request: of Python's own threads but the consumer's, which
+is what a trainer's Python loses, and of the process. They come from schedstat, so only on Linux.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def main() -> None:
                     requests = store.seen().requests
                 each = 1e6 / requests
                 print(
-                    f"{transport:8}{requests:10}{python_s * each:12.0f}{process.cpu_s * each:13.0f}",
+                    f"{transport:8}{requests:10}{python_s * each:12.0f}"
+                    f"{process.cpu_s * each:13.0f}",
                     flush=True,
                 )
 

@@ -2,9 +2,10 @@
 
     python benchmarks/loops/sums_on_busy_cores.py [--others N] [--passes N]
 
-Passes over a file of int64 columns whose consumer sums each column of each batch, with one thread of
-torch and with one for each core, alone and beside endless loops in so many other processes. Printed
-are the median and the largest milliseconds of a pass, and the median as a share of one thread's alone.
+Passes over a file of int64 columns whose consumer sums each column of each batch, with one thread
+of torch and with one for each core, alone and beside endless loops in so many other processes.
+Printed are the median and the largest milliseconds of a pass, and the median as a share of the
+first line's.
 """
 
 from __future__ import annotations

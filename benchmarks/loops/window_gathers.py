@@ -2,8 +2,8 @@
 
     python benchmarks/loops/window_gathers.py [--rows N] [--repeats N]
 
-The loops are compiled by numba and run on one thread; they are models, not the core's code. Printed are
-nanoseconds a value to move a window of 8-byte values to shuffled places: by one gather over the
+The loops are compiled by numba and run on one thread; they are models, not the core's code. Printed
+are nanoseconds a value to move a window of 8-byte values to shuffled places: by one gather over the
 window; by dealing to buckets and gathering from each bucket, for several sizes of bucket, and with
 160 unused slots between buckets; then for 2-byte codes, one column at a time and two and four
 columns' codes in one record; then to look up codes in a table of 200 KB, beside a copy.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -29,13 +29,15 @@ _GAP = 160
 
 
 @numba.njit(nogil=True)
-def _gather(values, order, out):
+def _gather(values: Any, order: Any, out: Any) -> None:
     for i in range(len(order)):
         out[i] = values[order[i]]
 
 
 @numba.njit(nogil=True)
-def _deal_and_gather(values, bucket_of, starts, order, dealt, out):
+def _deal_and_gather(
+    values: Any, bucket_of: Any, starts: Any, order: Any, dealt: Any, out: Any
+) -> None:
     ends = starts.copy()
     for i in range(len(values)):
         bucket = bucket_of[i]

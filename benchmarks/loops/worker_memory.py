@@ -79,9 +79,10 @@ def main() -> None:
             path = Path(directory, "table.parquet")
             _write(path, megabytes)
             for workers in (0, arguments.workers):
+                command = [sys.executable, __file__, "--child", str(path)]
+                command += ["--workers", str(workers), "--budget", arguments.budget]
                 answer = subprocess.run(  # noqa: S603 - this program
-                    [sys.executable, __file__, "--child", str(path), "--workers", str(workers)]
-                    + ["--budget", arguments.budget],
+                    command,
                     stdout=subprocess.PIPE,
                     text=True,
                     check=True,
