@@ -33,7 +33,7 @@ for _ in range(3):
 def main() -> None:
     """Print how the programs ended."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--programs", type=int, default=8)
+    parser.add_argument("--programs", type=int, default=4)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as files:
         write_click_log(Path(files), 4, 20_000)
