@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -56,6 +57,10 @@ bool PyScan::opened_all() const { return scan_.mine() && scan_->opened_all(); }
 bool PyScan::ready() const { return scan_.mine() && scan_->ready(); }
 
 bool PyScan::waits() const { return scan_.mine() && scan_->waits(); }
+
+std::string PyScan::Describe() const {
+  return scan_.mine() ? scan_->Describe() : "a pass from before fork\n";
+}
 
 std::optional<Damage> PyScan::damage() const {
   return scan_.mine() ? scan_->damage() : std::nullopt;
@@ -133,6 +138,10 @@ void RegisterScan(py::module_& m) {
           "Of the CorruptFileError or StorageError that ended the pass: the window of\n"
           "the plan, the index of the file and the row group in that; None if nothing\n"
           "tells them.")
+      .def(
+          "describe", &PyScan::Describe, py::call_guard<WithoutGil>(),
+          "What delivery and every window in work wait for, a line each: for a debugger\n"
+          "in a pass that is stuck.")
       // Frees windows that were not handed out: no need to hold up Python for that.
       .def("close", &PyScan::Close, py::call_guard<WithoutGil>(),
            "Abandons the pass. Idempotent.");

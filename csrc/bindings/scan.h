@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "bindings/fork_guard.h"
@@ -35,6 +36,8 @@ class PyScan {
   bool opened_all() const;
   bool ready() const;
   bool waits() const;
+  // As Scan::Describe.
+  std::string Describe() const;
   std::optional<Damage> damage() const;
   // Borrowed; null in a process that did not make it.
   Scan* get() const { return scan_.mine() ? scan_.operator->() : nullptr; }

@@ -1,6 +1,7 @@
 // A window in work: the rows that are decoded, and perhaps shuffled, together.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -12,6 +13,7 @@
 #include "fastload/base/memory.h"
 #include "fastload/base/scratch.h"
 #include "fastload/base/status.h"
+#include "fastload/collate/conditions.h"
 #include "fastload/collate/nested_window.h"
 #include "fastload/collate/row_order.h"
 #include "fastload/collate/row_source.h"
@@ -84,6 +86,13 @@ struct WindowRead {
   bool charged = false;  // its bytes count as fetched
 };
 
+// Staged units take three steps, the others only the last.
+enum class WindowStep : uint8_t {
+  kStage,  // decodes the rows
+  kCount,  // finds the sizes of each part's values, once the order is known
+  kFill,   // writes the rows to all parts, which have their memory
+};
+
 struct WindowUnit {
   // For each column of the unit, for each piece that begins a column chunk; null where
   // the file lacks the column. Empty where none has anything to read.
@@ -100,12 +109,15 @@ struct WindowUnit {
   std::vector<size_t> reads;  // of the window, that its streams begin with
   // Of each column, left for the next window where that goes on in the same row group.
   std::vector<Cursor> cursors;
-  int64_t carried_bytes = 0;  // what the streams of `cursors` may hold
-  int32_t blockers = 0;       // what its next tasks wait for
-  bool submitted = false;
-  bool held = false;     // the first of them waits for the cursors of the window before
-  bool carried = false;  // `cursors` are there
-  int32_t running = 0;   // tasks left of the step it is at
+  int64_t carried_bytes = 0;                 // what the streams of `cursors` may hold
+  WindowStep next_step = WindowStep::kFill;  // that runs, or is next
+  Conditions waits_for;                      // what the tasks of `next_step` wait for
+  // Streams that have begun to bring bytes and have none yet; null until they begin.
+  std::shared_ptr<std::atomic<size_t>> arriving;
+  bool submitted = false;  // a step is
+  bool held = false;       // the first of them waits for the cursors of the window before
+  bool carried = false;    // `cursors` are there
+  int32_t running = 0;     // tasks left of the step it is at
   std::map<int32_t, Status> failures;  // of those tasks; the first in order is told
 };
 
@@ -136,7 +148,8 @@ struct Window {
   std::vector<Share> shares;  // of its pieces
   std::vector<WindowUnit> units;
   std::vector<WindowRead> reads;
-  int32_t unstaged = 0;     // units left to stage; one more until the order is known
+  bool ordered = false;     // the order is known
+  int32_t unstaged = 0;     // units left to stage
   int32_t uncounted = 0;    // staged units left before the parts get their memory
   int32_t unfilled = 0;     // units left before the parts are complete
   int32_t undelivered = 0;  // whole parts left to hand out
@@ -151,12 +164,7 @@ std::vector<Share> CutShares(const Window& window, int64_t wanted);
 // in a row group, the first one comes after the last one of the window before.
 class WindowTask {
  public:
-  // Staged units take three steps, the others only the last.
-  enum class Step : uint8_t {
-    kStage,  // decodes the rows
-    kCount,  // finds the sizes of each part's values, once the order is known
-    kFill,   // writes the rows to all parts, which have their memory
-  };
+  using Step = WindowStep;
   // Tasks that a step is divided into, which may run at the same time.
   static int32_t Count(const Window& window, const Unit& unit, Step step);
   // Whether the step is the one that decodes.

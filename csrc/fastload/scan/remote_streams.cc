@@ -1,15 +1,14 @@
-// Which requests bring the columns of a window from a store.
+#include "fastload/scan/remote_streams.h"
+
 #include <algorithm>
-#include <map>
-#include <memory>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "fastload/decode/pages/chunk_open.h"
 #include "fastload/fetch/coalesce.h"
 #include "fastload/fetch/page_selection.h"
 #include "fastload/fetch/remote.h"
-#include "fastload/scan/scan.h"
 #include "fastload/source/page_index.h"
 
 namespace fastload {
@@ -47,69 +46,9 @@ int64_t RemoteBytes(const WindowUnit& unit) {
   return bytes;
 }
 
-}  // namespace
-
-Scan::IndexFiles Scan::AskForIndexes(const Window& window) const {
-  IndexFiles indexes;
-  if (dataset_->files.remote() == nullptr || dataset_->selections.empty()) return indexes;
-  std::map<int32_t, std::vector<ByteRange>> ranges;
-  for (size_t p = 0; p < window.pieces.size(); ++p) {
-    const auto file = static_cast<int32_t>(window.pieces[p].file);
-    const auto row_group = static_cast<int32_t>(window.pieces[p].row_group);
-    const FileSpec& spec = dataset_->files.spec(file);
-    if (!window.fresh[p] || !spec.remote) continue;
-    for (const ColumnSpec& column : dataset_->columns) {
-      if (!column.HasLeaf(file)) continue;
-      const int32_t leaf = column.leaves[static_cast<size_t>(file)];
-      const auto chunk = ChunkRange(spec, row_group, leaf);
-      if (!chunk.ok() || !SelectsPages(*chunk, dataset_->Bits(file, row_group))) continue;
-      const auto found = IndexRanges(spec, row_group, leaf, /*bounds=*/false);
-      if (!found.ok()) continue;
-      ranges[file].insert(ranges[file].end(), found->begin(), found->end());
-    }
-  }
-  Counters* const counters = Fetch().counters;
-  for (const auto& [file, of_file] : ranges) {
-    const auto asked = Coalesce(of_file, options_.hole_bytes, options_.request_bytes);
-    for (const ByteRange& range : asked) counters->read_bytes += range.bytes;
-    counters->read_requests += static_cast<int64_t>(asked.size());
-    indexes[file] = std::make_shared<RangesOfFile>(dataset_->files.remote(), file, asked);
-  }
-  return indexes;
-}
-
-void Scan::MakeRemoteStreams(Window* window) const {
-  // Units are admitted to the budget one by one: several such groups fit.
-  const int64_t most = options_.fetch_bytes / 4;
-  std::vector<size_t> group;
-  int64_t group_bytes = 0;
-  for (size_t u = 0; u < window->units.size(); ++u) {
-    WindowUnit& unit = window->units[u];
-    if (unit.remote.empty()) continue;
-    const int64_t bytes = RemoteBytes(unit);
-    if (bytes > most) {
-      for (const RemoteRanges& remote : unit.remote) {
-        auto stream = std::make_shared<ChunkStream>(
-            Fetch(), remote.file, remote.ranges,
-            RemoteReads{.reads = ReadsOf(remote.file, remote.ranges, options_)},
-            Priority(window->index, static_cast<int32_t>(u)), cancelled_);
-        unit.fetch_bytes += stream->MemoryBytes();
-        unit.streams[remote.stream] = std::move(stream);
-      }
-      unit.remote.clear();
-      continue;
-    }
-    if (group_bytes + bytes > most) {
-      MakeSharedStreams(window, std::exchange(group, {}));
-      group_bytes = 0;
-    }
-    group.push_back(u);
-    group_bytes += bytes;
-  }
-  MakeSharedStreams(window, group);
-}
-
-void Scan::MakeSharedStreams(Window* window, const std::vector<size_t>& units) const {
+// Makes the remote streams of units that share requests.
+void MakeSharedStreams(const Pass& pass, Window* window,
+                       const std::vector<size_t>& units) {
   std::map<int32_t, std::vector<ByteRange>> ranges;
   for (size_t u : units) {
     for (const RemoteRanges& remote : window->units[u].remote) {
@@ -119,7 +58,7 @@ void Scan::MakeSharedStreams(Window* window, const std::vector<size_t>& units) c
   }
   std::map<int32_t, std::pair<Reads, size_t>> files;  // and the first read's index
   for (auto& [file, wanted] : ranges) {
-    Reads reads = ReadsOf(file, std::move(wanted), options_);
+    Reads reads = ReadsOf(file, std::move(wanted), pass.options);
     const size_t first = window->reads.size();
     for (const auto& read : reads)
       window->reads.push_back({.bytes = read->range().bytes});
@@ -134,13 +73,79 @@ void Scan::MakeSharedStreams(Window* window, const std::vector<size_t>& units) c
         AddOverlapping(reads, range, first, &used);
       }
       unit.streams[remote.stream] = std::make_shared<ChunkStream>(
-          Fetch(), remote.file, remote.ranges, RemoteReads{reads, /*at_once=*/true},
-          Priority(window->index, static_cast<int32_t>(u)), cancelled_);
+          pass.Fetch(), remote.file, remote.ranges, RemoteReads{reads, /*at_once=*/true},
+          pass.Priority(window->index, static_cast<int32_t>(u)), pass.cancelled);
     }
     unit.remote.clear();
     unit.reads.assign(used.begin(), used.end());
     for (size_t read : unit.reads) ++window->reads[read].units;
   }
+}
+
+}  // namespace
+
+IndexFiles AskForIndexes(const Pass& pass, const Window& window) {
+  IndexFiles indexes;
+  if (pass.dataset->files.remote() == nullptr || pass.dataset->selections.empty())
+    return indexes;
+  std::map<int32_t, std::vector<ByteRange>> ranges;
+  for (size_t p = 0; p < window.pieces.size(); ++p) {
+    const auto file = static_cast<int32_t>(window.pieces[p].file);
+    const auto row_group = static_cast<int32_t>(window.pieces[p].row_group);
+    const FileSpec& spec = pass.dataset->files.spec(file);
+    if (!window.fresh[p] || !spec.remote) continue;
+    for (const ColumnSpec& column : pass.dataset->columns) {
+      if (!column.HasLeaf(file)) continue;
+      const int32_t leaf = column.leaves[static_cast<size_t>(file)];
+      const auto chunk = ChunkRange(spec, row_group, leaf);
+      if (!chunk.ok() || !SelectsPages(*chunk, pass.dataset->Bits(file, row_group)))
+        continue;
+      const auto found = IndexRanges(spec, row_group, leaf, /*bounds=*/false);
+      if (!found.ok()) continue;
+      ranges[file].insert(ranges[file].end(), found->begin(), found->end());
+    }
+  }
+  Counters* const counters = pass.Fetch().counters;
+  for (const auto& [file, of_file] : ranges) {
+    const auto asked =
+        Coalesce(of_file, pass.options.hole_bytes, pass.options.request_bytes);
+    for (const ByteRange& range : asked) counters->read_bytes += range.bytes;
+    counters->read_requests += static_cast<int64_t>(asked.size());
+    indexes[file] =
+        std::make_shared<RangesOfFile>(pass.dataset->files.remote(), file, asked);
+  }
+  return indexes;
+}
+
+void MakeRemoteStreams(const Pass& pass, Window* window) {
+  // Units are admitted to the budget one by one: several such groups fit.
+  const int64_t most = pass.options.fetch_bytes / 4;
+  std::vector<size_t> group;
+  int64_t group_bytes = 0;
+  for (size_t u = 0; u < window->units.size(); ++u) {
+    WindowUnit& unit = window->units[u];
+    if (unit.remote.empty()) continue;
+    const int64_t bytes = RemoteBytes(unit);
+    if (bytes > most) {
+      for (const RemoteRanges& remote : unit.remote) {
+        auto stream = std::make_shared<ChunkStream>(
+            pass.Fetch(), remote.file, remote.ranges,
+            RemoteReads{.reads = ReadsOf(remote.file, remote.ranges, pass.options)},
+            pass.Priority(window->index, static_cast<int32_t>(u)), pass.cancelled);
+        unit.fetch_bytes += stream->MemoryBytes();
+        unit.streams[remote.stream] = std::move(stream);
+      }
+      unit.remote.clear();
+      continue;
+    }
+    if (group_bytes + bytes > most) {
+      MakeSharedStreams(pass, window, std::exchange(group, {}));
+      group_bytes = 0;
+    }
+    group.push_back(u);
+    group_bytes += bytes;
+  }
+  MakeSharedStreams(pass, window, group);
 }
 
 }  // namespace fastload

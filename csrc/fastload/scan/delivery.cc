@@ -1,0 +1,215 @@
+#include "fastload/scan/delivery.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fastload {
+
+Delivery::Delivery(const Pass* pass, std::mutex* mutex, Work* work)
+    : pass_(pass), mutex_(mutex), work_(work), failed_window_(pass->plan.windows()) {}
+
+// Making batches ----------------------------------------------------------------------
+
+void Delivery::AddLocked(const std::shared_ptr<Window>& window) {
+  for (Part& part : window->parts) {
+    const int64_t batch = part.batch;
+    Pending& pending = pending_[batch];
+    pending.filled_rows += part.rows;
+    if (part.whole) {
+      pending.batch = {batch, std::move(part.block), std::move(part.areas)};
+      pending.window = window;
+      pending.ready = pass_->dataset->kernels.empty();
+      if (!pending.ready) work_->SubmitCompute(window->index, batch);
+      continue;
+    }
+    pending.parts.push_back(std::move(part));
+    if (pending.filled_rows < pass_->BatchRows(batch)) continue;
+    work_->SubmitMerge(window->index, batch);
+  }
+}
+
+void Delivery::Merge(int64_t batch, Scratch& scratch) {
+  Dataset& dataset = *pass_->dataset;
+  std::vector<Part> parts;
+  {
+    std::lock_guard lock(*mutex_);
+    const auto found = pending_.find(batch);
+    if (*pass_->cancelled || found == pending_.end()) return;
+    parts = std::move(found->second.parts);
+  }
+  std::sort(parts.begin(), parts.end(),
+            [](const Part& a, const Part& b) { return a.offset < b.offset; });
+  std::vector<Layout::Source> sources;
+  sources.reserve(parts.size());
+  for (const Part& part : parts) sources.push_back({part.block->data(), &part.areas});
+  const SpanTimer span(&dataset.spans, Stage::kMerge, {.index = batch});
+  Batch merged{.index = batch, .areas = dataset.layout.PlaceMerged(sources)};
+  auto block = pass_->batch_pool->Allocate(merged.areas.bytes);
+  Status status = block.status();
+  if (status.ok()) {
+    // Moved: once it is handed out, the consumer alone holds it.
+    merged.block = *std::move(block);
+    dataset.layout.Merge(sources, merged.block->data(), merged.areas);
+    dataset.counters.merged_batches += 1;
+    status = CallKernels(&merged, scratch);
+  }
+  std::lock_guard lock(*mutex_);
+  if (*pass_->cancelled) return;
+  if (!status.ok()) return FailLocked(pass_->LastWindow(batch), status);
+  FinishLocked(std::move(merged));
+}
+
+void Delivery::Compute(int64_t batch, Scratch& scratch) {
+  Batch complete;
+  {
+    std::lock_guard lock(*mutex_);
+    const auto found = pending_.find(batch);
+    if (*pass_->cancelled || found == pending_.end()) return;
+    complete = found->second.batch;
+  }
+  const Status status = CallKernels(&complete, scratch);
+  std::lock_guard lock(*mutex_);
+  if (*pass_->cancelled) return;
+  if (!status.ok()) return FailLocked(pass_->LastWindow(batch), status);
+  FinishLocked(std::move(complete));
+}
+
+void Delivery::FinishLocked(Batch batch) {
+  Pending& pending = pending_[batch.index];
+  pending.batch = std::move(batch);
+  pending.ready = true;
+  WakeLocked();
+}
+
+Status Delivery::CallKernels(Batch* batch, Scratch& scratch) const {
+  const Kernels& kernels = pass_->dataset->kernels;
+  if (kernels.empty()) return Status::OK();
+  const std::vector<uint64_t>& keys = pass_->options.kernel_keys;
+  Timer timer(&pass_->dataset->counters.kernel_ns);
+  const SpanTimer span(&pass_->dataset->spans, Stage::kKernels, {.index = batch->index});
+  ARROW_ASSIGN_OR_RAISE(batch->failed_kernel,
+                        kernels.Run(batch->block->data(), batch->areas, keys, scratch));
+  if (batch->failed_kernel >= 0) {
+    batch->failed_key = keys[static_cast<size_t>(batch->failed_kernel)];
+  }
+  pass_->dataset->counters.kernel_calls += static_cast<int64_t>(kernels.size());
+  return Status::OK();
+}
+
+// Handing out -------------------------------------------------------------------------
+
+void Delivery::FailLocked(int64_t window, const Status& status) {
+  if (window < failed_window_) {
+    failed_window_ = window;
+    failure_ = status;
+  }
+  WakeLocked();
+}
+
+void Delivery::WakeLocked() {
+  ++wakes_;
+  ready_.notify_all();
+  if (pass_->options.wakes) pass_->options.wakes->Wake();
+}
+
+void Delivery::WakeForWorkLocked() {
+  if (!pass_->cpu->has_threads()) WakeLocked();
+}
+
+Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
+                                            bool* done) {
+  // A closed scan may have outlived the dataset.
+  if (*pass_->cancelled) return MakeError(ErrorKind::kClosed, "The pass was closed");
+  Counters& counters = pass_->dataset->counters;
+  Timer timer(&counters.wait_ns);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  std::unique_lock lock(*mutex_);
+  const SpanTimer span(&pass_->dataset->spans, Stage::kWait, {.index = next_batch_});
+  while (true) {
+    if (*pass_->cancelled) return MakeError(ErrorKind::kClosed, "The pass was closed");
+    *done = next_batch_ == pass_->batches;
+    if (*done) return std::nullopt;
+    if (ReadyLocked()) break;
+    if (!WantsLocked(pass_->LastWindow(next_batch_))) {
+      const auto kind = KindOf(failure_);
+      const bool lost = kind == ErrorKind::kCorruptFile || kind == ErrorKind::kStorage;
+      if (const auto group = RowGroupOf(failure_); group && lost) {
+        damage_ = Damage{failed_window_, *group};
+      }
+      return failure_;
+    }
+    const int64_t wakes = wakes_;
+    lock.unlock();
+    const bool ran = pass_->cpu->RunOne() || pass_->fetch.io->RunOne();
+    lock.lock();
+    if (ran && std::chrono::steady_clock::now() < deadline) continue;
+    const auto woken = [&] { return wakes_ != wakes; };
+    if (ran || !ready_.wait_until(lock, deadline, woken)) return std::nullopt;
+  }
+  // Only to be looked at: it stays the next one.
+  if (const Batch& next = pending_[next_batch_].batch; next.failed_kernel >= 0) {
+    return next;
+  }
+  auto node = pending_.extract(next_batch_++);
+  Pending& pending = node.mapped();
+  if (pending.window && --pending.window->undelivered == 0) {
+    work_->Delivered(pending.window);
+  }
+  Batch batch = std::move(pending.batch);
+  batch.window = pass_->LastWindow(batch.index);
+  batch.block->MarkLent();
+  counters.batches += 1;
+  counters.rows += batch.areas.rows;
+  counters.batch_bytes += batch.areas.bytes;
+  return batch;
+}
+
+bool Delivery::ReadyLocked() const {
+  const auto found = pending_.find(next_batch_);
+  return found != pending_.end() && found->second.ready;
+}
+
+bool Delivery::ready() {
+  std::lock_guard lock(*mutex_);
+  return ReadyLocked();
+}
+
+bool Delivery::waits() {
+  if (*pass_->cancelled || !pass_->cpu->has_threads()) return false;
+  std::lock_guard lock(*mutex_);
+  if (next_batch_ == pass_->batches) return false;
+  if (!WantsLocked(pass_->LastWindow(next_batch_))) return false;
+  return !ReadyLocked();
+}
+
+std::optional<Damage> Delivery::damage() {
+  std::lock_guard lock(*mutex_);
+  return damage_;
+}
+
+Delivery::PendingBatches Delivery::DropLocked() {
+  PendingBatches dropped;
+  dropped.swap(pending_);
+  return dropped;
+}
+
+std::string Delivery::DescribeLocked() const {
+  if (next_batch_ == pass_->batches) return "delivery: all batches are handed out\n";
+  const int64_t last = pass_->LastWindow(next_batch_);
+  std::string text = "delivery: batch " + std::to_string(next_batch_) + " of " +
+                     std::to_string(pass_->batches);
+  if (ReadyLocked()) return text + " is ready\n";
+  if (!WantsLocked(last)) {
+    return text + " failed with window " + std::to_string(failed_window_) + "\n";
+  }
+  const auto found = pending_.find(next_batch_);
+  const int64_t rows = found == pending_.end() ? 0 : found->second.filled_rows;
+  if (rows == pass_->BatchRows(next_batch_)) {
+    return text + " waits for: rows joined or kernels called\n";
+  }
+  return text + " waits for: window " + std::to_string(last) + " filled (" +
+         std::to_string(rows) + " of " + std::to_string(pass_->BatchRows(next_batch_)) +
+         " rows are)\n";
+}
+
+}  // namespace fastload

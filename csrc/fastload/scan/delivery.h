@@ -1,0 +1,112 @@
+// The batches of a pass: joined, computed and handed out in plan order, or why not.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fastload/base/scratch.h"
+#include "fastload/base/status.h"
+#include "fastload/collate/window.h"
+#include "fastload/scan/pass.h"
+
+namespace fastload {
+
+// A finished batch.
+struct Batch {
+  int64_t index = 0;
+  std::shared_ptr<Block> block;
+  Layout::Areas areas;
+  int32_t failed_kernel = -1;  // whose outputs, and those of kernels after it, lack
+  uint64_t failed_key = 0;     // what its seeds are made of
+  int64_t window = 0;          // of the plan, that its last row lies in
+};
+
+// A row group whose bytes are corrupt, and the window of the plan that needs it.
+struct Damage {
+  int64_t window;
+  RowGroupId row_group;
+};
+
+// Takes the parts of batches that windows have filled, makes batches of them and hands
+// those out in plan order, until the end or the first error of the earliest window.
+// Belongs to one Scan, whose mutex guards every member. Methods named Locked are called
+// with the mutex held, the others without: they take it.
+class Delivery {
+ public:
+  // Does what a delivery asks for; called with the scan's mutex held.
+  class Work {
+   public:
+    virtual ~Work() = default;
+    // Has Merge() or Compute() called for a batch, as work of the window.
+    virtual void SubmitMerge(int64_t window, int64_t batch) = 0;
+    virtual void SubmitCompute(int64_t window, int64_t batch) = 0;
+    // All batches that lie in the window alone are handed out.
+    virtual void Delivered(const std::shared_ptr<Window>& window) = 0;
+  };
+
+  struct Pending {  // a batch that is not handed out yet
+    int64_t filled_rows = 0;
+    bool ready = false;
+    Batch batch;
+    std::shared_ptr<Window> window;  // of a batch that lies in one window alone
+    std::vector<Part> parts;         // of one that lies in several
+  };
+  using PendingBatches = std::map<int64_t, Pending>;
+
+  // All are borrowed.
+  Delivery(const Pass* pass, std::mutex* mutex, Work* work);
+
+  // As Scan::Next, Scan::ready and Scan::waits.
+  Result<std::optional<Batch>> Next(std::chrono::milliseconds timeout, bool* done);
+  bool ready();
+  bool waits();
+  std::optional<Damage> damage();
+
+  // Takes the parts of a window that is filled.
+  void AddLocked(const std::shared_ptr<Window>& window);
+  // Joins the parts of a batch that lies in several windows, and calls the kernels on it.
+  void Merge(int64_t batch, Scratch& scratch);
+  // Calls the kernels on a batch that is complete but for them.
+  void Compute(int64_t batch, Scratch& scratch);
+
+  // The window can't be delivered. The error of the earliest window counts.
+  void FailLocked(int64_t window, const Status& status);
+  // Whether the window exists and no window up to it has failed.
+  bool WantsLocked(int64_t window) const { return window < failed_window_; }
+  // Those who wait in Next() look again.
+  void WakeLocked();
+  // There is work: for those that wait in Next(), where nobody else does it.
+  void WakeForWorkLocked();
+  // Forgets all batches; the caller frees them without the lock.
+  PendingBatches DropLocked();
+  // Tells, in a line, what the next batch waits for.
+  std::string DescribeLocked() const;
+
+ private:
+  // Whether the next batch is there.
+  bool ReadyLocked() const;
+  // A batch has all its rows, and kernels have been called on it.
+  void FinishLocked(Batch batch);
+  Status CallKernels(Batch* batch, Scratch& scratch) const;
+
+  const Pass* const pass_;
+  std::mutex* const mutex_;
+  Work* const work_;
+
+  std::condition_variable ready_;
+  int64_t wakes_ = 0;  // notifications of ready_ so far: none is lost between two looks
+  PendingBatches pending_;
+  int64_t next_batch_ = 0;
+  int64_t failed_window_;  // the earliest; plan.windows() when none has
+  Status failure_;
+  std::optional<Damage> damage_;  // of the failure that was told
+};
+
+}  // namespace fastload

@@ -1,0 +1,53 @@
+#include "fastload/scan/pass.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fastload {
+
+Pass::Pass(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
+           BlockPool* staging_pool, ReadPlan read_plan, ScanOptions scan_options,
+           int64_t first_priority)
+    : dataset(dataset),
+      cpu(cpu),
+      fetch(fetch),
+      batch_pool(batch_pool),
+      staging_pool(staging_pool),
+      plan(std::move(read_plan)),
+      options(std::move(scan_options)),
+      first_priority(first_priority),
+      batches((plan.rows + plan.batch_rows - 1) / plan.batch_rows) {
+  int64_t rows = 0;
+  for (int64_t w = 0; w < plan.windows(); ++w) {
+    first_output.push_back(rows);
+    for (auto t = plan.first_take[static_cast<size_t>(w)];
+         t < plan.first_take[static_cast<size_t>(w) + 1]; ++t) {
+      const Take& take = plan.takes[static_cast<size_t>(t)];
+      rows += take.stop - take.start;
+    }
+  }
+  first_output.push_back(rows);
+}
+
+int64_t Pass::BatchRows(int64_t batch) const {
+  return std::min(plan.batch_rows, plan.rows - batch * plan.batch_rows);
+}
+
+int64_t Pass::LastWindow(int64_t batch) const {
+  const int64_t last = batch * plan.batch_rows + BatchRows(batch) - 1;
+  const auto above = std::upper_bound(first_output.begin(), first_output.end(), last);
+  return above - first_output.begin() - 1;
+}
+
+int64_t Pass::Priority(int64_t window, int32_t unit) const {
+  const int64_t each = static_cast<int64_t>(dataset->units.size()) + 1;
+  return first_priority + window * each + unit + 1;
+}
+
+FetchContext Pass::Fetch() const {
+  FetchContext context = fetch;
+  if (!begun) context.counters = &dataset->counters_ahead;
+  return context;
+}
+
+}  // namespace fastload

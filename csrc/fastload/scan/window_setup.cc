@@ -1,0 +1,186 @@
+#include "fastload/scan/window_setup.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fastload/collate/shuffle.h"
+#include "fastload/decode/pages/chunk_open.h"
+#include "fastload/fetch/local_stream.h"
+#include "fastload/scan/remote_streams.h"
+
+namespace fastload {
+namespace {
+
+// Null: whatever the file is read from.
+const File* IndexesOf(const IndexFiles& indexes, int32_t file) {
+  const auto found = indexes.find(file);
+  return found == indexes.end() ? nullptr : found->second.get();
+}
+
+// Column chunks of a unit that are decoded side by side: enough for all threads, where
+// units alone are not.
+int64_t SharesWanted(const Pass& pass) {
+  const auto units = static_cast<int64_t>(pass.dataset->units.size());
+  return (2 * pass.cpu->threads() + units - 1) / units;
+}
+
+void CutParts(const Pass& pass, Window* window) {
+  const int64_t begin = pass.first_output[static_cast<size_t>(window->index)];
+  const int64_t end = begin + window->output_rows;
+  const int64_t real = pass.plan.rows - pass.plan.padding;
+  for (int64_t at = begin; at < end;) {
+    Part part;
+    part.batch = at / pass.plan.batch_rows;
+    part.first = at - begin;
+    part.offset = at - part.batch * pass.plan.batch_rows;
+    part.rows = std::min(end - at, pass.BatchRows(part.batch) - part.offset);
+    part.real_rows = std::clamp<int64_t>(real - at, 0, part.rows);
+    part.whole = part.rows == pass.BatchRows(part.batch);
+    at += part.rows;
+    window->parts.push_back(std::move(part));
+  }
+}
+
+// Makes the local streams of a unit, and tells which remote ones it needs. `seen_cached`:
+// of each piece, as File::IsCached has it.
+Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
+                       const IndexFiles& indexes,
+                       std::span<std::optional<int64_t>> seen_cached) {
+  WindowUnit& state = window->units[static_cast<size_t>(unit)];
+  for (int32_t column : pass.dataset->units[static_cast<size_t>(unit)].columns) {
+    const ColumnSpec& spec = pass.dataset->columns[static_cast<size_t>(column)];
+    for (size_t p = 0; p < window->pieces.size(); ++p) {
+      if (!window->fresh[p]) continue;
+      const auto file = static_cast<int32_t>(window->pieces[p].file);
+      const auto row_group = static_cast<int32_t>(window->pieces[p].row_group);
+      if (!spec.HasLeaf(file)) {
+        state.streams.push_back(nullptr);
+        state.pages.emplace_back();
+        continue;
+      }
+      const FileSpec& file_spec = pass.dataset->files.spec(file);
+      auto range =
+          ChunkRange(file_spec, row_group, spec.leaves[static_cast<size_t>(file)]);
+      const Place place{.file = file_spec.path,
+                        .row_group = row_group,
+                        .column = spec.name,
+                        .file_index = file};
+      if (!range.ok()) return At(range.status(), place);
+      const FetchContext fetch = pass.Fetch();
+      auto pages = SelectPages(
+          fetch, file, row_group, spec.leaves[static_cast<size_t>(file)], *range,
+          pass.dataset->Bits(file, row_group), IndexesOf(indexes, file));
+      if (!pages.ok()) return At(pages.status(), place);
+      if (!pass.dataset->files.OnDisk(file, pages->ranges)) {
+        state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
+        state.streams.push_back(nullptr);
+      } else {
+        state.streams.push_back(
+            MakeLocalStream(fetch, file, std::move(pages->ranges),
+                            {.segment_bytes = pass.options.segment_bytes,
+                             .priority = pass.Priority(window->index, unit),
+                             .cancelled = pass.cancelled},
+                            &seen_cached[p]));
+        state.fetch_bytes += state.streams.back()->MemoryBytes();
+      }
+      state.pages.push_back(*std::move(pages));
+    }
+  }
+  const auto lacks = [](const auto& stream) { return stream == nullptr; };
+  if (state.remote.empty() && std::ranges::all_of(state.streams, lacks)) {
+    state.streams.clear();
+  }
+  return Status::OK();
+}
+
+}  // namespace
+
+void SetUpWindow(const Pass& pass, Window* window) {
+  Window& w = *window;
+  const auto i = static_cast<size_t>(w.index);
+  const auto all = std::span(pass.plan.pieces);
+  const auto first = static_cast<size_t>(pass.plan.first_piece[i]);
+  const auto end = static_cast<size_t>(pass.plan.first_piece[i + 1]);
+  w.pieces = all.subspan(first, end - first);
+  const auto goes_on = [&](size_t piece) {
+    // To begin in the middle of a block costs nothing.
+    if (pass.dataset->blocks != nullptr) return false;
+    if (piece == 0 || piece >= all.size()) return false;
+    const Piece& before = all[piece - 1];
+    const Piece& now = all[piece];
+    return before.file == now.file && before.row_group == now.row_group &&
+           now.start >= before.stop;
+  };
+  for (size_t p = first; p < end; ++p) {
+    w.fresh.push_back(!goes_on(p));
+    w.rows += all[p].stop - all[p].start;
+  }
+  w.continued = goes_on(end);
+  w.output_rows = pass.first_output[i + 1] - pass.first_output[i];
+  w.takes = std::span(pass.plan.takes.data() + pass.plan.first_take[i],
+                      pass.plan.takes.data() + pass.plan.first_take[i + 1]);
+  w.shuffled = pass.plan.shuffled;
+  w.pool = pass.staging_pool;
+  CutParts(pass, &w);
+  w.shares = CutShares(w, SharesWanted(pass));
+  w.units = std::vector<WindowUnit>(pass.dataset->units.size());
+  w.unfilled = static_cast<int32_t>(w.units.size());
+  w.uncounted = static_cast<int32_t>(
+      std::count_if(pass.dataset->units.begin(), pass.dataset->units.end(),
+                    [](const Unit& u) { return u.staged(); }));
+  w.unstaged = w.uncounted;
+  w.undelivered = static_cast<int32_t>(std::count_if(
+      w.parts.begin(), w.parts.end(), [](const Part& p) { return p.whole; }));
+}
+
+Status MakeStreams(const Pass& pass, Window* window) {
+  // Those of a dataset of blocks come from the cache.
+  if (pass.dataset->blocks == nullptr) {
+    const auto indexes = AskForIndexes(pass, *window);
+    // Chunks of a row group lie side by side.
+    std::vector<std::optional<int64_t>> seen_cached(window->pieces.size());
+    for (size_t u = 0; u < window->units.size(); ++u) {
+      ARROW_RETURN_NOT_OK(
+          MakeUnitStreams(pass, window, static_cast<int32_t>(u), indexes, seen_cached));
+    }
+  }
+  if (pass.dataset->files.remote() != nullptr) MakeRemoteStreams(pass, window);
+  return Status::OK();
+}
+
+void ComputeOrder(const Pass& pass, Window* window) {
+  MakeShuffle(pass.plan.keys[static_cast<size_t>(window->index)],
+              static_cast<uint32_t>(window->rows), &window->shuffle);
+  const auto any = [&](auto wanted) {
+    return std::any_of(pass.dataset->units.begin(), pass.dataset->units.end(), wanted);
+  };
+  if (any([](const Unit& u) { return u.kind == Unit::Kind::kNested; })) {
+    window->order.rows = RowsOf(window->shuffle, window->takes);
+  }
+  if (any([](const Unit& u) { return u.row_by_row || u.kind == Unit::Kind::kPadded; })) {
+    FindOutputs(window->shuffle, window->takes, &window->order);
+  }
+}
+
+Status AllocateParts(const Pass& pass, Window* window) {
+  std::vector<int64_t> sizes(static_cast<size_t>(pass.dataset->layout.sizes()));
+  for (size_t p = 0; p < window->parts.size(); ++p) {
+    for (size_t u = 0; u < window->units.size(); ++u) {
+      if (!pass.dataset->units[u].staged()) continue;
+      for (const Layout::Slot& slot : pass.dataset->units[u].slots) {
+        std::copy_n(window->units[u].sizes.begin() + p * slot.levels, slot.levels,
+                    sizes.begin() + slot.first_size);
+      }
+    }
+    Part& part = window->parts[p];
+    part.areas = pass.dataset->layout.Place(part.rows, sizes);
+    ARROW_ASSIGN_OR_RAISE(part.block, pass.batch_pool->Allocate(part.areas.bytes));
+  }
+  return Status::OK();
+}
+
+}  // namespace fastload
