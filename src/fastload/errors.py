@@ -64,3 +64,9 @@ class NullValueError(FastloadError, ValueError):
 
 class CacheError(FastloadError):
     """A cache directory can't be used."""
+
+
+def note(error: BaseException, text: str) -> None:
+    """Add a line to the traceback of an error; without effect before Python 3.11."""
+    if hasattr(error, "add_note"):
+        error.add_note(text)

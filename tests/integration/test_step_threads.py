@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import per_row
-from fastload.steps.row_job import RowJob
+from fastload.steps.per_row import RowJob
 from fastload.steps.thread_pool import StepPool
 from support.sample_files import ids_of, write_sample
 from support.stepped_dataset import DESCRIBE, ROWS, STEPS, check, dataset_of, draw, threads_of_steps

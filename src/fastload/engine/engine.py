@@ -15,7 +15,7 @@ from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.sizes import parse_bytes
 from fastload.schema.columns import DTYPES
-from fastload.steps.kernel_failure import raise_failure
+from fastload.steps.kernel_calls import raise_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

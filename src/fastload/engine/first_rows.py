@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastload.errors import CorruptFileError
+from fastload.errors import CorruptFileError, note
 from fastload.plan.read_plan import Options, RowGroups, read_plan
 from fastload.schema.fields import Field, Schema
 from fastload.steps.outputs import field_of
-from fastload.steps.run import SeedKey, note, run_steps
+from fastload.steps.run import SeedKey, run_steps
 from fastload.steps.thread_pool import StepPool
 
 if TYPE_CHECKING:

@@ -6,15 +6,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fastload.errors import note
 from fastload.plan.row_seeds import row_seeds
-from fastload.steps.block import Views
-from fastload.steps.block_job import BlockJob
+from fastload.steps.block import BlockJob, Views
 from fastload.steps.kernel import Kernel
-from fastload.steps.kernel_arrays import computed
+from fastload.steps.kernel_calls import computed
 from fastload.steps.outputs import merge
 from fastload.steps.per_block import PerBlock
-from fastload.steps.per_row import PerRow
-from fastload.steps.row_job import RowJob
+from fastload.steps.per_row import PerRow, RowJob
 from fastload.steps.steps import FILE, RESERVED, ROW, check_inputs
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from fastload.steps.steps import Step, Steps
     from fastload.steps.thread_pool import Job, StepPool
 
-__all__ = ["SeedKey", "note", "run_steps"]
+__all__ = ["SeedKey", "run_steps"]
 
 
 class SeedKey(NamedTuple):
@@ -116,12 +115,6 @@ def _augment(batch: Batch, step: Step, seeds: tuple[NDArray[np.uint64], ...]) ->
         with _noted(step):
             returned = step.run(batch, *seeds)
     merge(batch, batch, returned, rows, step.label)
-
-
-def note(error: BaseException, text: str) -> None:
-    """Add a line to the traceback of an error; without effect before Python 3.11."""
-    if hasattr(error, "add_note"):
-        error.add_note(text)
 
 
 def _computed(batch: Batch, step: Step, seeds: tuple[NDArray[np.uint64], ...]) -> Any:

@@ -12,8 +12,7 @@ import torch
 import fastload
 from fastload import Batch, Ragged, per_row
 from fastload.steps.outputs import field_of, merge, tensor_of
-from fastload.steps.per_row import name_of
-from fastload.steps.row_job import RowJob
+from fastload.steps.per_row import RowJob, name_of
 from fastload.steps.row_values import RefusedRowError, RowValues, column_of, rows_of
 from fastload.steps.steps import Steps
 from fastload.steps.thread_pool import StepPool

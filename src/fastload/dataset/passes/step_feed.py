@@ -8,7 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from fastload.dataset.passes.wrapped_feed import WrappedFeed
-from fastload.steps.run import SeedKey, note, run_steps
+from fastload.errors import note
+from fastload.steps.run import SeedKey, run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
