@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import FastParquetDataset
-from fastload.plan import read_plan as plan
+from fastload.plan.progress import Leg
+from fastload.plan.read_plan import read_plan
 
 GROUP_ROWS = 20_000
 GROUPS = 40
@@ -69,7 +70,7 @@ def planned_groups(path, options, progress=()):
     """The row groups that the windows of a rank touch, by the definition of the order."""
     with FastParquetDataset(path, **options) as dataset:
         rank = options.get("rank", 0), options.get("world_size", 1)
-        pieces = plan.read_plan(
+        pieces = read_plan(
             dataset._rows.row_groups,
             dataset._options,
             0,
@@ -111,7 +112,7 @@ def test_a_resumed_run_reads_what_is_left(path, shuffle, share):
     with FastParquetDataset(path, **options) as dataset:
         state = dataset.state_dict()
     state["progress"] = [[1, 1, delivered]]
-    groups = planned_groups(path, options, [plan.Leg(1, 1, delivered)])
+    groups = planned_groups(path, options, [Leg(1, 1, delivered)])
     assert assert_reads(path, options, groups, state) <= GROUPS * (1 - share) + 2
 
 

@@ -6,8 +6,9 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
+from fastload.dataset.passes import open_feed
 from fastload.dataset.passes.next_pass import NextPass
-from fastload.plan import read_plan as plan
+from fastload.plan.read_plan import share_plan
 from fastload.testing import assert_same_batches
 from support.sample_files import ids_of, write_sample
 
@@ -98,14 +99,13 @@ def test_no_batch_waits_for_all_of_it(path, monkeypatch, limit, batches_of_steps
 def test_only_what_begins_cold_has_small_windows(path, monkeypatch):
     """Of a pass that is begun ahead the first window is decoded while the one before ends."""
     windows = []
-    share_plan = plan.share_plan
 
     def noting(*arguments, **options):
         made = share_plan(*arguments, **options)
         windows.append(made.takes[:2, 1].tolist())
         return made
 
-    monkeypatch.setattr(plan, "share_plan", noting)
+    monkeypatch.setattr(open_feed, "share_plan", noting)
     with dataset_of(path, shuffle=False) as dataset:
         for _ in range(3):
             ids_of(dataset)

@@ -6,13 +6,16 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
-from fastload.plan import read_plan as plan
+from fastload.plan.options import Options
+from fastload.plan.progress import Leg, batches
+from fastload.plan.read_plan import epoch_rows, read_plan, rows_of
+from fastload.plan.sequence import RowGroups
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    row_groups: plan.RowGroups
-    options: plan.Options
+    row_groups: RowGroups
+    options: Options
     epoch: int
     stripe_batches: int
     ramp: bool = False
@@ -22,7 +25,7 @@ class Case:
         return self.options.limited(self.row_groups.total_rows)
 
     def plan(self, progress, world, rank, workers=1, worker=0, skip_batches=0):
-        return plan.read_plan(
+        return read_plan(
             self.row_groups,
             self.options,
             self.epoch,
@@ -38,17 +41,17 @@ class Case:
 
     def batches(self, progress, world, rank, workers=1):
         total = self.row_groups.total_rows
-        return plan.batches(total, self.options, progress, world, rank, workers)
+        return batches(total, self.options, progress, world, rank, workers)
 
     def sequence(self):
-        return [tuple(row) for row in plan.epoch_rows(self.row_groups, self.options, self.epoch)]
+        return [tuple(row) for row in epoch_rows(self.row_groups, self.options, self.epoch)]
 
 
 def row_groups_of(sizes_by_file):
     rows = [rows for sizes in sizes_by_file for rows in sizes]
     file = [f for f, sizes in enumerate(sizes_by_file) for _ in sizes]
     index = [i for sizes in sizes_by_file for i, _ in enumerate(sizes)]
-    return plan.RowGroups(*(np.array(a, np.int64) for a in (rows, file, index)))
+    return RowGroups(*(np.array(a, np.int64) for a in (rows, file, index)))
 
 
 def filtered(row_groups, factor):
@@ -76,7 +79,7 @@ def cases(draw, **fixed):
         "uneven": draw(uneven),
         "limit": draw(st.one_of(st.none(), st.integers(0, 120))),
     }
-    options = plan.Options(**{**drawn, **fixed})
+    options = Options(**{**drawn, **fixed})
     factor = draw(st.sampled_from([0, 1, 5, 40]))
     groups = draw(row_groups)
     groups = filtered(groups, factor) if factor else groups
@@ -92,14 +95,14 @@ def progress_of(case, legs):
     progress = []
     for world, workers, delivered in legs:
         left = case.batches(progress, world, None, workers)
-        progress.append(plan.Leg(world, workers, delivered % (left + 1)))
+        progress.append(Leg(world, workers, delivered % (left + 1)))
     return progress
 
 
 def batches_of(read):
     """The batches of a plan: lists of (row, whether it is real)."""
     real = read.rows - read.padding
-    rows = [(tuple(row), i < real) for i, row in enumerate(plan.rows_of(read))]
+    rows = [(tuple(row), i < real) for i, row in enumerate(rows_of(read))]
     assert len(rows) == read.rows
     batches = [rows[i : i + read.batch_rows] for i in range(0, read.rows, read.batch_rows)]
     assert len(batches) == read.batches
@@ -156,8 +159,8 @@ def plain_remaining(case, progress):
         if delivered == max(len(batches) for batches, _ in outputs):
             return []
         left = []
-        for batches, dropped in outputs:
-            for worker, part in enumerate(even_slices(batches, workers)):
+        for in_order, dropped in outputs:
+            for worker, part in enumerate(even_slices(in_order, workers)):
                 turns = [turn for turn in range(delivered) if turn % workers == worker]
                 left += [p for batch in part[len(turns) :] for p, own in batch if own]
             left += dropped

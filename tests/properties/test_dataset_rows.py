@@ -12,7 +12,8 @@ from parquet_cases import files
 from spec_cases import outputs_of
 
 from fastload import FastParquetDataset
-from fastload.plan import read_plan as plan
+from fastload.plan.options import Options
+from fastload.plan.read_plan import epoch_rows, read_plan, rows_of
 from fastload.testing import assert_same_batches, assert_same_rows
 from support.stored_tables import StoredTables
 
@@ -35,12 +36,12 @@ def readings(draw):
 
 def options_of(reading):
     kept = {name: value for name, value in reading.items() if name not in ("world_size", "rank")}
-    return plan.Options(**kept)
+    return Options(**kept)
 
 
 def planned_rows(tables, reading, epoch):
     """The plan that the rows are expected to follow, and the rows themselves."""
-    read_plan = plan.read_plan(
+    plan = read_plan(
         tables.row_groups,
         options_of(reading),
         epoch,
@@ -49,12 +50,12 @@ def planned_rows(tables, reading, epoch):
         reading["rank"],
         stripe_rows=reading["batch_size"],
     )
-    rows = plan.rows_of(read_plan)
+    rows = rows_of(plan)
     if reading["world_size"] == 1:
-        whole = plan.epoch_rows(tables.row_groups, options_of(reading), epoch)
+        whole = epoch_rows(tables.row_groups, options_of(reading), epoch)
         assert (whole[: len(rows)] == rows).all()
         assert len(rows) == len(whole) or reading["drop_last"]
-    return read_plan, tables.indices(rows)
+    return plan, tables.indices(rows)
 
 
 def stored(files, directory):
@@ -90,13 +91,13 @@ def test_rows_are_those_of_the_plan(files, reading, data):
 
 
 def assert_planned(dataset, batches, tables, reading, columns):
-    read_plan, want = planned_rows(tables, reading, epoch=0)
-    assert len(batches) == read_plan.batches
+    plan, want = planned_rows(tables, reading, epoch=0)
+    assert len(batches) == plan.batches
     dataset.set_epoch(0)
     assert len(dataset) == len(batches)
     assert [batch.rows for batch in batches[:-1]] == [reading["batch_size"]] * (len(batches) - 1)
     assert sum(batch.rows for batch in batches) == len(want)
-    real_rows = want[: len(want) - read_plan.padding] if reading["uneven"] == "pad" else want
+    real_rows = want[: len(want) - plan.padding] if reading["uneven"] == "pad" else want
     assert_same_rows(batches, tables.table.take(pa.array(real_rows)), columns)
     start = 0
     for batch in batches:
@@ -105,7 +106,7 @@ def assert_planned(dataset, batches, tables, reading, columns):
         assert list(batch) == list(dataset.schema)
         assert (tables.indices_of(batch) == rows).all()
         if reading["uneven"] == "pad":
-            real = len(want) - read_plan.padding - (start - batch.rows)
+            real = len(want) - plan.padding - (start - batch.rows)
             assert (batch["__valid__"].numpy() == (np.arange(batch.rows) < real)).all()
 
 

@@ -21,7 +21,8 @@ from plan_cases import (
     worlds,
 )
 
-from fastload.plan import read_plan as plan
+from fastload.plan.progress import advance, remaining_rows
+from fastload.plan.read_plan import rows_of
 
 thorough = settings(max_examples=1000, deadline=None)
 brief = settings(max_examples=300, deadline=None)
@@ -34,7 +35,7 @@ def test_ranks_and_workers_deliver_what_the_definition_says(case, legs, shape):
     sequence = case.sequence()
     progress = progress_of(case, [leg for leg in legs if leg[:2] != shape])
     positions = plain_remaining(case, progress)
-    left = plan.remaining_rows(case.row_groups.total_rows, case.options, progress)
+    left = remaining_rows(case.row_groups.total_rows, case.options, progress)
     assert left == len(positions)
     outputs = plain_outputs(case, positions, world)
     most = case.batches(progress, world, None, workers)
@@ -44,7 +45,7 @@ def test_ranks_and_workers_deliver_what_the_definition_says(case, legs, shape):
         for worker, part in enumerate(even_slices(batches, max(1, workers))):
             read = case.plan(progress, world, rank, workers, worker)
             expected = [sequence[p] for batch in part for p, _ in batch]
-            assert [tuple(row) for row in plan.rows_of(read)] == expected
+            assert [tuple(row) for row in rows_of(read)] == expected
 
 
 @thorough
@@ -52,7 +53,7 @@ def test_ranks_and_workers_deliver_what_the_definition_says(case, legs, shape):
 def test_ranks_end_to_end_are_the_sequence(case, world):
     sequence = case.sequence()
     plans = [case.plan([], world, rank) for rank in range(world)]
-    rows = [[tuple(row) for row in plan.rows_of(read)] for read in plans]
+    rows = [[tuple(row) for row in rows_of(read)] for read in plans]
     if case.options.uneven != "keep":
         assert len({len(r) for r in rows}) == 1
     # Rows of each rank's slice.
@@ -83,11 +84,11 @@ def test_every_row_once_over_all_legs(case, legs, shape):
         for rank in range(leg_world):
             batches = in_turn(case, progress, leg_world, rank, leg_workers)
             seen.update(real_rows(batches[:delivered]))
-        progress = plan.advance(progress, leg_world, leg_workers, delivered)
-    unlost = plan.remaining_rows(case.row_groups.total_rows, case.options, progress)
+        progress = advance(progress, leg_world, leg_workers, delivered)
+    unlost = remaining_rows(case.row_groups.total_rows, case.options, progress)
     for rank in range(world):
         seen.update(real_rows(in_turn(case, progress, world, rank, workers)))
-    participants = sum(leg.world for leg in plan.advance(progress, world, workers, 1))
+    participants = sum(leg.world for leg in advance(progress, world, workers, 1))
     everything = set(case.sequence())
     assert set(seen) <= everything
     if case.options.uneven == "wrap":
@@ -111,7 +112,7 @@ def test_the_same_world_goes_on_as_if_never_interrupted(case, shape, first, seco
         progress = ()
         for delivered in (first, second):
             left = case.batches(progress, world, None, workers)
-            progress = plan.advance(progress, world, workers, delivered % (left + 1))
+            progress = advance(progress, world, workers, delivered % (left + 1))
             assert len(progress) <= 1
         delivered = sum(leg.delivered for leg in progress)
         assert in_turn(case, progress, world, rank, workers) == whole[delivered:]

@@ -8,7 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from plan_cases import Case, cases, legs, progress_of, worlds
 
-from fastload.plan import read_plan as plan
+from fastload.plan.options import Options
+from fastload.plan.progress import turn
+from fastload.plan.read_plan import rows_of
+from fastload.plan.sequence import RowGroups
 from fastload.plan.substitution import NothingReadableError, Substitution
 
 
@@ -48,14 +51,14 @@ def rows_and_marks(left, lead):
     pieces = left.pieces.copy()
     pieces[:, 0] = 0
     pieces[left.substitutes, 0] = 1
-    marks = plan.rows_of(replace(left, pieces=pieces))[:, 0] == 0
-    return [tuple(row) for row in plan.rows_of(left).tolist()][lead:], marks[lead:].tolist()
+    marks = rows_of(replace(left, pieces=pieces))[:, 0] == 0
+    return [tuple(row) for row in rows_of(left).tolist()][lead:], marks[lead:].tolist()
 
 
 def share_of(case, progress, world, rank, workers, worker):
     total = case.row_groups.total_rows
     shape = (world, rank, workers, worker)
-    here = plan.turn(total, case.options, progress, *shape, 0)
+    here = turn(total, case.options, progress, *shape, 0)
 
     def plan_of(number):
         return case.plan(here.before, world, rank, workers, number)
@@ -84,7 +87,7 @@ def test_a_share_with_damage(case: Case, drawn, world, workers, data):
     share, before = share_of(case, progress, world, rank, workers, worker)
     want = case.plan(progress, world, rank, workers, worker)
     planned, marks = rows_and_marks(*share.after(before)[::2])
-    assert planned == [tuple(row) for row in plan.rows_of(want).tolist()]
+    assert planned == [tuple(row) for row in rows_of(want).tolist()]
     assert all(marks)
     try:
         settled = Damage(bad, lambda groups: groups[0]).settle(share, before)
@@ -137,8 +140,8 @@ def test_substitutes_are_near(case, data):
 
 
 def test_the_nearest_piece_stands_in():
-    groups = plan.RowGroups(*(np.array(a) for a in ([4, 3, 9, 5], [0] * 4, range(4))))
-    share, _ = share_of(Case(groups, plan.Options(batch_size=3), 0, 99), (), 1, 0, 1, 0)
+    groups = RowGroups(*(np.array(a) for a in ([4, 3, 9, 5], [0] * 4, range(4))))
+    share, _ = share_of(Case(groups, Options(batch_size=3), 0, 99), (), 1, 0, 1, 0)
     share.leave_out(0, 0, 2)
     left, first, lead = share.after(0)
     assert (first, lead) == (0, 0)
@@ -156,7 +159,7 @@ def test_the_nearest_piece_stands_in():
 
 
 def test_a_share_of_which_a_thousandth_can_be_read():
-    groups = plan.RowGroups(*(np.array(a) for a in ([1, 2000], [0] * 2, range(2))))
-    share, _ = share_of(Case(groups, plan.Options(batch_size=5), 0, 999), (), 1, 0, 1, 0)
+    groups = RowGroups(*(np.array(a) for a in ([1, 2000], [0] * 2, range(2))))
+    share, _ = share_of(Case(groups, Options(batch_size=5), 0, 999), (), 1, 0, 1, 0)
     with pytest.raises(NothingReadableError):
         share.leave_out(0, 0, 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastload.plan import read_plan as plan
+from fastload.plan.sequence import RowGroups
 from fastload.testing.expected_leaves import leaves_of
 from fastload.testing.expected_numbers import is_binary, is_text
 
@@ -28,7 +28,7 @@ class StoredTables:
             [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
             for file in files
         ]
-        self.row_groups = plan.RowGroups(
+        self.row_groups = RowGroups(
             np.array([n for of_file in sizes for n in of_file], np.int64),
             np.array([f for f, of_file in enumerate(sizes) for _ in of_file], np.int64),
             np.array([g for of_file in sizes for g in range(len(of_file))], np.int64),

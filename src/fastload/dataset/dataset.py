@@ -22,8 +22,9 @@ from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import first_rows, schema_after
 from fastload.engine.stats import Stats, stats_of
-from fastload.plan import read_plan as plan
+from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
+from fastload.plan.progress import batches, remaining_rows
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
@@ -181,7 +182,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         drop_last: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
-        uneven: plan.Uneven = "wrap",
+        uneven: Uneven = "wrap",
         preprocess: Preprocess = None,
         augment: Augment = None,
         cache: PathLike | Cache | None = None,
@@ -231,7 +232,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             self._rank = resolve_rank(rank, world_size)
         # Options checks its arguments here, before any file is opened, so that a wrong argument
         # raises at once.
-        options = plan.Options(
+        options = Options(
             batch_size=1 if batch_size is None else batch_size,
             shuffle=shuffle,
             seed=seed,
@@ -471,7 +472,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
     def _batches(self, position: Position, rank: int | None) -> int:
         total = self._rows.row_groups.total_rows
         world = self._resolved_rank().world
-        return plan.batches(total, self._options, position.progress, world, rank)
+        return batches(total, self._options, position.progress, world, rank)
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return encode_state(self._source, self._options, self._predicate, position, worker)
@@ -484,7 +485,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         if not position.progress:
             return decoded
         # Raises if this dataset cannot have made the progress.
-        plan.remaining_rows(self._rows.row_groups.total_rows, self._options, position.progress)
+        remaining_rows(self._rows.row_groups.total_rows, self._options, position.progress)
         return decoded
 
     def _give(self, order: PassStart) -> None:

@@ -63,7 +63,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import get_worker_info
 
 from fastload.plan.position import Position
-from fastload.plan.read_plan import Leg
+from fastload.plan.progress import Leg
 from fastload.runtime.shared_record import SharedRecord
 
 if TYPE_CHECKING:

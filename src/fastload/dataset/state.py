@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.errors import SourceChangedError
 from fastload.plan.position import Position
-from fastload.plan.read_plan import Leg, Options
+from fastload.plan.progress import Leg
 from fastload.source.fingerprint import changed_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fastload.plan.options import Options
     from fastload.rows.predicate import Predicate
     from fastload.source.source import Source
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fastload.engine.cache.entry_lock import NoRoomError
 from fastload.engine.cache.workers import start_workers
 from fastload.errors import CacheError, CorruptFileError
-from fastload.plan import read_plan as plan
+from fastload.plan.read_plan import ReadPlan, read_plan
 from fastload.runtime.native import core
 from fastload.runtime.progress_bar import showing
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fastload.engine.cache.maker import BlockMaker
     from fastload.engine.engine import Engine
     from fastload.plan.options import Options
+    from fastload.plan.sequence import RowGroups
     from fastload.source.source import Source
 
 __all__ = ["warm", "warm_blocks"]
@@ -30,7 +31,7 @@ __all__ = ["warm", "warm_blocks"]
 def warm(
     engine: Engine,
     batch_rows: int,
-    row_groups: plan.RowGroups,
+    row_groups: RowGroups,
     options: Options,
     rank: Rank,
     source: Source,
@@ -57,13 +58,13 @@ def warm(
         raise CacheError(
             "Expected a dataset with cache= and files of a store, got one with no cached file"
         )
-    read_plan = _plan_of(row_groups, options, rank, share, engine.budget.stripe_rows)
-    with showing(progress) as show, closing(engine.start(read_plan, batch_rows)) as scan:
+    plan = _plan_of(row_groups, options, rank, share, engine.budget.stripe_rows)
+    with showing(progress) as show, closing(engine.start(plan, batch_rows)) as scan:
         rows = 0
-        show(rows, read_plan.rows)
+        show(rows, plan.rows)
         while (lent := scan.next()) is not None:
             rows += lent.rows
-            show(rows, read_plan.rows)
+            show(rows, plan.rows)
     source.storage.flush()
     if not source.storage.keeps(source.files):
         raise CacheError("Expected room in the cache for all rows, got less: see the warning")
@@ -71,7 +72,7 @@ def warm(
 
 def warm_blocks(
     maker: BlockMaker,
-    row_groups: plan.RowGroups,
+    row_groups: RowGroups,
     options: Options,
     rank: Rank,
     progress: bool | Callable[[int, int], None],
@@ -93,11 +94,11 @@ def warm_blocks(
     Raises:
         CacheError: the cache has no room for all row groups.
     """
-    read_plan = _plan_of(row_groups, options, rank, share, options.batch_size)
+    plan = _plan_of(row_groups, options, rank, share, options.batch_size)
     rows_of: Counter[tuple[int, int]] = Counter()
-    for file, row_group, start, stop in read_plan.pieces.tolist():
+    for file, row_group, start, stop in plan.pieces.tolist():
         rows_of[file, row_group] += stop - start
-    total, rows = read_plan.rows, 0
+    total, rows = plan.rows, 0
     queue = core.DecodedQueue(maker.at_once)
     requester = _WarmRequester(maker)
     end = start_workers(maker, queue, requester, requester)
@@ -145,12 +146,12 @@ class _WarmRequester:
 
 
 def _plan_of(
-    row_groups: plan.RowGroups,
+    row_groups: RowGroups,
     options: Options,
     rank: Rank,
     share: tuple[int, int],
     stripe_rows: int,
-) -> plan.ReadPlan:
+) -> ReadPlan:
     """Return the plan of a share of a rank's rows in stored order; with shuffle, of all ranks."""
     # With shuffle, each epoch gives this rank other row groups.
     number, world = (0, 1) if options.shuffle else (rank.rank, rank.world)
@@ -161,7 +162,7 @@ def _plan_of(
         drop_last=False,
         limit=None if options.shuffle else options.limit,
     )
-    return plan.read_plan(
+    return read_plan(
         row_groups,
         in_order,
         0,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.errors import CorruptFileError, note
-from fastload.plan.read_plan import Options, RowGroups, read_plan
+from fastload.plan.options import Options
+from fastload.plan.read_plan import read_plan
+from fastload.plan.sequence import RowGroups
 from fastload.schema.fields import Field, Schema
 from fastload.steps.outputs import field_of
 from fastload.steps.run import SeedKey, run_steps

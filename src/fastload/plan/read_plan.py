@@ -15,36 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastload.plan.intervals import Int64s, cut, edges_of
-from fastload.plan.options import Options, Uneven
 from fastload.plan.permutation import permutation, stream_key, stream_keys
-from fastload.plan.progress import Leg, advance, batches, remaining_rows, share, turn
-from fastload.plan.sequence import ROW_GROUP_STREAM, EpochSequence, RowGroups, row_group_order
+from fastload.plan.progress import share
+from fastload.plan.sequence import ROW_GROUP_STREAM, EpochSequence, row_group_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fastload.plan.options import Options
+    from fastload.plan.progress import Leg
     from fastload.plan.rank_split import Share
+    from fastload.plan.sequence import RowGroups
 
 __all__ = [
-    "Leg",
-    "Options",
     "ReadPlan",
-    "RowGroups",
-    "Uneven",
-    "advance",
-    "batches",
     "epoch_rows",
-    "permutation",
     "read_plan",
-    "remaining_rows",
-    "row_group_order",
     "row_group_plan",
     "rows_of",
-    "share_of",
     "share_plan",
-    "stream_key",
-    "turn",
-    "window_edges",
 ]
 
 # Third part, after seed and epoch, of the names of the random streams of windows.
@@ -134,24 +123,8 @@ def read_plan(
         ValueError: a number is out of its range, or `progress` claims more batches than it had.
     """
     shape = (world, rank, workers, worker)
-    mine = share_of(row_groups, options, progress, *shape, skip_batches=skip_batches)
+    mine = share(row_groups.total_rows, options, progress, *shape, skip_batches)
     return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
-
-
-def share_of(
-    row_groups: RowGroups,
-    options: Options,
-    progress: Sequence[Leg],
-    world: int,
-    rank: int,
-    workers: int = 1,
-    worker: int = 0,
-    *,
-    skip_batches: int = 0,
-) -> Share:
-    """Return the positions that `worker` of `rank` delivers; arguments as for `read_plan`."""
-    shape = (world, rank, workers, worker)
-    return share(row_groups.total_rows, options, progress, *shape, skip_batches)
 
 
 def share_plan(
@@ -231,7 +204,7 @@ def row_group_plan(
     return ReadPlan(batch_rows, rows, 0, False, pieces, takes, windows, np.zeros(count, np.uint64))
 
 
-def window_edges(total_rows: int, window: int, number: Int64s) -> Int64s:
+def _window_edges(total_rows: int, window: int, number: Int64s) -> Int64s:
     """Return the positions at which shuffle windows begin, (n,).
 
     Args:
@@ -280,7 +253,7 @@ def _shuffled(sequence: EpochSequence, intervals: Int64s, options: Options, epoc
     ends = (int(intervals[:, 0].min()), int(intervals[:, 1].max()) - 1)
     first, last = (_window_of(position, total, count) for position in ends)
     number = np.arange(first, last + 2)
-    edges = window_edges(total, options.shuffle_window, number)
+    edges = _window_edges(total, options.shuffle_window, number)
 
     cuts = cut(edges, intervals[:, 0], intervals[:, 1])
     takes = np.stack([cuts.start, cuts.stop], axis=1) - edges[cuts.cell, np.newaxis]

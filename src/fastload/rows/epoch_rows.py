@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastload.plan import read_plan as plan
+from fastload.plan.sequence import RowGroups
 from fastload.rows.selection import RowSelection, select_rows
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ class EpochRows:
         return () if self._selection is None else self._selection.files
 
     @property
-    def row_groups(self) -> plan.RowGroups:
+    def row_groups(self) -> RowGroups:
         """Row groups of all files, with the number of rows that stay."""
         source, selection = self._source, self._selection
-        return plan.RowGroups(
+        return RowGroups(
             source.row_group_rows if selection is None else selection.counts,
             source.row_group_file,
             source.row_group_index,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.dataset.dataset import FastParquetDataset
-from fastload.plan import read_plan as plan
 from fastload.plan.intervals import edges_of
+from fastload.plan.read_plan import ReadPlan, read_plan
 from fastload.runtime.native import core
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.intervals import Int64s
+    from fastload.plan.sequence import RowGroups
 
 __all__ = ["ShuffleQuality", "order_quality", "shuffle_quality"]
 
@@ -101,8 +102,8 @@ def shuffle_quality(
     row_groups = dataset._rows.row_groups
     batch_rows = dataset._batch_rows if batch_rows is None else batch_rows
     options = replace(dataset._options, batch_size=1, limit=None, drop_last=False, uneven="keep")
-    read_plan = plan.read_plan(row_groups, options, epoch, (), 1, 0, stripe_rows=_STEP_ROWS)
-    return order_quality(_delivered(read_plan, row_groups), row_groups.total_rows, batch_rows)
+    whole = read_plan(row_groups, options, epoch, (), 1, 0, stripe_rows=_STEP_ROWS)
+    return order_quality(_delivered(whole, row_groups), row_groups.total_rows, batch_rows)
 
 
 def order_quality(parts: Iterable[Int64s], rows: int, batch_rows: int) -> ShuffleQuality:
@@ -196,18 +197,18 @@ def _steps(parts: Iterable[Int64s]) -> Iterator[Int64s]:
             yield part[start : start + _STEP_ROWS]
 
 
-def _delivered(read_plan: plan.ReadPlan, row_groups: plan.RowGroups) -> Iterator[Int64s]:
+def _delivered(whole: ReadPlan, row_groups: RowGroups) -> Iterator[Int64s]:
     """Yield stored positions in delivered order, window by window.
 
     The result equals that of `plan.rows_of`; the core computes the permutations.
     """
-    pieces = read_plan.pieces
+    pieces = whole.pieces
     group = np.searchsorted(row_groups.file, pieces[:, 0]) + pieces[:, 1]
     bounds = pieces[:, 2:] + edges_of(row_groups.rows)[group, np.newaxis]
-    for v, key in enumerate(read_plan.keys.tolist()):
-        (piece, take), (piece_stop, take_stop) = read_plan.windows[v : v + 2].tolist()
+    for v, key in enumerate(whole.keys.tolist()):
+        (piece, take), (piece_stop, take_stop) = whole.windows[v : v + 2].tolist()
         window = np.concatenate([np.arange(a, b) for a, b in bounds[piece:piece_stop].tolist()])
-        if read_plan.shuffled:
+        if whole.shuffled:
             window = window[core.permutation(key, len(window))]
-        for a, b in read_plan.takes[take:take_stop].tolist():
+        for a, b in whole.takes[take:take_stop].tolist():
             yield window[a:b]

@@ -11,7 +11,7 @@ import pytest
 from fastload.dataset import epochs
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.position import Position
-from fastload.plan.read_plan import Leg
+from fastload.plan.progress import Leg
 
 
 def never(position):

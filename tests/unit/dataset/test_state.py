@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fastload import SourceChangedError
 from fastload.dataset.state import decode_state, encode_state
+from fastload.plan.options import Options
 from fastload.plan.position import Position
-from fastload.plan.read_plan import Leg, Options
+from fastload.plan.progress import Leg
 from fastload.rows.predicate import Predicate
 
 SOURCE = SimpleNamespace(

@@ -5,18 +5,22 @@ import time
 import numpy as np
 import pytest
 
-from fastload.plan import read_plan as plan
+from fastload.plan.options import Options
+from fastload.plan.permutation import stream_key
+from fastload.plan.progress import Leg, advance, batches, remaining_rows
+from fastload.plan.read_plan import epoch_rows, read_plan, row_group_plan, rows_of
+from fastload.plan.sequence import RowGroups
 
 
 def row_groups(*rows, file=None, index=None):
     file = [0] * len(rows) if file is None else file
     index = list(range(len(rows))) if index is None else index
-    return plan.RowGroups(*(np.array(a, np.int64) for a in (rows, file, index)))
+    return RowGroups(*(np.array(a, np.int64) for a in (rows, file, index)))
 
 
 def read(groups, options, progress=(), world=1, rank=0, workers=1, worker=0, **kwargs):
     kwargs = {"stripe_rows": 4 * options.batch_size, "epoch": 0, **kwargs}
-    return plan.read_plan(
+    return read_plan(
         groups,
         options,
         progress=progress,
@@ -30,7 +34,7 @@ def read(groups, options, progress=(), world=1, rank=0, workers=1, worker=0, **k
 
 def test_stripes_cut_row_groups():
     groups = row_groups(5, 0, 6, file=[0, 0, 1], index=[0, 1, 0])
-    got = read(groups, plan.Options(batch_size=2), stripe_rows=4)
+    got = read(groups, Options(batch_size=2), stripe_rows=4)
     assert got.rows == 11
     assert got.batches == 6
     assert got.pieces.tolist() == [[0, 0, 0, 4], [0, 0, 4, 5], [1, 0, 0, 3], [1, 0, 3, 6]]
@@ -40,7 +44,7 @@ def test_stripes_cut_row_groups():
 
 
 def test_the_first_stripes_of_a_ramp_are_small():
-    read_rows = {"groups": row_groups(60), "options": plan.Options(batch_size=2), "ramp": True}
+    read_rows = {"groups": row_groups(60), "options": Options(batch_size=2), "ramp": True}
     got = read(**read_rows, stripe_rows=16)
     assert got.takes[:, 1].tolist() == [2, 2, 4, 8, 16, 16, 12]
     got = read(**read_rows, stripe_rows=12)
@@ -49,14 +53,14 @@ def test_the_first_stripes_of_a_ramp_are_small():
 
 
 def test_a_repeat_without_shuffle_is_a_piece_of_its_own():
-    got = read(row_groups(3), plan.Options(batch_size=2, uneven="pad"), world=2, rank=1)
+    got = read(row_groups(3), Options(batch_size=2, uneven="pad"), world=2, rank=1)
     assert got.pieces.tolist() == [[0, 0, 2, 3], [0, 0, 2, 3]]
     assert got.takes.tolist() == [[0, 2]]
     assert (got.rows, got.padding) == (2, 1)
 
 
 def test_a_repeat_with_shuffle_is_a_take_of_its_own():
-    options = plan.Options(batch_size=2, shuffle=True, shuffle_window=100)
+    options = Options(batch_size=2, shuffle=True, shuffle_window=100)
     got = read(row_groups(3), options, world=2, rank=1)
     assert got.pieces.tolist() == [[0, 0, 0, 3]]
     assert got.takes.tolist() == [[2, 3], [2, 3]]
@@ -65,24 +69,23 @@ def test_a_repeat_with_shuffle_is_a_take_of_its_own():
 
 
 def test_an_empty_rank_repeats_the_last_row_within_the_limit():
-    got = read(row_groups(9), plan.Options(batch_size=4, limit=2), world=3, rank=2)
+    got = read(row_groups(9), Options(batch_size=4, limit=2), world=3, rank=2)
     assert got.pieces.tolist() == [[0, 0, 1, 2]]
 
 
 def test_a_window_is_read_whole_and_once_for_all_that_is_taken_of_it():
-    options = plan.Options(batch_size=1, shuffle=True, shuffle_window=8, uneven="keep")
+    options = Options(batch_size=1, shuffle=True, shuffle_window=8, uneven="keep")
     # Two workers had four batches each; the first delivered two, the second one.
-    got = read(row_groups(4, 4), options, progress=[plan.Leg(1, 2, 3)])
+    got = read(row_groups(4, 4), options, progress=[Leg(1, 2, 3)])
     assert sorted(got.pieces.tolist()) == [[0, 0, 0, 4], [0, 1, 0, 4]]
     assert got.takes.tolist() == [[2, 4], [5, 8]]
-    assert got.keys.tolist() == [plan.stream_key(0, 0, 1, 0)]
+    assert got.keys.tolist() == [stream_key(0, 0, 1, 0)]
 
 
 def test_the_worker_whose_turn_it_is_comes_first():
-    options = plan.Options(batch_size=1)
+    options = Options(batch_size=1)
     got = [
-        plan.rows_of(read(row_groups(6), options, [plan.Leg(1, 2, 1)], workers=2, worker=w))
-        for w in range(2)
+        rows_of(read(row_groups(6), options, [Leg(1, 2, 1)], workers=2, worker=w)) for w in range(2)
     ]
     # Worker 0 had rows 0-2 and delivered row 0; worker 1, with rows 3-5, is next.
     assert [rows[:, 2].tolist() for rows in got] == [[3, 4, 5], [1, 2]]
@@ -91,43 +94,43 @@ def test_the_worker_whose_turn_it_is_comes_first():
 def test_progress_stays_short():
     progress = ()
     for _ in range(100):
-        progress = plan.advance(progress, 2, 4, 3)
-    assert progress == (plan.Leg(2, 4, 300),)
-    assert plan.advance(progress, 2, 0, 0) == progress
-    assert plan.advance(progress, 2, 0, 1) == (*progress, plan.Leg(2, 1, 1))
+        progress = advance(progress, 2, 4, 3)
+    assert progress == (Leg(2, 4, 300),)
+    assert advance(progress, 2, 0, 0) == progress
+    assert advance(progress, 2, 0, 1) == (*progress, Leg(2, 1, 1))
 
 
 def test_a_finished_epoch_has_nothing_left():
-    options = plan.Options(batch_size=4, drop_last=True)
-    finished = [plan.Leg(2, 1, 1)]
-    assert plan.batches(10, options, [], world=2, rank=0) == 1
-    assert plan.remaining_rows(10, options, finished) == 0
-    assert plan.batches(10, options, finished, world=1, rank=0) == 0
-    assert plan.batches(10, options, finished, world=2, rank=1) == 0
+    options = Options(batch_size=4, drop_last=True)
+    finished = [Leg(2, 1, 1)]
+    assert batches(10, options, [], world=2, rank=0) == 1
+    assert remaining_rows(10, options, finished) == 0
+    assert batches(10, options, finished, world=1, rank=0) == 0
+    assert batches(10, options, finished, world=2, rank=1) == 0
 
 
 def test_rows_dropped_in_an_unfinished_leg_are_split_anew():
-    options = plan.Options(batch_size=3, drop_last=True)
-    assert plan.remaining_rows(14, options, [plan.Leg(2, 1, 1)]) == 8
-    assert plan.batches(14, options, [plan.Leg(2, 1, 1)], world=1, rank=0) == 2
+    options = Options(batch_size=3, drop_last=True)
+    assert remaining_rows(14, options, [Leg(2, 1, 1)]) == 8
+    assert batches(14, options, [Leg(2, 1, 1)], world=1, rank=0) == 2
 
 
 @pytest.mark.parametrize("uneven", ["wrap", "drop", "pad", "keep"])
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("rows", [(), (0,), (0, 0)])
 def test_no_rows_are_no_batches(rows, shuffle, uneven):
-    options = plan.Options(batch_size=4, shuffle=shuffle, uneven=uneven)
-    assert plan.batches(0, options, [], world=3, rank=1) == 0
+    options = Options(batch_size=4, shuffle=shuffle, uneven=uneven)
+    assert batches(0, options, [], world=3, rank=1) == 0
     got = read(row_groups(*rows), options, world=3, rank=1)
     assert (got.rows, got.batches) == (0, 0)
     assert got.windows.tolist() == [[0, 0]]
-    assert plan.epoch_rows(row_groups(*rows), options, 0).shape == (0, 3)
+    assert epoch_rows(row_groups(*rows), options, 0).shape == (0, 3)
 
 
 def test_orders_stay_as_they_are():
     """A change here would change every user's order: runs could not be resumed or repeated."""
-    options = plan.Options(batch_size=4, shuffle=True, shuffle_window=6, seed=42)
-    rows = plan.epoch_rows(row_groups(3, 5, 4), options, 1)
+    options = Options(batch_size=4, shuffle=True, shuffle_window=6, seed=42)
+    rows = epoch_rows(row_groups(3, 5, 4), options, 1)
     assert rows[:, 1:].tolist() == [
         [0, 2],
         [0, 1],
@@ -147,9 +150,7 @@ def test_orders_stay_as_they_are():
 def test_epochs_and_seeds_have_orders_of_their_own():
     groups = row_groups(50, 50, 50)
     orders = {
-        plan.epoch_rows(
-            groups, plan.Options(4, shuffle=True, shuffle_window=75, seed=seed), epoch
-        ).tobytes()
+        epoch_rows(groups, Options(4, shuffle=True, shuffle_window=75, seed=seed), epoch).tobytes()
         for seed in range(4)
         for epoch in range(4)
     }
@@ -158,7 +159,7 @@ def test_epochs_and_seeds_have_orders_of_their_own():
 
 def test_window_edges_are_exact_for_very_many_rows():
     groups = row_groups(*[2**40 + 1] * 4)
-    options = plan.Options(batch_size=2**20, shuffle=True, shuffle_window=2**20 - 3)
+    options = Options(batch_size=2**20, shuffle=True, shuffle_window=2**20 - 3)
     total, count = groups.total_rows, groups.total_rows // options.shuffle_window
     got = read(groups, options, world=2**20, rank=2**19 + 5)
     lengths = [
@@ -175,9 +176,9 @@ def test_window_edges_are_exact_for_very_many_rows():
 def test_a_million_row_groups_are_planned_at_once(shuffle):
     count = 1_000_000
     groups = row_groups(*[1000] * count, file=np.arange(count) // 10, index=np.arange(count) % 10)
-    options = plan.Options(batch_size=4096, shuffle=shuffle)
+    options = Options(batch_size=4096, shuffle=shuffle)
     start_s = time.process_time()
-    got = read(groups, options, [plan.Leg(8, 4, 100)])
+    got = read(groups, options, [Leg(8, 4, 100)])
     assert time.process_time() - start_s < 10  # seconds at worst; a loop over rows takes hours
     assert got.rows == 1000 * count - 8 * 100 * 4096
 
@@ -193,13 +194,13 @@ def test_a_million_row_groups_are_planned_at_once(shuffle):
 )
 def test_wrong_options_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
-        plan.Options(**{"batch_size": 4, **wrong})
+        Options(**{"batch_size": 4, **wrong})
 
 
 @pytest.mark.parametrize("leg", [(0, 1, 0), (1, -1, 0), (1, 1, -1)])
 def test_wrong_legs_are_refused(leg):
     with pytest.raises(ValueError, match="to be at least"):
-        plan.Leg(*leg)
+        Leg(*leg)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +210,13 @@ def test_wrong_legs_are_refused(leg):
         ({"workers": 2, "worker": -1}, "Expected worker to be between 0 and 1, got -1"),
         ({"skip_batches": -1}, "Expected skip_batches to be at least 0, got -1"),
         ({"stripe_rows": 6}, "Expected stripe_rows to be a multiple of 4 .batch_size., got 6"),
-        ({"progress": [plan.Leg(1, 1, 4)]}, "Expected at most 3 delivered batches .*, got 4"),
-        ({"progress": [plan.Leg(2, 1, 3)]}, "Expected at most 2 delivered .* on 2 ranks"),
+        ({"progress": [Leg(1, 1, 4)]}, "Expected at most 3 delivered batches .*, got 4"),
+        ({"progress": [Leg(2, 1, 3)]}, "Expected at most 2 delivered .* on 2 ranks"),
     ],
 )
 def test_wrong_requests_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
-        read(row_groups(10), plan.Options(batch_size=4), **wrong)
+        read(row_groups(10), Options(batch_size=4), **wrong)
 
 
 def test_wrong_row_groups_are_refused():
@@ -226,13 +227,13 @@ def test_wrong_row_groups_are_refused():
 
 
 def test_windows_are_short_where_few_rows_stay():
-    groups = plan.RowGroups(
+    groups = RowGroups(
         rows=np.array([3, 40, 2, 0, 2, 2]),
         file=np.zeros(6, np.int64),
         index=np.arange(6),
         stored=np.array([100, 40, 100, 100, 100, 100]),
     )
-    found = read(groups, plan.Options(batch_size=10), stripe_rows=20)
+    found = read(groups, Options(batch_size=10), stripe_rows=20)
     edges = np.append(0, np.cumsum(found.takes[:, 1] - found.takes[:, 0])).tolist()
     # Regular ones every 20 rows; before each row group that comes after 100 rows or more of
     # which few stay.
@@ -241,10 +242,10 @@ def test_windows_are_short_where_few_rows_stay():
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 1000])
 def test_the_plan_of_one_row_group_is_that_of_a_dataset_of_it(rows):
-    one = plan.RowGroups(*(np.array([number], np.int64) for number in (rows, 3, 7)))
-    options = plan.Options(batch_size=16, uneven="keep")
-    expected = plan.read_plan(one, options, 0, (), 1, 0, stripe_rows=64)
-    found = plan.row_group_plan(3, 7, rows, 16, 64)
+    one = RowGroups(*(np.array([number], np.int64) for number in (rows, 3, 7)))
+    options = Options(batch_size=16, uneven="keep")
+    expected = read_plan(one, options, 0, (), 1, 0, stripe_rows=64)
+    found = row_group_plan(3, 7, rows, 16, 64)
     for name in ("pieces", "takes", "windows", "keys"):
         ours, theirs = getattr(found, name), getattr(expected, name)
         assert ours.dtype == theirs.dtype

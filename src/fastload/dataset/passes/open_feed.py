@@ -10,7 +10,8 @@ from fastload.dataset.passes.epoch_iterator import ScanFeed, copies_warning
 from fastload.dataset.passes.skipping_feed import SkippingFeed, share_of_leg
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
-from fastload.plan import read_plan as plan
+from fastload.plan.progress import share
+from fastload.plan.read_plan import ReadPlan, share_plan
 from fastload.plan.substitution import Substitution
 from fastload.runtime.user_warnings import warn
 from fastload.steps.run import SeedKey
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fastload.dataset.passes.epoch_iterator import OpenFeed
     from fastload.engine.engine import Engine
     from fastload.plan.mix_plan import SourceShare
+    from fastload.plan.options import Options
     from fastload.plan.position import BatchPosition, Position, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.rows.epoch_rows import EpochRows
@@ -49,7 +51,7 @@ class FeedFactory:
     """
 
     rows: EpochRows
-    options: plan.Options
+    options: Options
     steps: Steps
     source: Source
     report: SkipReport | None
@@ -66,7 +68,7 @@ class FeedFactory:
         part: WorkerSlot,
         rank: int,
         before: core.Scan | None = None,
-        planned: plan.ReadPlan | None = None,
+        planned: ReadPlan | None = None,
     ) -> OpenFeed:
         """Open the feed of a pass.
 
@@ -98,24 +100,24 @@ class FeedFactory:
 
     def share_of(self, start: Position, part: WorkerSlot, rank: int) -> Share:
         """Return the positions that a pass delivers."""
-        return plan.share_of(
-            self.rows.row_groups,
+        return share(
+            self.rows.row_groups.total_rows,
             self.options,
             start.progress,
             part.world,
             rank,
             part.workers,
             part.worker,
-            skip_batches=start.taken,
+            start.taken,
         )
 
     def plan_of(
         self, engine: Engine, seed: int, epoch: int, mine: Share, *, ramp: bool
-    ) -> plan.ReadPlan:
-        """Return the read plan of a pass that delivers a share; `ramp` as in `plan.read_plan`."""
+    ) -> ReadPlan:
+        """Return the read plan of a pass that delivers a share; `ramp` as in `read_plan`."""
         row_groups, options = self.rows.row_groups, replace(self.options, seed=seed)
         stripe_rows = engine.budget.stripe_rows
-        return plan.share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+        return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
 
     def _open(
         self,
@@ -124,7 +126,7 @@ class FeedFactory:
         part: WorkerSlot,
         rank: int,
         before: core.Scan | None,
-        planned: plan.ReadPlan | None,
+        planned: ReadPlan | None,
     ) -> OpenFeed:
         """Open the feed of a pass, without the BlockFeed around it."""
         if self.plans:
@@ -157,7 +159,7 @@ class FeedFactory:
     ) -> OpenFeed:
         """Open the feed of a mix's share, without the BlockFeed around it."""
 
-        def plan_of(mine: Share) -> plan.ReadPlan:
+        def plan_of(mine: Share) -> ReadPlan:
             return self.plan_of(engine, own.seed, epoch, mine, ramp=False)
 
         if self.report is None:
@@ -175,15 +177,13 @@ class FeedFactory:
         row_groups, stripe_rows = self.rows.row_groups, engine.budget.stripe_rows
         return share_of_leg(row_groups, self.options, start, part, rank, stripe_rows)
 
-    def _scanning(
-        self, engine: Engine, read_plan: plan.ReadPlan, before: core.Scan | None
-    ) -> ScanFeed:
+    def _scanning(self, engine: Engine, read_plan: ReadPlan, before: core.Scan | None) -> ScanFeed:
         return ScanFeed(engine, engine.start(read_plan, self.batch_rows, before), self._count_copy)
 
     def _skipping(
         self,
         engine: Engine,
-        share: Substitution,
+        substitution: Substitution,
         first_row: int,
         before: core.Scan | None,
     ) -> ScanFeed:
@@ -191,7 +191,7 @@ class FeedFactory:
         return SkippingFeed(
             engine,
             self._count_copy,
-            share,
+            substitution,
             first_row,
             self.batch_rows,
             [file.path for file in self.source.files],

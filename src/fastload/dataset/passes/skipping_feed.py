@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from fastload.dataset.passes.epoch_iterator import ScanFeed
 from fastload.errors import CorruptFileError
-from fastload.plan.read_plan import read_plan, turn
+from fastload.plan.progress import turn
+from fastload.plan.read_plan import read_plan
 from fastload.plan.substitution import NothingReadableError, Substitution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastload.engine.engine import Engine
+    from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
-    from fastload.plan.read_plan import Options, ReadPlan, RowGroups
+    from fastload.plan.read_plan import ReadPlan
+    from fastload.plan.sequence import RowGroups
     from fastload.rows.skip_report import SkipReport
     from fastload.runtime.native import core
 

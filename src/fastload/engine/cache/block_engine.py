@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastload.engine.budget import Budget
     from fastload.engine.cache.maker import BlockMaker
     from fastload.plan.kept_rows import FileRows
-    from fastload.plan.read_plan import RowGroups
+    from fastload.plan.sequence import RowGroups
     from fastload.schema.fields import Field
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source

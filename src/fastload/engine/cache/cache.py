@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fastload.batch.transfer import PinnedMemory
     from fastload.batch.transport import Destination
     from fastload.engine.cache.block_engine import BlockArguments
-    from fastload.plan.read_plan import RowGroups
+    from fastload.plan.sequence import RowGroups
     from fastload.runtime.disk.cache import Cache
     from fastload.schema.fields import Field
     from fastload.schema.projection import Projection
