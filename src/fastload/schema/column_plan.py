@@ -11,9 +11,13 @@ import torch
 
 from fastload.errors import SchemaError
 from fastload.schema.columns import DTYPES, Codes, Column, Fill, Hash
-from fastload.schema.constants import encode_constant, encode_constants
-from fastload.schema.fill import encode_bytes, encode_hash, encode_number
-from fastload.schema.multipliers import multipliers
+from fastload.schema.encoded_values import (
+    encode_bytes,
+    encode_constant,
+    encode_constants,
+    encode_hash,
+    encode_number,
+)
 
 if TYPE_CHECKING:
     import builtins
@@ -213,7 +217,7 @@ def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool) -> tuple[ColumnPlan
         cast=leaf.is_cast(dtype),
         unscaled=unscaled,
         exact=spec.dtype is None and leaf.widens_integers,
-        multipliers=multipliers(leaf, unscaled=unscaled),
+        multipliers=leaf.multipliers(unscaled=unscaled),
         constants=encode_constants(leaf, lambda value: encode_constant(value, leaf, dtype)),
     )
     return plan, Item(dtype, unit=stored.unit)

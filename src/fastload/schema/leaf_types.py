@@ -1,4 +1,4 @@
-"""The table of types: the form that each type of leaf column takes by default."""
+"""The table of types: the form that each type of leaf column takes, and what two types share."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from fastload.errors import UnsupportedTypeError
 if TYPE_CHECKING:
     from fastload.runtime.native import core
 
-__all__ = ["NUMBERS", "LeafType", "resolve", "resolve_leaf"]
+__all__ = ["NUMBERS", "LeafType", "common_type", "multiplier", "resolve", "resolve_leaf"]
 
 # Milliseconds of a day: Parquet stores a date64 in days, and a date64 is read in milliseconds.
 _DAY_MS = 86_400_000
+_DAY_S = 86_400
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 # Arrow types whose values a tensor holds unchanged.
 NUMBERS: dict[Any, torch.dtype] = {
@@ -126,6 +128,49 @@ def resolve(arrow: Any, logical_type: str) -> LeafType:
     return _resolve_time(arrow) or _resolve_bytes(arrow, logical_type)
 
 
+def common_type(first: LeafType, second: LeafType) -> LeafType | None:
+    """Return the type as which values of both types are read; None if pyarrow cannot unify them.
+
+    The rules are those of pyarrow's permissive unification.
+    """
+    first, second = _as_deep(first, second), _as_deep(second, first)
+    tensors = {
+        (stored.tensor_shape, stored.tensor_order)
+        for stored in (first, second)
+        if stored.tensor_shape is not None
+    }
+    if len(first.list_sizes) != len(second.list_sizes) or len(tensors) > 1:
+        return None
+    sizes = zip(first.list_sizes, second.list_sizes, strict=True)
+    list_sizes = tuple(one if one == other else 0 for one, other in sizes)
+    values = _common_values(first, second)
+    if values is None:
+        return None
+    same = tensors and list_sizes == first.list_sizes
+    shape, order = tensors.pop() if same else (None, ())
+    return replace(values, list_sizes=list_sizes, tensor_shape=shape, tensor_order=order)
+
+
+def multiplier(stored: LeafType, common: LeafType, *, unscaled: bool) -> int:
+    """Return the factor from the integers of a type to the integers that batches hold.
+
+    Args:
+        stored: the type of the integers that a file stores.
+        common: the type as which the integers of all files are read.
+        unscaled: deliver decimals as their unscaled integers.
+    """
+    if stored.kind == "null":
+        return 1
+    if unscaled:
+        scale = stored.arrow.scale if stored.kind == "decimal" else 0
+        return int(10 ** (common.arrow.scale - scale))
+    if stored.unit is None or common.unit is None or stored.unit == common.unit:
+        return stored.multiplier
+    if stored.unit == "day":
+        return _DAY_S * _TICKS[common.unit]
+    return _TICKS[common.unit] // _TICKS[stored.unit]
+
+
 def _resolve_time(arrow: Any) -> LeafType | None:
     if pa.types.is_date32(arrow):
         return LeafType(arrow, "number", torch.int32, unit="day")
@@ -157,3 +202,24 @@ def _resolve_bytes(arrow: Any, logical_type: str) -> LeafType:
     if pa.types.is_fixed_size_binary(arrow):
         return LeafType(arrow, "bytes", torch.uint8)
     raise UnsupportedTypeError(f"Expected a flat type, got {arrow}")
+
+
+def _as_deep(stored: LeafType, other: LeafType) -> LeafType:
+    """Wrap a null type in as many levels of lists as the other type has."""
+    missing = len(other.list_sizes) - len(stored.list_sizes)
+    if stored.kind != "null" or missing <= 0:
+        return stored
+    # The core knows the lists of such a file from their levels alone, so their sizes may vary.
+    inner = other.list_sizes[len(stored.list_sizes) :]
+    return replace(stored, list_sizes=(0,) * len(stored.list_sizes) + inner)
+
+
+def _common_values(first: LeafType, second: LeafType) -> LeafType | None:
+    if first.arrow == second.arrow:
+        return first
+    schemas = [pa.schema([("column", stored.arrow)]) for stored in (first, second)]
+    try:
+        unified = pa.unify_schemas(schemas, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return None
+    return resolve(unified.field(0).type, "None")

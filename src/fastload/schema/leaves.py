@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import ColumnNotFoundError, SchemaError
-from fastload.schema import leaf_types
 from fastload.schema.file_schema import FileSchema, Path, group_files, groups_above, merge_paths
-from fastload.schema.unify import common_type
+from fastload.schema.leaf_types import LeafType, common_type, multiplier, resolve
 from fastload.source.hive import HiveKey, find_keys
 
 if TYPE_CHECKING:
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
 
     import torch
 
-    from fastload.schema.leaf_types import LeafType
     from fastload.source.source import Source
 
 __all__ = ["FileLeaves", "SelectedLeaf", "describe_not_found"]
 
+_MOST_FACTOR = 2**63 - 1  # the core multiplies by int64
 # Number of column names listed in an error when no name resembles the wanted name.
 _SHOWN = 8
 
@@ -66,6 +65,27 @@ class SelectedLeaf:
             stored.cast or (stored.dtype != dtype and stored.kind != "null")
             for stored in self.types
         )
+
+    def multipliers(self, *, unscaled: bool) -> tuple[int, ...]:
+        """Return the factor from the stored to the delivered integers of each file; () = all are 1.
+
+        Args:
+            unscaled: deliver decimals as their unscaled integers.
+
+        Raises:
+            SchemaError: a factor exceeds int64.
+        """
+        factors = {id(t): multiplier(t, self.type, unscaled=unscaled) for t in self.types}
+        if set(factors.values()) == {1}:
+            return ()
+        if max(factors.values()) > _MOST_FACTOR:
+            arrow = ", ".join(map(str, self.types))
+            raise SchemaError(
+                "Expected decimals whose unscaled integers fit int64 at one scale, got the types "
+                f"{arrow} - at column `{self.name}`"
+            )
+        stored = self.stored or (self.type,) * len(self.indices)
+        return tuple([factors[id(type_)] for type_ in stored])
 
 
 class FileLeaves:
@@ -183,7 +203,7 @@ class FileLeaves:
     ) -> SelectedLeaf:
         """Return the leaf of a hive key; a key in a file's path overrides a column in the file."""
         if common is None or common.kind == "null":
-            common = leaf_types.resolve(key.infer_type(), "None")
+            common = resolve(key.infer_type(), "None")
         values = key.parse(common.arrow, self.source.files)
         constants = tuple(None if text is None else values[text] for text in key.texts)
         leaves = zip(self._by_file(indices), key.named, strict=True)

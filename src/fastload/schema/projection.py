@@ -11,11 +11,11 @@ import torch
 from fastload.errors import SchemaError
 from fastload.schema.column_plan import ColumnPlan, plan_leaf, row_major
 from fastload.schema.columns import Codes, Column, Hash, Pad, Spec, Stack
+from fastload.schema.encoded_values import encode_number
 from fastload.schema.fields import Field, Schema
-from fastload.schema.fill import encode_number
 from fastload.schema.leaves import FileLeaves, SelectedLeaf
 from fastload.schema.resolve_names import select
-from fastload.schema.survey import survey
+from fastload.schema.sizes import survey
 
 if TYPE_CHECKING:
     from fastload.source.source import Source

@@ -1,10 +1,11 @@
-"""The values written in place of nulls, as bytes that the core copies."""
+"""Values as bytes that the core copies: fills of nulls, and constants where files lack a column."""
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import Literal
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -12,7 +13,15 @@ import torch
 from fastload.runtime.native import core
 from fastload.schema.columns import DTYPES, Fill
 
-__all__ = ["encode_bytes", "encode_hash", "encode_number"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastload.schema.leaves import SelectedLeaf
+
+__all__ = ["encode_bytes", "encode_constant", "encode_constants", "encode_hash", "encode_number"]
+
+# Precision above that of every Parquet decimal, so that scaling is exact.
+_EXACT = Context(prec=100)
 
 
 def encode_number(fill: Fill, dtype: torch.dtype, what: str = "fill") -> bytes:
@@ -84,6 +93,47 @@ def encode_hash(
     else:
         raise ValueError(f"Expected a fill of 64 bits, got {fill!r}")
     return encode_number(core.xxhash64(data, seed) % buckets, torch.int64)
+
+
+def encode_constants(
+    leaf: SelectedLeaf, encode: Callable[[Any], bytes]
+) -> tuple[bytes | None, ...]:
+    """Encode the constant of each file.
+
+    Args:
+        leaf: the leaf column whose constants are encoded.
+        encode: turns one constant into bytes.
+
+    Returns:
+        The encoded constant of each file, None for null; () if the constants are all null.
+
+    Raises:
+        ValueError: `encode` raised a ValueError; the message names the column.
+    """
+    if not leaf.constants:
+        return ()
+    # Thousands of files share a few values, so each value is encoded once.
+    encoded: dict[Any, bytes | None] = {None: None}
+    try:
+        for value in set(leaf.constants) - {None}:
+            encoded[value] = encode(value)
+    except ValueError as error:
+        raise ValueError(f"{error} - at column `{leaf.name}`") from None
+    return tuple([encoded[value] for value in leaf.constants])
+
+
+def encode_constant(value: Any, leaf: SelectedLeaf, dtype: torch.dtype) -> bytes:
+    """Encode one number as an element of `dtype`.
+
+    Raises:
+        ValueError: the number does not fit `dtype`.
+    """
+    if isinstance(value, Decimal):
+        unscaled = _EXACT.scaleb(value, leaf.type.arrow.scale)
+        value = float(value) if dtype.is_floating_point else int(unscaled)
+    if dtype == torch.bool:
+        value = value != 0
+    return encode_number(value, dtype, "value in the names of directories")
 
 
 def _encode_float(fill: float, dtype: torch.dtype, what: str) -> bytes:
