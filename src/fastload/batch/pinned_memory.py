@@ -1,11 +1,15 @@
-"""Page-locking of worker processes' shared memory, from which a CUDA device copies."""
+"""Page-locked (pinned) memory, from which a CUDA device copies: allocated, or locked in place."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from fastload.batch.packing import ordinary_memory
 from fastload.batch.transport import is_living
 from fastload.runtime.user_warnings import warn
 
@@ -15,7 +19,33 @@ if TYPE_CHECKING:
     from fastload.batch.batch import BatchOrigin
     from fastload.runtime.native import core
 
-__all__ = ["RegisteredMemory"]
+__all__ = ["PinnedMemory", "RegisteredMemory"]
+
+
+class PinnedMemory:
+    """An allocator of page-locked host memory, or of ordinary memory after the first refusal.
+
+    torch reuses a freed buffer once all copies from the buffer that torch knows of are done.
+    """
+
+    def __init__(self) -> None:
+        self._refused = False
+        self._refusals = itertools.count()
+
+    def __call__(self, size: int) -> torch.Tensor:
+        """Allocate a uint8 Tensor of `size` bytes; warn at the first refusal."""
+        if not self._refused:
+            try:
+                return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
+            except RuntimeError as error:
+                self._refused = True
+                if next(self._refusals) == 0:  # only one of several threads warns
+                    warn(
+                        f"Expected {size} bytes of pinned memory, got {error!s}: copies to the "
+                        "device will not overlap with other work. Less prefetching, smaller "
+                        "batches or a higher limit of locked memory (ulimit -l) may help",
+                    )
+        return ordinary_memory(size)
 
 
 class RegisteredMemory:

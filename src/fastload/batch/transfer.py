@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +9,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from fastload.batch.batch import Batch, BatchOrigin
-from fastload.batch.packing import is_plain, ordinary_memory, pack, unpack
+from fastload.batch.packing import is_plain, pack, unpack
 from fastload.batch.ragged import Ragged, ragged_of
 from fastload.batch.tensor_views import untracked
-from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["PinnedMemory", "Transfer", "begin_transfer", "moved"]
+__all__ = ["Transfer", "begin_transfer", "moved"]
 
 # Types that a batch may hold besides tensors; their values lie on no device.
 _NO_DEVICE = (type(None), bool, int, float, complex, str, bytes)
@@ -26,32 +24,6 @@ _NO_DEVICE = (type(None), bool, int, float, complex, str, bytes)
 
 def _is_pinned(origin: BatchOrigin) -> bool:
     return origin.block.is_pinned()
-
-
-class PinnedMemory:
-    """An allocator of page-locked host memory, or of ordinary memory after the first refusal.
-
-    torch reuses a freed buffer once all copies from the buffer that torch knows of are done.
-    """
-
-    def __init__(self) -> None:
-        self._refused = False
-        self._refusals = itertools.count()
-
-    def __call__(self, size: int) -> torch.Tensor:
-        """Allocate a uint8 Tensor of `size` bytes; warn at the first refusal."""
-        if not self._refused:
-            try:
-                return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
-            except RuntimeError as error:
-                self._refused = True
-                if next(self._refusals) == 0:  # only one of several threads warns
-                    warn(
-                        f"Expected {size} bytes of pinned memory, got {error!s}: copies to the "
-                        "device will not overlap with other work. Less prefetching, smaller "
-                        "batches or a higher limit of locked memory (ulimit -l) may help",
-                    )
-        return ordinary_memory(size)
 
 
 @dataclass(frozen=True, slots=True)

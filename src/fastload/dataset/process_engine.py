@@ -21,7 +21,7 @@ from fastload.runtime.user_warnings import warn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fastload.batch.transfer import PinnedMemory
+    from fastload.batch.pinned_memory import PinnedMemory
     from fastload.engine.cache.cache import DecodedCache
     from fastload.engine.cache.maker import BlockMaker
     from fastload.plan.options import Options

@@ -8,7 +8,8 @@ import torch
 
 from fastload import Batch, Ragged
 from fastload.batch.packing import ordinary_memory
-from fastload.batch.transfer import PinnedMemory, begin_transfer, moved
+from fastload.batch.pinned_memory import PinnedMemory
+from fastload.batch.transfer import begin_transfer, moved
 from fastload.testing import assert_same_batches
 
 CPU = torch.device("cpu")

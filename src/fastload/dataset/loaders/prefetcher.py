@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import torch
 
 from fastload.batch.batch import Batch, BatchOrigin
-from fastload.batch.pinned_memory import RegisteredMemory
-from fastload.batch.transfer import PinnedMemory, Transfer, begin_transfer, moved
+from fastload.batch.pinned_memory import PinnedMemory, RegisteredMemory
+from fastload.batch.transfer import Transfer, begin_transfer, moved
 from fastload.dataset.loaders.stateful import StatefulLoader, position_only
 
 if TYPE_CHECKING:

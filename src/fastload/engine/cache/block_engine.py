@@ -13,7 +13,7 @@ from fastload.runtime.native import core
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastload.batch.transfer import PinnedMemory
+    from fastload.batch.pinned_memory import PinnedMemory
     from fastload.batch.transport import Destination
     from fastload.engine.budget import Budget
     from fastload.engine.cache.maker import BlockMaker

@@ -40,7 +40,7 @@ from fastload.steps.steps import Steps
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.batch.transfer import PinnedMemory
+    from fastload.batch.pinned_memory import PinnedMemory
     from fastload.batch.transport import Destination
     from fastload.engine.cache.block_engine import BlockArguments
     from fastload.plan.sequence import RowGroups
