@@ -31,7 +31,7 @@ from fastload import (
     mix,
     per_row,
 )
-from fastload.runtime.interpreter import check_interpreter
+from fastload.runtime.native import check_interpreter
 from support.sample_files import ids_of, write_sample
 
 ROWS = 1000

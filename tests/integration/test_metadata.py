@@ -219,7 +219,7 @@ def test_a_long_listing_comes_in_pages(server, paths):
 
 
 def test_many_footers_are_told_of(server, capfd, monkeypatch):
-    monkeypatch.setattr("fastload.runtime.progress_line._EVERY_S", 0.0)
+    monkeypatch.setattr("fastload.runtime.progress._EVERY_S", 0.0)
     with remote(server, columns=["c3"]):
         pass
     assert f"fastload: read {FILES} of {FILES} footers" in capfd.readouterr().err

@@ -13,7 +13,7 @@ from fastload.engine.cache.workers import start_workers
 from fastload.errors import CacheError, CorruptFileError
 from fastload.plan.read_plan import ReadPlan, read_plan
 from fastload.runtime.native import core
-from fastload.runtime.progress_bar import showing
+from fastload.runtime.progress import showing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

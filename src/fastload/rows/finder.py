@@ -13,7 +13,7 @@ from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows.arrow_scan import ArrowRowScan, check_unchanged
 from fastload.rows.core_finder import CoreRowFinder
 from fastload.runtime.cores import available_cores
-from fastload.runtime.progress_line import Progress
+from fastload.runtime.progress import ProgressLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,7 +81,7 @@ class RowFinder:
             CorruptFileError: a row group is corrupt, and `skip` is False.
             ValueError: the filters can't be evaluated on a value.
         """
-        progress = Progress("filtered", len(self._source.files), "files")
+        progress = ProgressLine("filtered", len(self._source.files), "files")
         done = len(self._source.files) - len(indices)
         for first in range(0, len(indices), _FILES_AT_ONCE):
             batch = indices[first : first + _FILES_AT_ONCE]

@@ -15,18 +15,44 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import sys
+import sysconfig
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastload.runtime.interpreter import check_interpreter
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def check_interpreter() -> None:
+    """Raise in an interpreter that can't run the core.
+
+    Raises:
+        ImportError: this is a subinterpreter, or a Python without a global interpreter lock.
+    """
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise ImportError(
+            "Expected a Python with the global interpreter lock, got a free-threaded build: the "
+            "core relies on the lock where it hands out batches. Install fastload in a Python of "
+            "the usual build, where the core's own threads run without the lock, too"
+        )
+    if not _is_main():
+        raise ImportError(
+            "Expected the main interpreter, got a subinterpreter: the core's threads and memory "
+            "belong to the process. Use multiprocessing, or DataLoader(num_workers=...)"
+        )
+
+
+def _is_main() -> bool:
+    api = ctypes.pythonapi
+    own, main = api.PyInterpreterState_Get, api.PyInterpreterState_Main
+    own.restype = main.restype = ctypes.c_void_p
+    return bool(own() == main())
+
 
 check_interpreter()
 
 import pyarrow  # noqa: E402 - only safe after the check
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NAME = "fastload.runtime._core"
 REBUILD = (
@@ -96,4 +122,4 @@ load(fitting(PYARROW_VERSIONS, pyarrow.__version__))
 
 from fastload.runtime import _core as core  # noqa: E402 - exists only after load()
 
-__all__ = ["core"]
+__all__ = ["check_interpreter", "core"]

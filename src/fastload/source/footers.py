@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fastload.errors import SourceChangedError, SourceNotFoundError, StorageError
 from fastload.runtime.native import core
-from fastload.runtime.progress_line import Progress
+from fastload.runtime.progress import ProgressLine
 from fastload.source.footer_cache import FooterCache, FooterKey
 from fastload.source.footer_pack import NewFooter
 
@@ -96,7 +96,7 @@ class _Reading:
         self._new: dict[int, NewFooter] = {}  # footers still to be kept, by index
         self._parsed_bytes = 0
         self._done = 0
-        self._progress = Progress("read", len(found), "footers")
+        self._progress = ProgressLine("read", len(found), "footers")
 
     def run(self) -> list[ReadFooter]:
         cache = FooterCache(self._schemas) if self._keys else None

@@ -7,7 +7,7 @@ import pytest
 
 from fastload import StorageError
 from fastload.runtime._core import RangeCache, check_range
-from fastload.runtime.progress_bar import line_of
+from fastload.runtime.progress import line_of
 from fastload.source.files import StoredFile
 from fastload.source.stores.raw_tier import RawTier, store_identity
 

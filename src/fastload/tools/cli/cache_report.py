@@ -19,7 +19,7 @@ from fastload.runtime.disk.entries import (
 )
 from fastload.runtime.disk.private_directory import open_directory
 from fastload.runtime.native import core
-from fastload.runtime.progress_bar import showing
+from fastload.runtime.progress import showing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.dataset.dataset import FastParquetDataset
-from fastload.runtime.progress_bar import showing
+from fastload.runtime.progress import showing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

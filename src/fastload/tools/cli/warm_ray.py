@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.errors import CacheError
 from fastload.runtime.disk.private_directory import open_private
-from fastload.runtime.progress_bar import showing
+from fastload.runtime.progress import showing
 from fastload.tools.cli.warm_jobs import warm_share
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Progress of a long task: a bar on a terminal, else a line on stderr every few seconds."""
+"""Progress of long tasks on stderr: a bar on a terminal, or a line every few seconds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-__all__ = ["line_of", "showing"]
+__all__ = ["ProgressLine", "line_of", "showing"]
 
-_LINE_S = 5.0
+_EVERY_S = 5.0
 
 
 @contextmanager
@@ -50,6 +50,40 @@ def line_of(done: int, total: int, unit: str, seconds: float) -> str:
     return f"{done} of {total} {unit} ({share:.1f} %), {rate:.0f} a second, {left:.0f} s left"
 
 
+class ProgressLine:
+    """Prints a line every few seconds, for a task that may be long before the first batch.
+
+    A short task prints nothing.
+
+    Args:
+        verb: past participle for the line, such as "read".
+        total: number of items to be done.
+        what: name of the items, such as "footers".
+    """
+
+    def __init__(self, verb: str, total: int, what: str) -> None:
+        self._verb = verb
+        self._total = total
+        self._what = what
+        self._start = self._shown = time.monotonic()
+
+    def show(self, done: int) -> None:
+        """Print a line if the last one is a few seconds old."""
+        now = time.monotonic()
+        if now - self._shown < _EVERY_S:
+            return
+        self._shown = now
+        passed = now - self._start
+        left = ""
+        if done:
+            left = f", about {passed / done * (self._total - done):.0f} s left"
+        print(
+            f"fastload: {self._verb} {done} of {self._total} {self._what} in {passed:.0f} s{left}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
 class _Lines:
     """Prints a line every few seconds, and one at the end."""
 
@@ -59,7 +93,7 @@ class _Lines:
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._shown >= _LINE_S or done >= total:
+        if now - self._shown >= _EVERY_S or done >= total:
             self._shown = now
             line = line_of(done, total, self._unit, now - self._start)
             print(line, file=sys.stderr, flush=True)
