@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastload.batch.batch import BatchOrigin
     from fastload.runtime.native import core
 
-__all__ = ["PinnedMemory", "RegisteredMemory"]
+__all__ = ["PinnedMemory", "RegisteredMemory", "memory_of_batches"]
 
 
 class PinnedMemory:
@@ -89,6 +89,17 @@ class RegisteredMemory:
         for address in ended:
             self._runtime.cudaHostUnregister(address)
             del self._segments[address]
+
+
+def memory_of_batches(pin_memory: bool | Literal["auto"]) -> PinnedMemory | None:
+    """Return the allocator for batches of this process; None = ordinary memory.
+
+    Args:
+        pin_memory: True for pinned memory, "auto" for pinned memory if there is a CUDA device.
+    """
+    if pin_memory == "auto":
+        pin_memory = torch.cuda.is_available()
+    return PinnedMemory() if pin_memory else None
 
 
 def _unlock_all(segments: dict[int, core.BatchReceiver], runtime: Any) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastload.batch.batch import Batch
 from fastload.batch.transport import memory_of_workers
-from fastload.dataset.passes.epoch_iterator import EpochIterator, PreparedPass
-from fastload.dataset.passes.next_pass import NextPass
+from fastload.dataset.passes.epoch_iterator import EpochIterator
+from fastload.dataset.passes.next_pass import NextPass, PreparedPass
 from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, resolve_rank

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastload.batch.batch import Batch
-    from fastload.dataset.passes.epoch_iterator import OpenFeed
+    from fastload.dataset.passes.feed import OpenFeed
     from fastload.plan.position import BatchPosition
     from fastload.runtime.native import core
 

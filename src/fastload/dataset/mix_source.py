@@ -11,7 +11,7 @@ import torch
 
 from fastload.dataset.dataset import FastParquetDataset
 from fastload.dataset.mix_feed import SourceFeed
-from fastload.dataset.passes.epoch_iterator import PreparedPass
+from fastload.dataset.passes.next_pass import PreparedPass
 from fastload.dataset.state import check_identity, encode_identity
 from fastload.plan.mix_plan import SourceRows
 from fastload.schema.fields import Field, Schema
@@ -19,7 +19,7 @@ from fastload.schema.fields import Field, Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from fastload.dataset.passes.epoch_iterator import OpenFeed
+    from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
     from fastload.plan.mix_plan import SourceShare

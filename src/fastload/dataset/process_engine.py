@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch.utils.data import get_worker_info
 
+from fastload.batch.pinned_memory import memory_of_batches
 from fastload.batch.transport import Destination
-from fastload.dataset.loaders.prefetcher import memory_of_batches
-from fastload.dataset.passes.epoch_iterator import copies_warning
+from fastload.dataset.passes.scan_feed import copies_warning
 from fastload.engine.budget import Budget, divide_budget
 from fastload.engine.cache.block_engine import BlockArguments, BlockEngine
 from fastload.engine.engine import Engine

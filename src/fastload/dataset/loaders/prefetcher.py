@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 
@@ -21,20 +21,9 @@ from fastload.dataset.loaders.stateful import StatefulLoader, position_only
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
-__all__ = ["DevicePrefetcher", "memory_of_batches"]
+__all__ = ["DevicePrefetcher"]
 
 _Item = TypeVar("_Item")
-
-
-def memory_of_batches(pin_memory: bool | Literal["auto"]) -> PinnedMemory | None:
-    """Return the allocator for batches of this process; None = ordinary memory.
-
-    Args:
-        pin_memory: True for pinned memory, "auto" for pinned memory if there is a CUDA device.
-    """
-    if pin_memory == "auto":
-        pin_memory = torch.cuda.is_available()
-    return PinnedMemory() if pin_memory else None
 
 
 @contextmanager

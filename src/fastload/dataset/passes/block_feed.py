@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastload.dataset.passes.wrapped_feed import WrappedFeed
+from fastload.dataset.passes.feed import WrappedFeed
 from fastload.engine.cache.arrow_format import UnfitOutputError
 from fastload.engine.cache.entry_lock import NoRoomError
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastload.batch.batch import Batch
-    from fastload.dataset.passes.epoch_iterator import OpenFeed
+    from fastload.dataset.passes.feed import OpenFeed
     from fastload.plan.position import BatchPosition
 
 __all__ = ["BlockFeed"]

@@ -1,11 +1,11 @@
-"""The preparation of the next pass, in small steps, while a pass is running."""
+"""The next pass, prepared in small steps while a pass is running."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastload.dataset.passes.epoch_iterator import OpenFeed
+    from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.passes.open_feed import FeedFactory
     from fastload.engine.engine import Engine
     from fastload.plan.position import Position, WorkerSlot
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fastload.plan.read_plan import ReadPlan
     from fastload.runtime.native import core
 
-__all__ = ["NextPass"]
+__all__ = ["NextPass", "PreparedPass"]
 
 
 class NextPass:
@@ -59,3 +59,30 @@ class NextPass:
             self._plan = feeds.plan_of(self._engine, seed, epoch, self._share, ramp=False)
             return None
         return feeds.open(self._engine, self.start, self.part, self._rank, self.before, self._plan)
+
+
+class PreparedPass:
+    """The pass expected after the running pass; the first windows are being read.
+
+    Args:
+        feed: the open feed of the expected pass.
+        start: the position where the expected pass begins.
+        part: the slot of this worker.
+    """
+
+    def __init__(self, feed: OpenFeed, start: Position, part: WorkerSlot) -> None:
+        self.start = start
+        self._feed = feed
+        self._part = part
+
+    def take(self, engine: Engine, start: Position, part: WorkerSlot) -> OpenFeed | None:
+        """Return the feed if the expected pass begins; otherwise close the feed, return None."""
+        if engine is self._feed.engine and (start, part) == (self.start, self._part):
+            self._feed.begin()
+            return self._feed
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """Close the feed and release its memory. Idempotent."""
+        self._feed.close()

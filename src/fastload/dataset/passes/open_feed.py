@@ -6,8 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fastload.dataset.passes.block_feed import BlockFeed
-from fastload.dataset.passes.epoch_iterator import ScanFeed, copies_warning
-from fastload.dataset.passes.skipping_feed import SkippingFeed, share_of_leg
+from fastload.dataset.passes.scan_feed import (
+    ScanFeed,
+    SkippingFeed,
+    copies_warning,
+    share_of_leg,
+)
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
 from fastload.plan.progress import share
@@ -17,7 +21,7 @@ from fastload.runtime.user_warnings import warn
 from fastload.steps.run import SeedKey
 
 if TYPE_CHECKING:
-    from fastload.dataset.passes.epoch_iterator import OpenFeed
+    from fastload.dataset.passes.feed import OpenFeed
     from fastload.engine.engine import Engine
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.options import Options

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from fastload.dataset.passes.wrapped_feed import WrappedFeed
+from fastload.dataset.passes.feed import WrappedFeed
 from fastload.errors import note
 from fastload.steps.run import SeedKey, run_steps
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from fastload.batch.batch import Batch
-    from fastload.dataset.passes.epoch_iterator import OpenFeed
+    from fastload.dataset.passes.feed import OpenFeed
     from fastload.plan.position import BatchPosition
     from fastload.source.files import SourceFile
     from fastload.steps.steps import Steps

@@ -1,17 +1,53 @@
-"""The base of feeds that take their batches from another feed."""
+"""Feed: a source of batches for a pass, and the base of feeds that wrap another feed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastload.dataset.passes.epoch_iterator import OpenFeed
+    from fastload.batch.batch import Batch
     from fastload.engine.engine import Engine
+    from fastload.plan.position import BatchPosition
     from fastload.runtime.native import core
 
-__all__ = ["WrappedFeed"]
+__all__ = ["Feed", "OpenFeed", "WrappedFeed"]
+
+
+class Feed(Protocol):
+    """A source of batches for a pass."""
+
+    @property
+    def lead(self) -> int:
+        """Number of rows at the start of the latest batch that must not be delivered."""
+
+    def next(self, mark: BatchPosition) -> Batch | None:
+        """Return the next batch, with the position `mark`; None at the end."""
+
+    def close(self) -> None:
+        """Abandon the batches that are left. Idempotent."""
+
+
+class OpenFeed(Feed, Protocol):
+    """A feed whose batches come from one engine.
+
+    Attributes:
+        on_opened: as in `ScanFeed`.
+    """
+
+    on_opened: Callable[[core.Scan | None], bool] | None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that makes the batches."""
+
+    @property
+    def ready(self) -> bool:
+        """True if `next` need not wait, and the batches handed out leave room for one more."""
+
+    def begin(self) -> None:
+        """Begin the pass, if the feed was opened to prepare the next pass."""
 
 
 class WrappedFeed:

@@ -1,0 +1,220 @@
+"""The feeds over scans of the core: over one scan, or over a new scan after a corrupt row group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fastload.errors import CorruptFileError
+from fastload.plan.progress import turn
+from fastload.plan.read_plan import read_plan
+from fastload.plan.substitution import NothingReadableError, Substitution
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fastload.batch.batch import Batch
+    from fastload.engine.engine import Engine
+    from fastload.plan.options import Options
+    from fastload.plan.position import BatchPosition, Position, WorkerSlot
+    from fastload.plan.read_plan import ReadPlan
+    from fastload.plan.sequence import RowGroups
+    from fastload.rows.skip_report import SkipReport
+    from fastload.runtime.native import core
+
+__all__ = ["ScanFeed", "SkippingFeed", "copies_warning", "share_of_leg"]
+
+_SHOWN_CAUSES = 5
+
+
+class ScanFeed:
+    """A feed that hands out the batches of one scan.
+
+    Args:
+        engine: the engine that makes the batches.
+        scan: the scan of the core.
+        on_copy: called for each batch that is handed out as a copy.
+
+    Attributes:
+        lead: as in `Feed`.
+        on_opened: a function that prepares the next pass in small steps, so that no batch waits
+            for all of the steps; None = no call. Called with the scan after each batch once
+            the scan has opened its last window, until the function returns True (no step is
+            left). Called with None if the scan is given up for another scan.
+    """
+
+    lead = 0
+
+    def __init__(self, engine: Engine, scan: core.Scan, on_copy: Callable[[], None]) -> None:
+        self.engine = engine
+        self.on_opened: Callable[[core.Scan | None], bool] | None = None
+        self._done = False  # on_opened has no step left
+        self._first = True  # no batch has been handed out
+        self._scan = scan
+        self._on_copy = on_copy
+
+    @property
+    def ready(self) -> bool:
+        """True if `next` need not wait, and the batches handed out leave room for one more."""
+        engine = self.engine
+        return self._scan.ready and 2 * engine.pipeline.lent_bytes <= engine.lend_bytes
+
+    def begin(self) -> None:
+        """Begin the pass, if the feed was opened to prepare the next pass."""
+        self.engine.begin(self._scan)
+
+    def next(self, mark: BatchPosition) -> Batch | None:
+        """Return the next batch, with the position `mark`; None at the end."""
+        lent = self._lent()
+        if lent is None:
+            return None
+        batch, copied = self.engine.batch_of(lent, mark)
+        if copied:
+            self._on_copy()
+        if self.on_opened is not None and not self._done and self._scan.opened_all:
+            self._done = self.on_opened(self._scan)
+            # If the last window is open at the first batch, the pass has few batches: too few
+            # to take only one step after each.
+            while self._first and not self._done:
+                self._done = self.on_opened(self._scan)
+        self._first = False
+        return batch
+
+    def close(self) -> None:
+        """Abandon the batches that are left. Idempotent."""
+        self._scan.close()
+
+    def _lent(self) -> core.LentBatch | None:
+        return self.engine.next_of(self._scan)
+
+
+class SkippingFeed(ScanFeed):
+    """A feed that hands out the batches of a scan, and starts a new scan at a corrupt row group.
+
+    The new scan leaves out the corrupt row group.
+
+    Args:
+        engine: the engine that makes the batches.
+        on_copy: as in `ScanFeed`.
+        substitution: the plan, with substitutes for rows that cannot be read.
+        first_row: the first row of the plan to deliver.
+        batch_rows: number of rows in the core's batches.
+        files: paths of the files, for messages.
+        report: collects the row groups that are left out.
+        before: as in `Engine.start`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        on_copy: Callable[[], None],
+        substitution: Substitution,
+        first_row: int,
+        batch_rows: int,
+        files: Sequence[str],
+        report: SkipReport,
+        before: core.Scan | None = None,
+    ) -> None:
+        self._substitution = substitution
+        self._next_row = first_row
+        self._batch_rows = batch_rows
+        self._files = files
+        self._report = report
+        self._causes: dict[tuple[int, int], str] = {}
+        super().__init__(engine, engine.start(self._plan(), batch_rows, before), on_copy)
+
+    def _plan(self) -> ReadPlan:
+        plan, self._first_window, self._lead = self._substitution.after(self._next_row)
+        return plan
+
+    def _lent(self) -> core.LentBatch | None:
+        """Return the core's next batch that has a row to deliver; None at the end."""
+        while True:
+            try:
+                lent = self.engine.next_of(self._scan)
+            except CorruptFileError as error:
+                if self._scan.damage is None:
+                    raise
+                self._restart(error, *self._scan.damage)
+                continue
+            if lent is None:
+                return None
+            self.lead, self._lead = self._lead, max(0, self._lead - lent.rows)
+            if lent.rows > self.lead:
+                self._next_row += lent.rows - self.lead
+                return lent
+
+    def _restart(self, error: CorruptFileError, window: int, file: int, row_group: int) -> None:
+        """Start a new scan that leaves out a row group.
+
+        Raises:
+            CorruptFileError: no row of the rank can be read as a substitute.
+        """
+        if self.on_opened is not None:
+            self._done = False
+            self.on_opened(None)
+        # Messages of libraries may have several lines; join them.
+        self._causes.setdefault((file, row_group), " ".join(str(error).split()))
+        try:
+            self._substitution.leave_out(self._first_window + window, file, row_group)
+        except NothingReadableError:
+            raise CorruptFileError(
+                "Expected readable rows of this rank to replace unreadable rows, got "
+                f"{self._described()} - at {self._files[file]}, row group {row_group}"
+            ) from error
+        # The report comes before any change here, because its warning may be raised as an error.
+        self._report.add(file, self._files[file], row_group, str(error))
+        self._scan.close()
+        self._scan = self.engine.start(self._plan(), self._batch_rows, again=True)
+
+    def _described(self) -> str:
+        causes = list(self._causes.values())
+        more = len(causes) - _SHOWN_CAUSES
+        shown = "; ".join(causes[:_SHOWN_CAUSES])
+        return f"[{shown}{f'; and {more} more' if more > 0 else ''}]"
+
+
+def share_of_leg(
+    row_groups: RowGroups,
+    options: Options,
+    start: Position,
+    part: WorkerSlot,
+    rank: int,
+    stripe: int,
+) -> tuple[Substitution, int]:
+    """Return a worker's share of the whole leg that a pass continues, with its substitutes.
+
+    Args:
+        row_groups: all row groups, in canonical order.
+        options: the dataset's parameters.
+        start: the position where the pass begins.
+        part: the slot of the worker.
+        rank: the number of the dataset's rank.
+        stripe: `stripe_rows` of `read_plan`.
+
+    Returns:
+        The share with its substitutes, and the number of rows of the share that were delivered
+        before the pass.
+    """
+    options = replace(options, seed=start.seed)
+    shape = (part.world, rank, part.workers)
+    total = row_groups.total_rows
+    here = turn(total, options, start.progress, *shape, part.worker, start.taken)
+
+    def plan_of(worker: int) -> ReadPlan:
+        return read_plan(
+            row_groups, options, start.epoch, here.before, *shape, worker, stripe_rows=stripe
+        )
+
+    substitution = Substitution(plan_of, here.worker, part.workers)
+    return substitution, here.delivered * options.batch_size
+
+
+def copies_warning(memory_budget: int) -> str:
+    """Return the warning for the first batch that is handed out as a copy."""
+    return (
+        "Batches that the program keeps hold all the memory that memory_budget="
+        f"{memory_budget} leaves for batches; from now on batches come as copies in ordinary "
+        "memory. To keep batches, or one column of each, keep batch.clone() or column.clone(), or "
+        "raise memory_budget"
+    )
