@@ -301,7 +301,7 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         self._feeds = FeedFactory(
             rows=self._rows,
             options=self._options,
-            steps=self._steps,
+            steps=self._steps or None,
             source=self._source,
             report=self._report,
             batch_rows=self._batch_rows,

@@ -26,6 +26,9 @@ class EpochRows:
             rows.
         report: receives the row groups whose filter columns can't be read; None = such a row group
             is an error.
+
+    Attributes:
+        row_groups: the row groups of all files, with the number of rows that stay.
     """
 
     def __init__(
@@ -34,31 +37,18 @@ class EpochRows:
         filters: tuple[FilterSchema, Predicate] | None,
         report: SkipReport | None,
     ) -> None:
-        self._source = source
-        self._report = report
+        # The selection is kept whole, because its pickle leaves out rows that the cache holds.
         self._selection: RowSelection | None = None
+        rows, stored = source.row_group_rows, None
         if filters is not None:
             self._selection = select_rows(source, *filters, report is not None)
-            self._report_unreadable()
+            rows, stored = self._selection.counts, rows if report is None else None
+            if report is not None:
+                for index, group, cause in self._selection.corrupt:
+                    report.add(index, source.files[index].path, group, cause)
+        self.row_groups = RowGroups(rows, source.row_group_file, source.row_group_index, stored)
 
     @property
     def files(self) -> tuple[FileRows, ...]:
         """Rows that stay, for each file; () = all rows."""
         return () if self._selection is None else self._selection.files
-
-    @property
-    def row_groups(self) -> RowGroups:
-        """Row groups of all files, with the number of rows that stay."""
-        source, selection = self._source, self._selection
-        return RowGroups(
-            source.row_group_rows if selection is None else selection.counts,
-            source.row_group_file,
-            source.row_group_index,
-            source.row_group_rows if selection is not None and self._report is None else None,
-        )
-
-    def _report_unreadable(self) -> None:
-        """Add the row groups whose filter columns can't be read to the report."""
-        if self._report is not None and self._selection is not None:
-            for index, group, cause in self._selection.corrupt:
-                self._report.add(index, self._source.files[index].path, group, cause)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pyarrow import acero
 
 from fastload.rows.row_hash import hash_columns, hash_numbers
 
@@ -46,18 +45,6 @@ class RowTest:
     def by_number(self) -> bool:
         """True if the split goes by the number of a row in its file."""
         return self._split is not None and self._split.columns is None
-
-    def of_table(self, table: Any) -> NDArray[np.bool_]:
-        """Return True for each row of a table that passes, by the values of its columns.
-
-        Args:
-            table: an Arrow table with the columns that `expressions` name.
-        """
-        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-        options = acero.ProjectNodeOptions(list(self.expressions.values()), list(self.expressions))
-        steps = [source, acero.Declaration("project", options)]
-        found = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
-        return self.of_arrays([column.combine_chunks() for column in found.columns])
 
     def of_arrays(self, arrays: Sequence[Any]) -> NDArray[np.bool_]:
         """Return True for each row that passes, by the values of columns.

@@ -20,15 +20,7 @@ from fastload.schema.sizes import survey
 if TYPE_CHECKING:
     from fastload.source.source import Source
 
-__all__ = [
-    "ColumnPlan",
-    "Columns",
-    "Field",
-    "OutputPlan",
-    "Projection",
-    "Schema",
-    "plan_columns",
-]
+__all__ = ["Columns", "OutputPlan", "Projection", "plan_columns"]
 
 Columns = None | Sequence[str] | Mapping[str, str | Spec]
 """The `columns` argument: None for all, a list of names, or output name -> name or spec."""

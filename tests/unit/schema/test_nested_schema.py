@@ -13,7 +13,8 @@ import torch
 
 from fastload.errors import ColumnNotFoundError, NullValueError, SchemaError
 from fastload.schema.columns import Codes, Column, Hash, Pad, Stack
-from fastload.schema.projection import Field, Projection, plan_columns
+from fastload.schema.fields import Field
+from fastload.schema.projection import Projection, plan_columns
 from fastload.source.source import Source
 
 ROWS = 4

@@ -21,7 +21,8 @@ from fastload.errors import (
     SchemaError,
 )
 from fastload.schema.columns import Column, Stack
-from fastload.schema.projection import Field, Projection, plan_columns
+from fastload.schema.fields import Field
+from fastload.schema.projection import Projection, plan_columns
 from fastload.source.source import Source
 
 NAN32 = struct.pack("=f", float("nan"))

@@ -12,7 +12,8 @@ import torch
 
 from fastload.errors import NullValueError, SchemaError
 from fastload.schema.columns import Column, Stack
-from fastload.schema.projection import Field, plan_columns
+from fastload.schema.fields import Field
+from fastload.schema.projection import plan_columns
 from fastload.source.hive import keys_of
 from fastload.source.source import Source
 

@@ -43,7 +43,7 @@ class FeedFactory:
     Attributes:
         rows: the rows of an epoch.
         options: the options that decide the order.
-        steps: the steps that the batches pass through.
+        steps: the steps that the batches pass through; None = Python runs no step.
         source: the files.
         report: collects the row groups that are unreadable and left out; None = an unreadable row
             group is an error.
@@ -56,7 +56,7 @@ class FeedFactory:
 
     rows: EpochRows
     options: Options
-    steps: Steps
+    steps: Steps | None
     source: Source
     report: SkipReport | None
     batch_rows: int
@@ -139,7 +139,9 @@ class FeedFactory:
                 planned = self.plan_of(engine, start.seed, start.epoch, mine, ramp=True)
             feed: OpenFeed = self._scanning(engine, planned, before)
         else:
-            feed = self._skipping(engine, *self._share_of_leg(engine, start, part, rank), before)
+            row_groups, stripe_rows = self.rows.row_groups, engine.budget.stripe_rows
+            leg = share_of_leg(row_groups, self.options, start, part, rank, stripe_rows)
+            feed = self._skipping(engine, *leg, before)
         return self._stepped(feed, SeedKey(start.seed, start.epoch))
 
     def open_share(
@@ -174,12 +176,6 @@ class FeedFactory:
             first_row = own.delivered * self.options.batch_size
             feed = self._skipping(engine, substitution, first_row, before)
         return self._stepped(feed, SeedKey(own.seed, epoch))
-
-    def _share_of_leg(
-        self, engine: Engine, start: Position, part: WorkerSlot, rank: int
-    ) -> tuple[Substitution, int]:
-        row_groups, stripe_rows = self.rows.row_groups, engine.budget.stripe_rows
-        return share_of_leg(row_groups, self.options, start, part, rank, stripe_rows)
 
     def _scanning(self, engine: Engine, read_plan: ReadPlan, before: core.Scan | None) -> ScanFeed:
         return ScanFeed(engine, engine.start(read_plan, self.batch_rows, before), self._count_copy)
