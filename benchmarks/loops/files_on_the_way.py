@@ -1,6 +1,7 @@
 """Count the files of fastload that run between `iter(dataset)` and the first batch.
 
-The dataset is local and has no filters, steps or cache. Each line of the output names a file, and
+The dataset is local and has no filters, steps or cache. The first pass makes the engine, and the
+last pass was prepared while the pass before ended. For each of the two, a line names each file and
 the functions of the file in the order of their first calls; the last line is the number of files.
 
     python benchmarks/loops/files_on_the_way.py
@@ -28,12 +29,19 @@ def main() -> None:
     """Print the files on the way to the first batch, and their number."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "rows.parquet"
-        pq.write_table(pa.table({"x": range(10_000)}), path)
-        with fastload.FastParquetDataset(path, shuffle=True, threads=2) as dataset:
-            called = calls_of_first_batch(dataset)
-    for file, functions in called.items():
-        print(f"{file}: {', '.join(functions)}")
-    print(f"{len(called)} files")
+        pq.write_table(pa.table({"x": range(200_000)}), path)
+        with fastload.FastParquetDataset(
+            path, shuffle=True, shuffle_window=10_000, threads=2
+        ) as dataset:
+            first = calls_of_first_batch(dataset)
+            for _ in range(2):
+                for _batch in dataset:
+                    pass
+            third = calls_of_first_batch(dataset)
+    for name, called in (("first pass", first), ("prepared pass", third)):
+        for file, functions in called.items():
+            print(f"{file}: {', '.join(functions)}")
+        print(f"{name}: {len(called)} files\n")
 
 
 def calls_of_first_batch(dataset: fastload.FastParquetDataset) -> dict[str, list[str]]:
