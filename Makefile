@@ -15,14 +15,56 @@ TEST_CPP := $(MAKE) --no-print-directory -f tests/cpp/Makefile PYTHON=$(RUN)
 PYARROWS := 24 25 $(shell $(or $(wildcard $(RUN)),$(PYTHON)) -c 'import sys; print("26" if sys.version_info >= (3, 11) else "")')
 OTHER := build/pyarrow-$(PYARROW)
 TESTS ?= tests/unit tests/conformance
+# Folders whose tests start few processes and servers; tests/README.md says what the others hold.
+QUICK := tests/unit tests/conformance tests/properties
+PYTEST = $(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 CXX_FILES := $(sort $(shell find csrc tests/cpp tests/fuzz benchmarks -name '*.cc' -o -name '*.h'))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-unit test-properties test-semantics faults faults-store faults-disk faults-memory faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
+.PHONY: help venv build test test-all test-unit test-properties test-semantics faults faults-store faults-disk faults-memory faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
 
-help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+help:
+	@awk -F ':.*## ' '/^##@ / { print (heads++ ? "\n" : "") substr($$0, 5) } \
+	    /^[a-z-]+:.*## / { printf "  %-16s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Every day
+
+build: venv ## compile the core in place (quick when nothing changed)
+	@$(COMPILERS) $(RUN) setup.py --quiet build_ext --inplace
+
+test: build ## the quick Python tests; `make test-all` runs all
+	$(PYTEST) -m 'not slow' $(QUICK)
+
+test-unit: build ## the Python tests of one stage at a time: TESTS=tests/unit/plan
+	$(RUN) -m pytest $(if $(filter command line,$(origin TESTS)),$(TESTS),tests/unit)
+
+lint: lint-python lint-cpp ## style and types, Python and C++; -j2 for both at a time
+
+lint-python: typecheck
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+lint-cpp: venv
+	$(RUN) csrc/check_includes.py
+	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+	@$(TEST_CPP) tidy CLANG_TIDY=$(BIN)/clang-tidy
+
+format: venv ## rewrite the sources in the project's style
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+docs: venv ## the documentation, to build/site; a broken link or docstring is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+bench: build ## measure fastload and its peers on a sample
+	$(BIN)/fastload-bench
+
+clean: ## remove what was built, but for .venv
+	rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f src/fastload/runtime/_build_info.py src/fastload/runtime/_core*.so
 
 venv: $(VENV)/.installed ## make .venv with everything at the pinned versions
 
@@ -34,17 +76,23 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[docs,lint,test]'
 	@touch $@
 
-build: venv ## compile the core in place (quick when nothing changed)
-	@$(COMPILERS) $(RUN) setup.py --quiet build_ext --inplace
+##@ Thorough checks
 
-test: build ## everything: C++ tests, then Python tests
+test-all: build ## every test: C++, then Python
 	@if $(TEST_CPP) has-gtest >/dev/null 2>&1; then $(TEST_CPP) check; \
 	elif [ "$$CI" = true ]; then $(TEST_CPP) has-gtest; \
 	else echo 'C++ tests are left out: GoogleTest is not installed (apt-get install libgtest-dev)'; fi
-	$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+	$(PYTEST)
 
-test-unit: build ## the quick Python tests
-	$(RUN) -m pytest tests/unit
+test-cpp: venv ## tests of the C++ core, without Python
+	@$(TEST_CPP) check
+
+typecheck: build ## mypy on the sources, pyright on what users write, stubtest on the core
+	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 --no-warn-return-any
+	$(BIN)/mypy tests/typing
+	$(BIN)/pyright --pythonpath $(RUN)
+	$(BIN)/stubtest fastload.runtime._core --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest_allowlist.txt
 
 # Each example writes files and reads them twice.
 test-properties: build ## files to batches, by hypothesis: EXAMPLES=20000
@@ -54,10 +102,10 @@ test-properties: build ## files to batches, by hypothesis: EXAMPLES=20000
 test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPLES=5000
 	FASTLOAD_EXAMPLES=$(or $(EXAMPLES),5000) $(RUN) -m pytest tests/properties/test_semantics.py
 
+faults: faults-store faults-disk faults-memory faults-kills ## all tables of faults
+
 faults-store: build ## how a pass ends when the network fails it, in full: ARGS='--modes fork'
 	PYTHONPATH=tests $(RUN) tests/faults/store_faults.py $(ARGS)
-
-faults: faults-store faults-disk faults-memory faults-kills ## all tables of faults
 
 faults-disk: build ## how a pass ends when the disk fails it: ARGS='--modes fork'
 	PYTHONPATH=tests $(RUN) tests/faults/disk_faults.py $(ARGS)
@@ -77,8 +125,58 @@ fuzz: venv ## hostile bytes, as long as said: SECONDS=300
 	@$(MAKE) --no-print-directory -f tests/fuzz/Makefile PYTHON=$(RUN) SECONDS=$(or $(SECONDS),300) \
 	    $(if $(TARGETS),TARGETS='$(TARGETS)')
 
-test-cpp: venv ## tests of the C++ core, without Python
-	@$(TEST_CPP) check
+# The sanitized core has to be found before the one in src/. Arrow's own allocators would
+# hide overruns. Leaks are looked for in the C++ tests alone: Python and torch keep memory
+# until exit. `ps`, with libasan in it, hangs.
+asan: build asan-cpp ## ASan and UBSan over the C++ tests and tests/unit
+	FASTLOAD_SANITIZE=address,undefined $(COMPILERS) \
+	    $(RUN) setup.py --quiet build --build-lib build/asan
+	@mkdir -p build/asan/bin
+	@! ps=$$(command -v ps) || { \
+	    printf '#!/bin/sh\nunset LD_PRELOAD\nexec %s "$$@"\n' "$$ps" > build/asan/bin/ps; \
+	    chmod +x build/asan/bin/ps; }
+	PATH=$(CURDIR)/build/asan/bin:$$PATH PYTHONPATH=$(CURDIR)/build/asan \
+	    ARROW_DEFAULT_MEMORY_POOL=system PYTHONMALLOC=malloc \
+	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	    LD_PRELOAD="$(foreach l,libasan.so libubsan.so libstdc++.so.6,$(shell $(CXX) -print-file-name=$(l)))" \
+	    $(RUN) -m pytest tests/unit
+
+asan-cpp: venv ## ASan, UBSan and LeakSanitizer over the C++ tests: FILTER='*Reader*'
+	@$(TEST_CPP) check SANITIZE=address,undefined $(if $(FILTER),FILTER='$(FILTER)')
+
+tsan: venv ## TSan over the C++ tests: FILTER='Pipeline*'
+	@$(TEST_CPP) check SANITIZE=thread $(if $(FILTER),FILTER='$(FILTER)')
+
+sanitize: asan tsan ## ASan, UBSan and LeakSanitizer, then TSan
+
+portable: build ## C++ and Python tests without the calls that only Linux has, as on macOS
+	@$(TEST_CPP) check PORTABLE=1
+	FASTLOAD_PORTABLE=1 $(COMPILERS) $(RUN) setup.py --quiet build --build-lib build/portable
+	FASTLOAD_PORTABLE=1 PYTHONPATH=$(CURDIR)/build/portable $(RUN) -m pytest $(TESTS)
+
+##@ Speed
+
+bench-core: build ## measure the core against the limit of the machine: ARGS=--quick
+	$(RUN) benchmarks/bench_core.py $(ARGS)
+
+bench-compare: build ## the same, beside the results that were kept
+	$(RUN) benchmarks/bench_core.py --compare $(ARGS)
+
+instructions: build ## instructions of the core's kernels, beside those kept: ARGS=--store
+	@$(MAKE) --no-print-directory -f benchmarks/instructions/Makefile PYTHON=$(RUN) ARGS='$(ARGS)'
+
+# Those that ask for other releases of pyarrow or numpy have an environment each, without fastload.
+PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
+
+peers: venv $(PEERS) ## install the loaders that fastload-bench compares with
+	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[bench]'
+
+build/peers/%/.installed: benchmarks/peers/%.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet -r $<
+	@touch $@
+
+##@ Releases
 
 # The core of another pyarrow goes to a directory of its own, which has to be found before src/.
 test-pyarrow: $(OTHER)/constraints.txt ## Python tests with another pyarrow: PYARROW=25
@@ -129,86 +227,3 @@ test-lowest: ## core tests with the lowest version of everything: LOWEST_PYTHON=
 	$(COMPILERS) $(LOWEST)/venv/bin/python -m pip install --quiet --no-deps --no-build-isolation .
 	$(LOWEST)/venv/bin/python -m pip check
 	$(LOWEST)/venv/bin/python -m pytest $(TESTS)
-
-lint: lint-python lint-cpp ## style and types, Python and C++; -j2 for both at a time
-
-lint-python: typecheck
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
-
-typecheck: build ## mypy on the sources, pyright on what users write, stubtest on the core
-	$(BIN)/mypy
-	$(BIN)/mypy --python-version 3.10 --no-warn-return-any
-	$(BIN)/mypy tests/typing
-	$(BIN)/pyright --pythonpath $(RUN)
-	$(BIN)/stubtest fastload.runtime._core --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest_allowlist.txt
-
-lint-cpp: venv
-	$(RUN) csrc/check_includes.py
-	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
-	@$(TEST_CPP) tidy CLANG_TIDY=$(BIN)/clang-tidy
-
-format: venv ## rewrite the sources in the project's style
-	$(BIN)/ruff check --fix-only .
-	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(CXX_FILES)
-
-docs: venv ## the documentation, to build/site; a broken link or docstring is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-
-bench: build ## measure fastload and its peers on a sample
-	$(BIN)/fastload-bench
-
-bench-core: build ## measure the core against the limit of the machine: ARGS=--quick
-	$(RUN) benchmarks/bench_core.py $(ARGS)
-
-bench-compare: build ## the same, beside the results that were kept
-	$(RUN) benchmarks/bench_core.py --compare $(ARGS)
-
-instructions: build ## instructions of the core's kernels, beside those kept: ARGS=--store
-	@$(MAKE) --no-print-directory -f benchmarks/instructions/Makefile PYTHON=$(RUN) ARGS='$(ARGS)'
-
-# Those that ask for other releases of pyarrow or numpy have an environment each, without fastload.
-PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
-
-peers: venv $(PEERS) ## install the loaders that fastload-bench compares with
-	FASTLOAD_PURE=1 $(RUN) -m pip install --quiet -c $(CONSTRAINTS) --no-build-isolation -e '.[bench]'
-
-build/peers/%/.installed: benchmarks/peers/%.txt
-	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet -r $<
-	@touch $@
-
-# The sanitized core has to be found before the one in src/. Arrow's own allocators would
-# hide overruns. Leaks are looked for in the C++ tests alone: Python and torch keep memory
-# until exit. `ps`, with libasan in it, hangs.
-asan: build asan-cpp ## ASan and UBSan over the C++ tests and tests/unit
-	FASTLOAD_SANITIZE=address,undefined $(COMPILERS) \
-	    $(RUN) setup.py --quiet build --build-lib build/asan
-	@mkdir -p build/asan/bin
-	@! ps=$$(command -v ps) || { \
-	    printf '#!/bin/sh\nunset LD_PRELOAD\nexec %s "$$@"\n' "$$ps" > build/asan/bin/ps; \
-	    chmod +x build/asan/bin/ps; }
-	PATH=$(CURDIR)/build/asan/bin:$$PATH PYTHONPATH=$(CURDIR)/build/asan \
-	    ARROW_DEFAULT_MEMORY_POOL=system PYTHONMALLOC=malloc \
-	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	    LD_PRELOAD="$(foreach l,libasan.so libubsan.so libstdc++.so.6,$(shell $(CXX) -print-file-name=$(l)))" \
-	    $(RUN) -m pytest tests/unit
-
-asan-cpp: venv ## ASan, UBSan and LeakSanitizer over the C++ tests: FILTER='*Reader*'
-	@$(TEST_CPP) check SANITIZE=address,undefined $(if $(FILTER),FILTER='$(FILTER)')
-
-tsan: venv ## TSan over the C++ tests: FILTER='Pipeline*'
-	@$(TEST_CPP) check SANITIZE=thread $(if $(FILTER),FILTER='$(FILTER)')
-
-sanitize: asan tsan ## ASan, UBSan and LeakSanitizer, then TSan
-
-portable: build ## C++ and Python tests without the calls that only Linux has, as on macOS
-	@$(TEST_CPP) check PORTABLE=1
-	FASTLOAD_PORTABLE=1 $(COMPILERS) $(RUN) setup.py --quiet build --build-lib build/portable
-	FASTLOAD_PORTABLE=1 PYTHONPATH=$(CURDIR)/build/portable $(RUN) -m pytest $(TESTS)
-
-clean: ## remove what was built, but for .venv
-	rm -rf build dist *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -f src/fastload/runtime/_build_info.py src/fastload/runtime/_core*.so
