@@ -18,11 +18,11 @@ from fastload import CorruptFileError, FastParquetDataset, per_block, per_row
 from fastload.steps.code_digest import code_digest
 from fastload.testing import assert_resumes_exactly
 from support.sample_files import ids_of, write_sample
+from support.stepped_dataset import TIMEOUT_S, until, wait_for_decoding
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 ROWS = 500
-TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +90,15 @@ usleep.argtypes, usleep.restype = [ctypes.c_uint], ctypes.c_int
 def meets(state, own, other):
     """Without the interpreter's lock, until the other one is here too."""
     state[own] = 1
-    for _ in range(10_000):
+    for _ in range(1000 * TIMEOUT_S):
         if state[other]:
             return True
         usleep(1000)
     return False
 
 
-def test_functions_of_numba_run_at_the_same_time(path):
+def test_functions_of_numba_run_at_the_same_time(path, monkeypatch):
+    wait_for_decoding(monkeypatch)
     state = np.zeros((7, 2), np.int8)
     turns = iter(range(14))
 
@@ -112,7 +113,8 @@ def test_functions_of_numba_run_at_the_same_time(path):
 
 
 @pytest.mark.parametrize(("threads", "prefetch"), [(0, 4), (1, 4), (3, 4), (3, 2), (3, 0)])
-def test_so_many_blocks_are_ahead_and_no_more(path, threads, prefetch):
+def test_so_many_blocks_are_ahead_and_no_more(path, threads, prefetch, monkeypatch):
+    wait_for_decoding(monkeypatch)
     called = []
 
     def fn(block):
@@ -125,10 +127,7 @@ def test_so_many_blocks_are_ahead_and_no_more(path, threads, prefetch):
         first = next(iterator)
         next(iterator)
         most = 2 + min(threads, prefetch)
-        end = time.monotonic() + TIMEOUT_S
-        while len(called) < most:
-            assert time.monotonic() < end
-            time.sleep(0.005)
+        until(lambda: len(called) >= most)
         time.sleep(0.05)
         assert sorted(row for row, _ in called) == [40 * k for k in range(most)]
         here = {thread for _, thread in called} == {threading.get_ident()}

@@ -18,6 +18,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import IO, FastParquetDataset, StorageError
+from support.stepped_dataset import TIMEOUT_S
 from support.stored_dataset import FILES, assert_same, projected_bytes, served, write_files
 from support.stores import GcsServer, assert_few_connections
 
@@ -131,11 +132,18 @@ def test_connections_are_few_and_used_again(server, transport):
 
 
 def test_requests_wait_for_each_other_in_few_rounds(server):
-    server.latency_s = 0.1
     with remote(server, columns=COLUMNS, batch_size=100_000) as dataset:
+        together = threading.Barrier(10)
+        held = iter(range(together.parties))
+
+        def meet(request):
+            if next(held, None) is not None:
+                together.wait(TIMEOUT_S)  # raises if so many requests are not in flight together
+
         opened = len(server.requests)
+        server.fault = meet
         list(dataset)
-        assert dataset.stats().waiting_s < 0.1 * 4, "requests should be in flight together"
+        assert not together.broken, "requests should be in flight together"
         assert len(server.requests) > opened + 20
 
 

@@ -381,10 +381,8 @@ def test_nothing_is_left_of_a_killed_worker(path):
     before = descriptors()
     loader = loader_of(FastParquetDataset(path, batch_size=BATCH), collate_fn=kill_worker)
     kept = []
-    start = time.monotonic()
     with pytest.raises(RuntimeError, match="exited unexpectedly"):
         kept.extend(loader)
-    assert time.monotonic() - start < 10
     # What had come is still readable.
     assert kept
     assert all(len(batch["name"].tolist()) == len(batch["id"]) for batch in kept)

@@ -2,14 +2,39 @@
 
 import gc
 import threading
+import time
 
 import numpy as np
 import torch
 
 from fastload import FastParquetDataset, per_row
+from fastload.dataset.passes.epoch_iterator import ScanFeed
 from fastload.plan.permutation import stream_key
 
 ROWS = 500
+TIMEOUT_S = 60
+
+
+def until(condition):
+    """Waits until a condition holds; fails if it does not come to hold."""
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def wait_for_decoding(monkeypatch):
+    """Has steps find the next batch decoded each time that they look ahead.
+
+    Steps begin the next batch only if the batch is decoded; on a busy machine it may not be.
+    """
+
+    def ready(feed):
+        until(lambda: not feed._scan.waits)
+        return room.fget(feed)
+
+    room = ScanFeed.ready
+    monkeypatch.setattr(ScanFeed, "ready", property(ready))
 
 
 def dataset_of(path, preprocess=None, augment=None, **options):

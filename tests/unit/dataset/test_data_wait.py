@@ -1,6 +1,5 @@
 import gc
 import pickle
-import time
 import weakref
 
 import pytest
@@ -8,8 +7,22 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload import DataWait, FastParquetDataset
+from fastload.dataset.loaders import data_wait
 from fastload.dataset.loaders.data_wait import WaitReport
 from support.sample_files import write_sample
+
+
+class Clock:
+    """Stands in for the module `time`; time passes in `sleep` alone."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
 
 
 class Slow:
@@ -17,36 +30,38 @@ class Slow:
 
     batch_size = 7
 
-    def __init__(self, waits):
+    def __init__(self, waits, clock=None):
         self.waits = waits
+        self.clock = clock or Clock()
 
     def __len__(self):
         return len(self.waits)
 
     def __iter__(self):
         for index, seconds in enumerate(self.waits):
-            time.sleep(seconds)
+            self.clock.sleep(seconds)
             yield index
 
 
-def test_the_share_and_the_pauses_are_those_of_the_loop():
+def test_the_share_and_the_pauses_are_those_of_the_loop(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(data_wait, "time", clock)
     steps = []
-    loader = DataWait(Slow([0.03, 0, 0.06, 0]), on_step=steps.append)
+    loader = DataWait(Slow([0.25, 0, 0.5, 0], clock), on_step=steps.append)
     assert len(loader) == 4
     for index in loader:
         assert index in range(4)
-        time.sleep(0.01)
+        clock.sleep(0.125)
     report = loader.report()
     assert (report.steps, report.epochs) == (4, 1)
-    assert 0.09 <= report.waiting_s < 0.5
-    assert 0.04 <= report.working_s < 0.5
-    assert report.share == report.waiting_s / (report.waiting_s + report.working_s)
+    assert (report.waiting_s, report.working_s) == (0.75, 0.5)
+    assert report.share == 0.6
     longest, second, *rest = report.pauses
     assert (longest.index, longest.where) == (2, "")
     assert (second.index, second.where) == (0, "epoch start")
     assert {pause.where for pause in rest} == {"", "epoch end"}
     assert [step.index for step in steps] == [0, 1, 2, 3]
-    assert all(step.work_s >= 0.01 for step in steps)
+    assert [step.work_s for step in steps] == [0.125] * 4
     text = str(report)
     assert "% of the time was spent waiting for data" in text
     assert "before batch 2 of pass 0" in text
