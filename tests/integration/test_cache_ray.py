@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -23,7 +26,7 @@ from fastload.tools.cli.cache import main
 from fastload.tools.cli.warm_jobs import Description
 from fastload.tools.cli.warm_ray import _warm_share
 from support.damage import damage, write_groups
-from support.stored_dataset import FILES, GROUP_ROWS, ROWS, served, write_files
+from support.stored_dataset import COLUMNS, FILES, GROUP_ROWS, ROWS, served, write_files
 
 URL = "gs://bucket/train/*.parquet"
 ALL_ROWS = sum(ROWS + number for number in range(FILES))
@@ -93,20 +96,43 @@ def warmer(address, directory, *more, source=URL, cwd=None):
     )
 
 
-def killed_meanwhile(warming, process, tier, least):
-    """What the command prints; a worker is killed as soon as a tier has so many entries."""
-    killed = []
+@contextlib.contextmanager
+def last_file_held(server):
+    """Events: a read of the last file waits; such reads go on. Reads of its footer never wait."""
+    waits, go_on = threading.Event(), threading.Event()
+    half = ROWS // 2 * COLUMNS * 8  # bytes; the footer is in the other half
+
+    def hold(request):
+        first = re.match(r"bytes=(\d+)-", request.range or "")
+        if f"part-{FILES - 1}." in request.path and first and int(first[1]) < half:
+            waits.set()
+            go_on.wait(DEADLINE_S)
+
+    server.fault = hold
+    yield waits, go_on
+    go_on.set()
+    server.fault = lambda request: None
+
+
+def killed_meanwhile(warming, process, server, tier, least):
+    """What the command prints; workers are killed while one of them waits for a read.
+
+    A tier has so many entries by then.
+    """
     deadline = time.monotonic() + DEADLINE_S
-    while not killed and warming.poll() is None and time.monotonic() < deadline:
-        # In the middle of what it has to read.
-        if len(list(entries_of(tier))) >= least:
-            for each in busy_workers(process)[:1]:
+    with last_file_held(server) as (waits, go_on):
+        while not waits.is_set() or len(list(entries_of(tier))) < least:
+            assert warming.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        killed = busy_workers(process)
+        for each in killed:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
-                killed.append(each.pid)
-        time.sleep(0.01)
-    out, err = warming.communicate(timeout=DEADLINE_S)
+        go_on.set()
+        out, err = warming.communicate(timeout=DEADLINE_S)
     assert warming.returncode == 0, err
-    assert len(killed) == 1
+    assert killed
     assert "(raylet)" in err  # says that a worker was killed, and its task is done again
     return out, err
 
@@ -116,20 +142,22 @@ def data_requests(server):
 
 
 def busy_workers(process):
-    titles = [(each, " ".join(each.cmdline())) for each in process.children(recursive=True)]
-    return [each for each, title in titles if title.startswith("ray::_warm_share")]
+    found = []
+    for each in process.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if " ".join(each.cmdline()).startswith("ray::_warm_share"):
+                found.append(each)
+    return found
 
 
 @needs_ray
 def test_a_worker_is_killed_and_all_is_there(server, cluster, tmp_path):
     address, process = cluster
-    server.latency_s = 0.1
     with warmer(address, tmp_path, "--jobs", "3", "--json") as warming:
-        out, err = killed_meanwhile(warming, process, tmp_path / RAW, FILES + 4)
+        out, err = killed_meanwhile(warming, process, server, tmp_path / RAW, FILES + 4)
     assert json.loads(out) == {"warmed": {"rows": ALL_ROWS, "files": FILES}}
     assert f"{ALL_ROWS} of {ALL_ROWS} rows (100.0 %)" in err
     assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
-    server.latency_s = 0.0
     server.reset()
     with FastParquetDataset(URL, cache=tmp_path, shuffle=True) as dataset:
         assert sum(batch.rows for batch in dataset) == ALL_ROWS
@@ -143,10 +171,8 @@ def test_blocks_of_what_preprocess_makes(server, cluster, tmp_path, monkeypatch)
     code.mkdir()
     (code / "steps_on_ray.py").write_text(STEPS)
     steps = ("--preprocess", "steps_on_ray:scaled", "--columns", "c0,s")
-    server.latency_s = 0.1
     with warmer(address, cache, "--jobs", "3", "--json", *steps, cwd=code) as warming:
-        out, _ = killed_meanwhile(warming, process, cache / DECODED, 2)
-    server.latency_s = 0.0
+        out, _ = killed_meanwhile(warming, process, server, cache / DECODED, 2)
     assert json.loads(out) == {"warmed": {"rows": ALL_ROWS, "files": FILES}}
     blocks = {entry.path: os.stat(entry.path).st_ino for entry in entries_of(cache / DECODED)}
     assert len(blocks) == sum(-(-(ROWS + number) // GROUP_ROWS) for number in range(FILES))
