@@ -129,7 +129,7 @@ def test_survey_keeps_what_all_contenders_can_read(files):
 
 
 @pytest.mark.filterwarnings("ignore:`use_push_based_shuffle` is deprecated")  # by Ray itself
-@pytest.mark.parametrize("peer", OTHERS, ids=lambda peer: peer.module)
+@pytest.mark.parametrize("peer", OTHERS, ids=lambda peer: peer.contender)
 def test_contenders_give_the_rows_that_pyarrow_gives(peer, files, tmp_path):
     skip_if_absent(peer)
     work = work_of(files, columns=columns_of(peer), scratch=str(tmp_path))
@@ -143,7 +143,7 @@ def test_contenders_give_the_rows_that_pyarrow_gives(peer, files, tmp_path):
     assert first.sequence != second.sequence
 
 
-@pytest.mark.parametrize("peer", APART, ids=lambda peer: peer.module)
+@pytest.mark.parametrize("peer", APART, ids=lambda peer: peer.contender)
 def test_contenders_of_processes_of_their_own_give_these_rows(peer, files, tmp_path):
     skip_if_absent(peer)
     work = work_of(files, columns=columns_of(peer), threads=1, scratch=str(tmp_path))
@@ -155,10 +155,10 @@ def test_contenders_of_processes_of_their_own_give_these_rows(peer, files, tmp_p
 
 
 def test_batches_stay_when_the_memory_of_others_is_used_again(files):
-    from fastload.tools.bench.peers import pyarrow_windows
+    from fastload.tools.bench.peers import pyarrow_readers
 
     work = work_of(files, shuffle=True)
-    contender = pyarrow_windows.Contender(work)
+    contender = pyarrow_readers.WindowReader(work)
     kept = list(contender.epoch(0))
     before = fingerprint(kept)
     for number in range(1, 4):
@@ -167,7 +167,7 @@ def test_batches_stay_when_the_memory_of_others_is_used_again(files):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("peer", LOADERS, ids=lambda peer: peer.module)
+@pytest.mark.parametrize("peer", LOADERS, ids=lambda peer: peer.contender)
 def test_workers_share_the_rows(peer, files, tmp_path):
     expected = read(REFERENCE, work_of(files))
     got = read(peer, work_of(files, workers=2, shuffle=True, scratch=str(tmp_path)))
@@ -269,7 +269,7 @@ class Laboratory:
         }
 
 
-ABSENT = Peer("absent", "absent", "fastload-no-such-package", "polars", loader=False)
+ABSENT = Peer("absent", "absent.Contender", "fastload-no-such-package", "polars", loader=False)
 
 
 @pytest.fixture
@@ -353,7 +353,7 @@ def test_without_a_roof_the_fractions_are_left_open(plan):
 
 @pytest.mark.timeout(120)
 def test_a_job_runs_in_a_process_of_its_own(files):
-    peer = next(peer for peer in OTHERS if peer.module == "pyarrow_windows")
+    peer = next(peer for peer in OTHERS if peer.contender == "pyarrow_readers.WindowReader")
     timing = child.Timing(**launch(Job("time", peer.name, work_of(files, threads=1), epochs=2)))
     assert len(timing.epoch_s) == 2
     assert 0 < timing.first_batch_s < timing.epoch_s[0]
@@ -387,7 +387,7 @@ def test_a_contender_may_have_an_environment_of_its_own(files, tmp_path, monkeyp
     (packages / "pyarrow-1.2.dist-info").mkdir(parents=True)
     (packages / "pyarrow-1.2.dist-info/METADATA").write_text("Name: pyarrow\nVersion: 1.2\n")
     monkeypatch.setenv("FASTLOAD_BENCH_ENVIRONMENTS", str(tmp_path))
-    peer = next(peer for peer in OTHERS if peer.module == "pyarrow_windows")
+    peer = next(peer for peer in OTHERS if peer.contender == "pyarrow_readers.WindowReader")
     assert environments.command(peer.package)[0] == sys.executable
     monkeypatch.setattr(environments, "_version_here", lambda package: None)
     assert peer.version() == "1.2"

@@ -1,7 +1,7 @@
-"""The contenders: each reads the same rows into the same tensors in its own way.
+"""Contenders: each reads the same rows into the same tensors in its own way.
 
-A contender is made once for a Work, as a training program makes its dataset once, and asked for
-the batches of one epoch after another.
+A contender is made once for a Work, as a training program makes its dataset once. Then the
+contender is asked for the batches of one epoch after another.
 
 Note: docs/notes/tools-bench-peers.md.
 """
@@ -22,13 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What to read, and how.
+    """The rows to read, and the options of reading.
 
-    window_rows: rows that are mixed at once by contenders that choose their own window.
-    threads: None = as many as the machine has.
-    workers: DataLoader worker processes, for contenders that go through a DataLoader.
-    scratch: a directory for contenders that convert; what they leave there serves the next one.
-    prefetch, request_bytes, cache_dir: of fastload alone; None or "" = its own defaults.
+    Attributes:
+        files: paths, or URLs of a store.
+        columns: names of the columns, in the order of the outputs.
+        batch_size: rows of a batch.
+        shuffle: True to shuffle the rows.
+        seed: seed of the shuffle.
+        threads: number of threads; None = as many as the machine has cores.
+        workers: DataLoader worker processes, for contenders that go through a DataLoader.
+        window_rows: rows that are shuffled at once by contenders that choose their own window.
+        scratch: directory for contenders that convert the files; the converted files that one
+            process leaves in the directory serve the next process.
+        prefetch: option of fastload alone; None = fastload's default.
+        request_bytes: option of fastload alone; None = fastload's default.
+        cache_dir: cache directory of fastload alone; "" = no cache.
     """
 
     files: tuple[str, ...]
@@ -46,36 +55,40 @@ class Work:
 
 
 class Contender(Protocol):
-    """Reads a Work; its class has the name `Contender` in the contender's own module.
+    """A reader of a Work.
 
-    One that converts the files has an attribute `conversion_s`: the seconds that it took.
+    A contender that converts the files has an attribute `conversion_s`: the seconds that the
+    conversion took.
     """
 
     def __init__(self, work: Work) -> None: ...
 
     def epoch(self, number: int) -> Iterable[Mapping[str, torch.Tensor]]:
-        """The batches of one epoch: name -> Tensor (B,), in the order of Work.columns."""
+        """Yield the batches of one epoch: name -> Tensor (B,), in the order of Work.columns."""
 
     def bottleneck(self) -> str:
-        """The slowest stage as the contender itself measured it; empty if it doesn't."""
+        """Return the slowest stage that the contender measured; "" if it measures no stages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
     """A contender's entry in the table.
 
-    module: in this package.
-    package: the installed distribution that it needs.
-    family: what --peers calls it.
-    loader: it goes through DataLoader, so --workers means something to it.
-    apart: it can't be installed beside fastload; `make peers` gives it an environment of its own.
-    extra: of the package, that it needs.
-    beside: a distribution that this extra brings.
-    stores: it reads files of object stores, too.
+    Attributes:
+        name: name of the contender in the table.
+        contender: the contender's class as "module.Class", in this package.
+        package: the distribution that the contender needs.
+        family: name of the contender's group in --peers.
+        loader: True if the contender goes through a DataLoader, so that --workers has an effect.
+        apart: True if the package can't be installed beside fastload; `make peers` installs the
+            package into an environment of its own.
+        extra: the extra of the package that the contender needs; "" = none.
+        beside: a distribution that the extra installs.
+        stores: True if the contender also reads files of object stores.
     """
 
     name: str
-    module: str
+    contender: str
     package: str
     family: str
     loader: bool
@@ -92,41 +105,64 @@ class Peer:
 
     @property
     def requirement(self) -> str:
-        """What to ask pip for."""
+        """The requirement for pip: the package and its extra."""
         return f"{self.package}[{self.extra}]" if self.extra else self.package
 
     def load(self) -> type[Contender]:
-        """Its class; imports all that it needs."""
-        contender: type[Contender] = importlib.import_module(f"{__name__}.{self.module}").Contender
+        """Return the contender's class; import the module of the class and the package."""
+        module, _, name = self.contender.partition(".")
+        contender: type[Contender] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
         return contender
 
 
-# What the others are checked against; not timed.
-REFERENCE = Peer("reference", "reference", "pyarrow", "reference", loader=False, stores=True)
+# The contender whose rows all other contenders must give; not timed.
+REFERENCE = Peer(
+    "reference", "pyarrow_readers.Reference", "pyarrow", "reference", loader=False, stores=True
+)
 
 PEERS = (
-    Peer("fastload", "fastload_dataset", "fastload", "fastload", loader=True, stores=True),
-    Peer("pyarrow + DataLoader", "pyarrow_loader", "pyarrow", "pyarrow", loader=True, stores=True),
-    Peer("pyarrow, whole windows", "pyarrow_windows", "pyarrow", "pyarrow", loader=False),
-    Peer("polars + DataLoader", "polars_loader", "polars", "polars", loader=True),
-    Peer("polars, whole windows", "polars_windows", "polars", "polars", loader=False),
-    Peer("DuckDB, whole windows", "duckdb_windows", "duckdb", "duckdb", loader=False),
-    Peer("HF datasets, arrow", "huggingface_arrow", "datasets", "huggingface", loader=False),
-    Peer("HF datasets, torch", "huggingface_torch", "datasets", "huggingface", loader=False),
-    Peer("HF, converted", "huggingface_converted", "datasets", "huggingface", loader=False),
-    Peer("LitData", "litdata_parquet", "litdata", "litdata", loader=True),
-    Peer("Ray Data", "ray_data", "ray", "ray", loader=False, extra="data", beside="pandas"),
-    Peer("Daft", "daft_batches", "daft", "daft", loader=False, apart=True),
-    Peer("Petastorm", "petastorm_batches", "petastorm", "petastorm", loader=False, apart=True),
+    Peer(
+        "fastload", "fastload_dataset.Contender", "fastload", "fastload", loader=True, stores=True
+    ),
+    Peer(
+        "pyarrow + DataLoader",
+        "pyarrow_readers.Loader",
+        "pyarrow",
+        "pyarrow",
+        loader=True,
+        stores=True,
+    ),
+    Peer(
+        "pyarrow, whole windows", "pyarrow_readers.WindowReader", "pyarrow", "pyarrow", loader=False
+    ),
+    Peer("polars + DataLoader", "polars_readers.Loader", "polars", "polars", loader=True),
+    Peer("polars, whole windows", "polars_readers.WindowReader", "polars", "polars", loader=False),
+    Peer("DuckDB, whole windows", "duckdb_windows.Contender", "duckdb", "duckdb", loader=False),
+    Peer("HF datasets, arrow", "huggingface.ArrowStream", "datasets", "huggingface", loader=False),
+    Peer("HF datasets, torch", "huggingface.TorchStream", "datasets", "huggingface", loader=False),
+    Peer("HF, converted", "huggingface.ConvertedFiles", "datasets", "huggingface", loader=False),
+    Peer("LitData", "litdata_parquet.Contender", "litdata", "litdata", loader=True),
+    Peer(
+        "Ray Data", "ray_data.Contender", "ray", "ray", loader=False, extra="data", beside="pandas"
+    ),
+    Peer("Daft", "daft_batches.Contender", "daft", "daft", loader=False, apart=True),
+    Peer(
+        "Petastorm",
+        "petastorm_batches.Contender",
+        "petastorm",
+        "petastorm",
+        loader=False,
+        apart=True,
+    ),
     Peer(
         "MosaicML Streaming",
-        "mosaicml_streaming",
+        "mosaicml_streaming.Contender",
         "mosaicml-streaming",
         "mosaicml",
         loader=True,
         apart=True,
     ),
 )
-# Programs written with these are the ones to be measured against; the others are loaders.
+# The families of programs written by hand with a library; the other families are loaders.
 LIBRARIES = ("pyarrow", "polars", "duckdb")
 FAMILIES = tuple(dict.fromkeys(peer.family for peer in PEERS if peer.family != "fastload"))

@@ -1,4 +1,4 @@
-"""Rows in another loader's own format: converted once for all processes of a session."""
+"""Conversion to another loader's own format, once for all processes of a session."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 
 def converted(work: Work, name: str, convert: Callable[[Path], None]) -> tuple[Path, float]:
-    """The directory that holds the rows of `work`, and the seconds that converting took.
+    """Return the directory with the converted rows, and the seconds that the conversion took.
+
+    The conversion runs only if the scratch directory does not hold its result yet.
 
     Args:
-        work: its files, columns and scratch count.
-        name: of the format.
-        convert: fills an empty directory.
+        work: the work whose files and columns are converted below the work's scratch directory.
+        name: name of the format.
+        convert: function that writes the converted rows to an empty directory.
     """
     parent = Path(work.scratch or tempfile.mkdtemp(prefix="fastload-bench-"))
     directory = parent / digest(json.dumps([name, work.files, work.columns]))[:16]

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Contender:
-    """`to_arrow_iter`, faster than `to_torch_iter_dataset`, which makes Python rows."""
+    """Record batches of `to_arrow_iter`, which is faster than `to_torch_iter_dataset`.
+
+    `to_torch_iter_dataset` makes Python rows.
+    """
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -25,7 +28,7 @@ class Contender:
         self._rows: Any = daft.read_parquet(list(work.files)).select(*columns)
 
     def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """Yield the batches of one epoch; Daft's `shuffle` mixes all rows."""
+        """Yield the batches of one epoch; Daft's `shuffle` permutes all rows."""
         rows = self._rows
         if self._work.shuffle:
             rows = rows.shuffle(seed=self._work.seed + number)

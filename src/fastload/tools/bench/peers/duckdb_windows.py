@@ -1,4 +1,4 @@
-"""DuckDB by hand, as fast as we know how: whole windows on all threads, columns not copied."""
+"""DuckDB by hand, as fast as we know how: whole windows on all threads, without copies."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
     from fastload.tools.bench.peers import Work
 
-# DuckDB's threads take row groups one at a time, and Arrow chunks are cut no larger than this.
+# The largest Arrow chunk, in rows. DuckDB's threads take row groups one at a time.
 _CHUNK_ROWS = 1 << 20
 
 
 class Contender:
-    """Reads each window with one query, a scan for each run of neighbouring row groups."""
+    """Whole windows, each read with one query: a scan for each run of neighbouring row groups."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
         self._connection = duckdb.connect()
         if work.threads:
             self._connection.execute(f"SET threads = {work.threads}")
-        # A shuffled window is permuted as a whole, so it may come in any order.
+        # A shuffled window is permuted as a whole, so its rows may come in any order.
         if work.shuffle:
             self._connection.execute("SET preserve_insertion_order = false")
         self._connection.execute("SET parquet_metadata_cache = true")
@@ -42,7 +42,7 @@ class Contender:
 
     def _read(self, window: list[RowGroup]) -> dict[str, list[torch.Tensor]]:
         columns = ", ".join(_quoted(name, '"') for name in self._work.columns)
-        # Names and files are quoted.
+        # No injection: names and files are quoted.
         scans = [f"SELECT {columns} FROM {_rows(run)}" for run in runs(window)]  # noqa: S608
         table = self._connection.sql(" UNION ALL ".join(scans)).to_arrow_table(_CHUNK_ROWS)
         return {

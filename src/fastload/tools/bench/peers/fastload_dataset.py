@@ -1,4 +1,4 @@
-"""fastload as its README says to use it."""
+"""fastload, as its README says to use fastload."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Contender:
-    """`DataLoader(FastParquetDataset(...), batch_size=None)`; each pass is the next epoch."""
+    """Batches of `DataLoader(FastParquetDataset(...), batch_size=None)`; a pass is an epoch."""
 
     def __init__(self, work: Work) -> None:
         self.dataset = dataset_of(work)
@@ -38,7 +38,7 @@ class Contender:
 
 
 def dataset_of(work: Work) -> FastParquetDataset:
-    """What the Work asks for; all it leaves open is as the README has it."""
+    """Return the dataset of a Work; options that the Work leaves open have their defaults."""
     options: dict[str, Any] = {}
     if work.prefetch is not None:
         options["prefetch"] = work.prefetch

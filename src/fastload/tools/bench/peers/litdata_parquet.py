@@ -1,4 +1,4 @@
-"""LitData's streaming of Parquet files, in place: an index of their footers is all it writes."""
+"""LitData, streaming the Parquet files themselves: LitData writes only an index of the footers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Contender:
-    """`StreamingDataLoader(StreamingDataset(..., item_loader=ParquetLoader(columns=...)))`."""
+    """Batches of a StreamingDataLoader over a StreamingDataset with a ParquetLoader."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -37,7 +37,7 @@ class Contender:
         self._dtypes = stored_dtypes(work)
 
     def epoch(self, _number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """Yield the batches of one epoch. Each pass is the next epoch; numbers are cast."""
+        """Yield the batches of one epoch: each pass is the next epoch. Columns are cast back."""
         for batch in self._loader:
             yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
 
@@ -46,7 +46,7 @@ class Contender:
         return ""
 
     def _index(self, directory: Path) -> None:
-        # It reads all files of one directory, by name.
+        # LitData reads all files of one directory, in the order of their names.
         files = directory / "files"
         files.mkdir()
         for j, file in enumerate(self._work.files):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Contender:
-    """`DataLoader(StreamingDataset(local=...), batch_size)`; the next pass is the next epoch."""
+    """Batches of `DataLoader(StreamingDataset(local=...), batch_size)`; a pass is an epoch."""
 
     def __init__(self, work: Work) -> None:
         self._dtypes = stored_dtypes(work)
@@ -40,7 +40,7 @@ class Contender:
         )
 
     def epoch(self, _number: int) -> Iterator[dict[str, torch.Tensor]]:
-        """Yield the batches of one epoch. Bools are stored as uint8, and cast back."""
+        """Yield the batches of one epoch. Bools, stored as uint8, are cast back."""
         for batch in self._loader:
             yield {name: batch[name].to(dtype) for name, dtype in self._dtypes.items()}
 

@@ -1,4 +1,4 @@
-"""Files as pyarrow opens them, here or in a store."""
+"""Parquet files that pyarrow opens, on local disk or in an object store."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import pyarrow.parquet as pq
 
 
 def is_remote(path: str) -> bool:
-    """Return whether it is the URL of a store."""
+    """Return True if `path` is the URL of an object store."""
     return "://" in path
 
 
 def open_parquet(path: str) -> pq.ParquetFile:
-    """The file; that of a store through fsspec, the chunks of a read asked for together."""
+    """Open a local file, or a file of an object store through fsspec.
+
+    The column chunks of one read are requested from a store together.
+    """
     if not is_remote(path):
         return pq.ParquetFile(path)
-    # Against any server but the real one, gcsfs would try gRPC for minutes.
+    # With any server but Google's, gcsfs would try gRPC for minutes.
     os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
     import fsspec
 

@@ -1,4 +1,4 @@
-"""Petastorm: make_batch_reader under its BatchedDataLoader, its fastest way to torch."""
+"""Petastorm: make_batch_reader in a BatchedDataLoader, Petastorm's fastest way to torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Contender:
-    """A reader for each epoch; it makes bools uint8, which are cast back."""
+    """A reader for each epoch; bools, which Petastorm turns into uint8, are cast back."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -34,7 +34,7 @@ class Contender:
             schema_fields=[f"^{re.escape(name)}$" for name in work.columns],
             shuffle_row_groups=work.shuffle,
             seed=work.seed + number,
-            # With more, row groups come in the order in which they are done.
+            # With several workers, row groups come in the order in which the workers finish.
             workers_count=(work.threads or 10) if work.shuffle else 1,
         )
         queue = work.window_rows if work.shuffle else 0

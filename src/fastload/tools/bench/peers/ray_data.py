@@ -1,4 +1,4 @@
-"""Ray Data on this machine alone: read_parquet and iter_torch_batches."""
+"""Ray Data on this machine only: read_parquet and iter_torch_batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class Contender:
-    """Shuffled, files and a buffer of rows are, as its documentation says."""
+    """Batches of `iter_torch_batches`.
+
+    Shuffled, the files are permuted and rows are drawn from a buffer, as the documentation of
+    Ray Data says.
+    """
 
     def __init__(self, work: Work) -> None:
         self._work = work

@@ -1,4 +1,4 @@
-"""What the contenders by hand share: windows of row groups, gathers, batches cut as views."""
+"""Helpers of contenders written by hand: windows of row groups, gathers, batches as views."""
 
 from __future__ import annotations
 
@@ -27,7 +27,14 @@ Block: TypeAlias = dict[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group, and where it lies among the rows of its file."""
+    """A row group of a file.
+
+    Attributes:
+        file: path of the file.
+        index: number of the row group in the file; of a run, that of the first row group.
+        start: number of the first row in the file.
+        rows: number of rows.
+    """
 
     file: str
     index: int
@@ -36,9 +43,9 @@ class RowGroup:
 
 
 def windows(work: Work, epoch: int) -> list[list[RowGroup]]:
-    """All row groups, in windows of at least `work.window_rows` but for the last.
+    """Divide all row groups into windows of at least `work.window_rows` rows.
 
-    Shuffled, the row groups of all files are permuted first.
+    The last window may have fewer rows. Shuffled, the row groups of all files are permuted first.
     """
     groups = []
     for file in work.files:
@@ -59,7 +66,7 @@ def windows(work: Work, epoch: int) -> list[list[RowGroup]]:
 
 
 def runs(window: list[RowGroup]) -> list[RowGroup]:
-    """The window with neighbouring row groups of a file joined, in stored order."""
+    """Join neighbouring row groups of a file into runs, in stored order."""
     joined: list[RowGroup] = []
     for group in sorted(window, key=lambda group: (group.file, group.index)):
         last = joined[-1] if joined else None
@@ -73,15 +80,16 @@ def runs(window: list[RowGroup]) -> list[RowGroup]:
 def epoch_by_windows(
     work: Work, number: int, read: Callable[[list[RowGroup]], dict[str, list[torch.Tensor]]]
 ) -> Iterator[Block]:
-    """Batches of one epoch, the next window read on a thread while this one is consumed.
+    """Yield the batches of one epoch, while a thread reads the next window.
 
     Shuffled, each window is gathered column by column, several columns at once; then batches
-    are cut as views.
+    are cut from the window as views.
 
     Args:
-        work: what to read.
-        number: of the epoch.
-        read: a window -> for each column its pieces; in order, all cut at the same rows.
+        work: the rows to read, and how.
+        number: number of the epoch.
+        read: function that reads a window, and returns the pieces of each column in order. The
+            pieces of all columns are cut at the same rows.
     """
     generator = torch.Generator().manual_seed(work.seed * 1_000_003 + number)
     with ThreadPoolExecutor(work.threads or usable_cores()) as threads:
@@ -102,7 +110,7 @@ def epoch_by_windows(
 def gathered(
     columns: dict[str, list[torch.Tensor]], order: torch.Tensor, threads: ThreadPoolExecutor
 ) -> Block:
-    """A window's rows in this order; the columns of a dtype are rows of one block."""
+    """Return a window's rows in the given order; columns of one dtype share one memory block."""
     dtypes = {name: pieces[0].dtype for name, pieces in columns.items()}
     outputs = {
         dtype: iter(_MEMORY.take(list(dtypes.values()).count(dtype), len(order), dtype))
@@ -119,21 +127,21 @@ def gathered(
 
 
 class _Memory:
-    """Lends memory that was lent before once no tensor over it is left.
+    """A pool that lends memory again as soon as no tensor uses the memory.
 
-    Fresh memory costs as much as a gather: the system has to clear each of its pages.
+    Fresh memory costs as much as a gather, because the system has to clear each page.
     """
 
     def __init__(self) -> None:
         self._free: list[np.ndarray] = []
 
     def take(self, columns: int, rows: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
-        """Tensors (rows,), one after the other in memory."""
+        """Return `columns` tensors (rows,), one after the other in memory."""
         size = columns * rows * dtype.itemsize
         fitting = (i for i, block in enumerate(self._free) if block.size >= size)
         i = next(fitting, None)
         fits = np.empty(size, np.uint8) if i is None else self._free.pop(i)
-        # Tensors over `lent_` keep it, and no one else does.
+        # Only the tensors over `lent_` keep `lent_` alive.
         lent_ = fits[:size]
         weakref.finalize(lent_, self._free.append, fits)
         return torch.from_numpy(lent_).view(dtype).view(columns, rows).unbind(0)
@@ -144,7 +152,7 @@ _SCRATCH = threading.local()
 
 
 def _whole(pieces: list[torch.Tensor]) -> torch.Tensor:
-    """The pieces as one; where they have to be copied, good until the thread's next call."""
+    """Return the pieces as one tensor; a copy is valid until the thread's next call."""
     if len(pieces) == 1:
         return pieces[0]
     rows, dtype = sum(map(len, pieces)), pieces[0].dtype
@@ -155,7 +163,7 @@ def _whole(pieces: list[torch.Tensor]) -> torch.Tensor:
 
 
 def cut(blocks: Iterable[Block], batch_size: int) -> Iterator[Block]:
-    """Batches of exactly `batch_size` rows but for the last; views, unless they span blocks."""
+    """Yield batches of `batch_size` rows, the last shorter; batches within a block are views."""
     held: list[Block] = []
     held_rows = 0
     for block in blocks:
@@ -182,13 +190,13 @@ def cut(blocks: Iterable[Block], batch_size: int) -> Iterator[Block]:
 
 
 def arrow_tensor(array: pa.Array) -> torch.Tensor:
-    """A tensor of the array's values, without a copy unless they are bools or hold nulls."""
+    """Return the values of an array as a tensor; only bools and arrays with nulls are copied."""
     plain = not pa.types.is_boolean(array.type) and not array.null_count
     return lent(array.to_numpy(zero_copy_only=plain))
 
 
 def table_tensors(rows: pa.Table | pa.RecordBatch, names: Iterable[str]) -> Block:
-    """These columns of a table, copied only where they lie in several chunks."""
+    """Return the named columns of a table; only columns of several chunks are copied."""
 
     def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -206,7 +214,7 @@ def stored_dtypes(work: Work) -> dict[str, torch.dtype]:
 
 
 def lent(array: Any) -> torch.Tensor:
-    """A tensor over memory that its owner calls read-only; nothing here writes to it."""
+    """Return a tensor over memory that is marked read-only; no contender writes to the tensor."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)

@@ -1,15 +1,16 @@
-"""pyarrow + DataLoader as people write it: an IterableDataset over iter_batches."""
+"""pyarrow: the reference, with a DataLoader as people write it, and by hand, as fast as we can."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from fastload.tools.bench.peers.parquet_file import open_parquet
-from fastload.tools.bench.peers.windows import arrow_tensor
+from fastload.tools.bench.peers.windows import RowGroup, arrow_tensor, cut, epoch_by_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,8 +20,32 @@ if TYPE_CHECKING:
 _Batch: TypeAlias = dict[str, torch.Tensor]
 
 
-class Contender:
-    """One DataLoader for all epochs."""
+class Reference:
+    """The plain reader, batch by batch in stored order, whose rows all contenders must give.
+
+    The reader is as short as possible, to be surely right; speed does not matter.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def epoch(self, _number: int) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
+        return cut(self._blocks(), self._work.batch_size)
+
+    def _blocks(self) -> Iterator[dict[str, torch.Tensor]]:
+        names = list(self._work.columns)
+        for file in self._work.files:
+            for record in open_parquet(file).iter_batches(columns=names):
+                yield {name: arrow_tensor(record.column(name)) for name in names}
+
+    def bottleneck(self) -> str:
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
+        return ""
+
+
+class Loader:
+    """A DataLoader for all epochs, over an IterableDataset that calls `iter_batches`."""
 
     def __init__(self, work: Work) -> None:
         self._dataset = _Rows(work)
@@ -96,3 +121,46 @@ class _Rows(IterableDataset[_Batch]):
 
     def _tensors(self, record: pa.RecordBatch) -> _Batch:
         return {name: arrow_tensor(record.column(name)) for name in self._work.columns}
+
+
+class WindowReader:
+    """Whole windows on all threads: each window is read with one call per file.
+
+    Columns become tensors without a copy.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        if work.threads:
+            pa.set_cpu_count(work.threads)
+        # jemalloc reuses freed memory faster than the other pools.
+        if "jemalloc" in pa.supported_memory_backends():
+            pa.set_memory_pool(pa.jemalloc_memory_pool())
+        self._files = {file: pq.ParquetFile(file, memory_map=True) for file in work.files}
+
+    def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
+        return epoch_by_windows(self._work, number, self._read)
+
+    def bottleneck(self) -> str:
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
+        return ""
+
+    def _read(self, window: list[RowGroup]) -> dict[str, list[torch.Tensor]]:
+        names = list(self._work.columns)
+        by_file: dict[str, list[int]] = {}
+        for group in window:
+            by_file.setdefault(group.file, []).append(group.index)
+        tables = [
+            self._files[file].read_row_groups(groups, columns=names).select(names)
+            for file, groups in by_file.items()
+        ]
+        table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        columns = [table.column(name) for name in names]
+        cuts = {tuple(len(chunk) for chunk in column.chunks) for column in columns}
+        if len(cuts) > 1:
+            columns = [pa.chunked_array([column.combine_chunks()]) for column in columns]
+        return {
+            name: [arrow_tensor(chunk) for chunk in column.chunks]
+            for name, column in zip(names, columns, strict=True)
+        }
