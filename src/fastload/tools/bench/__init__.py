@@ -1,12 +1,12 @@
-"""How fast is it here? Contenders that read the same rows, checked first and then timed.
+"""fastload-bench: contenders that read the same rows, checked first and then timed.
 
-sample, survey   what is read: a click-log sample of our own, or the user's files
+sample, survey   the rows to read: a click-log sample, or the user's files
 peers            the contenders, a file for each library
-check            what rows a contender gives, against what pyarrow reads
+check            the rows that a contender gives, compared with the rows that pyarrow reads
 child, launch    each measurement in a process of its own
-environments     which Python that is, for contenders that can't be installed beside fastload
-usage            its CPU seconds and memory
-session          which measurements, in which order; medians
+environments     the Python of contenders that can't be installed beside fastload
+usage            CPU seconds and memory of such a process
+session          the order of the measurements; medians
 report           the table, the sentences under it, and the JSON
 
 Note: docs/notes/tools-bench.md.

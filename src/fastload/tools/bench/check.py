@@ -1,7 +1,7 @@
-"""Which rows came: fingerprints that show a wrong, missing, doubled or moved value.
+"""Fingerprints of rows, which show a wrong, missing, doubled or moved value.
 
-The values of a row are mixed into one 64-bit hash; sums of these over all rows do not depend on
-their order, sums of them mixed with the row's number do. Nothing is kept but the sums.
+The values of a row are mixed into one 64-bit hash. The sum of the hashes does not depend on the
+order of the rows; the sum of the hashes mixed with the row numbers does. Only the sums are kept.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ _MASK = (1 << 64) - 1
 
 @dataclass(slots=True)
 class Fingerprint:
-    """What a contender gave in one epoch.
+    """A fingerprint of the rows that a contender gave in one epoch.
 
-    rows: how many.
-    dtypes: of each column.
-    columns: for each column, a sum over its values; free of order.
-    multiset: a sum over the rows; free of order.
-    sequence: a sum over rows and their places.
-    largest: rows of the largest batch.
+    Attributes:
+        rows: number of rows.
+        dtypes: dtype of each column.
+        columns: for each column, a sum over the values that does not depend on their order.
+        multiset: a sum over the rows that does not depend on their order.
+        sequence: a sum over the rows and their positions.
+        largest: number of rows of the largest batch.
     """
 
     rows: int = 0
@@ -45,7 +46,8 @@ def fingerprint(batches: Iterable[Mapping[str, torch.Tensor]]) -> Fingerprint:
     """Return the fingerprint of all batches of one epoch.
 
     Raises:
-        ValueError: the columns of a batch differ in length, or from those of the first.
+        ValueError: the columns of a batch have different lengths, or other names or dtypes than
+            the columns of the first batch.
     """
     print_ = Fingerprint()
     for batch in batches:
@@ -70,13 +72,13 @@ def fingerprint(batches: Iterable[Mapping[str, torch.Tensor]]) -> Fingerprint:
 
 
 def fault(got: Fingerprint, expected: Fingerprint, *, shuffled: bool, ordered: bool) -> str:
-    """What is wrong with `got`, in one sentence; empty if it may be timed.
+    """Return what is wrong with a contender's rows, in one sentence; "" if nothing is wrong.
 
     Args:
-        got: of the contender.
-        expected: of the plain reader, in stored order, with the batch size asked for.
-        shuffled: the rows must come in another order than the stored one.
-        ordered: they must come in the stored one.
+        got: fingerprint of the contender.
+        expected: fingerprint of the plain reader, in stored order, with the same batch size.
+        shuffled: True if the rows must come in another order than the stored order.
+        ordered: True if the rows must come in stored order.
     """
     if got.rows != expected.rows:
         return f"Expected {expected.rows:,} rows, got {got.rows:,}"
@@ -86,21 +88,21 @@ def fault(got: Fingerprint, expected: Fingerprint, *, shuffled: bool, ordered: b
         if got.dtypes[name] != dtype:
             return f"Expected {dtype}, got {got.dtypes[name]} - at column `{name}`"
         if got.columns[name] != expected.columns[name]:
-            return f"Expected the values that pyarrow reads, got others - at column `{name}`"
+            return f"Expected the values that pyarrow reads, got other values - at column `{name}`"
     if got.multiset != expected.multiset:
         return "Expected the rows that pyarrow reads, got their values in other rows"
     if got.largest != expected.largest:
         return f"Expected batches of {expected.largest} rows, got up to {got.largest}"
     same_order = got.sequence == expected.sequence
     if ordered and not same_order:
-        return "Expected the rows in stored order, got another"
+        return "Expected the rows in stored order, got another order"
     if shuffled and same_order and got.rows > 1:
         return "Expected shuffled rows, got the stored order"
     return ""
 
 
 def _bits(values: torch.Tensor) -> torch.Tensor:
-    """The values' bits as int64; every NaN the same, for a null may become any of them."""
+    """Return the bits of values as int64. All NaNs become the same: a null may become any NaN."""
     if values.is_floating_point():
         values = torch.where(values.isnan(), torch.full_like(values, torch.nan), values)
         integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
@@ -114,7 +116,7 @@ def _mix(values: torch.Tensor) -> torch.Tensor:
 
 
 def _signed(number: int) -> int:
-    """Modulo 2**64, as the int64 of these bits."""
+    """Return the number modulo 2**64, as the int64 with the same bits."""
     return ((number + (1 << 63)) & _MASK) - (1 << 63)
 
 

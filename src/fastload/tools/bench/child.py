@@ -1,6 +1,7 @@
 """One measurement, in a process that does nothing else: `python -m fastload.tools.bench.child`.
 
-Reads a Job as JSON from standard input and writes its result as JSON to standard output.
+The process reads a Job as JSON from standard input and writes the result as JSON to standard
+output.
 """
 
 from __future__ import annotations
@@ -24,26 +25,28 @@ if TYPE_CHECKING:
 
     import torch
 
-# An epoch more is begun only within this time, unless a number of epochs was asked for. The
-# first ones are slow, as memory is new to the process: there should be many more of the others.
+# Another epoch is begun only within this time, unless a number of epochs is given. The first
+# epochs are slow, because memory is new to the process: many more epochs should follow.
 _PATIENCE_S = 2.5
-# A second epoch, which has no start-up, is waited for unless the first took longer.
+# A second epoch, which has no start-up, is timed unless the first epoch took longer than this.
 _SLOW_S = 10.0
-# Converting may take so many times the limit of an epoch.
+# A conversion may take this many times the limit of an epoch.
 _CONVERSION_LIMITS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process is to do.
+    """The task of one process.
 
-    action: "check" fingerprints one epoch, "time" measures, "roof" asks the core for the roof,
-        "roofline" for that of each stage, "profile" watches fastload at work.
-    peer: a Peer's name; for "roof", "roofline" and "profile" it means nothing.
-    epochs: to time; None = as many as begin within a few seconds.
-    limit_s: for the epoch of a check; None = none.
-    step_s: seconds of a training step that "profile" simulates.
-    patience_s: the few seconds.
+    Attributes:
+        action: "check" fingerprints one epoch, "time" measures epochs, "roof" asks the core for
+            the roof, "roofline" measures the roof of each stage, "profile" watches fastload.
+        peer: name of a Peer; ignored by "roof", "roofline" and "profile".
+        work: the rows to read, and how.
+        epochs: number of epochs to time; None = as many as begin within `patience_s`.
+        limit_s: limit of the epoch of a check, in seconds; None = no limit.
+        step_s: seconds of a training step that "profile" simulates.
+        patience_s: seconds within which another epoch is begun if `epochs` is None.
     """
 
     action: Literal["check", "time", "roof", "roofline", "profile"]
@@ -56,17 +59,17 @@ class Job:
 
     @property
     def package(self) -> str:
-        """What has to be installed where the job is done."""
+        """The distribution that must be installed in the Python that runs the job."""
         own = self.action in ("roof", "roofline", "profile")
         return "fastload" if own else peer_of(self.peer).package
 
     def to_json(self) -> str:
-        """For `of_json` in the other process."""
+        """Convert the job to JSON, for `of_json` in the other process."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of_json(cls, text: str) -> Job:
-        """What `to_json` gave."""
+        """Return the job that `to_json` converted."""
         fields = json.loads(text)
         work = fields.pop("work")
         work["files"], work["columns"] = tuple(work["files"]), tuple(work["columns"])
@@ -75,17 +78,18 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a contender took, in one process.
+    """The time and memory that a contender took in one process.
 
-    epoch_s: seconds of each epoch; the first begins before the dataset is made.
-    first_batch_s: from before the dataset is made to its first batch.
-    cpu_s: CPU seconds over the epochs after the first, of worker processes too; of the first if
-        there is no other.
-    imports_rss_bytes: resident memory before the dataset is made.
-    peak_rss_bytes: the most resident memory from then on, worker processes added.
-    bottleneck: as the contender measured it; empty if it doesn't.
-    conversion_s: seconds that the contender took to convert the files, before all this; 0 if it
-        reads them in place.
+    Attributes:
+        epoch_s: seconds of each epoch; the first epoch begins before the dataset is made.
+        first_batch_s: seconds from before the dataset is made to the first batch.
+        cpu_s: CPU seconds of the epochs after the first epoch, including worker processes; of
+            the first epoch if only one epoch ran.
+        imports_rss_bytes: resident memory before the dataset is made.
+        peak_rss_bytes: largest resident memory after that, including worker processes.
+        bottleneck: the slowest stage that the contender measured; "" if it measures no stages.
+        conversion_s: seconds that the contender took to convert the files, before everything
+            else; 0 if the contender reads the files themselves.
     """
 
     epoch_s: list[float]
@@ -98,11 +102,11 @@ class Timing:
 
 
 class _Late(BaseException):
-    """The limit has passed; not an Exception, which a library may catch."""
+    """The time limit has passed; not an Exception, because a library may catch Exceptions."""
 
 
 def measure(job: Job) -> Timing:
-    """Times the epochs of a Job in this process."""
+    """Time the epochs of a Job in this process."""
     contender_class = peer_of(job.peer).load()
     gc.collect()
     imports_rss, cpu_before = usage.resident_bytes(), usage.cpu_s()
@@ -126,7 +130,7 @@ def measure(job: Job) -> Timing:
     conversion_s = getattr(contender, "conversion_s", 0.0)
     peak = usage.peak_bytes()
     if job.work.workers:
-        # Of those that have ended, the most that one had is known.
+        # The system only knows the largest peak of one of the ended worker processes.
         del contender
         gc.collect()
         most = usage.most_of_ended_bytes()
@@ -135,7 +139,7 @@ def measure(job: Job) -> Timing:
 
 
 def check(job: Job) -> dict[str, Any]:
-    """The fingerprint of an epoch; of one cut off, `cut_rows` and `cut_s` instead."""
+    """Return the fingerprint of an epoch; if the epoch was cut off, `cut_rows` and `cut_s`."""
     contender_class = peer_of(job.peer).load()
     rows = 0
 
@@ -159,7 +163,7 @@ def check(job: Job) -> dict[str, Any]:
 
 
 def run(job: Job) -> dict[str, Any]:
-    """The result of a Job, as JSON can hold it."""
+    """Do a Job and return the result as plain JSON values."""
     if job.action == "roof":
         from fastload.runtime.cores import available_cores
         from fastload.tools.bench.roof import measure as roof
@@ -180,9 +184,9 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Does the Job on standard input."""
+    """Do the Job on standard input."""
     job = Job.of_json(sys.stdin.read())
-    # Libraries may print: what they say goes to standard error, and the result alone here.
+    # Libraries may print: their output goes to standard error, only the result to standard output.
     out = os.dup(1)
     os.dup2(2, 1)
     if job.work.threads:
@@ -195,13 +199,13 @@ def main() -> None:
 
 
 def peer_of(name: str) -> Peer:
-    """The contender of this name."""
+    """Return the Peer with this name."""
     return next(peer for peer in (REFERENCE, *PEERS) if peer.name == name)
 
 
 @contextmanager
 def _limit(seconds: float | None) -> Iterator[None]:
-    """Raises _Late in the main thread when the time has passed."""
+    """Raise _Late in the main thread after this number of seconds; None = never."""
 
     def stop(*_: object) -> None:
         raise _Late

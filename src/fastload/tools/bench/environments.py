@@ -1,7 +1,7 @@
-"""Which Python runs a contender: this one, or one of an environment of the contender's own.
+"""Choice of the Python that runs a contender: this Python, or one of a separate environment.
 
-Some loaders need releases of pyarrow or numpy that fastload can't be with. `make peers` installs
-each of those into build/peers/PACKAGE, where it is found from the repository's root;
+Some loaders need releases of pyarrow or numpy that fastload does not support. `make peers`
+installs each of these loaders into build/peers/PACKAGE, below the repository's root;
 FASTLOAD_BENCH_ENVIRONMENTS names another directory.
 """
 
@@ -12,7 +12,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-# There the package itself, whose __init__ loads the core, gives way to an empty one.
+# In a separate environment, an empty package replaces fastload, whose __init__ loads the core.
 _APART = (
     "import sys, types; package = types.ModuleType('fastload'); "
     "package.__path__ = [sys.argv[1]]; sys.modules['fastload'] = package; "
@@ -21,12 +21,12 @@ _APART = (
 
 
 def version(package: str) -> str | None:
-    """Return a package's version, here or in its own environment; None if it is in neither."""
+    """Return a package's version, here or in a separate environment; None if not installed."""
     return _version_here(package) or _version_apart(package)
 
 
 def command(package: str) -> list[str]:
-    """What runs `fastload.tools.bench.child` where the package is."""
+    """Return the command that runs `fastload.tools.bench.child` where the package is installed."""
     if _version_here(package) is None and _version_apart(package) is not None:
         python = _directory(package) / "bin" / "python"
         return [str(python), "-c", _APART, str(Path(__file__).parents[2])]

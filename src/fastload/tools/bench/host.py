@@ -1,4 +1,4 @@
-"""Where it was measured, and with what."""
+"""The machine and the versions of a measurement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastload.runtime.platform import usable_cores
 
 
 def host() -> dict[str, Any]:
-    """Cores, processor, system, and versions."""
+    """Return the number of cores, the processor, the system and the versions."""
     cpu = platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:

@@ -1,4 +1,4 @@
-"""Runs a Job in a process of its own, so that memory and threads are the contender's alone."""
+"""Launch of a Job in a process of its own, which has no other memory and no other threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fastload.tools.bench.child import Job
 
-# Far beyond any sane measurement: what takes longer hangs.
+# Far longer than any measurement takes: a process that takes longer hangs.
 _TIMEOUT_S = 1800
 
 
@@ -22,14 +22,14 @@ Launch: TypeAlias = "Callable[[Job], dict[str, Any]]"
 
 
 class JobError(RuntimeError):
-    """The process failed; the message is the last line that it wrote."""
+    """The process of a Job failed; the message is the last line that the process wrote."""
 
 
 def launch(job: Job) -> dict[str, Any]:
-    """The Job's result.
+    """Run a Job in a new process and return the result.
 
     Raises:
-        JobError: it failed or did not end.
+        JobError: the process failed or did not end.
     """
     environment = dict(os.environ)
     if job.work.threads:
@@ -45,7 +45,7 @@ def launch(job: Job) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise JobError(f"Expected an end within {_TIMEOUT_S} s, got none") from None
+        raise JobError(f"The measurement did not end within {_TIMEOUT_S} s") from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise JobError(lines[-1])

@@ -1,4 +1,4 @@
-"""fastload at work in a training loop whose steps are simulated: what it did when."""
+"""Profile of fastload in a training loop with simulated steps."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ if TYPE_CHECKING:
 # Another epoch is begun only within this time.
 _PATIENCE_S = 3.0
 _SAMPLE_S = 0.02
-# More than a page can show.
+# More spans than a page can show.
 _SPANS = 100_000
 _STEPS = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What was seen in one process. Times in seconds from its beginning.
+    """Observations in one process. Times are seconds from the beginning of the profile.
 
-    shuffled: whether rows were.
-    step_s: seconds of a simulated step; 0 = batches are let go at once.
-    workers: of the DataLoader.
-    epochs: passes; the first has the start-up.
-    seconds: of all of them.
-    bottleneck: as `Stats.bottleneck`.
-    stages: seconds of all threads by stage.
-    waiting_s, working_s: of the consumer.
-    share: waiting_s of both.
-    number_of_steps: handed out.
-    pauses: the longest waits: {seconds, epoch, index, where}.
-    steps: the first ones: {epoch, index, wait_s, work_s, where}.
-    memory: samples: {at_s, resident, read, staged, batches}, in bytes.
-    spans: (stage, thread, start in ns, end in ns, index, column, bytes), as in `trace.Span`.
-    threads: number -> name.
-    dropped_spans: that there was no room for.
-    start_ns: the beginning, by the clock of the spans.
+    Attributes:
+        shuffled: True if the rows were shuffled.
+        step_s: seconds of a simulated step; 0 = batches are dropped at once.
+        workers: number of worker processes of the DataLoader.
+        epochs: number of passes; the first pass includes the start-up.
+        seconds: seconds of all passes.
+        bottleneck: the slowest stage, as in `Stats.bottleneck`.
+        stages: seconds of all threads by stage.
+        waiting_s: seconds that the consumer waited for batches.
+        working_s: seconds that the consumer worked on batches.
+        share: waiting_s as a share of waiting_s + working_s.
+        number_of_steps: number of batches handed out.
+        pauses: the longest waits: {seconds, epoch, index, where}.
+        steps: the first steps: {epoch, index, wait_s, work_s, where}.
+        memory: samples over time: {at_s, resident, read, staged, batches}, in bytes.
+        spans: (stage, thread, start in ns, end in ns, index, column, bytes), as in `trace.Span`.
+        threads: number -> name of each thread.
+        dropped_spans: number of spans that the trace had no room for.
+        start_ns: the beginning of the profile, on the clock of the spans.
     """
 
     shuffled: bool
@@ -70,13 +72,13 @@ class Profile:
     start_ns: int
 
     def trace(self) -> Trace:
-        """The spans, and the consumer's steps as spans of their own."""
+        """Return the spans as a Trace; the consumer's steps are spans too."""
         threads = {int(number): name for number, name in self.threads.items()}
         return Trace([Span(*span) for span in self.spans], threads, self.dropped_spans)
 
 
 def report(seen: Profile) -> str:
-    """What the consumer waited for, in a few sentences."""
+    """Describe in a few sentences how long the consumer waited, and when."""
     step = f"with steps of {1e3 * seen.step_s:g} ms" if seen.step_s else "with steps of no length"
     text = (
         f"In a loop {step}, {'shuffled' if seen.shuffled else 'in order'}: "
@@ -92,17 +94,20 @@ def report(seen: Profile) -> str:
             f"{pause['epoch']}{where}"
         )
     if seen.workers:
-        lines.append("  Worker processes record no trace: only what the trainer did is in it.")
+        lines.append(
+            "  Worker processes record no trace: the trace holds only the spans of the trainer."
+        )
     return "\n".join(lines)
 
 
 def profile(work: Work, step_s: float, epochs: int | None) -> Profile:
-    """Watches some epochs of fastload.
+    """Watch fastload for some epochs.
 
     Args:
-        work: what to read.
-        step_s: the consumer sleeps so long after each batch, as one does that waits for a GPU.
-        epochs: how many; None = two, and as many more as begin within a few seconds.
+        work: the rows to read, and how.
+        step_s: seconds that the consumer sleeps after each batch, like a consumer that waits for
+            a GPU.
+        epochs: number of epochs; None = two, and as many more as begin within a few seconds.
     """
     contender = Contender(work)
     dataset = contender.dataset
@@ -170,7 +175,7 @@ def _since_s(start_ns: int) -> float:
 
 @contextmanager
 def _memory_samples(dataset: FastParquetDataset, start_ns: int) -> Iterator[list[dict[str, float]]]:
-    """Resident and counted bytes every few milliseconds, until the block ends."""
+    """Sample resident and counted bytes every few milliseconds, until the block ends."""
     samples: list[dict[str, float]] = []
     over = threading.Event()
 

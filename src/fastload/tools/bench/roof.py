@@ -1,4 +1,7 @@
-"""The roof: what reading, decompressing and one copy of the output take, and no loader less."""
+"""The roof: the time of reading, decompressing and one copy of the output.
+
+No loader can take less time than the roof.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Roof", "measure"]
 
-# Enough for a median; one takes a fraction of a second on a million rows.
+# Enough for a median; one run takes a fraction of a second on a million rows.
 _REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """What is read, and how much of it comes out.
+    """The input and the output of an epoch, whose roof can be measured.
 
-    source: the files.
-    leaves: by file, the leaf columns that are read.
-    output_bytes: of the batches of these rows; from footers, exact for fixed-width columns.
-    first_rows: the rows wanted, from the first on; a page that holds one of them is read, and its
-        dictionary. In lists values are counted instead, as if all were equally long.
+    Attributes:
+        source: the files.
+        leaves: for each file, the leaf columns that are read.
+        output_bytes: bytes of the batches of these rows, computed from footers; exact for
+            fixed-width columns.
+        first_rows: number of rows to read, from the first row on. A page that holds one of these
+            rows is read, with its dictionary. In lists values are counted instead of rows, as if
+            all lists were equally long.
     """
 
     source: Source
@@ -41,9 +47,9 @@ class Roof:
 
     @classmethod
     def of(cls, source: PathLike | Sequence[PathLike], columns: Columns) -> Roof:
-        """The roof of an epoch over these columns.
+        """Return the roof of an epoch over the columns.
 
-        Raises what `FastParquetDataset` raises for such files and columns.
+        The errors are those of `FastParquetDataset` for the same files and columns.
         """
         files = Source.open(source)
         projection = plan_columns(files, columns)
@@ -54,15 +60,15 @@ class Roof:
         return cls(files, leaves, projection.row_bytes * files.num_rows)
 
     def of_first_rows(self, rows: int) -> Roof:
-        """The roof of the first `rows` rows in order."""
+        """Return the roof of the first `rows` rows in order."""
         share = min(1.0, rows / max(1, self.source.num_rows))
         return replace(self, output_bytes=int(self.output_bytes * share), first_rows=rows)
 
     def measure(self, threads: int, repeats: int = _REPEATS) -> float:
-        """Seconds: the median of a few runs on `threads` threads.
+        """Return the seconds of the roof: the median of a few runs on `threads` threads.
 
-        The pages are read and run through libparquet's PageReader, a column chunk at a time, and
-        as many bytes as the batches have are copied once.
+        A run reads the pages through libparquet's PageReader, a column chunk at a time, and
+        copies as many bytes as the batches have once.
         """
         times = [
             core.measure_roof(
@@ -78,5 +84,5 @@ class Roof:
 
 
 def measure(source: PathLike | Sequence[PathLike], columns: Columns, threads: int) -> float:
-    """Seconds of the roof of an epoch over these columns, as `Roof` has it."""
+    """Return the seconds of the roof of an epoch over the columns, as `Roof.measure` does."""
     return Roof.of(source, columns).measure(threads)

@@ -1,4 +1,4 @@
-"""The roof of each stage, on the same files and in the same process as fastload itself."""
+"""Roof of each stage, measured on the same files and in the same process as fastload."""
 
 from __future__ import annotations
 
@@ -25,28 +25,34 @@ if TYPE_CHECKING:
     from fastload.tools.bench.peers import Work
 
 _REPEATS = 5
-# Epochs of so many seconds, for each number of threads.
+# Seconds of epochs, for each number of threads.
 _PASSES_S = 0.6
-# Rows that are written anew with other codecs: a second or two of work.
+# Number of rows written again with other codecs: a second or two of work.
 _CODEC_ROWS = 1 << 18
 _CODECS = ("none", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
 class StageRoofs:
-    """Seconds for all rows, medians; the core's own are those of its threads together.
+    """Seconds for all rows, as medians.
 
-    threads: of the roof and of fastload.
-    read_s, decompress_s, memcpy_s: of the roof: the columns' chunks read, run through libparquet's
-        page reader, and as many bytes copied as the batches have.
-    h2d_s: likewise copied from pinned memory to a CUDA device; None without one.
-    epoch_s: of fastload; spread is half the distance between the quartiles, as a share.
-    fastload_read_s, fastload_decode_s: thread seconds of fastload's stages in an epoch.
-    waiting: share of the epoch that the consumer waited.
-    bottleneck: by name.
-    by_threads: number of threads -> (seconds of an epoch of fastload, spread).
-    codecs: codec -> least seconds to read and decompress the first rows, written anew with it.
-    stored_codecs: of the files.
+    Attributes:
+        threads: number of threads of the roof and of fastload.
+        read_s: seconds of the roof to read the columns' chunks.
+        decompress_s: seconds of the roof to run the chunks through libparquet's page reader.
+        memcpy_s: seconds of the roof to copy as many bytes as the batches have.
+        h2d_s: seconds to copy as many bytes from pinned memory to a CUDA device; None without a
+            device.
+        epoch_s: seconds of an epoch of fastload.
+        spread: half the distance between the quartiles of epoch_s, as a share of epoch_s.
+        fastload_read_s: seconds of fastload's read stage in an epoch, summed over its threads.
+        fastload_decode_s: seconds of fastload's decode stage, summed over its threads.
+        waiting: share of the epoch that the consumer waited.
+        bottleneck: name of the slowest stage.
+        by_threads: number of threads -> (seconds of an epoch of fastload, spread).
+        codecs: codec -> least seconds to read and decompress the first rows, written with the
+            codec.
+        stored_codecs: codecs of the files.
     """
 
     threads: int
@@ -71,7 +77,7 @@ class StageRoofs:
 
 
 def measure(work: Work) -> StageRoofs:
-    """The roofs, and fastload's own times, in turn."""
+    """Measure the roofs, then fastload's own times."""
     cores = available_cores()
     threads = min(work.threads or cores, cores)
     roof = Roof.of(list(work.files), list(work.columns))
@@ -112,30 +118,30 @@ def measure(work: Work) -> StageRoofs:
 
 
 def report(roofs: StageRoofs) -> str:
-    """The table, and what it means."""
+    """Return the table and its meaning, as text."""
     note = (
-        "Times of fastload's stages are those of its threads, divided by their number. What lies "
-        "in the page cache is read while it is decoded."
+        "Times of fastload's stages are sums over its threads, divided by the number of threads. "
+        "Bytes in the page cache are read during decoding."
     )
     return "\n".join((table(roofs), verdict(roofs), note))
 
 
 def verdict(roofs: StageRoofs) -> str:
-    """The verdict: what bounds it, how near the roof it is, and what else was seen to matter."""
+    """Say what bounds fastload, how near the roof it is, and which settings matter."""
     share = roofs.roof_s / roofs.epoch_s
     bound = {"consumer": "bound by the consumer", "none": "idle"}
     name = bound.get(roofs.bottleneck, f"{roofs.bottleneck}-bound")
     parts = [f"{name}: {100 * share:.0f} % of the roof", _of_threads(roofs)]
     parts += _of_codecs(roofs)
     if roofs.h2d_s is not None and roofs.h2d_s > roofs.epoch_s:
-        parts.append("copies to the device take longer than all this")
+        parts.append("copies to the device take longer than an epoch")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 
 
 def table(roofs: StageRoofs) -> str:
-    """A line for each stage: its roof, what fastload takes, and the distance."""
-    wall = roofs.threads  # of all threads together, in seconds of the clock
+    """Return a table with a line for each stage: its roof, fastload's time, and their ratio."""
+    wall = roofs.threads  # divides sums over threads to seconds of the clock
     rows = [
         ("", "roof", "fastload", "of roof"),
         _line("read", roofs.read_s, roofs.fastload_read_s / wall),
@@ -162,7 +168,7 @@ def table(roofs: StageRoofs) -> str:
 
 
 def _line(stage: str, roof_s: float, own_s: float) -> tuple[str, str, str, str]:
-    # Bytes in the page cache are read while they are decoded, by nobody's read stage.
+    # Bytes in the page cache are read during decoding: no read stage counts them.
     share = f"{roof_s / own_s:.2f}" if own_s > 1e-4 else "-"
     return stage, f"{roof_s:.4f} s", f"{own_s:.4f} s", share
 
@@ -192,7 +198,7 @@ def _of_codecs(roofs: StageRoofs) -> list[str]:
 
 
 def _stages(roof: Roof, threads: int) -> tuple[float, float, float]:
-    """Seconds to read, to decompress and to copy."""
+    """Return the seconds to read, to decompress and to copy."""
     times = [_once(roof, threads) for _ in range(_REPEATS)]
     read_s = statistics.median(t.read_s for t in times)
     return (
@@ -223,7 +229,7 @@ def _drain(dataset: FastParquetDataset) -> float:
 
 
 def _epochs(dataset: FastParquetDataset) -> tuple[float, float]:
-    """Median and spread of epochs after the first."""
+    """Return the median and the spread of the epochs after the first epoch."""
     _drain(dataset)
     begun = time.perf_counter()
     seconds = [_drain(dataset) for _ in range(3)]
@@ -234,7 +240,7 @@ def _epochs(dataset: FastParquetDataset) -> tuple[float, float]:
 
 
 def _codecs(work: Work, threads: int) -> tuple[dict[str, float], list[str]]:
-    """The least seconds to read and decompress the first rows, by codec; the files' codecs."""
+    """Return the least seconds to read and decompress the first rows by codec, and the codecs."""
     columns = list(work.columns)
     first = pq.ParquetFile(work.files[0])
     batches, rows = [], 0
@@ -257,7 +263,7 @@ def _codecs(work: Work, threads: int) -> tuple[dict[str, float], list[str]]:
             path = Path(directory, f"{codec}.parquet")
             pq.write_table(table_, path, compression=codec)
             roofs[codec] = Roof.of(str(path), columns)
-        # In turns, so that what else the machine does strikes all alike.
+        # In turns, so that other load of the machine slows all codecs alike.
         rounds = [
             {codec: _once(roof, threads).pages_s for codec, roof in roofs.items()}
             for _ in range(_REPEATS)

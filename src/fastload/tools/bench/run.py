@@ -1,4 +1,4 @@
-"""fastload-bench from its options to its exit status."""
+"""Run of fastload-bench, from the options to the exit status."""
 
 from __future__ import annotations
 
@@ -36,19 +36,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The command line.
+    """Options of the command line.
 
-    source: None = the sample.
-    shuffle: None = measure both in order and shuffled.
-    epochs: None = as many as begin within a few seconds, in each process.
-    peers: families of contenders beside fastload, or "all".
-    limit_s: a peer is cut off whose epoch takes longer.
-    step_ms: of a simulated training step; None = none is.
-    cache_dir: that fastload keeps remote bytes in.
-    roofline: measure the roof of each stage.
-    tune: search for a better setting, for tune_s seconds.
-    json, html, trace: files to write, or None.
-    command: the arguments as they were given.
+    Attributes:
+        source: file, directory, glob or URL; None = the click-log sample.
+        columns: columns to read; None = all columns that every contender can read.
+        batch_size: rows of a batch.
+        shuffle: True = only shuffled, False = only in order, None = both.
+        epochs: epochs of each process; None = as many as begin within a few seconds.
+        threads: threads of every contender; None = all cores.
+        workers: number of DataLoader worker processes.
+        peers: families of contenders beside fastload, or "all".
+        limit_s: seconds of an epoch after which a peer is cut off.
+        step_ms: milliseconds of a simulated training step; None = no simulation.
+        cache_dir: directory in which fastload keeps remote bytes.
+        roofline: True to measure the roof of each stage.
+        tune: True to search for a better setting.
+        tune_s: seconds of that search.
+        json: path of the JSON file to write, or None.
+        html: path of the HTML page to write, or None.
+        trace: path of the trace to write, or None.
+        command: the arguments as given.
     """
 
     source: str | None = None
@@ -72,17 +80,20 @@ class Options:
 
     @property
     def profiles(self) -> bool:
-        """Whether fastload is to be watched at work."""
+        """True if the options ask for a profile of fastload."""
         return bool(self.step_ms is not None or self.html or self.trace)
 
 
 def run(options: Options) -> int:
-    """Measures, prints and writes; 0 unless fastload itself could not be timed in a mode.
+    """Measure, print the results, and write the reports.
+
+    Returns:
+        The exit status: 0, or 1 if fastload itself could not be timed in a mode.
 
     Raises:
-        FastloadError, ValueError, OSError: as the source or the options deserve.
+        FastloadError, ValueError, OSError: the source or an option is wrong.
     """
-    # A report that can't be written is told before the hour is spent, not after.
+    # A report that can't be written is an error before the measurements, not after.
     for path in (options.json, options.html, options.trace):
         if path and not Path(path).absolute().parent.is_dir():
             raise ValueError(f"Expected a directory to write to, got none - at {path}")
@@ -99,16 +110,16 @@ def run(options: Options) -> int:
 
 
 def compare(options: Options) -> Findings:
-    """Measures what the options say; says on standard error how far it is.
+    """Measure as the options say, and show the progress on standard error.
 
     Raises:
-        FastloadError, ValueError, OSError: as `run`.
+        FastloadError, ValueError, OSError: the source or an option is wrong.
     """
     peers = _peers(options.peers)
     files = _files(options.source)
     surveyed = survey(files, options.columns)
     if options.roofline and surveyed.remote:
-        raise ValueError("Expected local files for --roofline, got those of a store")
+        raise ValueError("Expected local files for --roofline, got files of a store")
     modes: tuple[Mode, ...] = ("in_order", "shuffled")
     if options.shuffle is not None:
         modes = ("shuffled",) if options.shuffle else ("in_order",)
@@ -128,7 +139,7 @@ def compare(options: Options) -> Findings:
         try:
             findings = measure(plan, progress)
             findings.command = options.command
-            # As most people train: shuffled, unless they asked for the other alone.
+            # Shuffled, as most training is, unless the options ask for reads in order only.
             look_closer(findings, options, replace(work, shuffle="shuffled" in modes), progress)
         finally:
             progress.end()
@@ -138,7 +149,7 @@ def compare(options: Options) -> Findings:
 def look_closer(
     findings: Findings, options: Options, work: Work, progress: Callable[[str], None]
 ) -> None:
-    """Measures of fastload alone what the options ask for beside the comparison."""
+    """Measure fastload alone: the roofline, the profile and the tuning that the options ask for."""
     if options.roofline:
         progress("the roof of each stage")
         findings.roofline = StageRoofs(**launch(Job("roofline", "", work)))
@@ -170,7 +181,7 @@ def _show(findings: Findings, options: Options) -> None:
 
 def _files(source: str | None) -> list[str]:
     if source is None:
-        print("no SOURCE given: measuring a click-log sample", file=sys.stderr, flush=True)
+        print("No SOURCE given: measuring a click-log sample", file=sys.stderr, flush=True)
         return [str(sample())]
     from fastload.source.local_paths import find_files
     from fastload.source.stores.stores import Stores

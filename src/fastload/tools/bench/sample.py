@@ -1,4 +1,4 @@
-"""The embedded sample: a click log of 40 columns, made once and kept."""
+"""Sample of fastload-bench: a click log of 40 columns, made once and kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-# A change of anything below makes another sample, so it changes this name too.
+# Change this name with every change below that changes the sample.
 RECIPE = "click-log-2"
 ROW_GROUP_ROWS = 1 << 18
 ROW_GROUPS = 4
@@ -32,7 +32,7 @@ _METADATA_KEY = b"fastload.sample"
 
 
 def schema() -> pa.Schema:
-    """Label int32, numeric_01.. float32, category_01.. int64; none with nulls."""
+    """Return the schema: label int32, numeric_01.. float32, category_01.. int64, without nulls."""
     fields = [pa.field("label", pa.int32(), nullable=False)]
     fields += [pa.field(f"numeric_{j:02}", pa.float32(), False) for j in range(1, NUMERIC + 1)]
     fields += [pa.field(f"category_{j:02}", pa.int64(), False) for j in range(1, CATEGORICAL + 1)]
@@ -40,7 +40,7 @@ def schema() -> pa.Schema:
 
 
 def row_group(index: int, rows: int = ROW_GROUP_ROWS) -> pa.Table:
-    """The row group of this index; the same values whenever and wherever it is made."""
+    """Return the row group with this index; the values are the same on every machine."""
     uniform = np.random.Generator(np.random.Philox(key=[index, 0xC11C])).random
     arrays: list[npt.NDArray[np.generic]] = [(uniform(rows) < _CLICK_RATE).astype(np.int32)]
     arrays += [_numeric(j, uniform, rows).astype(np.float32) for j in range(NUMERIC)]
@@ -70,11 +70,11 @@ def is_intact(path: Path, row_groups: int = ROW_GROUPS, rows: int = ROW_GROUP_RO
 
 
 def sample(directory: Path | None = None) -> Path:
-    """The sample's path; makes it first if it is not there yet.
+    """Return the path of the sample; make the sample first if it does not exist.
 
     Args:
-        directory: None = $FASTLOAD_CACHE_DIR, else the user's cache directory, else the
-            system's temporary one.
+        directory: directory of the sample; None = $FASTLOAD_CACHE_DIR, else the user's cache
+            directory, else the system's temporary directory.
     """
     candidates = [directory] if directory else _directories()
     for candidate in candidates:
@@ -89,11 +89,11 @@ def sample(directory: Path | None = None) -> Path:
                 raise
             continue
         return path
-    raise AssertionError("there is always a temporary directory")
+    raise AssertionError("the list of directories always ends with a temporary directory")
 
 
 def repeating_columns() -> list[str]:
-    """The columns worth a dictionary."""
+    """Return the names of the columns whose values repeat, so that a dictionary helps."""
     numeric = [f"numeric_{j + 1:02}" for j in range(NUMERIC) if _is_amount(j)]
     return [name for name in schema().names if name not in numeric]
 
@@ -107,7 +107,7 @@ def _directories() -> list[Path]:
 def _numeric(
     column: int, uniform: Callable[[int], npt.NDArray[np.float64]], rows: int
 ) -> npt.NDArray[np.float64]:
-    """Counts of a few values, heavy-tailed counts and amounts, in turn, as click logs have."""
+    """Draw the values of a numeric column: few counts, heavy-tailed counts or amounts, in turn."""
     draws = uniform(rows)
     survival = np.maximum(1 - draws, 1e-12)
     if _is_amount(column):
@@ -122,12 +122,12 @@ def _numeric(
 
 
 def _is_amount(numeric: int) -> bool:
-    """Return whether the values of that numeric column all differ: a price or a score."""
+    """Return True if the values of the numeric column all differ, as prices or scores do."""
     return numeric % 3 == 2
 
 
 def _hashed_id(ranks: npt.NDArray[np.uint64], column: int) -> npt.NDArray[np.int64]:
-    """splitmix64 (Steele, Lea, Flood 2014) of rank and column: ids without any order."""
+    """Hash rank and column with splitmix64 (Steele, Lea, Flood 2014): ids without any order."""
     z = ranks + np.uint64((column + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""Which measurements, in which order, and their medians."""
+"""Session: the order of the measurements, and their medians."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastload.tools.bench.survey import Survey
     from fastload.tools.bench.tune import Tuning
 
-# A contender whose epoch takes longer is not timed again: its place is clear.
+# A contender whose epoch takes longer is not timed again: its rank among the others is clear.
 _SLOW_S = 10.0
 
 Mode: TypeAlias = Literal["in_order", "shuffled"]
@@ -27,11 +27,16 @@ Mode: TypeAlias = Literal["in_order", "shuffled"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure.
+    """The measurements to make.
 
-    repeats: processes per contender and mode; all contenders take turns within a repeat.
-    epochs: timed in each process; None = as many as begin within a few seconds.
-    limit_s: a contender is cut off whose epoch takes longer.
+    Attributes:
+        survey: the files and columns to read.
+        peers: the contenders.
+        modes: "in_order", "shuffled" or both.
+        work: the options of reading.
+        epochs: epochs timed in each process; None = as many as begin within a few seconds.
+        repeats: processes per contender and mode; all contenders take turns within a repeat.
+        limit_s: seconds of an epoch after which a contender is cut off.
     """
 
     survey: Survey
@@ -45,13 +50,21 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Medians over the repeats of one contender in one mode, first epochs left out.
+    """Medians over the repeats of one contender in one mode, without first epochs.
 
-    epoch_s, cpu_s: seconds of an epoch after the first, and CPU seconds.
-    first_batch_s: from before the dataset is made to its first batch.
-    spread: half of the distance between the quartiles of the epochs, as a share of epoch_s.
-    conversion_s: of the files, before the first epoch; 0 if they are read in place.
-    repeats: how many processes.
+    Attributes:
+        peer: the contender.
+        version: version of the contender's package.
+        mode: "in_order" or "shuffled".
+        epoch_s: seconds of an epoch after the first epoch.
+        first_batch_s: seconds from before the dataset is made to the first batch.
+        cpu_s: CPU seconds of an epoch after the first epoch.
+        imports_rss_bytes: resident memory before the dataset is made.
+        peak_rss_bytes: largest resident memory after that, including worker processes.
+        bottleneck: the slowest stage that the contender measured; "" if it measures no stages.
+        repeats: number of processes.
+        spread: half of the distance between the quartiles of the epochs, as a share of epoch_s.
+        conversion_s: seconds to convert the files before the first epoch; 0 without conversion.
     """
 
     peer: Peer
@@ -70,14 +83,19 @@ class Result:
 
 @dataclass(slots=True)
 class Findings:
-    """All that was measured, and what was not.
+    """Results of all measurements, and reasons for the missing results.
 
-    command: the arguments of the command line.
-    roof_s: seconds of the roof, median; None if it could not be measured.
-    versions: of the contenders that are installed, by name.
-    left_out: (name, mode or "", reason) of contenders that were not timed.
-    cut_off: rows a second of those that were too slow; their rows are unchecked.
-    roofline, profile, tuning: what was asked for beside the comparison.
+    Attributes:
+        plan: the measurements to make.
+        command: the arguments of the command line.
+        roof_s: seconds of the roof, a median; None if the roof could not be measured.
+        results: medians of each contender in each mode.
+        left_out: (name, mode or "", reason) of contenders that were not timed.
+        cut_off: rows per second of contenders that were too slow; their rows are unchecked.
+        roofline: roof of each stage, or None if not asked for.
+        profile: profile of fastload, or None if not asked for.
+        tuning: result of the search for a better setting, or None if not asked for.
+        versions: name -> version of the installed contenders.
     """
 
     plan: Plan
@@ -93,22 +111,22 @@ class Findings:
 
 
 def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -> Findings:
-    """Checks every contender, then times those that gave the right rows.
+    """Check every contender, then time the contenders that gave the right rows.
 
     Args:
-        plan: what to measure.
-        progress: called with what is about to be done, `steps(plan)` times at most.
-        run: does a Job.
+        plan: the measurements to make.
+        progress: function called with the name of the next step, at most `steps(plan)` times.
+        run: function that does a Job and returns its result.
 
     Raises:
-        JobError: the reference itself cannot read the files.
+        JobError: the reference contender cannot read the files.
     """
     findings = Findings(plan)
     present = _present(plan, findings)
     findings.versions = {peer.name: version for peer, version in present}
     checked = _checked(plan, [peer for peer, _ in present], findings, progress, run)
     roofs: list[float] = []
-    roof_fault = "of local files alone" if plan.survey.remote else ""
+    roof_fault = "the roof is measured on local files only" if plan.survey.remote else ""
     timings: dict[tuple[str, Mode], list[Timing]] = {}
     slow: list[tuple[Mode, Peer]] = []
     for repeat in range(plan.repeats):
@@ -145,18 +163,18 @@ def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -
 
 
 def steps(plan: Plan) -> int:
-    """How often `measure` reports progress if nothing is left out."""
+    """Return how often `measure` reports progress if no contender is left out."""
     contenders = len(plan.peers) * len(plan.modes)
     return 1 + contenders + plan.repeats * (1 + contenders)
 
 
 def _present(plan: Plan, findings: Findings) -> list[tuple[Peer, str]]:
-    """The contenders that can run here, and their versions; the others are left out."""
+    """Return the contenders that can run here with their versions; note why others cannot."""
     present: list[tuple[Peer, str]] = []
     for peer in plan.peers:
         version = peer.version()
         if plan.survey.remote and not peer.stores:
-            findings.left_out.append((peer.name, "", "it is compared on local files alone"))
+            findings.left_out.append((peer.name, "", "compared on local files only"))
         elif version is None:
             advice = "make peers" if peer.apart else f"pip install {peer.requirement}"
             advice = f"{peer.requirement} is not installed: {advice}"
@@ -173,7 +191,7 @@ def _checked(
     progress: Callable[[str], None],
     run: Launch,
 ) -> list[tuple[Mode, Peer]]:
-    """The contenders that gave the rows that the reference gives; the others are left out."""
+    """Return the contenders that gave the rows of the reference; note why others are left out."""
     progress("reading the rows with pyarrow, to check the others against")
     expected = Fingerprint(**run(Job("check", REFERENCE.name, _work(plan, "in_order"))))
     right: list[tuple[Mode, Peer]] = []
@@ -189,7 +207,7 @@ def _checked(
                 findings.left_out.append((peer.name, mode, _cut_off(findings, peer, mode, checked)))
                 continue
             got = Fingerprint(**checked)
-            # DataLoader takes its workers in turn, so with them there is no stored order.
+            # DataLoader takes batches of its workers in turn, which is not the stored order.
             ordered = mode == "in_order" and not (peer.loader and plan.work.workers)
             wrong = fault(got, expected, shuffled=mode == "shuffled", ordered=ordered)
             if wrong:
@@ -203,8 +221,8 @@ def _cut_off(findings: Findings, peer: Peer, mode: Mode, checked: dict[str, Any]
     rows, seconds = int(checked["cut_rows"]), float(checked["cut_s"])
     findings.cut_off[peer.name, mode] = rows / seconds
     return (
-        f"cut off after {seconds:.0f} s, when it had given {rows:,} of "
-        f"{findings.plan.survey.rows:,} rows, {rows / seconds:,.0f} a second"
+        f"cut off after {seconds:.0f} s and {rows:,} of {findings.plan.survey.rows:,} rows, "
+        f"{rows / seconds:,.0f} rows a second"
     )
 
 
@@ -217,7 +235,7 @@ def _words(mode: Mode) -> str:
 
 
 def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Result:
-    # The first of a process has its start-up.
+    # The first epoch of a process includes the start-up.
     epochs = [s for timing in timings for s in timing.epoch_s[1:] or timing.epoch_s]
     epoch_s = statistics.median(epochs)
     low, _, high = statistics.quantiles(epochs, method="inclusive") if epochs[1:] else [epoch_s] * 3

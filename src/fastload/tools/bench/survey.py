@@ -1,4 +1,4 @@
-"""What is there to read: files, rows, columns and bytes, from footers alone."""
+"""Survey of the files to read: rows, columns and bytes, from footers only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupSize:
-    """Size of one row group: the file's index, the rows, and the bytes of the column chunks."""
+    """Size of one row group.
+
+    Attributes:
+        file: index of the file.
+        rows: number of rows.
+        stored_bytes: bytes of the column chunks, compressed.
+    """
 
     file: int
     rows: int
@@ -27,7 +33,16 @@ class RowGroupSize:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSize:
-    """Size of one column over all files; types and codecs as Parquet and pyarrow name them."""
+    """Size of one column over all files.
+
+    Attributes:
+        name: name of the column.
+        type: type of the column, as pyarrow names it.
+        codecs: codecs of the column chunks, sorted, as Parquet names them.
+        encodings: encodings of the column chunks, sorted, as Parquet names them.
+        stored_bytes: bytes of the column chunks, compressed.
+        decoded_bytes: bytes of the column as a dense tensor.
+    """
 
     name: str
     type: str
@@ -41,14 +56,17 @@ class ColumnSize:
 class Survey:
     """The rows that every contender reads.
 
-    files: in canonical order.
-    columns: output names, in file order unless they were asked for in another.
-    left_out: column -> why no contender reads it.
-    rows, row_groups: over all files.
-    decoded_bytes: of the columns as dense tensors.
-    stored_bytes: of their column chunks, compressed.
-    codecs: of those chunks, sorted.
-    row_group_sizes, column_sizes: in canonical order.
+    Attributes:
+        files: paths or URLs, in canonical order.
+        columns: output names, in the order of the request, or else of the file.
+        left_out: column -> the reason why no contender reads the column.
+        rows: number of rows of all files.
+        row_groups: number of row groups of all files.
+        decoded_bytes: bytes of the columns as dense tensors.
+        stored_bytes: bytes of the columns' chunks, compressed.
+        codecs: codecs of the columns' chunks, sorted.
+        row_group_sizes: size of each row group, in canonical order.
+        column_sizes: size of each column, in the order of `columns`.
     """
 
     files: tuple[str, ...]
@@ -64,21 +82,21 @@ class Survey:
 
     @property
     def remote(self) -> bool:
-        """Whether the files are a store's."""
+        """True if the files lie in an object store."""
         return any(map(is_remote, self.files))
 
 
 def survey(files: Sequence[str], columns: Sequence[str] | None = None) -> Survey:
-    """Reads the footers of `files`, which are taken to agree on their columns.
+    """Read the footers of `files`; all files must have the columns of the first file.
 
     Args:
         files: paths, or URLs of a store.
-        columns: None = all that the contenders can read: numbers and bools, nulls in floats
-            only. Columns of other types are left out, and named.
+        columns: names of the columns. None = all columns that the contenders can read: numbers
+            and bools, with nulls in floats only. `Survey.left_out` names the other columns.
 
     Raises:
-        ColumnNotFoundError: a column that is not there.
-        ValueError: a column that was asked for is of a type left out, or nothing is left.
+        ColumnNotFoundError: a column does not exist.
+        ValueError: a requested column can't be read by all contenders, or no column is left.
     """
     footers = [open_parquet(file) for file in files]
     schema = footers[0].schema_arrow
@@ -147,7 +165,7 @@ def _column_size(name: str, kind: str, chunks: list[Any], decoded_bytes: int) ->
 
 
 def _unfit(field: pa.Field, footers: Sequence[pq.ParquetFile]) -> str:
-    """Why the contenders don't all have a tensor for this column; empty if they do."""
+    """Return why some contender has no tensor for the column; "" if every contender has one."""
     kind = field.type
     if pa.types.is_floating(kind):
         return ""

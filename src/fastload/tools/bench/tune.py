@@ -1,4 +1,4 @@
-"""A coarse search for threads, workers, prefetch and request size, within a time limit."""
+"""Tuning: a coarse search for threads, workers, prefetch and request size, with a time limit."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from fastload.tools.bench.launch import Launch
     from fastload.tools.bench.peers import Work
 
-# Of each trial, after its first two epochs.
+# Seconds of epochs of each trial.
 _PATIENCE_S = 1.0
-# Trials of what is being beaten, as they are all compared with it.
+# Trials of the defaults, with which every other setting is compared.
 _REFERENCES = 3
-# A candidate that looks better is tried again so often before it is believed.
+# Number of further trials that confirm a setting that seems to be faster.
 _CONFIRMATIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is tuned; None = fastload's default."""
+    """The options that are tuned; None = fastload's default."""
 
     threads: int | None = None
     workers: int = 0
@@ -37,9 +37,12 @@ class Setting:
 
 @dataclass(slots=True)
 class Trial:
-    """Seconds of epochs after the first, of all processes that ran with a setting.
+    """The epochs of all processes that ran with a setting.
 
-    note: why there are none.
+    Attributes:
+        setting: the options.
+        epochs: seconds of the epochs after each process's first epoch.
+        note: the reason why `epochs` is empty, or "".
     """
 
     setting: Setting
@@ -48,12 +51,12 @@ class Trial:
 
     @property
     def epoch_s(self) -> float:
-        """The median."""
+        """The median of the epochs, in seconds."""
         return statistics.median(self.epochs)
 
     @property
     def spread(self) -> float:
-        """Half the distance between the quartiles, as a share of the median."""
+        """Half the distance between the quartiles of the epochs, as a share of the median."""
         if len(self.epochs) < 2:
             return 0.0
         low, middle, high = statistics.quantiles(self.epochs, method="inclusive")
@@ -62,16 +65,17 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What a search found.
+    """Result of a search.
 
-    trials: in the order in which they were begun; the first is of the defaults.
-    best: the setting to take: another than the defaults only if it was faster by more than the
-        noise of both.
-    noise: of the defaults from process to process, as a share of their median.
-    rows: of an epoch.
-    shuffled: whether rows were.
-    seconds: that the search took.
-    left_out: what the time limit left untried.
+    Attributes:
+        trials: the trials in the order in which they began; the first trial is of the defaults.
+        best: the setting to use. It differs from the defaults only if it was faster by more than
+            the noise of both.
+        noise: difference of the defaults from process to process, as a share of their median.
+        rows: number of rows of an epoch.
+        shuffled: True if the rows were shuffled.
+        seconds: duration of the search.
+        left_out: number of settings that the time limit left untried.
     """
 
     trials: list[Trial]
@@ -92,21 +96,21 @@ def tune(
     remote: bool = False,
     run: Launch = launch,
 ) -> Tuning:
-    """Tries one thing after the other, keeps what is better by more than the noise.
+    """Change one option after the other, and keep changes that gain more than the noise.
 
     Args:
-        work: what to read.
-        rows: of an epoch.
-        limit_s: no trial is begun after so many seconds.
-        progress: called with what is tried.
-        remote: the files are a store's, so the size of requests matters.
-        run: does a Job.
+        work: the rows to read, and how.
+        rows: number of rows of an epoch.
+        limit_s: seconds after which no trial is begun.
+        progress: function called with the name of each trial.
+        remote: True if the files lie in a store, so that the size of requests matters.
+        run: function that does a Job and returns its result.
 
     Raises:
         JobError: the defaults can't be measured.
     """
     started = time.perf_counter()
-    # What the command line fixes is where the search begins.
+    # The search begins with the options of the command line.
     reference = Trial(Setting(work.threads, work.workers), [])
     trials = [reference]
     medians = []
@@ -142,7 +146,7 @@ def tune(
 
 
 def table(tuning: Tuning) -> str:
-    """A line for each trial."""
+    """Return a table with a line for each trial."""
     head = ("threads", "workers", "prefetch", "request", "rows/s", "+-", "")
     rows = [head, *(_cells(trial, tuning) for trial in tuning.trials)]
     widths = [max(len(row[j]) for row in rows) for j in range(len(head))]
@@ -155,7 +159,7 @@ def table(tuning: Tuning) -> str:
 
 
 def remarks(tuning: Tuning, source: str, columns: tuple[str, ...], work: Work) -> str:
-    """What the table says, and what to paste: `constructor`."""
+    """Return the meaning of the table, and the program of `constructor` to paste."""
     best, default = tuning.best, tuning.trials[0]
     text = f"The same setting differed by {100 * tuning.noise:.0f} % from process to process"
     if best == default.setting:
@@ -169,11 +173,13 @@ def remarks(tuning: Tuning, source: str, columns: tuple[str, ...], work: Work) -
 
 
 def constructor(tuning: Tuning, source: str, columns: tuple[str, ...], work: Work) -> str:
-    """A program that makes the dataset and its loader with the best setting.
+    """Return a program that makes the dataset and its loader with the best setting.
 
-    source: as it was given.
-    columns: to be read; none = all.
-    work: that was tuned.
+    Args:
+        tuning: result of the search.
+        source: the source, as given on the command line.
+        columns: names of the columns to read; () = all columns.
+        work: the work that was tuned.
     """
     best = tuning.best
     options = [f"{source!r}"]
@@ -206,7 +212,7 @@ def constructor(tuning: Tuning, source: str, columns: tuple[str, ...], work: Wor
 
 
 def to_json(tuning: Tuning) -> dict[str, Any]:
-    """What --json has of it."""
+    """Convert the result of a search to the plain values that --json writes."""
 
     def setting(one: Setting) -> dict[str, Any]:
         return {
@@ -236,7 +242,7 @@ def to_json(tuning: Tuning) -> dict[str, Any]:
 
 
 def _changes(*, remote: bool) -> Iterator[dict[str, int]]:
-    """What is tried, the most promising first; each beside the best so far."""
+    """Yield the changes to try on the best setting so far, the most promising first."""
     cores = usable_cores()
     doublings = [1 << k for k in range(cores.bit_length())]
     for threads in sorted({*doublings, cores, 2 * cores}, reverse=True):
@@ -252,7 +258,7 @@ def _changes(*, remote: bool) -> Iterator[dict[str, int]]:
 
 
 def _more(trial: Trial, work: Work, run: Launch) -> list[float]:
-    """Runs the setting once more; seconds of its epochs."""
+    """Run the setting once more, and return the seconds of the new epochs."""
     one = trial.setting
     changed = replace(
         work,

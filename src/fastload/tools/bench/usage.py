@@ -1,4 +1,4 @@
-"""What this process and those that it started have used: from /proc, elsewhere from `ps`."""
+"""Usage of CPU and memory by this process and its descendants: from /proc, or else from `ps`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMES = slice(11, 15)
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process, of its children that have ended, and of its descendants."""
+    """Return the CPU seconds of this process, its ended children, and its descendants."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
@@ -25,24 +25,27 @@ def cpu_s() -> float:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM."""
+    """Return the bytes of this process's memory that are in RAM."""
     return _status_bytes(os.getpid(), "VmRSS") if LINUX else processes()[os.getpid()].resident_bytes
 
 
 def own_peak_bytes() -> int:
-    """The most of it since forget_peak(); where that can't be told, since the process began."""
+    """Return the peak of `resident_bytes` since `forget_peak`; off Linux, since the start."""
     if LINUX:
         return _status_bytes(os.getpid(), "VmHWM")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
 
 
 def most_of_ended_bytes() -> int:
-    """The most that one of the children that have ended had."""
+    """Return the largest peak of resident bytes among the ended children."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _MAXRSS_UNIT
 
 
 def peak_bytes() -> int:
-    """The peaks of this process and of each of its descendants (or what these have), added."""
+    """Return the sum of the peaks of this process and its descendants.
+
+    Off Linux, the present resident bytes of the descendants stand for their peaks.
+    """
     descendants = _descendants()
     if LINUX:
         return own_peak_bytes() + sum(_status_bytes(pid, "VmHWM") for pid in descendants)
@@ -50,13 +53,13 @@ def peak_bytes() -> int:
 
 
 def forget_peak() -> None:
-    """The high-water mark of resident memory begins anew, where the system lets it."""
+    """Reset the peak of resident memory, on Linux; do nothing elsewhere."""
     if LINUX:
         Path("/proc/self/clear_refs").write_text("5")  # resets it (proc(5))
 
 
 def _descendants() -> dict[int, Process]:
-    """The processes that descend from this one, by number."""
+    """Return the descendants of this process by process number."""
     found: dict[int, Process] = {}
     known = _processes_of_proc() if LINUX else processes()
     children: dict[int, list[int]] = {}
@@ -71,11 +74,11 @@ def _descendants() -> dict[int, Process]:
 
 
 def _processes_of_proc() -> dict[int, Process]:
-    """Every process, by number; without the memory, which takes longer to tell."""
+    """Return every process by number, without memory, which takes longer to read."""
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            # The name, in parentheses, may hold blanks.
+            # The process name, in parentheses, may contain blanks.
             stat = (path / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended
@@ -85,7 +88,7 @@ def _processes_of_proc() -> dict[int, Process]:
 
 
 def _status_bytes(pid: int, key: str) -> int:
-    """A size of /proc/PID/status: VmRSS or VmHWM."""
+    """Return a size from /proc/PID/status, such as VmRSS or VmHWM; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

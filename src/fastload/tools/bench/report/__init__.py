@@ -1,1 +1,1 @@
-"""What fastload-bench prints and writes: the table, its sentences, the JSON and the HTML page."""
+"""Reports of fastload-bench: the table, the sentences below it, the JSON and the HTML page."""

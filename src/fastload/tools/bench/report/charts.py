@@ -17,7 +17,15 @@ _WIDTH, _HEIGHT = 1000, 100
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: its length, half the spread as a share of it, and the text at its end."""
+    """One bar of a chart.
+
+    Attributes:
+        name: label of the bar.
+        value: length of the bar.
+        spread: length of the whisker to each side, as a share of `value`.
+        text: text at the end of the bar.
+        ours: True to highlight the bar.
+    """
 
     name: str
     value: float
@@ -28,7 +36,13 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line: (x, y) by x; `colour` is a variable of the style sheet."""
+    """A line through points.
+
+    Attributes:
+        name: label of the line.
+        points: (x, y), sorted by x.
+        colour: variable of the style sheet.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -37,7 +51,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stretch of a lane, in seconds."""
+    """A part of a lane, from start_s to end_s seconds."""
 
     kind: str
     start_s: float
@@ -45,7 +59,7 @@ class Block:
 
 
 def bars(items: Sequence[Bar]) -> str:
-    """A list of bars with whiskers; it reads as a list of names and values."""
+    """Return bars with whiskers, as an HTML list of names and values."""
     most = max((bar.value * (1 + bar.spread) for bar in items), default=0.0) or 1.0
     rows = []
     for bar in items:
@@ -74,14 +88,14 @@ def table(
     *,
     prose: bool = False,
 ) -> str:
-    """A table whose first column names the row.
+    """Return a table whose first column names the row.
 
     Args:
-        caption: what it shows.
-        head: the names of its columns.
-        rows: their cells.
-        ours: the name that stands out.
-        prose: its cells are words rather than numbers.
+        caption: title of the table.
+        head: names of the columns.
+        rows: cells of each row.
+        ours: name of the row to highlight; None = no row.
+        prose: True if the cells are words rather than numbers.
     """
     cells = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     lines = []
@@ -97,12 +111,12 @@ def table(
 
 
 def folded(summary: str, content: str) -> str:
-    """Content that is shown on demand."""
+    """Return content that the page shows on demand, below its summary."""
     return f"<details><summary>{escape(summary)}</summary>{content}</details>"
 
 
 def legend(items: Sequence[tuple[str, str]]) -> str:
-    """(text, colour) of what a chart shows."""
+    """Return a legend of (text, colour) pairs."""
     entries = (
         f'<li><span style="background:var(--{colour})"></span>{escape(text)}</li>'
         for text, colour in items
@@ -113,16 +127,16 @@ def legend(items: Sequence[tuple[str, str]]) -> str:
 def lines(
     title: str, items: Sequence[Line], axes: tuple[str, str], most: tuple[float, float], below: str
 ) -> str:
-    """Lines over one axis.
+    """Return a chart of lines over one axis.
 
     Args:
-        title: says what the chart shows, to those who don't see it, too.
+        title: title of the chart, also read by screen readers.
         items: the lines.
-        axes: the labels at the ends of y and x.
-        most: x and y at these ends.
-        below: HTML, such as the table.
+        axes: labels at the ends of the y axis and the x axis.
+        most: values at the ends of the x axis and the y axis.
+        below: HTML below the chart, such as a table.
     """
-    # A line along the edge would be cut in half.
+    # A margin: a line along the edge would be cut in half.
     x_most, y_most = most[0] or 1.0, 1.03 * most[1] or 1.0
     drawn = []
     for line in items:
@@ -146,7 +160,7 @@ def columns(
     colours: tuple[str, str],
     below: str,
 ) -> str:
-    """Upright bars side by side; those marked in the second colour. Else as `lines`."""
+    """Return a chart of upright bars side by side; marked bars have the second colour."""
     most = max(values, default=0.0) or 1.0
     width = _WIDTH / max(1, len(values))
     drawn = []
@@ -163,7 +177,7 @@ def columns(
 def lanes(
     title: str, threads: Sequence[tuple[str, Sequence[Block]]], end_s: float, below: str
 ) -> str:
-    """A lane for each thread, in which its blocks lie from 0 to `end_s`."""
+    """Return a chart with a lane for each thread, which shows blocks from 0 to `end_s`."""
     rows = []
     for name, blocks in threads:
         drawn = "".join(

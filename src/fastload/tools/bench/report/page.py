@@ -1,4 +1,4 @@
-"""The page of --html: one file, without scripts and without anything from the network."""
+"""Page of --html: one file, without scripts, which loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 _Record: TypeAlias = dict[str, Any]
 
 _MODES = {"in_order": "In order", "shuffled": "Shuffled"}
-# As many upright bars as a page shows well.
+# Largest number of upright bars that a page shows well.
 _COLUMNS = 300
 _MEMORY_LINES = (("resident", "wait"), ("batches", "fill"), ("read", "read"), ("staged", "stage"))
 
 
 def page(record: _Record, profile: Profile | None) -> str:
-    """HTML of a record as `fastload.tools.bench.report.record.to_json` gives it.
+    """Return the page of a record that `fastload.tools.bench.report.record.to_json` made.
 
     Args:
-        record: what was found.
-        profile: whose spans the timeline shows; None = there is none.
+        record: the results.
+        profile: the profile whose spans the timeline shows; None = no timeline.
     """
     style = (
         resources.files("fastload.tools.bench.report")
@@ -56,7 +56,7 @@ def page(record: _Record, profile: Profile | None) -> str:
 
 
 def section(heading: str, *content: str) -> str:
-    """A section of the page; empty if there is no content."""
+    """Return a section of the page; "" if the content is empty."""
     inside = "".join(content)
     return f"<section><h2>{escape(heading)}</h2>{inside}</section>" if inside else ""
 

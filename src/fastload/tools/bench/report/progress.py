@@ -1,4 +1,4 @@
-"""Says on standard error what is being done: one line that changes, or a line for each step."""
+"""Progress on standard error: one line that changes, or a line for each step."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 
 
 class Progress:
-    """Counts steps.
+    """A counter of steps.
 
     Args:
-        steps: how many there are, as far as is known.
+        steps: expected number of steps.
     """
 
     def __init__(self, steps: int) -> None:
@@ -19,7 +19,7 @@ class Progress:
         self._on_terminal = sys.stderr.isatty()
 
     def __call__(self, what: str) -> None:
-        """Begins a step."""
+        """Begin a step, and show its name."""
         self._done += 1
         line = f"[{self._done}/{max(self._done, self._steps)}] {what}"
         if self._on_terminal:
@@ -28,7 +28,7 @@ class Progress:
         print(line, end="" if self._on_terminal else "\n", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Clears the line."""
+        """Clear the line."""
         if self._on_terminal:
             width = shutil.get_terminal_size().columns - 1
             print("\r" + " " * width + "\r", end="", file=sys.stderr, flush=True)

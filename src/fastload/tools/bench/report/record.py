@@ -1,4 +1,4 @@
-"""What was found, for programs: the JSON of --json, which record.schema.json describes."""
+"""Record of the results for programs: the JSON of --json, described by record.schema.json."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of what `to_json` gives."""
+    """Return the JSON schema (draft 2020-12) of the result of `to_json`."""
     text = resources.files("fastload.tools.bench.report").joinpath("record.schema.json").read_text()
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 
 def to_json(findings: Findings) -> dict[str, Any]:
-    """What --json writes."""
+    """Convert the results to the plain values that --json writes."""
     return {
         "fastload": fastload_version(),
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -115,7 +115,7 @@ def _roofline(roofs: StageRoofs) -> dict[str, Any]:
 
 def _profile(profile: Profile) -> dict[str, Any]:
     fields = asdict(profile)
-    # They are what --trace is for.
+    # --trace writes the spans.
     for name in ("spans", "threads", "start_ns"):
         del fields[name]
     mode = "shuffled" if fields.pop("shuffled") else "in_order"

@@ -1,4 +1,4 @@
-"""What was found, for people: a table and a few sentences."""
+"""Text of the results for people: a table and a few sentences."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 _HEAD = ("", "rows/s", "+-", "MB/s", "first batch", "peak memory", "CPU", "of roof")
 _TITLES: dict[str, str] = {"in_order": "in order", "shuffled": "shuffled"}
-# Above this share of the cores there is little left to win by waiting less.
+# Above this share of the cores, less waiting would gain little.
 _BUSY = 0.85
 
 
 def table(findings: Findings) -> str:
-    """The table: a block for each mode, a line for each contender, the fastest way first."""
+    """Return a table: a part for each mode, a line for each contender, the fastest first."""
     blocks = []
     for mode in findings.plan.modes:
         lines = [_cells(result, findings) for result in _of(findings, mode)]
@@ -38,7 +38,7 @@ def table(findings: Findings) -> str:
 
 
 def heading(findings: Findings) -> str:
-    """What was read, and where."""
+    """Say which files were read, and on which machine."""
     survey, work = findings.plan.survey, findings.plan.work
     here = host()
     return "\n".join(
@@ -58,7 +58,7 @@ def heading(findings: Findings) -> str:
 
 
 def remarks(findings: Findings) -> str:
-    """What the table means, and what it does not say."""
+    """Say what the table means, and what was not measured."""
     lines = []
     for mode in findings.plan.modes:
         lines += _meaning(findings, mode)
@@ -78,11 +78,11 @@ def remarks(findings: Findings) -> str:
     step = "" if findings.profile and findings.profile.step_s else "a training step, "
     lines.append(f"Not measured: {step}copies to a GPU, {_storage_not_measured(findings)}.")
     lines.append(
-        "Peak memory has what the imports take in brackets; pages of memory-mapped files count. "
+        "The number in brackets is the memory of the imports; pages of memory-mapped files count. "
         "+- is half the distance between the quartiles of epochs."
     )
     if findings.plan.work.workers:
-        lines.append("Workers: only the contenders that go through DataLoader have any.")
+        lines.append("Workers: only contenders that go through DataLoader have workers.")
     return "\n".join(lines)
 
 
@@ -139,12 +139,12 @@ def _meaning(findings: Findings, mode: Mode) -> list[str]:
 
 
 def _conversions(findings: Findings) -> dict[str, float]:
-    """Seconds by contender, of those that convert."""
+    """Return the seconds of conversion, by the name of each contender that converts."""
     return {r.peer.name: r.conversion_s for r in findings.results if r.conversion_s}
 
 
 def roof_fraction(result: Result, findings: Findings) -> float | None:
-    """Return the result's rate as a fraction of the roof's; None without a roof."""
+    """Return the result's rate as a fraction of the roof's rate; None without a roof."""
     return None if findings.roof_s is None else findings.roof_s / result.epoch_s
 
 

@@ -1,4 +1,4 @@
-"""A timeline of fastload's threads, from the spans of a profile."""
+"""Timeline of fastload's threads, drawn from the spans of a profile."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _WORDS = {
     "wait": "waits for a batch",
     "train": "training steps",
 }
-# Shorter gaps between blocks of a kind can't be seen.
+# A shorter gap between blocks of one kind is invisible, so the blocks are joined.
 _GAPS = 1500
 
 
 def timeline(profile: Profile) -> str:
-    """A section with a lane for each thread, over the first two epochs."""
+    """Return a section with a lane for each thread, over the first two epochs."""
     trace = profile.trace()
     end_s = _end_of_two_epochs(profile, trace)
     by_lane: dict[str, list[Span]] = {}
     for span in trace.spans:
         if (span.start_ns - profile.start_ns) / 1e9 < end_s:
             name = trace.threads.get(span.thread, str(span.thread))
-            # Many requests are on their way at once, whoever takes them in.
+            # Requests overlap, so their lanes are independent of threads.
             lane = "store" if span.stage == "request" else f"{name} {span.thread}"
             by_lane.setdefault(lane, []).append(span)
     if not by_lane:
@@ -62,7 +62,7 @@ def timeline(profile: Profile) -> str:
 
 
 def _end_of_two_epochs(profile: Profile, trace: Trace) -> float:
-    """By the clock of the profile, whose first step may begin a while after it."""
+    """Return the end of the first two epochs, in seconds on the clock of the profile."""
     first_ns = min((span.start_ns for span in trace.spans), default=profile.start_ns)
     steps = (float(s["wait_s"] + s["work_s"]) for s in profile.steps if s["epoch"] < 2)
     end_s = (first_ns - profile.start_ns) / 1e9 + max(sum(steps), 1e-3)
@@ -80,7 +80,7 @@ def _name(lane: str, number: int) -> str:
 
 
 def _blocks(spans: Iterable[Span], start_ns: int, end_s: float) -> list[Block]:
-    """The spans, neighbours of a kind joined, waits without length left out."""
+    """Convert spans to blocks; join neighbours of one kind, and omit waits without length."""
     blocks: list[Block] = []
     gap_s = end_s / _GAPS
     for span in sorted(spans, key=lambda span: span.start_ns):
