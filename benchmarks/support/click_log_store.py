@@ -1,4 +1,4 @@
-"""A table as logs of clicks are, and a server in its own process that hands it out."""
+"""Click-log files, and a server in its own process that serves them."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ sys.stdin.read()
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the server saw since its log was forgotten; of each, sums over some passes.
+    """Counts of the server since its log was last reset.
 
-    requests, bytes: of objects, listings and metadata apart.
-    opened: connections.
-    rounds: of requests that waited for each other, if each was answered after a latency.
+    Attributes:
+        requests: number of requests of objects, without listings and metadata.
+        bytes: bytes of these requests.
+        opened: number of connections opened.
+        rounds: length of the longest chain of requests that waited for each other.
     """
 
     requests: int
@@ -70,9 +72,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A server that has the files as gs://bucket/train/NAME.
+    """A server that serves the files as gs://bucket/train/NAME.
 
-    pid: of its process.
+    Attributes:
+        url: address of the server.
+        pid: number of the server's process.
     """
 
     url: str
@@ -80,11 +84,11 @@ class Store:
 
     @property
     def options(self) -> dict[str, str]:
-        """storage_options of fsspec's filesystems, and of fastload."""
+        """Return the storage_options of fsspec's filesystems and of fastload."""
         return {"endpoint_url": self.url, "token": "anon"}
 
     def seen(self, *, forget: bool = False) -> Seen:
-        """What it saw since it was last told to forget."""
+        """Return the counts since the last reset; with `forget`, reset the counts."""
         with urllib.request.urlopen(f"{self.url}/_log{'?reset=' if forget else ''}") as answer:  # noqa: S310 - our own server
             return Seen(**json.loads(answer.read()))
 
@@ -97,11 +101,15 @@ def serve(
     within: Sequence[str] = (),
     certificate: Path | None = None,
 ) -> Iterator[Store]:
-    """A store of the files of a directory that waits so long before each answer.
+    """Serve the files of a directory, with a latency before each answer.
 
-    host: its address.
-    within: a command, such as `ip netns exec NAME`, that runs it where it has that address.
-    certificate: of TLS, and its key, in one file; None = it speaks HTTP in the clear.
+    Args:
+        directory: directory of the files.
+        latency_s: seconds from a request to the answer.
+        host: address of the server.
+        within: a command, such as `ip netns exec NAME`, that runs the server in a network where
+            the address exists.
+        certificate: file with a TLS certificate and its key; None = HTTP without TLS.
     """
     program = [sys.executable, "-c", _SERVER, str(_TESTS), directory, str(latency_s), host]
     command = [*within, *program, *([] if certificate is None else [str(certificate)])]
@@ -117,7 +125,7 @@ def serve(
 
 
 def write_click_log(directory: Path, files: int, rows: int) -> None:
-    """13 integers, 26 categories and a label, with dictionaries, snappy: as logs of clicks are."""
+    """Write files of a click log: 13 integers, 26 categories and a label, dictionaries, snappy."""
     rng = np.random.default_rng(1)
     for number in range(files):
         table = pa.table(
@@ -130,10 +138,11 @@ def write_click_log(directory: Path, files: int, rows: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a pass over the columns needs.
+    """The reads that a pass over the columns needs.
 
-    requests: the coalesced ones, as (file, start, stop).
-    bytes: of the column chunks.
+    Attributes:
+        requests: coalesced requests, as (file, start, stop).
+        bytes: bytes of the column chunks.
     """
 
     requests: list[tuple[str, int, int]]
@@ -141,7 +150,7 @@ class Plan:
 
 
 def plan(files: list[Path]) -> Plan:
-    """Of some files, with the requests and holes that fastload has by default."""
+    """Plan the reads of a pass over files, with fastload's default sizes of requests and holes."""
     hole, most = parse_bytes(IO().hole_bytes), parse_bytes(IO().request_bytes)
     requests, wanted = [], 0
     for path in files:

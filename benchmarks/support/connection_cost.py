@@ -1,4 +1,4 @@
-"""What a new connection adds to a request: TCP's handshake, and TLS's."""
+"""Cost that a new connection adds to a request: the handshakes of TCP and of TLS."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ _TRIES = 9
 
 
 def measure(host: str, within: Sequence[str]) -> tuple[float, float]:
-    """Seconds that TCP adds, and that TLS adds to these: medians of a few new connections.
+    """Measure the seconds that TCP adds, and the seconds that TLS adds to TCP, as medians.
 
-    host, within: of the servers, as `serve` takes them.
+    Args:
+        host: address of the servers, as `serve` takes the address.
+        within: command that runs the servers, as `serve` takes the command.
     """
     with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryDirectory() as empty:
         certificate = _certificate(Path(directory))
@@ -38,7 +40,7 @@ def _median_s(url: str) -> float:
 
 
 def _connection_s(url: str) -> float:
-    """Seconds of a first request, less those of a second one on the same connection."""
+    """Return the seconds of a first request minus those of a second on the same connection."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     connection = HTTPConnection(parts.hostname, parts.port)
@@ -61,7 +63,7 @@ def _request_s(connection: HTTPConnection) -> float:
 
 
 def _certificate(directory: Path) -> Path:
-    """A certificate that vouches for itself, and its key, in one file."""
+    """Write a self-signed certificate and its key to one file."""
     key, certificate, both = (directory / name for name in ("key", "certificate", "both"))
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
     options = ["-subj", "/CN=store", "-keyout", str(key), "-out", str(certificate)]

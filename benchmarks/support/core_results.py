@@ -1,4 +1,4 @@
-"""What `bench_core.py` measures, and where it is kept: JSON, one file per kind of host."""
+"""Results of `bench_core.py`, kept as JSON with one file per kind of host."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ _DIGITS = 4
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number.
+    """One measured number, identified by section, row and mode.
 
-    section, row, mode: what it is of; together they tell it from the others.
-    value: a ratio.
-    goal: what it should be at least; None if that is not said.
-    most: the goal is what it should be at most.
-    details: other medians of the same runs, with units in their names.
+    Attributes:
+        section: section of the benchmark.
+        row: row of the section.
+        mode: mode of the row.
+        value: the number, a ratio.
+        goal: the least value wanted; None = no goal.
+        most: True if the goal is the largest value wanted instead.
+        details: other medians of the same runs, with units in their names.
     """
 
     section: str
@@ -44,12 +47,12 @@ class Figure:
 
     @property
     def name(self) -> tuple[str, str, str]:
-        """What tells it from the others."""
+        """Return the key of the figure: section, row and mode."""
         return self.section, self.row, self.mode
 
     @property
     def short(self) -> bool:
-        """Whether it misses its goal, as printed."""
+        """Return True if the figure, as printed, misses its goal."""
         if self.goal is None:
             return False
         value = round(self.value, 2)
@@ -57,9 +60,9 @@ class Figure:
 
 
 def store(figures: list[Figure], repeats: int) -> Path:
-    """Keeps the figures for this kind of host, in place of those of the same names.
+    """Store the figures for this kind of host; replace stored figures of the same names.
 
-    Each is kept with its date and revision, as not all need be measured at once.
+    Each figure is stored with its date and revision, because figures may be measured separately.
     """
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes")
     made = {"date": date, "revision": _revision(), "repeats": repeats}
@@ -73,7 +76,7 @@ def store(figures: list[Figure], repeats: int) -> Path:
 
 
 def stored() -> dict[tuple[str, str, str], Figure]:
-    """What was kept last for this kind of host, by name.
+    """Return the stored figures for this kind of host, by name.
 
     Raises:
         SystemExit: nothing was kept.
@@ -120,7 +123,7 @@ def _host() -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    """What the system calls the processor; its family and model too, as names may be vague."""
+    """Return the name of the processor with its family and model, because names may be vague."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     said = dict(re.split(r"\s*:\s*", line, maxsplit=1) for line in lines if ":" in line)
@@ -129,7 +132,7 @@ def _cpu() -> str:
 
 
 def _revision() -> str:
-    """The commit, with "+" where files differ from it; "" outside a repository."""
+    """Return the commit, with "+" if files differ from the commit; "" outside a repository."""
     command = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
     place = DIRECTORY.parent
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)  # noqa: S603  git

@@ -1,4 +1,4 @@
-"""The rows of the core's table: what is loaded from which file, and how fast it should be."""
+"""Rows of the core's table: the columns to load from each file, and the goals for speed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ if TYPE_CHECKING:
 
 _NUMERIC = [f"numeric_{j:02}" for j in range(1, sample.NUMERIC + 1)]
 _CATEGORICAL = [f"category_{j:02}" for j in range(1, sample.CATEGORICAL + 1)]
-# One of each kind: few values; all different; ids.
+# One column of each kind: few values; all values different; ids.
 _THREE = ["label", "numeric_03", "category_20"]
-# So that a pass takes longer than a few milliseconds.
+# Enough copies that a pass takes longer than a few milliseconds.
 _COPIES_OF_THREE = 4
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table.
+    """One row of the table.
 
-    name: of the line.
-    file: of `core_workloads.RECIPES`.
-    in_order, shuffled: the goals, as shares of the roof.
-    columns: as FastParquetDataset takes them.
-    copies: the file is read so many times in a pass, under different names.
+    Attributes:
+        name: name of the row.
+        file: name of the file in `core_workloads.RECIPES`.
+        in_order: goal in order, as a share of the roof.
+        shuffled: goal shuffled, as a share of the roof.
+        columns: the columns argument of the dataset.
+        copies: number of times that a pass reads the file, under different names.
     """
 
     name: str
@@ -40,11 +42,11 @@ class Row:
     copies: int = 1
 
     def goal(self, *, shuffle: bool) -> float:
-        """The share of the roof to reach."""
+        """Return the goal: the share of the roof to reach."""
         return self.shuffled if shuffle else self.in_order
 
     def source(self, directory: Path) -> list[str]:
-        """The paths to read, made in `directory` if they are not there."""
+        """Return the paths to read; make missing files in `directory`."""
         path = core_workloads.path(directory, self.file)
         names = [path] + [path.with_suffix(f".{i}.parquet") for i in range(1, self.copies)]
         for name in names[1:]:

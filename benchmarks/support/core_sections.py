@@ -1,4 +1,4 @@
-"""What `bench_core.py` measures: each section yields its figures as they come."""
+"""Sections of `bench_core.py`: each section yields its figures as soon as they are measured."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ _SHUFFLE_WINDOW = 1 << 19
 
 @dataclass(frozen=True)
 class Setting:
-    """How everything is measured.
+    """The options of all measurements.
 
-    directory: where the files lie.
-    threads: of the core, and of the roof.
-    repeats: medians are of so many.
-    only: names of rows; none = all.
+    Attributes:
+        directory: directory of the files.
+        threads: number of threads of the core and of the roof.
+        repeats: number of runs of which a median is taken.
+        batch_size: rows of a batch.
+        only: names of the rows to measure; () = all rows.
     """
 
     directory: Path
@@ -48,11 +50,11 @@ class Setting:
     only: tuple[str, ...]
 
     def rows(self, *names: str) -> list[Row]:
-        """Those of these names that are asked for."""
+        """Return the rows with these names that `only` selects."""
         return [BY_NAME[name] for name in names if not self.only or name in self.only]
 
     def open(self, row: Row, *, shuffle: bool = False, **arguments: Any) -> FastParquetDataset:
-        """A dataset of the row."""
+        """Open a dataset of the row."""
         return FastParquetDataset(
             row.source(self.directory),
             columns=row.columns,
@@ -60,13 +62,13 @@ class Setting:
         )
 
     def batches(self, *, shuffle: bool) -> dict[str, Any]:
-        """Arguments of a dataset: what makes its batches."""
+        """Return the arguments of a dataset that determine its batches."""
         window = _SHUFFLE_WINDOW if shuffle else None
         return {"batch_size": self.batch_size, "shuffle": shuffle, "shuffle_window": window}
 
 
 def roof(setting: Setting) -> Iterator[Figure]:
-    """How near passes come to the roof of their own run."""
+    """Measure passes as a share of the roof of their own run."""
     for row in setting.rows(*(row.name for row in ROWS)):
         for shuffle in (False, True):
             got = fractions_of_roof.measure(
@@ -87,10 +89,10 @@ def roof(setting: Setting) -> Iterator[Figure]:
 
 
 def first_batch(setting: Setting) -> Iterator[Figure]:
-    """Seconds from the first iter() of a dataset to its first batch, in roofs of that batch.
+    """Measure the seconds from the first iter() to the first batch, in roofs of that batch.
 
-    That roof is: of each column, the pages that hold the rows of the first batch, and their
-    dictionaries, read and decompressed; and one copy of the batch.
+    The roof of the first batch is the time to read and decompress the pages that hold its rows,
+    with their dictionaries, and to copy the batch once.
     """
     for row in setting.rows("click-log-snappy", "one-group", "lineitem", "wide"):
         whole = Roof.of(row.source(setting.directory), row.columns)
@@ -111,11 +113,11 @@ def first_batch(setting: Setting) -> Iterator[Figure]:
 
 
 def waits(setting: Setting) -> Iterator[Figure]:
-    """The longest wait of a consumer that takes half of what can be had, in steps of its own.
+    """Measure the longest wait of a consumer that takes half of the possible rate, in its steps.
 
-    It sleeps for twice the seconds that a batch takes when nothing else is done. Counted are
-    all waits but the one for the very first batch; the end of an epoch and the start of the next
-    are one wait.
+    The consumer sleeps for twice the seconds that a batch takes otherwise. All waits count except
+    the wait for the very first batch; the end of an epoch and the start of the next epoch are one
+    wait.
     """
     for row in setting.rows("click-log-snappy", "one-group", "lineitem"):
         for shuffle in (False, True):
@@ -128,7 +130,7 @@ def waits(setting: Setting) -> Iterator[Figure]:
 
 
 def _longest_wait(dataset: FastParquetDataset, step_s: float, passes: int = 2) -> float:
-    """Seconds, over so many passes and the boundaries between and after them."""
+    """Return the seconds of the longest wait in passes and at their boundaries."""
     longest = 0.0
     batches = iter(dataset)
     next(batches)
@@ -147,7 +149,7 @@ def _longest_wait(dataset: FastParquetDataset, step_s: float, passes: int = 2) -
 
 
 def memory(setting: Setting) -> Iterator[Figure]:
-    """The speed in order with a small memory budget, as a share of that with a large one."""
+    """Measure the speed in order with a small memory budget, as a share of a large budget's."""
     for row in setting.rows("click-log-snappy", "lineitem", "tokens", "wide"):
         seconds = _alternate(
             setting.repeats,
@@ -160,7 +162,7 @@ def memory(setting: Setting) -> Iterator[Figure]:
 
 
 def threads(setting: Setting) -> Iterator[Figure]:
-    """How much faster more threads are than one."""
+    """Measure how many times as fast several threads are as one thread."""
     counts = sorted({1, 2, setting.threads})
     for row in setting.rows("click-log-snappy", "lineitem"):
         for shuffle in (False, True):
@@ -180,10 +182,10 @@ def threads(setting: Setting) -> Iterator[Figure]:
 
 
 def filters(setting: Setting) -> Iterator[Figure]:
-    """The speed of a filter that 1 % of the rows pass, against the faster of two peers.
+    """Measure the speed of a filter that 1 % of the rows meet, against the faster of two peers.
 
-    "first" finds the rows and reads them, as the peers do on each pass; "later" knows them, and is
-    the mean of passes that follow each other.
+    "first" finds the rows and reads them, as the peers do on each pass. "later" is the mean of
+    successive passes that know the rows.
     """
     if setting.only and "conditions" not in setting.only:
         return
@@ -219,7 +221,7 @@ def _filter_figures(setting: Setting, path: Path, key: str, limit: int) -> Itera
 def _alternate(
     repeats: int, opens: dict[str, Callable[[], FastParquetDataset]]
 ) -> dict[str, list[float]]:
-    """Seconds of passes of several datasets, which take turns."""
+    """Return the seconds of the passes of several datasets, which take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in opens}
     with ExitStack() as stack:
         passes = {name: SteadyPasses(stack.enter_context(make())) for name, make in opens.items()}
@@ -232,7 +234,7 @@ def _alternate(
 def _ratio(
     seconds: dict[str, list[float]], slow: str, fast: str, goal: float
 ) -> tuple[float, float, bool, dict[str, float]]:
-    """How many times as fast one is as the other, from runs that took turns; as Figure takes it."""
+    """Return the ratio of the seconds of two datasets whose passes took turns, for a Figure."""
     ratio = statistics.median(s / f for s, f in zip(seconds[slow], seconds[fast], strict=True))
     details = {f"{name}_s": statistics.median(seconds[name]) for name in (slow, fast)}
     return ratio, goal, False, details

@@ -1,4 +1,4 @@
-"""How near passes of a dataset come to the roof: what several benchmarks measure."""
+"""Passes of a dataset as fractions of the roof, which several benchmarks measure."""
 
 from __future__ import annotations
 
@@ -16,23 +16,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# What is read ahead for the next pass is read by then.
+# Seconds after which reading ahead for the next pass has ended.
 _REST_S = 0.3
 
-# As many passes are timed at once as take so long.
+# Seconds of passes that are timed at once.
 _LEAST_S = 0.25
 _UNCOUNTED = 2
 
-# A median of few, as each pass has a roof of its own.
+# Number of runs of the roof; a few are enough, because each pass has its own roof.
 _ROOF_REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Fraction:
-    """Medians over passes: seconds of a pass, of the roof, their ratio, CPU seconds of a pass.
+    """Medians over passes.
 
-    rows: of a pass.
-    output_bytes: of the batches of a pass.
+    Attributes:
+        pass_s: seconds of a pass.
+        roof_s: seconds of the roof.
+        fraction: roof_s / pass_s, a median of ratios.
+        cpu_s: CPU seconds of a pass.
+        rows: number of rows of a pass.
+        output_bytes: bytes of the batches of a pass.
     """
 
     pass_s: float
@@ -51,16 +56,16 @@ def measure(
     columns: Any = None,
     **arguments: Any,
 ) -> Fraction:
-    """Lets passes and measurements of the roof take turns.
+    """Measure passes and the roof in turns.
 
-    The copy of the roof is one of as many bytes as the batches were found to have.
+    The roof copies as many bytes as the batches of a pass have.
 
     Args:
         source: file or files.
-        threads: of the core, and of the roof.
-        repeats: medians are of so many.
-        columns: as FastParquetDataset takes them.
-        **arguments: of the dataset.
+        threads: number of threads of the core and of the roof.
+        repeats: number of runs of which a median is taken.
+        columns: the columns argument of the dataset.
+        **arguments: other arguments of the dataset.
     """
     roof = Roof.of(source, columns)
     passes, roofs, cpu = [], [], []
@@ -86,11 +91,11 @@ def measure(
 
 
 class SteadyPasses:
-    """Passes of a dataset that follow each other, as in training.
+    """Successive passes of a dataset, as in training.
 
-    A pass begins with what was read ahead while the one before it ended, perhaps all of it, and
-    ends with reading ahead for the next: so some that are not counted come before those that
-    are, and several are timed at once.
+    A pass begins with bytes that were read ahead during the pass before, perhaps all bytes, and
+    ends with reading ahead for the next pass. So uncounted passes come first, and several passes
+    are timed at once.
     """
 
     def __init__(self, dataset: FastParquetDataset) -> None:
@@ -100,7 +105,7 @@ class SteadyPasses:
         self._passes = max(_UNCOUNTED, math.ceil(_LEAST_S / seconds))
 
     def measure(self) -> tuple[float, float]:
-        """Seconds and CPU seconds of a pass; then the machine comes to rest."""
+        """Return the seconds and the CPU seconds of a pass; then wait until reading ahead ends."""
         self._drain(_UNCOUNTED)
         before = cpu_s()
         seconds = self._drain(self._passes)
@@ -109,7 +114,7 @@ class SteadyPasses:
         return seconds / self._passes, used_s / self._passes
 
     def _drain(self, passes: int) -> float:
-        """Seconds of so many passes; each batch is let go at once."""
+        """Return the seconds of several passes; each batch is dropped at once."""
         start = time.perf_counter()
         for _ in range(passes):
             for _ in self._dataset:
@@ -118,13 +123,13 @@ class SteadyPasses:
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process so far."""
+    """Return the CPU seconds of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def _sizes(dataset: FastParquetDataset) -> tuple[int, int]:
-    """Rows and bytes of the batches of a pass."""
+    """Return the rows and bytes of the batches of a pass."""
     rows = output_bytes = 0
     for batch in dataset:
         rows += batch.rows

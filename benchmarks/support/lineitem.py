@@ -1,8 +1,8 @@
-"""Rows shaped as the lineitem table of TPC-H, by the rules of its specification.
+"""Rows of the lineitem table of TPC-H, made by the rules of its specification.
 
-The rules are those of "TPC Benchmark H, revision 3", 4.2.2 (text) and 4.2.3 (lineitem); the random
-numbers are numpy's, not dbgen's, so the values differ from those of dbgen and the distributions do
-not. Sections are named in the comments.
+The rules are in sections 4.2.2 (text) and 4.2.3 (lineitem) of "TPC Benchmark H, revision 3". The
+random numbers are numpy's, not dbgen's, so the values differ from dbgen's values and the
+distributions do not. Comments name the sections.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _END = np.datetime64("1998-12-31")  # ENDDATE
 _MODES = ["REG AIR", "AIR", "RAIL", "SHIP", "TRUCK", "MAIL", "FOB"]
 _INSTRUCTIONS = ["DELIVER IN PERSON", "COLLECT COD", "NONE", "TAKE BACK RETURN"]
 _COMMENT_CHARACTERS = (10, 43)
-# Comments are cut from it, as dbgen cuts them from 300 MB; this much repeats as seldom within a
-# codec's window.
+# Bytes of the text from which comments are cut; dbgen's text has 300 MB. Within a codec's window,
+# a text of this size repeats as seldom.
 _TEXT_BYTES = 8 << 20
 
-# 4.2.2.14: what stands in [] is one of the forms of that name; those are told apart by "|".
+# 4.2.2.14: a name in [] stands for one of its forms, which "|" separates.
 _GRAMMAR = {
     "sentence": "[np] [vp][end]|[np] [vp] [pp][end]|[np] [vp] [np][end]|[np] [pp] [vp] [np][end]|"
     "[np] [pp] [vp] [pp][end]",
@@ -65,7 +65,7 @@ _NAME = re.compile(r"\[(\w+)\]")
 
 
 def table(orders: int, parts: int, seed: int = 0) -> pa.Table:
-    """The lines of so many orders, 1 to 7 each, of so many parts (200,000 at scale factor 1)."""
+    """Make the lines of `orders` orders, 1 to 7 each; at scale factor 1, `parts` is 200,000."""
     rng = np.random.default_rng(seed)
     lines = rng.integers(1, 8, orders)
     rows = int(lines.sum())
@@ -79,7 +79,7 @@ def table(orders: int, parts: int, seed: int = 0) -> pa.Table:
     received = shipped + rng.integers(1, 31, rows)
     returned = np.where(received <= _CURRENT, rng.integers(0, 2, rows), 2)
     columns = {
-        # Of every 32 keys the first 8 are used.
+        # Only the first 8 of every 32 keys are used.
         "l_orderkey": order // 8 * 32 + order % 8 + 1,
         "l_partkey": part,
         "l_suppkey": _supplier(part, rng.integers(0, 4, rows), max(1, parts // 20)),
@@ -105,17 +105,17 @@ def table(orders: int, parts: int, seed: int = 0) -> pa.Table:
 
 
 def _supplier(part: Int64s, which: Int64s, suppliers: int) -> Int64s:
-    """PS_SUPPKEY of one of the four suppliers of a part."""
+    """Return PS_SUPPKEY of one of the four suppliers of each part."""
     return (part + which * (suppliers // 4 + (part - 1) // suppliers)) % suppliers + 1
 
 
 def _retail_cents(part: Int64s) -> Int64s:
-    """P_RETAILPRICE."""
+    """Return P_RETAILPRICE of each part, in cents."""
     return 90_000 + part // 10 % 20_001 + 100 * (part % 1_000)
 
 
 def _decimals(cents: Int64s) -> pa.Array:
-    """These many hundredths, none negative."""
+    """Convert non-negative cents to decimals with two digits after the point."""
     halves = np.zeros((len(cents), 2), np.int64)
     halves[:, 0] = cents
     return pa.Array.from_buffers(_MONEY, len(cents), [None, pa.py_buffer(halves)])
@@ -126,7 +126,7 @@ def _pick(words: list[str], indices: npt.NDArray[np.integer]) -> pa.Array:
 
 
 def _comments(rng: np.random.Generator, rows: int) -> pa.Array:
-    """Text strings of random lengths, cut at random places from the text."""
+    """Return comments of random lengths, cut from the text at random positions."""
     low, high = _COMMENT_CHARACTERS
     lengths = rng.integers(low, high + 1, rows)
     starts = rng.integers(0, _TEXT_BYTES - high, rows)
@@ -139,7 +139,7 @@ def _comments(rng: np.random.Generator, rows: int) -> pa.Array:
 
 @functools.cache
 def _text() -> npt.NDArray[np.uint8]:
-    """Sentences, one after another."""
+    """Return random sentences as one text."""
     draw = random.Random(14)
     sentences: list[str] = []
     size = 0

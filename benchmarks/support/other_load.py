@@ -1,4 +1,4 @@
-"""What else the machine did while something was measured."""
+"""Load of the machine by other processes during a measurement."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class OtherLoad:
-    """CPU time that went to others: processes, and guests of the same host."""
+    """A meter of the CPU time used by other processes, and by other guests of the same host."""
 
     def __init__(self) -> None:
         self._before = self._now()
 
     def share(self) -> float:
-        """Of all CPUs, since the last call or the start; 0 where the system does not tell."""
+        """Return the share of all CPUs since the last call or the start; 0 if unknown."""
         before, self._before = self._before, self._now()
         elapsed_s, busy_s = (now - then for now, then in zip(self._before, before, strict=True))
         return max(0.0, busy_s / elapsed_s / (os.cpu_count() or 1))
 
     @staticmethod
     def _now() -> tuple[float, float]:
-        """Seconds on the clock, and CPU seconds of others."""
+        """Return seconds on the clock, and CPU seconds of others."""
         if not _STAT.exists():
             return time.perf_counter(), 0.0
         # user, nice, system, idle, iowait, irq, softirq, steal

@@ -1,9 +1,8 @@
 """The orders that shuffle buffers of other libraries deliver, simulated on row numbers.
 
-Simulations of the published algorithms, not runs of the libraries: what they deliver, not how
-fast. Both permute shards first; here a shard is a row group. Rows are counted as held while they
-are in the buffer; what the libraries' readers hold besides, ten row groups open for reading and
-more, is not.
+The functions simulate the published algorithms, not the speed of the libraries. Both libraries
+permute shards first; here a shard is a row group. Only rows in the buffer count as held; the
+readers of the libraries hold more rows, such as ten row groups that are open for reading.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _INPUT_SHARDS = 10
 
 
 def huggingface(rows: int, group_rows: int, held_rows: int, seed: int) -> Int64s:
-    """`IterableDataset.reshard().shuffle(buffer_size=held_rows)` of Hugging Face datasets 5.0.
+    """Simulate `IterableDataset.reshard().shuffle(buffer_size=held_rows)` of HF datasets 5.0.
 
-    The permuted shards are split into ten contiguous parts that are read in turn, a row each;
-    each row takes the place of one of the buffer's, drawn at random (Knuth's algorithm B:
-    MacLaren and Marsaglia, 1965). The rest of the buffer is shuffled. From `shuffle`,
+    The permuted shards are split into ten contiguous parts that are read in turn, a row each.
+    Each row replaces a row of the buffer, drawn at random (Knuth's algorithm B: MacLaren and
+    Marsaglia, 1965). At the end, the rest of the buffer is shuffled. Sources: `shuffle`,
     `CyclingMultiSourcesExamplesIterable` and `BufferShuffledExamplesIterable` in
     src/datasets/iterable_dataset.py.
 
@@ -54,11 +53,11 @@ def huggingface(rows: int, group_rows: int, held_rows: int, seed: int) -> Int64s
 
 
 def petastorm(rows: int, group_rows: int, held_rows: int, seed: int) -> Int64s:
-    """Petastorm's `DataLoader(make_batch_reader(...), shuffling_queue_capacity=...)`.
+    """Simulate Petastorm's `DataLoader(make_batch_reader(...), shuffling_queue_capacity=...)`.
 
     A row group is added whole; then rows are drawn at random and removed while the buffer has at
-    least `min_after_retrieve`, which is one row less than its capacity. The capacity is what
-    leaves room for that row group in `held_rows`, at least one row. From `RandomShufflingBuffer`
+    least `min_after_retrieve`, which is one row less than its capacity. The capacity is
+    `held_rows` minus the row group, at least one row. Sources: `RandomShufflingBuffer`
     in petastorm/reader_impl/shuffling_buffer.py and `DataLoader` in petastorm/pytorch.py.
 
     Returns:

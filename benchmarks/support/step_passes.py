@@ -1,4 +1,4 @@
-"""Seconds of a dataset's second pass, of several ways of doing a step, in turns."""
+"""Timing of a dataset's second pass, for several ways of doing a step, in turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def pass_s(dataset: FastParquetDataset, away_s: float = 0) -> float:
-    """Seconds of one pass, whose consumer sleeps for so long after each batch."""
+    """Return the seconds of a pass whose consumer sleeps for `away_s` after each batch."""
     start = time.perf_counter()
     for _batch in dataset:
         time.sleep(away_s)
@@ -24,9 +24,13 @@ def pass_s(dataset: FastParquetDataset, away_s: float = 0) -> float:
 def medians(
     path: Path, ways: Mapping[str, Mapping[str, Any]], away_s: float, repeats: int
 ) -> dict[str, float]:
-    """Seconds of a second pass in each way.
+    """Return the median seconds of a second pass for each way.
 
-    ways: name -> arguments of the dataset.
+    Args:
+        path: the file to read.
+        ways: name of the way -> arguments of the dataset.
+        away_s: seconds that the consumer sleeps after each batch.
+        repeats: number of datasets of each way.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
@@ -38,7 +42,7 @@ def medians(
 
 
 def show(title: str, values: Mapping[str, float], form: Callable[[float], str]) -> None:
-    """Prints one table."""
+    """Print one table."""
     print(title)
     width = max(map(len, values))
     for name, value in values.items():

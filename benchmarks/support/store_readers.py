@@ -1,4 +1,4 @@
-"""What reads the columns of a click log from a store, into tensors, and returns their sums."""
+"""Readers of the columns of a click log in a store, which return sums of the tensors."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from support.click_log_store import Store
 
-# One pass: reads, and returns the sums unless it drops what it reads.
+# A function that reads one pass, and returns the sums; None if it drops the bytes.
 Reader: TypeAlias = "Callable[[], dict[str, int] | None]"
 _SOURCE = "gs://bucket/train/*.parquet"
 
 
 class Ideal:
-    """obstore, and nothing else: as many requests in flight, their bytes dropped."""
+    """obstore alone: as many requests in flight as fastload has, and the bytes are dropped."""
 
     def __init__(
         self, store: Store, requests: list[tuple[str, int, int]], connections: int
@@ -44,7 +44,7 @@ class Ideal:
         )
 
     def __call__(self) -> None:
-        """One pass."""
+        """Read one pass."""
         asyncio.run(self._run())
 
     async def _run(self) -> None:
@@ -60,7 +60,7 @@ class Ideal:
 
 
 def sums(batches: Iterable[Mapping[str, torch.Tensor]]) -> dict[str, int]:
-    """Of all values of each column."""
+    """Return the sum of all values of each column."""
     total = dict.fromkeys(COLUMNS, 0)
     for batch in batches:
         for name in COLUMNS:
@@ -75,7 +75,7 @@ def fastload(
     threads: int | None = None,
     limit: int | None = None,
 ) -> FastParquetDataset:
-    """The dataset."""
+    """Return the dataset."""
     return FastParquetDataset(
         _SOURCE,
         columns=COLUMNS,
@@ -88,7 +88,7 @@ def fastload(
 
 
 def arrow_gcs(store: Store) -> Reader:
-    """pyarrow.dataset, with Arrow's own client."""
+    """Return a reader of pyarrow.dataset with Arrow's own client."""
     from pyarrow.fs import GcsFileSystem
 
     scheme, _, place = store.url.partition("://")
@@ -96,7 +96,7 @@ def arrow_gcs(store: Store) -> Reader:
 
 
 def arrow_gcsfs(store: Store) -> Reader:
-    """pyarrow.dataset, with gcsfs."""
+    """Return a reader of pyarrow.dataset with gcsfs."""
     from gcsfs.core import GCSFileSystem
 
     return _arrow(GCSFileSystem(skip_instance_cache=True, **store.options))
@@ -113,7 +113,7 @@ def _arrow(filesystem: Any) -> Reader:
 
 
 def huggingface(store: Store) -> Reader:
-    """`load_dataset(..., streaming=True).with_format("arrow")`: its quickest way, over gcsfs."""
+    """Return a reader of Hugging Face datasets over gcsfs, in its fastest format, arrow."""
     import datasets
 
     rows: Any = datasets.load_dataset(
@@ -128,9 +128,12 @@ def huggingface(store: Store) -> Reader:
 
 
 def litdata(store: Store, directory: Path) -> Reader:
-    """LitData's StreamingDataset of Parquet files in place; its cache is empty before each pass.
+    """Return a reader of LitData's StreamingDataset of Parquet files, without a cache.
 
-    directory: of the same files, here; their index is left in it, for the store takes no uploads.
+    Args:
+        store: the store with the files.
+        directory: local directory of the same files; LitData writes its index to this directory,
+            because the store takes no uploads.
     """
     import litdata as lit
     from google.auth.credentials import AnonymousCredentials
@@ -158,7 +161,7 @@ def litdata(store: Store, directory: Path) -> Reader:
 
 
 def missing(packages: tuple[str, ...]) -> str | None:
-    """A sentence if one of them is not installed."""
+    """Return a sentence about the first package that is not installed; None if all are."""
     for package in packages:
         if environments.version(package) is None:
             return f"{package} is not installed: left out"
@@ -166,9 +169,9 @@ def missing(packages: tuple[str, ...]) -> str | None:
 
 
 def prepare() -> None:
-    """Before any reader: the loaders of others keep silent, and gcsfs off gRPC, as fastload's."""
+    """Prepare the process for all readers: silence other loaders, and keep gcsfs off gRPC."""
     os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"  # read when gcsfs is imported
     logging.getLogger("litdata").setLevel(logging.ERROR)
     logging.getLogger("datasets").setLevel(logging.ERROR)
-    # Where others keep the cores busy, threads that share a sum wait up to 50 ms for each other.
+    # On busy cores, threads that share a sum would wait for each other for up to 50 ms.
     torch.set_num_threads(1)

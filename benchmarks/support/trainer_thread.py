@@ -1,4 +1,4 @@
-"""How much of its speed a trainer's own Python keeps while data is loaded beside it."""
+"""Speed of a trainer's own Python code while data is loaded in the same process."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _STEP_S = 0.025  # five of Python's switch intervals
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Of the trainer's thread in its steps.
+    """The speed of the trainer's thread in its steps.
 
-    loops_per_s: of pure Python.
-    gil_share: of the steps' time, in which the thread neither ran nor waited for a CPU.
-    cpus: that others used meanwhile: this process's other threads, and other processes.
+    Attributes:
+        loops_per_s: loops of pure Python per second.
+        gil_share: share of the steps' time in which the thread neither ran nor waited for a CPU.
+        cpus: CPUs that this process's other threads, and other processes, used meanwhile.
     """
 
     loops_per_s: float
@@ -40,7 +41,13 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Medians: the speed beside loading, the one beside loading elsewhere, the ratio."""
+    """Medians of the speed beside loading in this process and in another process.
+
+    Attributes:
+        loading: speed while this process loads.
+        elsewhere: speed while another process loads.
+        share: ratio of the two speeds.
+    """
 
     loading: Speed
     elsewhere: Speed
@@ -50,20 +57,21 @@ class Kept:
 def compare(
     batches: Callable[[], Iterable[object]], elsewhere: Sequence[str], server: int, repeats: int
 ) -> Kept:
-    """Lets the same steps run beside loading in this process, and beside it in another one.
+    """Time the same steps beside loading in this process, and beside loading in another process.
 
-    After the batches that the loader brings in a step's time by itself, the trainer's thread works
-    in Python for that time, so that loading goes on all the while; only these steps are timed.
-    They are longer than the interval in which Python threads take turns, or the others' wish for
-    the GIL would not be seen in them. The other process takes as many batches and sleeps for as
-    long: the same work, with the same use of memory and caches, without this process's GIL.
+    The trainer's thread takes as many batches as the loader yields in a step's time, then works in
+    Python for a step, while loading continues; only these steps are timed. A step is longer than
+    the interval in which Python threads take turns, so that other threads' requests for the GIL
+    have an effect. The other process takes as many batches and sleeps for as long: the same work,
+    with the same use of memory and caches, without this process's GIL.
 
     Args:
-        batches: what gives a pass.
-        elsewhere: a command that loads so in its own process; the number of batches and the
-            seconds follow. It says in a line when it has begun, and goes on until it is killed.
-        server: the process that answers; its CPU counts as that of loading.
-        repeats: of both.
+        batches: function that begins a pass.
+        elsewhere: command that loads in another process; the number of batches and the seconds
+            are appended. The command prints a line when loading has begun, and runs until it is
+            killed.
+        server: number of the server's process, whose CPU time counts as CPU time of loading.
+        repeats: number of measurements of each kind.
     """
     for _ in batches():
         pass
@@ -72,7 +80,7 @@ def compare(
     batch_s = (time.perf_counter() - start) / count
     every = min(count, math.ceil(_STEP_S / batch_s))
     rounds = _rounds(every * batch_s)
-    # The next pass is read ahead beside steps, too.
+    # Steps also run while the next pass is read ahead.
     step_s = rounds * _LOOPS / _speed(batches(), every, rounds, []).loops_per_s
     pairs = []
     with _running([*elsewhere, str(every), str(step_s)]) as pid:
@@ -98,14 +106,14 @@ def _work(rounds: int) -> int:
 
 
 def _rounds(seconds: float) -> int:
-    """So many take about so long, alone."""
+    """Return the number of rounds that take about `seconds` without loading."""
     start = time.perf_counter()
     _work(50)
     return max(1, round(seconds / ((time.perf_counter() - start) / 50)))
 
 
 def _speed(batches: Iterable[object], every: int, rounds: int, processes: list[int]) -> Speed:
-    """A step follows each `every` batches."""
+    """Measure steps, with one step after each `every` batches."""
     clocks = [_clock(pid) for pid in processes]
 
     def others() -> float:
@@ -127,19 +135,19 @@ def _speed(batches: Iterable[object], every: int, rounds: int, processes: list[i
 
 
 def _scheduled_s() -> float:
-    """Seconds that this thread has run or waited for a CPU."""
+    """Return the seconds that this thread has run or waited for a CPU."""
     ran_ns, waited_ns, _ = _SCHEDSTAT.read_text().split()
     return (int(ran_ns) + int(waited_ns)) / 1e9
 
 
 def _clock(pid: int) -> int:
-    """Of a process's CPU time, as Linux numbers them: clock_getcpuclockid(3)."""
+    """Return the number of a process's CPU clock on Linux: clock_getcpuclockid(3)."""
     return (~pid << 3) | 2
 
 
 @contextlib.contextmanager
 def _running(command: Sequence[str]) -> Iterator[int]:
-    """A process that has said it is ready."""
+    """Run a command inside a with block; wait until the command prints that it is ready."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
         try:
             assert process.stdout is not None

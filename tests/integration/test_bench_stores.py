@@ -27,7 +27,7 @@ def test_a_store_is_read_and_kept(tmp_path, monkeypatch, capsys):
         assert main([*arguments, "--roofline"]) == 2
     out = capsys.readouterr()
     assert "Expected local files for --roofline" in out.err
-    assert "it is compared on local files alone" in out.out
+    assert "compared on local files only" in out.out
     record = json.loads((tmp_path / "a.json").read_text())
     jsonschema.validate(record, schema(), jsonschema.Draft202012Validator)
     assert record["dataset"]["files"] == ["gs://bucket/train/a.parquet"]

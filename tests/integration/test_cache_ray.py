@@ -222,7 +222,9 @@ def test_what_can_not_be_done(server, tmp_path, capsys, monkeypatch):
         return capsys.readouterr().err
 
     assert "gs://bucket/nothing" in told("gs://bucket/nothing/", "--engine", "ray")
-    assert "Expected --engine ray with --ray-address, got local" in told(URL, "--ray-address", "x")
+    assert "Expected --engine ray with --ray-address, got --engine local" in told(
+        URL, "--ray-address", "x"
+    )
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "got none: pip install 'fastload[ray]'" in told(URL, "--engine", "ray")
 

@@ -204,7 +204,13 @@ class Ragged:
         return nested
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Ragged:
-        """Return the same rows on `device`; rows already on `device` share memory."""
+        """Return the same rows on `device`; rows already on `device` share memory.
+
+        Args:
+            device: device, as torch takes it.
+            non_blocking: do not wait for the copies. Copies overlap with other work only if they
+                read pinned memory.
+        """
         return ragged_of(
             self.values.to(device, non_blocking=non_blocking),
             self.offsets.to(device, non_blocking=non_blocking),

@@ -85,7 +85,17 @@ def mix(
 
 
 class MixedDataset(Resumable[Batch]):
-    """The dataset that `fastload.mix` returns, for `DataLoader(mixed, batch_size=None)`."""
+    """The dataset that `fastload.mix` returns, for `DataLoader(mixed, batch_size=None)`.
+
+    Args:
+        datasets: The sources, as `mix` takes them.
+        weights: How often each source is drawn, as `mix` takes the weights.
+        seed: Seed of the draws.
+        stop: When an epoch ends: "first", "all" or "repeat", as `mix` defines them.
+
+    Raises:
+        ValueError, TypeError: An argument is wrong, or the datasets cannot be mixed.
+    """
 
     def __init__(
         self,

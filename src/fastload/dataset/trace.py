@@ -95,7 +95,14 @@ class Trace:
         return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other}
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a file for https://ui.perfetto.dev or chrome://tracing."""
+        """Write a file for https://ui.perfetto.dev or chrome://tracing.
+
+        Args:
+            path: path of the JSON file; an existing file is overwritten.
+
+        Raises:
+            OSError: the file can't be written.
+        """
         Path(path).write_text(json.dumps(self.to_json()))
 
 

@@ -48,6 +48,10 @@ class DatasetMixin:
     Evaluation: every row that `uneven` gives to the ranks counts once; rows that "pad" marks as
     repeated do not count. Predictions come in the order of steps, and within a step in the order of
     ranks.
+
+    Args:
+        *args: Positional arguments of the Trainer.
+        **kwargs: Keyword arguments of the Trainer.
     """
 
     args: Any
@@ -70,7 +74,12 @@ class DatasetMixin:
         return TrainLoader(self._workers_of(self.train_dataset), self.args.device)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """Return the loader of the evaluation batches."""
+        """Return the loader of the evaluation batches.
+
+        Args:
+            eval_dataset: A dataset, the name of a dataset in the Trainer's `eval_dataset`, or None
+                for the Trainer's `eval_dataset`.
+        """
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(dataset, str):
             dataset = self.eval_dataset[dataset]
@@ -79,19 +88,33 @@ class DatasetMixin:
         return EvalLoader(self._workers_of(dataset), self.accelerator)
 
     def get_test_dataloader(self, test_dataset: Any) -> Any:
-        """Return the loader of the test batches."""
+        """Return the loader of the test batches.
+
+        Args:
+            test_dataset: A FastParquetDataset, or a dataset that the Trainer takes.
+        """
         if not isinstance(test_dataset, FastParquetDataset):
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
         return EvalLoader(self._workers_of(test_dataset), self.accelerator)
 
     def num_examples(self, dataloader: Any) -> int:
-        """Return the number of rows in an epoch, of all ranks together."""
+        """Return the number of rows in an epoch, of all ranks together.
+
+        Args:
+            dataloader: A loader that this class returned, or a loader that the Trainer takes.
+        """
         if isinstance(dataloader, PreparedLoader):
             return _epoch_rows(dataloader)
         return int(super().num_examples(dataloader))  # type: ignore[misc]
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> Any:
-        """Evaluate the model, and gather from each rank only the rows that count."""
+        """Evaluate the model, and gather from each rank only the rows that count.
+
+        Args:
+            dataloader: A loader that this class returned, or a loader that the Trainer takes.
+            *args: Further positional arguments of the Trainer's evaluation_loop.
+            **kwargs: Keyword arguments of the Trainer's evaluation_loop.
+        """
         if isinstance(dataloader, EvalLoader):
             self.gather_function = dataloader.gather  # the base class restores its own
         return super().evaluation_loop(dataloader, *args, **kwargs)  # type: ignore[misc]

@@ -312,9 +312,7 @@ def test_a_slow_contender_is_cut_off(plan):
     laboratory = Laboratory(slow=["LitData"])
     findings = measure(plan, lambda what: None, laboratory)
     assert "LitData" not in {peer for action, peer, _ in laboratory.jobs if action == "time"}
-    assert "LitData 1.2, shuffled: cut off after 60 s, when it had given 420 of" in remarks(
-        findings
-    )
+    assert "LitData 1.2, shuffled: cut off after 60 s and 420 of" in remarks(findings)
     cut_off = [entry for entry in to_json(findings)["left_out"] if entry["name"] == "LitData"]
     assert [entry["rows_per_s"] for entry in cut_off] == [7, 7]
 

@@ -89,7 +89,11 @@ class WaitReport:
         return self.waiting_s / total if total else 0.0
 
     def share_since(self, earlier: WaitReport) -> float:
-        """Return the share of waiting in the time since an earlier report of the same DataWait."""
+        """Return the share of waiting in the time since an earlier report, between 0 and 1.
+
+        Args:
+            earlier: an earlier report of the same DataWait.
+        """
         waiting_s = self.waiting_s - earlier.waiting_s
         total = waiting_s + self.working_s - earlier.working_s
         return waiting_s / total if total > 0 else 0.0

@@ -27,7 +27,7 @@ DECODED = "decoded-1"
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A cache on local disk, kept between epochs and runs: `cache` of `FastParquetDataset`.
+    """A cache on local disk, kept between epochs and runs, for `cache` of `FastParquetDataset`.
 
     All processes of a user on a node share the directory. Damaged entries are removed and
     fetched anew. When the disk is full, or can't be written to, one warning says so, and no

@@ -15,7 +15,7 @@ Transport = Literal["auto", "native", "fsspec"]
 
 @dataclass(frozen=True, slots=True)
 class IO:
-    """How files are read: `io` of `FastParquetDataset`.
+    """Options of reading files, for the argument `io` of `FastParquetDataset`.
 
     For local files, only `concurrency` and `verify_crc` matter.
 

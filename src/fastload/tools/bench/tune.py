@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fastload.tools.bench.launch import Launch
     from fastload.tools.bench.peers import Work
 
-# Seconds of epochs of each trial.
+# Seconds of each trial, after its first two epochs.
 _PATIENCE_S = 1.0
 # Trials of the defaults, with which every other setting is compared.
 _REFERENCES = 3

@@ -1,1 +1,1 @@
-"""The commands: each reads its arguments and calls the library."""
+"""Commands: each command reads its arguments and calls the library."""

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command.
+    """Run the command.
+
+    Args:
+        arguments: arguments of the command line; None = those of this process.
 
     Returns:
-        0, or 1 if fastload could not be timed, or 2 for a source or an option that does not do.
+        The exit status: 0, or 1 if fastload could not be timed, or 2 if the source or an option
+        is wrong.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     options = Options(**vars(_parser().parse_args(arguments)), command=tuple(arguments))
@@ -35,30 +39,46 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("source", nargs="?", help="file, directory, glob or URL; without it, a click-log sample")
     add("--columns", type=_names, metavar="C,...", help="columns to read; default: all numbers")
-    add("--batch-size", type=_positive, default=16384, metavar="N", help="rows; default 16384")
+    add(
+        "--batch-size",
+        type=_positive,
+        default=16384,
+        metavar="N",
+        help="rows of a batch; default 16384",
+    )
     add(
         "--shuffle",
         action=argparse.BooleanOptionalAction,
         help="measure shuffled reads only, or only reads in order; default: both",
     )
-    add("--epochs", type=_positive, metavar="N", help="in each process; default: those of 2.5 s")
-    add("--threads", type=_positive, metavar="N", help="for every contender; default: all cores")
+    add(
+        "--epochs",
+        type=_positive,
+        metavar="N",
+        help="epochs of each process; default: those of 2.5 s",
+    )
+    add(
+        "--threads",
+        type=_positive,
+        metavar="N",
+        help="threads of every contender; default: all cores",
+    )
     add("--workers", type=_count, default=0, metavar="N", help="DataLoader workers; default 0")
     add(
         "--peers",
         type=_names,
         default=("all",),
         metavar="P,...",
-        help=f"{', '.join(FAMILIES)}, all or none; default all",
+        help=f"contenders: {', '.join(FAMILIES)}, all or none; default all",
     )
     add(
         "--limit-s",
         type=_positive,
         default=20,
         metavar="N",
-        help="a peer is cut off whose epoch takes longer; default 20",
+        help="cut a peer off if an epoch takes longer; default 20",
     )
-    add("--cache-dir", metavar="DIR", help="that fastload keeps the bytes of a store in")
+    add("--cache-dir", metavar="DIR", help="directory in which fastload keeps the bytes of a store")
     add(
         "--roofline",
         action="store_true",
@@ -68,11 +88,17 @@ def _parser() -> argparse.ArgumentParser:
         "--step-ms",
         type=_duration,
         metavar="X",
-        help="simulate training steps of so many milliseconds, and tell the waits for data",
+        help="simulate training steps of X milliseconds, and measure the waits for data",
     )
     add("--tune", action="store_true", help="search for threads, workers, prefetch, request size")
-    add("--tune-s", type=_positive, default=90, metavar="N", help="that it may take; default 90")
-    add("--json", metavar="FILE", help="write the results there, too")
+    add(
+        "--tune-s",
+        type=_positive,
+        default=90,
+        metavar="N",
+        help="seconds of the search; default 90",
+    )
+    add("--json", metavar="FILE", help="also write the results to a JSON file")
     add("--html", metavar="FILE", help="write a page with the results, charts and a timeline")
     add("--trace", metavar="FILE", help="write what fastload's threads did, for ui.perfetto.dev")
     return parser

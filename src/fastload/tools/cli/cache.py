@@ -1,4 +1,4 @@
-"""fastload-cache: fills a cache with what a dataset reads, and looks after it."""
+"""fastload-cache: fill a cache with the rows of a dataset, and maintain the cache."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command.
+    """Run the command.
+
+    Args:
+        arguments: arguments of the command line; None = those of this process.
 
     Returns:
-        0, or 1 if `verify` found damage, 2 for what can't be done, 130 after Ctrl-C.
+        The exit status: 0, or 1 if `verify` found damage, 2 if the command failed, 130 after
+        Ctrl-C.
     """
     options = _parser().parse_args(arguments)
-    # Where whoever calls it has the modules of --preprocess; spawned processes inherit it.
+    # The modules of --preprocess may lie in the working directory; spawned processes inherit it.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -34,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fastload-cache: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("fastload-cache: interrupted; begun again, it goes on", file=sys.stderr)
+        print("fastload-cache: interrupted; run the command again to continue", file=sys.stderr)
         return 130
     for line in [json.dumps(result)] if options.json else cache_report.lines_of(result):
         print(line)
@@ -63,7 +67,7 @@ def _warm(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
 
         warmed = warm_on_ray(description, options.ray_address, options.jobs, progress=progress)
     elif options.ray_address is not None:
-        raise ValueError(f"Expected --engine ray with --ray-address, got {options.engine}")
+        raise ValueError(f"Expected --engine ray with --ray-address, got --engine {options.engine}")
     else:
         warmed = warm_jobs(description, options.jobs or 1, progress=progress)
     return {"warmed": warmed}, 0
@@ -90,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="fastload-cache", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--cache-dir", required=True, metavar="D", help="the cache's directory")
+    common.add_argument("--cache-dir", required=True, metavar="D", help="directory of the cache")
     common.add_argument("--json", action="store_true", help="print one line of JSON")
     shown = argparse.ArgumentParser(add_help=False)
     shown.add_argument("--quiet", action="store_true", help="show no progress")
@@ -98,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     warm = commands.add_parser(
         "warm",
         parents=[common, shown],
-        help="read what a dataset will ask for; begun again, it goes on where it ended",
+        help="fill the cache with the rows of a dataset; run again to continue",
     )
     warm.set_defaults(run=_warm)
     add = warm.add_argument
@@ -118,30 +122,32 @@ def _parser() -> argparse.ArgumentParser:
         metavar="M:F,...",
         help="functions or kernels, each as module:name, whose results are kept",
     )
-    add("--code-version", metavar="V", help="instead of the code of these functions")
-    add("--raw-only", action="store_true", help="keep bytes of remote files alone")
-    add("--rank", type=int, metavar="R", help="which share to read; default: all")
-    add("--world-size", type=int, metavar="W", help="of how many")
+    add("--code-version", metavar="V", help="version that stands for the code of --preprocess")
+    add("--raw-only", action="store_true", help="keep only bytes of remote files")
+    add("--rank", type=int, metavar="R", help="rank whose rows are read; default: all rows")
+    add("--world-size", type=int, metavar="W", help="number of ranks")
     add("--engine", choices=("local", "ray"), default="local", help="default: local")
-    address = "of Ray, such as 10.0.0.1:6379; default: $RAY_ADDRESS, else on this machine"
+    address = "address of Ray, such as 10.0.0.1:6379; default: $RAY_ADDRESS, else this machine"
     add("--ray-address", metavar="A", help=address)
-    jobs = "processes, default 1; or tasks of Ray, default four for each CPU"
+    jobs = "number of processes, default 1; or tasks of Ray, default four for each CPU"
     add("--jobs", type=_positive, metavar="N", help=jobs)
-    rows = "rows read at once, default 4096; fewer where rows are large"
+    rows = "rows read at once, default 4096; choose fewer if rows are large"
     add("--batch-size", type=_positive, default=4096, metavar="B", help=rows)
-    add("--max-bytes", metavar="X", help="on disk, such as 100GB; default: what there is room for")
+    add("--max-bytes", metavar="X", help="limit on disk, such as 100GB; default: none but the disk")
 
-    commands.add_parser("ls", parents=[common], help="what is kept").set_defaults(run=_ls)
+    commands.add_parser("ls", parents=[common], help="list the kept files").set_defaults(run=_ls)
     verify = commands.add_parser(
-        "verify", parents=[common, shown], help="compare all with its checksums; 1 on damage"
+        "verify", parents=[common, shown], help="compare entries with checksums; 1 on damage"
     )
     verify.set_defaults(run=_verify)
     prune = commands.add_parser(
-        "prune", parents=[common], help="remove what was not used for longest"
+        "prune", parents=[common], help="remove the least recently used entries"
     )
-    prune.add_argument("--max-bytes", required=True, metavar="X", help="to be left, at most")
+    prune.add_argument("--max-bytes", required=True, metavar="X", help="size to keep at most")
     prune.set_defaults(run=_prune)
-    commands.add_parser("clear", parents=[common], help="remove all").set_defaults(run=_clear)
+    commands.add_parser("clear", parents=[common], help="remove all entries").set_defaults(
+        run=_clear
+    )
     return parser
 
 
@@ -150,7 +156,7 @@ def _names(text: str) -> list[str]:
 
 
 def _filters(text: str) -> Any:
-    """Conditions as the dataset takes them, whose tuples JSON writes as lists."""
+    """Convert JSON to the conditions that the dataset takes: lists of JSON become tuples."""
     try:
         found = json.loads(text)
     except ValueError as error:

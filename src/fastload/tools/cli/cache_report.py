@@ -1,4 +1,4 @@
-"""What `fastload-cache` tells of a cache and does to it, as JSON has it and people read it."""
+"""Actions of `fastload-cache` on a cache, whose results are plain values or lines of text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["clear", "contents", "lines_of", "prune", "verify"]
 
 
 def contents(cache: Cache) -> dict[str, Any]:
-    """The files of which something is kept, by tier, the ones used last first."""
+    """Return the files of the cache by tier, the most recently used files first."""
     directories = _existing(cache)
     objects = list(chain.from_iterable(map(_objects, directories)))
     objects.sort(key=lambda each: (each["used"], each["url"]), reverse=True)
@@ -38,35 +38,35 @@ def contents(cache: Cache) -> dict[str, Any]:
 
 
 def verify(cache: Cache, *, progress: bool) -> dict[str, Any]:
-    """Compares all entries with their checksums, and removes those that are damaged."""
+    """Compare all entries with their checksums, and remove damaged entries."""
     entries = [(tier, entry) for tier in _existing(cache) for entry in entries_of(tier)]
     total, done = sum(entry.disk_bytes for _, entry in entries), 0
     damaged = []
-    with showing(progress, "bytes") as told:
+    with showing(progress, "bytes") as report:
         for directory, entry in entries:
             if _is_good(directory, entry) is False:
                 url = described(directory, entry.object).get("url", entry.object)
-                damaged.append({"url": url, **_place(entry)})
+                damaged.append({"url": url, **_location(entry)})
             done += entry.disk_bytes
-            told(done, total)
+            report(done, total)
     return {"checked": len(entries), "bytes": total, "damaged": damaged}
 
 
 def prune(cache: Cache, most_bytes: int) -> dict[str, Any]:
-    """Removes what was not used for longest, until so many bytes at most are left."""
+    """Remove the least recently used entries, until at most `most_bytes` bytes are left."""
     left, removed = make_room(_existing(cache), most_bytes)
     return {"removed": removed, "bytes": left}
 
 
 def clear(cache: Cache) -> dict[str, Any]:
-    """Removes all that is not in use."""
+    """Remove all entries that are not in use."""
     directories = _existing(cache)
     removed = remove_all(*directories)
     return {"removed": removed, "bytes": sum(map(used_bytes, directories))}
 
 
 def lines_of(result: dict[str, Any]) -> Iterator[str]:
-    """What any of these returned, to read."""
+    """Yield the lines of text that describe the result of an action."""
     if "files" in result:
         for file in result["files"]:
             entries = f"{file['entries']:>6} {file['tier']:<7}"
@@ -77,7 +77,7 @@ def lines_of(result: dict[str, Any]) -> Iterator[str]:
             what = f"row group {each.get('row_group')}"
             if "start" in each:
                 what = f"bytes {each['start']} to {each['stop']}"
-            yield f"damaged, and removed: {what} of {each['url']}"
+            yield f"damaged and removed: {what} of {each['url']}"
         count = len(result["damaged"])
         yield f"{result['checked']} entries of {result['bytes']} bytes, {count} of them damaged"
     elif "removed" in result:
@@ -88,11 +88,15 @@ def lines_of(result: dict[str, Any]) -> Iterator[str]:
 
 
 def _existing(cache: Cache) -> list[Path]:
-    """The directories of the tiers that are there."""
-    there = [tier.name for tier in tiers_of(cache) if tier.is_dir()]
-    if not there:
+    """Return the directories of the tiers that exist.
+
+    Raises:
+        CacheError: the cache does not exist.
+    """
+    names = [tier.name for tier in tiers_of(cache) if tier.is_dir()]
+    if not names:
         raise CacheError(f"Expected a cache, found none - at {cache.path}")
-    return [open_directory(cache.path, name) for name in there]
+    return [open_directory(cache.path, name) for name in names]
 
 
 def _objects(directory: Path) -> Iterator[dict[str, Any]]:
@@ -117,7 +121,7 @@ def _is_good(directory: Path, entry: Entry) -> bool | None:
     return core.check_range(os.fspath(directory), entry.object, *entry.range)
 
 
-def _place(entry: Entry) -> dict[str, int]:
+def _location(entry: Entry) -> dict[str, int]:
     if entry.range is None:
         return {"row_group": int(entry.name.partition("-")[0])}
     start, stop = entry.range

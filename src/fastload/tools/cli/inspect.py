@@ -1,4 +1,4 @@
-"""fastload-inspect: how a dataset is stored, what it becomes, and what to change."""
+"""fastload-inspect: the layout of a dataset, the tensors of its columns, and what to change."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command.
+    """Run the command.
+
+    Args:
+        arguments: arguments of the command line; None = those of this process.
 
     Returns:
-        0, or 2 for a source or columns that can't be read.
+        The exit status: 0, or 2 if the source or columns can't be read.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -37,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="fastload-inspect", description=__doc__)
     add = parser.add_argument
     add("source", help="file, directory, glob or URL")
-    add("--columns", type=_names, metavar="C,...", help="columns to look at; default: all")
+    add("--columns", type=_names, metavar="C,...", help="columns to inspect; default: all")
     add("--json", action="store_true", help="print one line of JSON")
     return parser
 

@@ -1,4 +1,4 @@
-"""Warms a cache in several processes, each of which reads a share of the dataset."""
+"""Warming of a cache in several processes, each of which reads a share of the dataset."""
 
 from __future__ import annotations
 
@@ -23,12 +23,20 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The dataset, in the words of `FastParquetDataset`.
+    """The arguments of a `FastParquetDataset`, in a form that can be sent to other processes.
 
-    columns: names, or where the columns are as "module:name".
-    preprocess: where the steps are, each as "module:name".
-    batch_size: rows that are read at once; it doesn't matter to what is kept.
-    part: which share of the rank's rows is meant, of how many.
+    Attributes:
+        source: as the argument of the dataset.
+        cache: the cache to fill.
+        columns: names of columns, or the location of the columns argument as "module:name".
+        filters: as the argument of the dataset.
+        preprocess: locations of the steps, each as "module:name".
+        batch_size: rows that are read at once; has no effect on the cached entries.
+        rank: as the argument of the dataset.
+        world_size: as the argument of the dataset.
+        threads: as the argument of the dataset.
+        memory_budget: as the argument of the dataset.
+        part: (number of the share, number of shares) of the rank's rows.
     """
 
     source: str
@@ -44,7 +52,7 @@ class Description:
     part: tuple[int, int] = (0, 1)
 
     def open(self) -> FastParquetDataset:
-        """The dataset."""
+        """Open the dataset."""
         return FastParquetDataset(
             self.source,
             columns=_columns_of(self.columns),
@@ -59,60 +67,66 @@ class Description:
         )
 
     def share(self, number: int, jobs: int) -> Description:
-        """One of so many parts of what the rank reads."""
+        """Return the description of share `number` of `jobs` shares of the rank's rows."""
         return replace(self, part=(number, jobs))
 
 
-def steps_of(places: Sequence[str]) -> list[Any] | None:
-    """The steps at these places, such as "package.module:function", or lists of steps.
+def steps_of(locations: Sequence[str]) -> list[Any] | None:
+    """Import steps, or lists of steps; None if there are none.
+
+    Args:
+        locations: locations of the steps, such as "package.module:function".
 
     Raises:
-        ValueError: it is no such place, or nothing is there.
+        ValueError: a location has another form, or the module has no such name.
     """
     steps: list[Any] = []
-    for place in places:
-        found = _found_at(place, "a step")
+    for location in locations:
+        found = _import_from(location, "a step")
         steps.extend(found if isinstance(found, (list, tuple)) else [found])
     return steps or None
 
 
 def _columns_of(columns: Sequence[str] | str | None) -> Any:
-    """What `FastParquetDataset` takes as columns."""
+    """Return the columns argument of the dataset."""
     if columns is None:
         return None
-    return _found_at(columns, "columns") if isinstance(columns, str) else list(columns)
+    return _import_from(columns, "columns") if isinstance(columns, str) else list(columns)
 
 
-def _found_at(place: str, what: str) -> Any:
-    module, _, path = place.partition(":")
+def _import_from(location: str, what: str) -> Any:
+    module, _, path = location.partition(":")
     if not module or not path:
-        raise ValueError(f"Expected {what} as module:name, got {place!r}")
+        raise ValueError(f"Expected {what} as module:name, got {location!r}")
     found: Any = importlib.import_module(module)
     for name in path.split("."):
         if not hasattr(found, name):
-            raise ValueError(f"Expected {what} at {place}, found no `{name}` in {module}")
+            raise ValueError(f"Expected {what} at {location}, found no `{name}` in {module}")
         found = getattr(found, name)
     return found
 
 
 def warm_jobs(description: Description, jobs: int, *, progress: bool) -> dict[str, int]:
-    """Warms the cache in so many processes, in this one if it is one.
+    """Warm the cache in several processes; with one job, in this process.
 
-    progress: whether to show it on stderr.
+    Args:
+        description: the dataset.
+        jobs: number of processes.
+        progress: True to show the progress on stderr.
 
     Returns:
-        How many rows of how many files are there.
+        The number of rows and of files in the cache.
 
-    Raises what `FastParquetDataset` and its `warm_cache` do.
+    The errors are those of `FastParquetDataset` and its `warm_cache`.
     """
     if description.rank is None and description.world_size is None:
         description = replace(description, rank=0, world_size=1)
     counts: dict[int, tuple[int, int]] = {}
-    with showing(progress) as told:
+    with showing(progress) as report:
 
         def add_up(number: int, done: int, total: int) -> None:
             counts[number] = done, total
-            told(*map(sum, zip(*counts.values(), strict=True)))
+            report(*map(sum, zip(*counts.values(), strict=True)))
 
         if jobs == 1:
             files = warm_share(description, lambda done, total: add_up(0, done, total))[1]
@@ -121,9 +135,11 @@ def warm_jobs(description: Description, jobs: int, *, progress: bool) -> dict[st
     return {"rows": sum(total for _, total in counts.values()), "files": files}
 
 
-def _warm_shares(description: Description, jobs: int, told: Callable[[int, int, int], None]) -> int:
+def _warm_shares(
+    description: Description, jobs: int, report: Callable[[int, int, int], None]
+) -> int:
     context = multiprocessing.get_context("spawn")
-    # Of each share what is done, and of how many rows.
+    # For each share: rows read so far, and all rows.
     counts = context.Array("q", 2 * jobs)
     with ProcessPoolExecutor(
         jobs, mp_context=context, initializer=_begin, initargs=(counts,)
@@ -136,11 +152,11 @@ def _warm_shares(description: Description, jobs: int, told: Callable[[int, int, 
         while left:
             left = wait(left, _POLL_S).not_done
             for number in range(jobs):
-                told(number, counts[2 * number], counts[2 * number + 1])
+                report(number, counts[2 * number], counts[2 * number + 1])
         return max(each.result() for each in running)
 
 
-_counts: Any = None  # of the parent of this process
+_counts: Any = None  # the shared counts of the parent process
 
 
 def _begin(counts: Any) -> None:
@@ -149,28 +165,28 @@ def _begin(counts: Any) -> None:
 
 
 def _warm_share(description: Description, number: int) -> int:
-    def told(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         _counts[2 * number], _counts[2 * number + 1] = done, total
 
-    return warm_share(description, told)[1]
+    return warm_share(description, report)[1]
 
 
-def warm_share(description: Description, told: Callable[[int, int], None]) -> tuple[int, int]:
-    """Warms the cache with a share, in this process.
+def warm_share(description: Description, report: Callable[[int, int], None]) -> tuple[int, int]:
+    """Warm the cache with one share, in this process.
 
     Args:
-        description: of that share.
-        told: called with how many rows are read, of how many.
+        description: the share of the dataset.
+        report: function called with the number of rows read and the number of all rows.
 
     Returns:
-        Rows of the share, and files of the dataset.
+        The number of rows of the share, and the number of files of the dataset.
     """
     rows = 0
 
     def count(done: int, total: int) -> None:
         nonlocal rows
         rows = total
-        told(done, total)
+        report(done, total)
 
     with description.open() as dataset:
         dataset._warm(count, description.part)  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Warms a cache on a Ray cluster, whose tasks each read a share of the dataset."""
+"""Warming of a cache on a Ray cluster, whose tasks each read a share of the dataset."""
 
 from __future__ import annotations
 
@@ -25,54 +25,56 @@ if TYPE_CHECKING:
 
 __all__ = ["warm_on_ray"]
 
-# A share that is read anew is a quarter of what a CPU has to do, at most; more of them would
-# have files opened more often.
+# A failed share repeats at most a quarter of a CPU's work; more shares would open files more
+# often.
 _SHARES_PER_CPU = 4
-# Of a task whose worker dies; what a worker has read until then stays.
+# Retries of a task whose worker dies; rows that the worker has cached stay in the cache.
 _RETRIES = 10
 _POLL_S = 0.2
-_TELL_S = 0.5
+_REPORT_S = 0.5
 _CONNECT_S = 10.0
-_MEMORY = "1GB"  # of a task; a node has as many of them as CPUs
+_MEMORY = "1GB"  # of a task; a node runs as many tasks as it has CPUs
 
 
 def warm_on_ray(
     description: Description, address: str | None, shares: int | None, *, progress: bool
 ) -> dict[str, int]:
-    """Warms the cache by tasks of Ray, into a directory that all nodes read.
+    """Warm the cache by tasks of Ray, in a directory that all nodes share.
 
     Args:
-        description: of the dataset. Nodes open it by themselves, with credentials of their own.
-        address: of the cluster, as `ray.init` takes it; None = $RAY_ADDRESS, else one that runs
-            on this machine, else one that is begun and ended here.
-        shares: tasks; None = four for each CPU of the cluster.
-        progress: whether to show it on stderr.
+        description: the dataset. Each node opens the dataset with its own credentials.
+        address: address of the cluster, as `ray.init` takes it; None = $RAY_ADDRESS, else a
+            cluster that runs on this machine, else a cluster that is started and stopped here.
+        shares: number of tasks; None = four for each CPU of the cluster.
+        progress: True to show the progress on stderr.
 
     Returns:
-        How many rows of how many files are there.
+        The number of rows and of files in the cache.
 
-    Raises what `FastParquetDataset` and its `warm_cache` do, and also:
+    Raises:
         ModuleNotFoundError: Ray is not installed.
-        ConnectionError: there is no cluster at that address.
-        CacheError: a task was given up, or its node does not see the directory.
+        ConnectionError: no cluster answers at the address.
+        CacheError: a task failed too often, or its node does not share the directory.
+        FastloadError, ValueError, TypeError, OSError: as `FastParquetDataset` and its
+            `warm_cache` raise them.
     """
     if description.rank is None and description.world_size is None:
         description = replace(description, rank=0, world_size=1)
-    # Relative to where this process is.
+    # Nodes have other working directories, so the path must be absolute.
     cache = replace(description.cache, directory=description.cache.path)
     description = replace(description, cache=cache, threads=1, memory_budget=_MEMORY)
     with contextlib.ExitStack() as stack:
-        # What is wrong with the description is told here; and footers are in the cache then.
+        # A wrong description fails here, before Ray starts; and the footers are cached.
         dataset = stack.enter_context(replace(description, batch_size=None).open())
         rows = len(dataset)
         dataset.close()
-        # Ray tells there of workers that have died; it is for the result.
+        # Ray prints messages about dead workers to stdout, which is for the result.
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         ray = stack.enter_context(_cluster(address))
         mark = stack.enter_context(_marked(cache))
-        told = stack.enter_context(showing(progress))
+        report = stack.enter_context(showing(progress))
         shares = shares or _SHARES_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        return _run(ray, description, shares, rows, mark, told)
+        return _run(ray, description, shares, rows, mark, report)
 
 
 def _run(
@@ -81,9 +83,9 @@ def _run(
     shares: int,
     rows: int,
     mark: Path,
-    told: Callable[[int, int], None],
+    report: Callable[[int, int], None],
 ) -> dict[str, int]:
-    # It holds counts alone: without it, or begun anew, less is shown.
+    # The actor holds only counts: if the actor dies, the progress shows fewer rows.
     counts = ray.remote(_Counts).options(num_cpus=0, max_restarts=-1).remote()
     task = ray.remote(_warm_share).options(num_cpus=1, max_retries=_RETRIES)
     running = {
@@ -98,13 +100,13 @@ def _run(
                 warmed.append(ray.get(each))
                 done[running[each]] = warmed[-1][0]
             with contextlib.suppress(ray.exceptions.RayError):
-                done = ray.get(counts.all.remote(), timeout=_TELL_S) | done
-            told(sum(done.values()) if left else rows, rows)
+                done = ray.get(counts.all.remote(), timeout=_REPORT_S) | done
+            report(sum(done.values()) if left else rows, rows)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
         raise CacheError(
-            f"Expected Ray to do each task within {_RETRIES} retries, got "
+            f"Expected Ray to finish each task within {_RETRIES} retries, got "
             f"{type(error).__name__}: {error}"
         ) from error
     finally:
@@ -115,12 +117,12 @@ def _run(
 
 
 class _Counts:
-    """Rows that tasks have read so far; an actor."""
+    """An actor that counts the rows that tasks have read so far."""
 
     def __init__(self) -> None:
         self._done: dict[int, int] = {}
 
-    def tell(self, number: int, done: int) -> None:
+    def report(self, number: int, done: int) -> None:
         self._done[number] = done
 
     def all(self) -> dict[int, int]:
@@ -128,26 +130,29 @@ class _Counts:
 
 
 def _warm_share(description: Description, number: int, counts: Any, mark: Path) -> tuple[int, int]:
-    """A task: rows of a share, and files of the dataset. Done twice, it finds all there."""
+    """Warm one share, as a task of Ray; return its rows, and the files of the dataset.
+
+    A task that runs twice finds its rows in the cache the second time.
+    """
     if not mark.exists():
         raise CacheError(
-            "Expected a directory that all nodes of the cluster read, got one on "
-            f"{os.uname().nodename} that is another - at {mark.parent}"
+            "Expected a directory that all nodes of the cluster share, got another directory on "
+            f"{os.uname().nodename} - at {mark.parent}"
         )
     shown = time.monotonic()
 
-    def told(done: int, _total: int) -> None:
+    def report(done: int, _total: int) -> None:
         nonlocal shown
-        if time.monotonic() - shown >= _TELL_S:
+        if time.monotonic() - shown >= _REPORT_S:
             shown = time.monotonic()
-            counts.tell.remote(number, done)
+            counts.report.remote(number, done)
 
-    return warm_share(description, told)
+    return warm_share(description, report)
 
 
 @contextlib.contextmanager
 def _cluster(address: str | None) -> Iterator[Any]:
-    """Ray, connected; left as it was found."""
+    """Connect to Ray inside a with block; a connection that exists already stays open."""
     try:
         import ray
     except ModuleNotFoundError:
@@ -158,7 +163,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
         yield ray
         return
     _check_reached(address or os.environ.get("RAY_ADDRESS", ""))
-    # One that is begun here tells nobody else of it.
+    # A cluster that is started here sends no usage statistics.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray.init(address, log_to_driver=False, logging_level="ERROR")
     try:
@@ -168,7 +173,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
 
 
 def _check_reached(address: str) -> None:
-    """Refuses an address that nobody listens at; Ray tries these for minutes."""
+    """Raise ConnectionError if the address does not answer; Ray would retry for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdecimal():
         return  # "auto", "local" and the like
@@ -180,7 +185,7 @@ def _check_reached(address: str) -> None:
 
 @contextlib.contextmanager
 def _marked(cache: Cache) -> Iterator[Path]:
-    """A file in the cache's directory as long as this goes on, for other nodes to look for."""
+    """Keep a file in the cache's directory inside a with block, for other nodes to check."""
     open_private(cache.path)
     mark = cache.path / f".warming-{secrets.token_hex(8)}"
     mark.touch()

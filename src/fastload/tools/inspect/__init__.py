@@ -1,4 +1,1 @@
-"""What the footers of a dataset say of its layout, and what to change: `fastload-inspect`.
-
-Note: docs/notes/tools-inspect.md.
-"""
+"""fastload-inspect: the layout of a dataset, read from its footers, and what to change."""

@@ -1,4 +1,4 @@
-"""What of a layout costs time, how much, and what to do about it."""
+"""Advice on a layout: what costs time, how much, and the remedy."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ if TYPE_CHECKING:
 
 __all__ = ["Advice", "advise", "pass_cost", "rewrite_of", "size_of", "suggested_group_rows"]
 
-# A row group of 2**17 rows spends less than 2 % on its chunks' own cost, and a window of 2**19
-# rows has four of them at least.
+# With row groups of 2**17 rows, opening chunks takes less than 2 % of the time, and a window of
+# 2**19 rows has at least four row groups.
 _GROUP_ROWS = 1 << 17
-# Of wide rows fewer: what is decoded of one row group.
+# Limit of the decoded bytes of a row group: row groups of wide rows have fewer rows.
 _GROUP_BYTES = 128 << 20
-# What is not worth writing files anew for.
+# A smaller share of a pass is not worth a rewrite.
 _LEAST_SHARE = 0.05
 _SLOW_CODECS = ("brotli", "gzip")
 _SMALL_FILE_BYTES = 8 << 20
 _MANY_FILES = 64
-# A window of fewer row groups mixes sorted rows badly: docs/notes/collate.md.
+# A window of fewer row groups shuffles sorted rows badly: docs/notes/shuffle.md.
 _FEW_GROUPS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing that costs.
+    """One property of the layout that costs time.
 
-    what: in a few words.
-    cost: what it costs, in a sentence.
-    remedy: what to do.
-    saved_s: CPU seconds of a pass that it would save, where that is the cost; else None.
-    share: of the CPU seconds of a pass.
-    rewrites: whether files would be written anew for it.
+    Attributes:
+        what: the property, in a few words.
+        cost: the cost of the property, in a sentence.
+        remedy: what to do.
+        saved_s: CPU seconds of a pass that the remedy saves; None if the cost is another.
+        share: saved_s, or the cost, as a share of the CPU seconds of a pass.
+        rewrites: True if the remedy writes the files again.
     """
 
     what: str
@@ -57,20 +58,20 @@ class Advice:
 
 
 def pass_cost(layout: DatasetLayout) -> PassCost:
-    """The cost of a pass over all columns."""
+    """Return the cost of a pass over all columns."""
     row_bytes = layout.windows.row_bytes if layout.windows else 0
     return cost_of(layout.columns, row_bytes * layout.rows, layout.times)
 
 
 def suggested_group_rows(layout: DatasetLayout) -> int:
-    """Rows of a row group: 2**17, or the power of two of which 128 MiB are decoded."""
+    """Return the rows of a good row group: 2**17, or a power of two that decodes to 128 MiB."""
     row_bytes = layout.windows.row_bytes if layout.windows else 1
     fit = max(1, _GROUP_BYTES // row_bytes)
     return min(_GROUP_ROWS, 1 << (fit.bit_length() - 1))
 
 
 def advise(layout: DatasetLayout) -> list[Advice]:
-    """What costs, the greatest share of a pass first, then what costs otherwise."""
+    """Return all advice: first costs of CPU time, largest first, then other costs."""
     if not layout.rows or not layout.columns:
         return []
     cost = pass_cost(layout)
@@ -87,7 +88,7 @@ def advise(layout: DatasetLayout) -> list[Advice]:
 
 
 def rewrite_of(layout: DatasetLayout) -> Rewrite | None:
-    """How to write the files anew; None where nothing that was advised asks for it."""
+    """Return how to write the files again; None if no advice asks for a rewrite."""
     if not any(advice.rewrites for advice in advise(layout)):
         return None
     codecs = {codec for column in layout.columns for codec in column.codecs}
@@ -129,7 +130,7 @@ def _slow_codecs(layout: DatasetLayout, cost: PassCost) -> Iterator[Advice]:
             yield Advice(
                 f"compressed with {codec}",
                 f"{share:.0%} of a pass, {saved_s:.2g} of {cost.total:.2g} CPU s, more than with "
-                "zstd, which makes files as small",
+                "zstd, whose files are as small",
                 "rewrite with zstd",
                 saved_s,
                 share,
@@ -139,7 +140,7 @@ def _slow_codecs(layout: DatasetLayout, cost: PassCost) -> Iterator[Advice]:
         yield Advice(
             "compressed with zstd on local disk",
             f"{zstd_s / cost.total:.0%} of a pass, {zstd_s:.2g} of {cost.total:.2g} CPU s, is "
-            "decompression; snappy takes a twentieth of it and more bytes",
+            "decompression; snappy takes a twentieth of that time, and more bytes",
             "leave it, unless a pass is bound by CPU",
             None,
             zstd_s / cost.total,
@@ -170,7 +171,7 @@ def _large_groups(layout: DatasetLayout) -> Iterator[Advice]:
         return  # one window holds all: a uniform shuffle
     groups = windows.shuffled_rows / max(1, layout.group_rows.median)
     wanted = suggested_group_rows(layout)
-    # Shuffling asks for row groups smaller than those that are quick to read.
+    # Shuffling needs smaller row groups than fast reading does.
     smaller = min(wanted, windows.shuffled_rows // (2 * _FEW_GROUPS))
     if groups < _FEW_GROUPS and layout.group_rows.median >= 2 * wanted:
         yield Advice(
@@ -203,7 +204,7 @@ def _dictionaries(layout: DatasetLayout) -> Iterator[Advice]:
 
 def _page_indexes(layout: DatasetLayout) -> Iterator[Advice]:
     lacking = [column for column in layout.columns if column.page_indexes < column.chunks]
-    # Of one row group in few pages there is nothing to leave out.
+    # If a dataset is one row group of few pages, a page index can't skip pages.
     if not lacking or layout.rows < _GROUP_ROWS:
         return
     largest = max(lacking, key=lambda column: column.stored_bytes)
@@ -212,7 +213,7 @@ def _page_indexes(layout: DatasetLayout) -> Iterator[Advice]:
         f"no page index in {len(lacking)} of {len(layout.columns)} columns",
         "nothing without filters=; with them, a row group of which one row stays is read and "
         f"decoded whole, {size_of(mean)} of `{largest.name}` (mean)",
-        "write_page_index=True, when they are written anew",
+        "write_page_index=True, when the files are written again",
         rewrites=False,
     )
 
@@ -233,7 +234,7 @@ def _small_files(layout: DatasetLayout) -> Iterator[Advice]:
 
 
 def size_of(count: float) -> str:
-    """Bytes in a unit that is easy to read."""
+    """Format a number of bytes in a unit that is easy to read."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

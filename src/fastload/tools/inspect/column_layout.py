@@ -1,4 +1,4 @@
-"""How the column chunks of one leaf column are stored."""
+"""Layout of the column chunks of one leaf column."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ if TYPE_CHECKING:
 __all__ = ["ColumnLayout"]
 
 _DICTIONARY = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
-# Of levels and of nothing else, but for the one of booleans.
+# Encodings of levels; RLE also encodes boolean values.
 _LEVELS = ("BIT_PACKED", "RLE")
 
 
 @dataclass(slots=True)
 class ColumnLayout:
-    """The chunks of a leaf column, taken together.
+    """Sums over the chunks of a leaf column.
 
-    name: dotted, as users name it.
-    path: dotted, as writers name it, with the groups that lists are written as.
-    physical_type, logical_type: as the format names them; "None" where there is no logical type.
-    chunks: column chunks that were looked at; the counts below are of these.
-    encrypted: of which nothing is known.
-    values: nulls among them.
-    stored_bytes: in the file.
-    page_bytes: decompressed.
-    dictionary_bytes: of dictionary pages, in the file.
-    codecs: chunks by codec.
-    encodings: chunks by encoding of data pages.
-    pages: data pages; 0 where writers did not count them.
-    dictionaries: chunks with a dictionary page.
-    fallbacks: chunks whose writer gave the dictionary up on the way.
-    bounds: chunks with the least and the greatest value.
-    page_indexes: chunks with bounds of each page and the places of pages.
-    bloom_filters: chunks with one.
-    nulls: that statistics tell.
+    Attributes:
+        name: dotted name of the column, as users write it.
+        path: dotted path of the column, as writers store it, including the groups of lists.
+        physical_type: physical type, as the format names it.
+        logical_type: logical type, as the format names it; "None" without a logical type.
+        chunks: number of inspected column chunks; all counts below are of these chunks.
+        encrypted: number of chunks that are encrypted or damaged, and not counted in `chunks`.
+        values: number of values, including nulls.
+        stored_bytes: bytes in the file.
+        page_bytes: bytes of the decompressed pages.
+        dictionary_bytes: bytes of dictionary pages in the file.
+        codecs: codec -> number of chunks.
+        encodings: encoding of data pages -> number of chunks.
+        pages: number of data pages; 0 if writers did not count the pages.
+        dictionaries: number of chunks with a dictionary page.
+        fallbacks: number of chunks whose writer gave up the dictionary partway.
+        bounds: number of chunks with a least and a greatest value.
+        page_indexes: number of chunks with bounds and offsets of each page.
+        bloom_filters: number of chunks with a bloom filter.
+        nulls: number of nulls, as far as statistics count them.
     """
 
     name: str
@@ -61,10 +63,11 @@ class ColumnLayout:
     nulls: int = 0
 
     def add(self, chunk: Any, page_counts: Mapping[str, int]) -> None:
-        """Counts a chunk in.
+        """Add a chunk to the sums.
 
-        chunk: pyarrow's metadata of it.
-        page_counts: data pages by encoding; empty where the writer counted none.
+        Args:
+            chunk: pyarrow's metadata of the chunk.
+            page_counts: number of data pages by encoding; empty if the writer counted no pages.
         """
         self.chunks += 1
         self.values += chunk.num_values
@@ -76,7 +79,7 @@ class ColumnLayout:
         self.pages += sum(page_counts.values())
         if chunk.has_dictionary_page:
             self.dictionaries += 1
-            # Some writers leave 0 for the place of the dictionary.
+            # Some writers write 0 as the offset of the dictionary.
             if 0 < chunk.dictionary_page_offset < chunk.data_page_offset:
                 self.dictionary_bytes += chunk.data_page_offset - chunk.dictionary_page_offset
             self.fallbacks += bool(encodings - set(_DICTIONARY))
@@ -89,14 +92,14 @@ class ColumnLayout:
 
 
 def _codec(name: str) -> str:
-    """In small letters, as pyarrow's writer takes it."""
+    """Return the codec's name in lower case, as pyarrow's writer takes the name."""
     return "none" if name == "UNCOMPRESSED" else name.lower()
 
 
 def _data_encodings(chunk: Any) -> set[str]:
-    """The encodings of data pages, as far as the list of all of a chunk's encodings tells.
+    """Return the encodings of data pages, derived from the list of all encodings of a chunk.
 
-    From version 2 of the format on it has PLAIN for the dictionary itself.
+    From version 2 of the format on, the list has PLAIN for the dictionary itself.
     """
     listed = set(chunk.encodings)
     found = listed - set(_LEVELS)

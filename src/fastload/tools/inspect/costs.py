@@ -1,8 +1,7 @@
-"""What a pass over columns takes: CPU seconds, from measured costs.
+"""Cost of a pass over columns in CPU seconds, estimated from measured costs.
 
-The constants are medians of what `benchmarks/bench_layout.py` printed; docs/notes/tools-inspect.md
-has the table. The constants hold for numbers without nulls, read in order: they are estimates, good
-for comparing layouts.
+The constants are medians of results of `benchmarks/bench_layout.py`; docs/notes/layout.md has the
+table. The results are of numbers without nulls, read in order: estimates that compare layouts.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["REQUESTS_IN_FLIGHT", "REQUEST_S", "PassCost", "cost_of"]
 
-# To open a column chunk: its headers, its dictionary, and a task of the core.
+# Seconds to open a column chunk: its headers, its dictionary, and a task of the core.
 _CHUNK_S = 5.2e-6
-# Beyond that, where the codec begins anew for each page; of the others it is within the noise.
+# Further seconds for codecs that start again on each page; other codecs take no more than noise.
 _CODEC_CHUNK_S = {"zstd": 12e-6}
 _DECODED_BYTE_S = 0.13e-9
 _DECOMPRESSED_BYTE_S = {
@@ -30,18 +29,19 @@ _DECOMPRESSED_BYTE_S = {
     "gzip": 3.0e-9,
     "brotli": 3.9e-9,
 }
-# A request of a store in the same region, and as many as `IO()` has in flight.
+# Seconds of a request to a store in the same region, and requests that `IO()` has in flight.
 REQUEST_S = 0.03
 REQUESTS_IN_FLIGHT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class PassCost:
-    """CPU seconds of a pass on any number of threads.
+    """CPU seconds of a pass, on any number of threads.
 
-    chunks: to open column chunks.
-    values: to decode.
-    codecs: to decompress, by codec.
+    Attributes:
+        chunks: seconds to open column chunks.
+        values: seconds to decode values.
+        codecs: codec -> seconds to decompress.
     """
 
     chunks: float
@@ -50,15 +50,17 @@ class PassCost:
 
     @property
     def total(self) -> float:
-        """CPU seconds of all of it."""
+        """CPU seconds of the whole pass."""
         return self.chunks + self.values + sum(self.codecs.values())
 
 
 def cost_of(columns: Sequence[ColumnLayout], decoded_bytes: int, times: float = 1.0) -> PassCost:
-    """The cost of a pass over these columns.
+    """Return the cost of a pass over columns.
 
-    decoded_bytes: of the batches of a pass.
-    times: files for each one that `columns` were counted in.
+    Args:
+        columns: sums over the chunks of the inspected files.
+        decoded_bytes: bytes of the batches of a pass.
+        times: number of all files divided by the number of inspected files.
     """
     codecs: dict[str, float] = {}
     for column in columns:
@@ -75,6 +77,6 @@ def cost_of(columns: Sequence[ColumnLayout], decoded_bytes: int, times: float = 
 
 
 def decompression_s(codec: str, page_bytes: float) -> float:
-    """CPU seconds to decompress so many bytes; of a codec not measured as of zstd."""
+    """Return the CPU seconds of decompression; an unknown codec costs as much as zstd."""
     rate = _DECOMPRESSED_BYTE_S.get(codec, _DECOMPRESSED_BYTE_S["zstd"])
     return page_bytes * rate

@@ -1,4 +1,4 @@
-"""The layout of a dataset: files, row groups, columns and windows, from footers alone."""
+"""Layout of a dataset: files, row groups, columns and windows, from footers only."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 __all__ = ["DatasetLayout", "Spread", "Windows"]
 
-# So many take a few seconds; of more, files evenly among all are looked at.
+# This many chunks take a few seconds; of a larger dataset, every n-th file is inspected.
 _MOST_CHUNKS = 200_000
-# As `FastParquetDataset` has them by default.
+# The defaults of `FastParquetDataset`.
 _BATCH_ROWS = 1024
 _PREFETCH = 4
-# What windows need, whatever there is.
+# A budget that does not limit windows.
 _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The least, the median and the greatest of some numbers."""
+    """The least, the median and the greatest of several numbers."""
 
     least: int
     median: int
@@ -48,7 +48,7 @@ class Spread:
 
     @classmethod
     def of(cls, numbers: Int64s) -> Spread:
-        """0 throughout, if there are none."""
+        """Return the spread of the numbers; all 0 without numbers."""
         if not len(numbers):
             return cls(0, 0, 0)
         return cls(int(numbers.min()), int(np.median(numbers)), int(numbers.max()))
@@ -56,13 +56,14 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What is decoded at a time.
+    """The windows in which rows are decoded.
 
-    row_bytes: of a row in batches; an estimate where strings or lists vary.
-    shuffled_rows: of a window with shuffle=True.
-    shuffled_bytes: of the windows that are open at a time then, at most.
-    in_order_rows: of a window without shuffle.
-    in_order_bytes: of those that are open at a time.
+    Attributes:
+        row_bytes: bytes of a row in batches; an estimate if strings or lists vary.
+        shuffled_rows: rows of a window with shuffle=True.
+        shuffled_bytes: bytes of the windows that are open at once with shuffle=True, at most.
+        in_order_rows: rows of a window without shuffle.
+        in_order_bytes: bytes of the windows that are open at once without shuffle.
     """
 
     row_bytes: int
@@ -74,20 +75,24 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class DatasetLayout:
-    """What footers say.
+    """The layout of a dataset, as its footers describe it.
 
-    files, remote: how many, and whether they lie in a store.
-    file_bytes: of all files.
-    hive_keys: the names of columns in directories.
-    rows, row_groups: of all files.
-    group_rows, group_bytes: of row groups, the latter in the file and of files looked at.
-    writers: as files name what wrote them, each once.
-    fields: output name -> what a batch has of it; columns that can't be read are not there.
-    refused: column -> why it can't be read as it is.
-    windows: None where there is no row, or no column that can be read.
-    paths: of all leaf columns, as writers name them.
-    columns: of the files looked at.
-    files_seen: how many files were looked at for `columns`, evenly among all.
+    Attributes:
+        files: number of files.
+        remote: True if a file lies in an object store.
+        file_bytes: bytes of all files.
+        hive_keys: names of the columns in directory names.
+        rows: number of rows of all files.
+        row_groups: number of row groups of all files.
+        group_rows: spread of the rows of all row groups.
+        group_bytes: spread of the stored bytes of the row groups of inspected files.
+        writers: names of the programs that wrote the files, each once.
+        fields: output name -> Field of the output; without columns that can't be read.
+        refused: column -> the reason why the column can't be read as it is.
+        windows: the windows; None without rows, or without a column that can be read.
+        paths: paths of all leaf columns, as writers store them.
+        columns: layout of each column in the inspected files.
+        files_seen: number of inspected files, spread evenly over all files.
     """
 
     files: int
@@ -113,12 +118,16 @@ class DatasetLayout:
         columns: Sequence[str] | None = None,
         storage: Stores | None = None,
     ) -> DatasetLayout:
-        """Reads the footers, as `FastParquetDataset` does.
+        """Read the footers, as `FastParquetDataset` does.
 
-        columns: names; None = all.
+        Args:
+            source: as the argument of the dataset.
+            columns: names of the columns to inspect; None = all columns.
+            storage: clients of object stores; None = new clients.
 
-        Raises what it raises for files that can't be read, and `ColumnNotFoundError`. Columns
-        that can't be read are told instead.
+        Raises:
+            FastloadError: a file can't be read, or a column of `columns` does not exist or can't
+                be read. With columns=None, columns that can't be read are in `refused` instead.
         """
         opened = Source.open(source, storage)
         fields, refused, projection = _fields_of(opened, columns)
@@ -151,14 +160,14 @@ class DatasetLayout:
 
     @property
     def times(self) -> float:
-        """By what the counts of `columns` are multiplied to be those of all files."""
+        """Factor by which the counts of `columns` are multiplied to estimate those of all files."""
         return self.files / self.files_seen
 
 
 def _fields_of(
     source: Source, columns: Sequence[str] | None
 ) -> tuple[dict[str, Field], dict[str, str], Projection | None]:
-    """What can be read, why the rest can't, and the plan of the former."""
+    """Return the outputs that can be read, the reasons for other columns, and the projection."""
     try:
         projection = plan_columns(source, columns, check_nulls=False)
     except FastloadError:
@@ -166,7 +175,7 @@ def _fields_of(
             raise
     else:
         return dict(projection.schema), {}, projection
-    # One by one, as one that can't be read hides all.
+    # One by one, because one column that can't be read makes the whole plan fail.
     leaves = FileLeaves(source)
     readable, refused = [], {}
     for name in dict.fromkeys(".".join(path) for path in leaves.paths):
@@ -183,7 +192,7 @@ def _fields_of(
 
 
 def _evenly(files: Sequence[SourceFile]) -> list[SourceFile]:
-    """Files whose column chunks are few enough, evenly among all; at least one."""
+    """Return the files to inspect: every n-th file, with few enough column chunks in all."""
     chunks = sum(len(f.footer.packed_rows) // 8 * len(f.footer.leaves) for f in files)
     step = max(1, -(-chunks // _MOST_CHUNKS))
     return list(files[::step])
@@ -195,12 +204,12 @@ def _add_file(
     metadata: Any,
     columns: Sequence[str] | None,
 ) -> list[int]:
-    """Counts the chunks of a file in; the bytes of its row groups."""
+    """Add the chunks of a file to the sums, and return the bytes of each row group."""
     sizes = [0] * metadata.num_row_groups
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    for place, leaf in enumerate(file.footer.leaves):
+    for number, leaf in enumerate(file.footer.leaves):
         name = ".".join(leaf.names)
-        if columns is not None and not _is_asked(name, columns):
+        if columns is not None and not _is_wanted(name, columns):
             continue
         layout = gathered.get(name)
         if layout is None:
@@ -208,10 +217,10 @@ def _add_file(
             layout = ColumnLayout(name, path, leaf.physical_type, leaf.logical_type)
             gathered[name] = layout
         try:
-            counts = file.footer.page_counts(place)
-            chunks = [group.column(place) for group in groups]
+            counts = file.footer.page_counts(number)
+            chunks = [group.column(number) for group in groups]
         except (FastloadError, OSError):
-            layout.encrypted += len(groups)  # or damaged, which reading them tells
+            layout.encrypted += len(groups)  # or damaged, which only reading them shows
             continue
         for index, chunk in enumerate(chunks):
             layout.add(chunk, counts[index])
@@ -219,8 +228,8 @@ def _add_file(
     return sizes
 
 
-def _is_asked(name: str, columns: Sequence[str]) -> bool:
-    return any(name == asked or name.startswith(f"{asked}.") for asked in columns)
+def _is_wanted(name: str, columns: Sequence[str]) -> bool:
+    return any(name == wanted or name.startswith(f"{wanted}.") for wanted in columns)
 
 
 def _windows_of(projection: Projection, rows: int) -> Windows | None:

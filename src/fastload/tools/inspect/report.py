@@ -1,4 +1,4 @@
-"""What `fastload-inspect` tells, as JSON has it and people read it."""
+"""Report of `fastload-inspect`, as plain values for JSON and as lines of text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ __all__ = ["lines_of", "report_of"]
 
 
 def report_of(layout: DatasetLayout, source: str) -> dict[str, Any]:
-    """The report as plain values; sizes in bytes, times in seconds.
+    """Return the report as plain values; sizes in bytes, times in seconds.
 
-    source: as it was given, for the call that writes the files anew.
+    Args:
+        layout: the layout of the dataset.
+        source: the source as given, for the call that writes the files again.
     """
     cost = pass_cost(layout)
     rewrite = rewrite_of(layout)
@@ -50,7 +52,7 @@ def report_of(layout: DatasetLayout, source: str) -> dict[str, Any]:
 
 
 def lines_of(report: Mapping[str, Any]) -> Iterator[str]:
-    """The report to read."""
+    """Yield the lines of the report."""
     groups = report["row_groups"]
     yield (
         f"{report['source']}: {_counted(report['files'], 'file')}, "
@@ -61,7 +63,7 @@ def lines_of(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"  rows of a row group   {_spread(groups['rows'])}"
     yield f"  bytes of a row group  {_spread(groups['bytes'])}"
     if report["files_seen"] < report["files"]:
-        yield f"  columns below are of {report['files_seen']:,} files, evenly among all"
+        yield f"  columns below are of {report['files_seen']:,} files, spread evenly over all files"
     yield ""
     yield from _schema_lines(report)
     yield ""
@@ -101,7 +103,7 @@ def _schema_lines(report: Mapping[str, Any]) -> Iterator[str]:
     rows = []
     for name, field in report["schema"].items():
         notes = [field["note"]] if field["note"] else []
-        # In lists footers count empty ones as nulls, so only the values tell.
+        # Footers count empty lists as nulls, so their counts say nothing about lists.
         in_lists = field["depth"] or field["shape"]
         if nulls.get(name) and not in_lists and not field["dtype"].startswith("float"):
             notes.insert(0, f"{nulls[name]:,} nulls: Column({name!r}, fill=...) or valid=True")
@@ -151,7 +153,7 @@ _STORED_WIDTH = 40
 
 
 def _has(column: Mapping[str, Any]) -> str:
-    """What helps filters, and what became of dictionaries; in how many chunks, if not all."""
+    """Name the statistics and the given-up dictionaries of a column, with counts of chunks."""
     parts = []
     for key, word in (
         ("bounds", "bounds"),
@@ -173,7 +175,7 @@ def _window_lines(windows: Mapping[str, Any] | None) -> Iterator[str]:
     yield f"a row decodes to {size_of(windows['row_bytes'])}"
     yield (
         f"shuffle=True: windows of {windows['shuffled_rows']:,} rows, "
-        f"{size_of(windows['shuffled_bytes'])} of memory for those open at a time"
+        f"{size_of(windows['shuffled_bytes'])} of memory for the windows open at once"
     )
     yield (
         f"in order: windows of {windows['in_order_rows']:,} rows, "
@@ -187,7 +189,7 @@ def _pass_line(cost: Mapping[str, Any]) -> str:
     )
     total = cost["chunks"] + cost["values"] + sum(cost["codecs"].values())
     return (
-        f"a pass takes some {total:.2g} CPU s by measured costs: {cost['chunks']:.2g} opening "
+        f"a pass takes about {total:.2g} CPU s by measured costs: {cost['chunks']:.2g} opening "
         f"column chunks, {cost['values']:.2g} decoding{codecs}"
     )
 
@@ -212,6 +214,6 @@ def _counted(number: int, noun: str) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     cells = [list(heads), *map(list, rows)]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(heads))]
+    widths = [max(len(row[j]) for row in cells) for j in range(len(heads))]
     for row in cells:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -1,4 +1,4 @@
-"""The pyarrow call that writes a dataset in a better layout."""
+"""Rewrite of a dataset: the pyarrow call that writes a better layout."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Rewrite"]
 
-# Of a file: as many as a rank reads at a time, and few enough files for short listings.
+# Row groups of a file: as many as a rank reads at a time; files few enough for short listings.
 _GROUPS_OF_FILE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """How to write the files anew.
+    """The layout in which to write the files again.
 
-    group_rows: of a row group.
-    codec: as pyarrow names it.
-    plain: columns to be written without dictionaries, by their paths.
+    Attributes:
+        group_rows: rows of a row group.
+        codec: codec, as pyarrow names it.
+        plain: paths of the columns to write without dictionaries.
     """
 
     group_rows: int
@@ -33,24 +34,26 @@ class Rewrite:
     plain: tuple[str, ...] = ()
 
     def call(self, source: str, columns: Sequence[str], hive_keys: Sequence[str]) -> str:
-        """Python to run; it writes below a directory `rewritten`, rows in the same order.
+        """Return Python code that writes the rows in the same order to a directory `rewritten`.
 
-        source: as given to `fastload-inspect`.
-        columns: the paths of all leaf columns of the files.
+        Args:
+            source: the source, as given to `fastload-inspect`.
+            columns: paths of all leaf columns of the files.
+            hive_keys: names of the columns in directory names.
         """
         options = [f"compression={json.dumps(self.codec)}", "write_page_index=True"]
         if self.plain:
             kept = [name for name in columns if name not in self.plain]
             options.append(f"use_dictionary={json.dumps(kept) if kept else False}")
-        place = _place(source)
+        files = _files(source)
         keys = ', partitioning="hive"' if hive_keys else ""
-        lines = ["import glob", ""] if place.startswith("sorted(") else []
+        lines = ["import glob", ""] if files.startswith("sorted(") else []
         lines += [
             "import pyarrow.dataset",
             "",
             "parquet = pyarrow.dataset.ParquetFileFormat()",
             "pyarrow.dataset.write_dataset(",
-            f"    pyarrow.dataset.dataset({place}, format=parquet{keys}),",
+            f"    pyarrow.dataset.dataset({files}, format=parquet{keys}),",
             '    "rewritten",',
             "    format=parquet,",
             f"    file_options=parquet.make_write_options({', '.join(options)}),",
@@ -68,13 +71,13 @@ class Rewrite:
         return "\n".join(lines)
 
 
-def _place(source: str) -> str:
-    """What stands for the files, in Python."""
+def _files(source: str) -> str:
+    """Return a Python expression for the files of the source."""
     if url_of(source) is None:
         if os.path.exists(source) or not glob.has_magic(source):
             return json.dumps(source)
         return f"sorted(glob.glob({json.dumps(source)}, recursive=True))"
-    # pyarrow knows no patterns in URLs; what a directory holds is as near as it comes.
+    # pyarrow takes no patterns in URLs: the directory above the pattern replaces the pattern.
     while glob.has_magic(source):
         source = source.rpartition("/")[0]
     return json.dumps(source)

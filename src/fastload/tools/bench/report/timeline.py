@@ -25,7 +25,7 @@ _WORDS = {
     "wait": "waits for a batch",
     "train": "training steps",
 }
-# A shorter gap between blocks of one kind is invisible, so the blocks are joined.
+# Blocks of one kind are joined if the gap is less than this part of the time: it is invisible.
 _GAPS = 1500
 
 
