@@ -1,4 +1,4 @@
-"""Evaluates the model that train_ctr.py trained: every row once, on any number of processes.
+"""Evaluate the model that train_ctr.py trained: every row once, on any number of processes.
 
 torchrun --nproc-per-node=8 examples/eval.py valid/*.parquet --checkpoint ctr.pt
 """
@@ -17,7 +17,7 @@ from fastload import DataWait, DevicePrefetcher, FastParquetDataset
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="+", help="files, directories, globs or URLs")
     parser.add_argument("--checkpoint", required=True)
@@ -27,14 +27,14 @@ def arguments() -> argparse.Namespace:
 
 @torch.inference_mode()
 def main() -> None:
-    """Prints the loss and the accuracy over all rows."""
+    """Print the loss and the accuracy over all rows."""
     options = arguments()
     device, rank = joined_group()
     saved = torch.load(options.checkpoint, map_location=device)["model"]
     model = ClickModel(saved["embedding.weight"].shape[0]).to(device).eval()
     model.load_state_dict(saved)
-    # As many batches on every rank, so that none waits for ever; `__valid__` marks the rows
-    # that count, each of them on one rank.
+    # Every rank has as many batches, so that no rank waits forever. `__valid__` marks the rows
+    # that count; each row counts on one rank.
     dataset = FastParquetDataset(
         options.source, columns=COLUMNS, batch_size=options.batch_size, uneven="pad"
     )

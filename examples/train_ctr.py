@@ -1,12 +1,12 @@
-"""Trains a click model on a table of numbers and ids.
+"""Train a click model on a table of numbers and ids.
 
     python examples/train_ctr.py train/*.parquet
     torchrun --nproc-per-node=8 examples/train_ctr.py gs://bucket/train --checkpoint ctr.pt
 
-Expects columns `label`, `numeric_01`, ... and `category_01`, ...: the sample of fastload-bench has
-them (`python -c "from fastload.tools.bench import sample; print(sample.sample())"`).
-Started again with
-the same checkpoint it goes on at the next row, on any number of processes.
+The files need columns `label`, `numeric_01`, ... and `category_01`, ..., as the sample of
+fastload-bench has (`python -c "from fastload.tools.bench import sample; print(sample.sample())"`).
+Run again with the same checkpoint, the program continues at the next row, on any number of
+processes.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ CATEGORIES = [f"category_{number:02}" for number in range(1, 27)]
 COLUMNS = {
     "label": Column("label", dtype=torch.float32),
     "numbers": Stack(NUMBERS, dtype=torch.float32),  # (B, 13)
-    # These ids are hashes already; of others, and of strings, Hash(name, buckets) makes buckets.
+    # These ids are hashes already; Hash(name, buckets) makes buckets of other ids and strings.
     "categories": Stack(CATEGORIES, dtype=torch.int64),  # (B, 26)
 }
 
 
 class ClickModel(nn.Module):
-    """Embeddings beside numbers, then three layers."""
+    """A model of embeddings and numbers, followed by three layers."""
 
     def __init__(self, buckets: int = 100_000, width: int = 16) -> None:
         super().__init__()
@@ -50,20 +50,20 @@ class ClickModel(nn.Module):
         )
 
     def forward(self, numbers: torch.Tensor, categories: torch.Tensor) -> torch.Tensor:
-        """Logits (B,) of numbers (B, 13) and categories (B, 26)."""
+        """Return logits (B,) of numbers (B, 13) and categories (B, 26)."""
         embedded = self.embedding(categories.remainder(self.buckets)).flatten(1)
         return self.layers(torch.cat([numbers.log1p(), embedded], dim=1)).squeeze(1)
 
 
 def multiple_of_8(text: str) -> int:
-    """Tensor cores take sizes in eights."""
+    """Convert text to a multiple of 8, because tensor cores need sizes in multiples of 8."""
     if not text.isdecimal() or int(text) < 8 or int(text) % 8:
         raise argparse.ArgumentTypeError(f"Expected a multiple of 8, got {text}")
     return int(text)
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="+", help="files, directories, globs or URLs")
     parser.add_argument("--batch-size", type=multiple_of_8, default=8192, help="of each process")
@@ -78,7 +78,7 @@ def arguments() -> argparse.Namespace:
 
 
 def joined_group() -> tuple[torch.device, int]:
-    """The device of this process and its rank, once it has joined torchrun's others."""
+    """Join torchrun's processes, if any; return the device and the rank of this process."""
     rank, local_rank = int(os.environ.get("RANK", "0")), int(os.environ.get("LOCAL_RANK", "0"))
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", local_rank) if cuda else torch.device("cpu")
@@ -90,9 +90,10 @@ def joined_group() -> tuple[torch.device, int]:
 
 
 class Run:
-    """What is trained, and how far: all that a checkpoint holds.
+    """The state of training that a checkpoint holds.
 
-    model: as it is saved; `forward` is what wraps it.
+    Attributes:
+        model: the model, as saved; `forward` is the model or its distributed wrapper.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Run:
         self.step = self.epoch = 0
 
     def load(self, path: str) -> None:
-        """Goes on where that checkpoint was written."""
+        """Continue from a checkpoint."""
         saved = torch.load(path, map_location=self.device)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
@@ -119,7 +120,7 @@ class Run:
         self.step, self.epoch = saved["step"], saved["epoch"]
 
     def save(self, path: str) -> None:
-        """Writes a checkpoint, which is there whole or not at all."""
+        """Write a checkpoint, which appears complete or not at all."""
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -132,8 +133,8 @@ class Run:
         os.replace(f"{path}.part", path)
 
     def train_on(self, batch: Batch, *, due: bool) -> torch.Tensor:
-        """Adds the gradients of a batch, and steps where that is due; the loss."""
-        # Gradients are exchanged once a step.
+        """Add the gradients of a batch; step the optimizer if due; return the loss."""
+        # Ranks exchange gradients once per step.
         alone = isinstance(self.forward, DistributedDataParallel) and not due
         with self.forward.no_sync() if alone else contextlib.nullcontext():
             with torch.autocast(self.device.type, dtype=self.dtype):
@@ -149,7 +150,7 @@ class Run:
 
 
 def main() -> None:
-    """Trains."""
+    """Train the model."""
     options = arguments()
     device, rank = joined_group()
     torch.set_float32_matmul_precision("high")
@@ -157,7 +158,7 @@ def main() -> None:
     dataset = FastParquetDataset(
         options.source, columns=COLUMNS, batch_size=options.batch_size, shuffle=True, drop_last=True
     )
-    # Each batch crosses in one asynchronous copy from pinned memory; on the CPU it stays there.
+    # Each batch goes to the device in one asynchronous copy from pinned memory.
     batches = DevicePrefetcher(DataLoader(dataset, batch_size=None), device)
     loader = DataWait(batches)
     run = Run(options, device, batches)
@@ -186,7 +187,7 @@ def main() -> None:
 def train_epoch(
     run: Run, loader: DataWait[Batch], options: argparse.Namespace, last: int | None, *, saves: bool
 ) -> list[torch.Tensor]:
-    """Trains to the end of the epoch, or to the last step; the losses."""
+    """Train to the end of the epoch, or to the last step; return the losses."""
     losses = []
     loader.set_epoch(run.epoch)  # one that goes on keeps its place
     for index, batch in enumerate(loader, 1):

@@ -1,9 +1,9 @@
-"""Trains a small convolutional network on JPEGs that lie in a Parquet column.
+"""Train a small convolutional network on JPEGs in a Parquet column.
 
     python examples/train_images.py images/*.parquet --workers 8
 
-Expects columns `jpeg` (binary) and `label` (integers). Images are decoded by torchvision where it
-is installed, else by Pillow: on threads of this process, or in worker processes.
+The files need columns `jpeg` (binary) and `label` (integers). torchvision decodes the images, or
+Pillow if torchvision is not installed: on threads of this process, or in worker processes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ except ImportError:
 
 
 def decoded(jpeg: bytes, size: int) -> torch.Tensor:
-    """An image as uint8 (3, size, size)."""
+    """Return an image as uint8 (3, size, size)."""
     if decode_jpeg is not None:
         data = torch.frombuffer(bytearray(jpeg), dtype=torch.uint8)
         return resize(decode_jpeg(data, ImageReadMode.RGB), [size, size])
@@ -44,20 +44,20 @@ def decoded(jpeg: bytes, size: int) -> torch.Tensor:
 
 
 def without_bytes(block: Batch) -> Batch:
-    """Only what the model takes crosses to it."""
+    """Remove the JPEGs, so that only the inputs of the model are copied to the device."""
     del block["jpeg"]
     return block
 
 
 def flipped(batch: Batch, seeds: NDArray[np.uint64]) -> dict[str, torch.Tensor]:
-    """Half of the images mirrored; which ones depends on seed, epoch and row alone."""
+    """Mirror half of the images; the choice depends only on seed, epoch and row."""
     mirrored = torch.from_numpy((seeds & np.uint64(1)).astype(bool))
     image = batch["image"]
     return {"image": torch.where(mirrored[:, None, None, None], image.flip(3), image)}
 
 
 def network(classes: int) -> nn.Sequential:
-    """Four convolutions and a layer."""
+    """Return a network of four convolutions and a linear layer."""
     layers: list[nn.Module] = []
     for inward, outward in ((3, 32), (32, 64), (64, 128), (128, 256)):
         layers += [
@@ -69,7 +69,7 @@ def network(classes: int) -> nn.Sequential:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="+", help="files, directories, globs or URLs")
     parser.add_argument("--size", type=int, default=224, help="pixels of a side")
@@ -81,7 +81,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Trains."""
+    """Train the network."""
     options = arguments()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(0)
@@ -114,7 +114,7 @@ def main() -> None:
     began, step, loss = time.perf_counter(), 0, None
     while step < options.steps:
         for batch in loader:
-            # Bytes cross to the device, a quarter of what floats would take.
+            # uint8 images are copied to the device: a quarter of the bytes of floats.
             images = batch["image"].to(memory_format=torch.channels_last).float() / 255
             with torch.autocast(device.type, dtype=torch.bfloat16):
                 logits = model(images)

@@ -1,9 +1,9 @@
-"""Trains a transformer to fill in masked tokens, on lists of varying lengths.
+"""Train a transformer to fill in masked tokens, on lists of varying lengths.
 
     python examples/train_tokens.py tokens/*.parquet --layout nested
 
-Expects a column `tokens` of lists of integers. `--layout pad` cuts and fills each list to one
-length; `--layout nested` takes them as they are, and attention works on no padding.
+The files need a column `tokens` of lists of integers. `--layout pad` cuts or pads each list to one
+length; `--layout nested` keeps the lists as they are, so that attention computes no padding.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Chromium without a window, asked by its own protocol over a pair of pipes."""
+"""A headless Chromium, controlled by the DevTools protocol over a pair of pipes."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ import subprocess
 from contextlib import contextmanager
 
 NAMES = ("chromium-headless-shell", "chromium", "google-chrome")
-# A picture of a page taller than this is cut: GPUs and their stand-ins have textures no larger.
+# Largest height of a picture: GPUs and their emulations limit the size of textures.
 _TALLEST = 16_000
 
 
 def installed():
-    """The path of one, or None."""
+    """Return the path of an installed browser, or None."""
     return next(filter(None, (shutil.which(name, path=_path()) for name in NAMES)), None)
 
 
 def _path():
-    """PATH, and what a browser's script needs: tests of the wheel have no programs on PATH."""
+    """Return PATH with the system's programs, which tests of the wheel lack on their PATH."""
     return os.pathsep.join([os.environ.get("PATH", ""), "/usr/bin", "/bin"])
 
 
 def _environment():
-    """Without what a sanitizer of the core needs: under its preloads a browser hangs."""
+    """Return the environment without a sanitizer's preloads, under which a browser hangs."""
     kept = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     return {**kept, "PATH": _path()}
 
 
 class Page:
-    """A tab. Whatever it has to say is kept.
+    """A tab of the browser, whose messages are kept.
 
-    messages: errors and warnings of its console, exceptions, and what the browser logs of it.
-    requests: URLs that it asked for.
+    Attributes:
+        messages: errors and warnings of the console, exceptions, and log entries of the browser.
+        requests: URLs that the page requested.
     """
 
     def __init__(self, commands, answers):
@@ -48,7 +49,7 @@ class Page:
             self._call(f"{domain}.enable")
 
     def show(self, url, *, width, dark=False):
-        """Opens it in a window of so many pixels, and waits until it is loaded."""
+        """Open a URL in a window of `width` pixels, and wait until the page is loaded."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
         self._size(width, 800)
@@ -57,13 +58,13 @@ class Page:
             pass
 
     def evaluate(self, script):
-        """The value of a JavaScript expression."""
+        """Return the value of a JavaScript expression."""
         done = self._call("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
     def nodes(self):
-        """(role, name) of what a screen reader is told."""
+        """Return (role, name) of each node that a screen reader reads."""
         tree = self._call("Accessibility.getFullAXTree")["nodes"]
         return [
             (node["role"]["value"], node.get("name", {}).get("value", ""))
@@ -72,13 +73,13 @@ class Page:
         ]
 
     def picture(self, width):
-        """A PNG of the whole page."""
+        """Return a PNG of the whole page."""
         height = self.evaluate("document.documentElement.scrollHeight")
         self._size(width, min(height, _TALLEST))
         return base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
 
     def close(self):
-        """Ends the browser."""
+        """End the browser."""
         self._session = None
         self._call("Browser.close")
 
@@ -105,7 +106,7 @@ class Page:
                 return answer["result"]
 
     def _next(self):
-        """The next message of the browser, looked at."""
+        """Return the next message of the browser, and keep its errors and requests."""
         text = bytearray()
         while (byte := self._answers.read(1)) != b"\0":
             assert byte, "the browser has ended"
@@ -121,10 +122,10 @@ class Page:
 
 @contextmanager
 def opened(browser, directory):
-    """A Page of a browser that keeps its files below `directory`."""
+    """Open a Page of a browser that keeps its files below `directory`."""
     to_browser, commands = os.pipe()
     answers, from_browser = os.pipe()
-    # It reads and writes the descriptors 3 and 4.
+    # The browser reads from descriptor 3 and writes to descriptor 4.
     script = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
     options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
     options += ("--remote-debugging-pipe", f"--user-data-dir={directory}")

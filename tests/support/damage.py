@@ -6,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 
 COLUMNS = ["id", "text", "items"]
-# Of a page header's start: no reader takes it for one.
+# Bytes that no reader accepts as the start of a page header.
 _JUNK = b"\xff" * 16
 
 
 def table_of(first, rows):
-    """Rows with their number in every column."""
+    """Return a table whose rows have their number in every column."""
     ids = np.arange(first, first + rows)
     return pa.table(
         {
@@ -23,18 +23,18 @@ def table_of(first, rows):
 
 
 def write_groups(path, groups, first=0, **options):
-    """A file of row groups of so many rows, numbered on from `first` in `id`."""
+    """Write a file with row groups of the given numbers of rows; `id` counts from `first`."""
     schema = table_of(0, 0).schema
     with pq.ParquetWriter(path, schema, use_dictionary=False, **options) as writer:
         for rows in groups:
-            # An empty one has no page to damage.
+            # An empty row group has no page to damage.
             writer.write_table(table_of(first, rows), row_group_size=max(1, rows))
             first += rows
     return str(path)
 
 
 def damage(path, row_group, column, at=0):
-    """Overwrites the start of a page header: of the first page, or `at` bytes behind it."""
+    """Overwrite the start of a page header: of the first page, or `at` bytes behind it."""
     metadata = pq.ParquetFile(path).metadata.row_group(row_group)
     chunk = metadata.column(COLUMNS.index(column))
     with open(path, "r+b") as file:

@@ -1,4 +1,4 @@
-"""Where the Parquet files of other writers lie."""
+"""Location of the Parquet files of other writers."""
 
 import os
 from pathlib import Path

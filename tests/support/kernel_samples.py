@@ -1,4 +1,4 @@
-"""Kernels that tests share: numba takes seconds to compile one, and each is compiled once."""
+"""Kernels that tests share, because numba takes seconds to compile a kernel."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def widen(values, label, wide, flag):
 
 @fastload.kernel(inputs="price", outputs={"price": "float32"})
 def scaled(price, out):
-    """In place; it reads what the loop has overwritten, if that is the same memory."""
+    """Scale in place; reads overwritten prices if the input and the output share memory."""
     for i in range(len(price)):
         out[i] = price[i] * 2 + (price[0] - price[0])
 
@@ -46,7 +46,7 @@ def noisy(price, seeds, out, kept):
 
 @fastload.kernel(inputs="id", outputs={"id": "int64"})
 def refuses(ids, out):
-    """In place: it has filled rows when it raises."""
+    """Raise after some rows are filled in place."""
     for i in range(len(ids)):
         if ids[i] == 133:
             raise ValueError("no 133 here")
@@ -55,7 +55,7 @@ def refuses(ids, out):
 
 @fastload.kernel(inputs="id", outputs={"spun": "float64"})
 def spins(ids, out):
-    """A millisecond or so of work a batch."""
+    """Work for about a millisecond on each batch."""
     x = 0.5
     for _ in range(500_000):
         x = 3.7 * x * (1 - x)

@@ -1,4 +1,4 @@
-"""Has files leave the system's page cache, for tests and benchmarks."""
+"""Removal of files from the system's page cache, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATIENCE_S = 10.0
 
 
 def leave_page_cache(path: str | Path) -> bool:
-    """Whether none of a file is in the page cache any more."""
+    """Remove a file from the page cache; return True if no page of the file is left there."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -30,11 +30,11 @@ def leave_page_cache(path: str | Path) -> bool:
 
 
 def cached_bytes(path: str | Path) -> int:
-    """Bytes of a file that are in the page cache, in whole pages.
+    """Return the bytes of a file that are in the page cache, in whole pages.
 
-    To look by reading would bring what is looked at.
+    The function does not read the file, because reads fill the page cache.
     """
-    # A private mapping, since Python gives the address of what it may write to alone.
+    # A private mapping, because Python gives addresses of writable memory only.
     size = os.path.getsize(path)
     with open(path, "rb") as file:
         mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)

@@ -1,4 +1,4 @@
-"""A small Parquet file with a row number in it, and what is delivered of it."""
+"""Small Parquet files with row numbers, and the row numbers of delivered batches."""
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +23,12 @@ def write_sample(path, rows, group_rows=100, **options):
 
 
 def ids_of(batches):
-    """The ids of all rows of the batches, in order, as a list of int."""
+    """Return the ids of all rows of the batches, in order, as a list of int."""
     return [row for batch in batches for row in batch["id"].tolist()]
 
 
 def write_files(directory, files):
-    """Writes files of so many rows in each row group, row numbers in `id`; returns the paths."""
+    """Write files with the given rows in each row group, numbered in `id`; return the paths."""
     schema = pa.schema([("id", pa.int64())])
     paths, row = [], 0
     for number, groups in enumerate(files):

@@ -1,4 +1,4 @@
-"""Files in /dev/shm: which belong to other programs, such as tests that run beside this one."""
+"""Files in /dev/shm, and the files among them that belong to other programs."""
 
 import multiprocessing
 import os
@@ -23,7 +23,7 @@ def own_files(files: Iterable[Path], program: int, processes: Collection[int]) -
     """Return the files without those that are known to belong to another program.
 
     Args:
-        files: of /dev/shm.
+        files: files of /dev/shm.
         program: pid of the process that called `name_semaphores`.
         processes: pids of the program's living processes.
     """

@@ -1,4 +1,4 @@
-"""A dataset with steps of preprocess= and augment=, and what its batches hold then."""
+"""A dataset with steps of preprocess= and augment=, and the expected batches."""
 
 import gc
 import threading
@@ -43,7 +43,7 @@ def dataset_of(path, preprocess=None, augment=None, **options):
 
 
 def twice(block):
-    """Adds, replaces and removes."""
+    """Add, replace and remove outputs."""
     block["twice"] = 2 * block["id"]
     del block["label"]
     return {"price": block["price"].astype(np.float64)}
@@ -63,7 +63,7 @@ def draw(batch, seeds):
 
 
 def check(batch, seed=0, epoch=0):
-    """What STEPS and draw make of rows of the sample, which is one file."""
+    """Check that a batch holds the results of STEPS and `draw` on rows of the sample file."""
     ids = batch["id"].tolist()
     names = [f"row {k}" for k in ids]
     assert batch["twice"].tolist() == [2 * k for k in ids]

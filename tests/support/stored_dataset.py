@@ -1,4 +1,4 @@
-"""A dataset that lies in a store and on disk alike, and batches that are equal."""
+"""A dataset that lies both in a store and on disk, and a comparison of batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = 24
 
 
 def write_files(directory) -> list:
-    """Columns c0, c1, ... of some 12 KB a row group, and s; what is between two is not read."""
+    """Write files with columns c0, c1, ... of 12 KB a row group, and s, with gaps to skip."""
     random = np.random.default_rng(0)
     paths = []
     for number in range(FILES):
@@ -40,7 +40,7 @@ def write_files(directory) -> list:
 
 @contextmanager
 def served(paths) -> Iterator[GcsServer]:
-    """A server with those files below gs://bucket/train/."""
+    """Serve the files below gs://bucket/train/."""
     with GcsServer() as server:
         for path in paths:
             server.put("bucket", f"train/{path.name}", path.read_bytes())
@@ -48,7 +48,7 @@ def served(paths) -> Iterator[GcsServer]:
 
 
 def projected_bytes(paths, columns) -> int:
-    """Of the column chunks, all row groups."""
+    """Return the bytes of the columns' chunks in all row groups."""
     total = 0
     for path in paths:
         metadata = pq.read_metadata(path)

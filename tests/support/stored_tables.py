@@ -1,4 +1,4 @@
-"""The rows of several files as pyarrow reads them, by (file, row group, row)."""
+"""Rows of several files as pyarrow reads them, found by (file, row group, row)."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,16 +8,17 @@ from fastload.plan.sequence import RowGroups
 from fastload.testing.expected_leaves import leaves_of
 from fastload.testing.expected_numbers import is_binary, is_text
 
-# What nulls become by the kind of a column: no default, so that a mix-up shows.
+# Fills of nulls by the kind of a column; none is a default value, so that mistakes show.
 FILLS = {"str": "(nöne)", "bytes": b"\0\xff none", "bool": True, "float": -2.5, "int": 77}
 
 
 class StoredTables:
-    """The files' rows one after the other.
+    """The rows of several files, one file after the other.
 
-    table: all of them.
-    leaves: those of the table, by dotted name.
-    row_groups: of all files, as a dataset of them has them.
+    Attributes:
+        table: all rows.
+        leaves: leaves of the table, by dotted name.
+        row_groups: row groups of all files, as a dataset of the files has them.
     """
 
     def __init__(self, paths, columns=None):
@@ -43,23 +44,23 @@ class StoredTables:
         self._file_start = np.concatenate([[0], np.cumsum([sum(n) for n in sizes])])
 
     def indices(self, rows):
-        """Rows of the table, for rows (N, 3) as `plan.rows_of` names them."""
+        """Return row numbers of the table for rows (N, 3), as `plan.rows_of` returns them."""
         starts = [self._group_start[f, g] for f, g in rows[:, :2].tolist()]
         return np.array(starts, np.int64) + rows[:, 2]
 
     def indices_of(self, batch):
-        """Rows of the table that a batch with provenance holds."""
+        """Return the row numbers of the table that a batch with provenance holds."""
         return self._file_start[batch["__file__"].numpy()] + batch["__row__"].numpy()
 
 
 def takable(table):
-    """The table without views of strings, of which pyarrow takes no rows."""
+    """Return the table without views of strings, from which pyarrow can't take rows."""
     kinds = [pa.string() if kind == pa.string_view() else kind for kind in table.schema.types]
     return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
 
 
 def fill_of(leaf):
-    """A fill that fits the values of a leaf."""
+    """Return a fill that fits the values of a leaf."""
     kind = leaf.values.type
     if is_text(kind):
         return FILLS["str"]
@@ -71,13 +72,13 @@ def fill_of(leaf):
 
 
 def becomes_float(leaf):
-    """Whether the values of a leaf are floats by default."""
+    """Return True if the values of a leaf are floats by default."""
     kind = leaf.values.type
     return pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
 
 
 def has_nulls(leaf):
-    """Whether there is a null that needs a fill: not that of a float, or any null list."""
+    """Return True if a leaf has a null that needs a fill: a null list, or one not of floats."""
     if leaf.has_null_lists:
         return True
     return leaf.values.null_count > 0 and not becomes_float(leaf)

@@ -1,4 +1,4 @@
-"""XXH64 in plain Python, from the algorithm's own description: the oracle of the core's."""
+"""XXH64 in plain Python, from the specification: the oracle of the core's XXH64."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _P5 = 0x27D4EB2F165667C5
 
 
 def xxhash64(data: bytes, seed: int = 0) -> int:
-    """https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md."""
+    """Compute https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md."""
     position = 0
     if len(data) >= 32:
         lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]

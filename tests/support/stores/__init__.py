@@ -19,10 +19,10 @@ __all__ = [
 
 
 def assert_few_connections(count: Callable[[], int], enough: int) -> None:
-    """One of three counts of connections is no more than enough, or than a busy machine makes it.
+    """Check that one of three counts of connections is at most `enough`.
 
-    There obstore may begin a request before its pool has seen the end of an answer, and opens one
-    more.
+    On a busy machine, obstore may begin a request before its pool has seen the end of an answer,
+    and then opens one more connection.
     """
     counts = []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Azure Blob Storage as far as readers use it, one container."""
+"""Azure Blob Storage with one container, as far as readers use it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTAINER = "container"
 
 
 class AzureServer(HttpServer):
-    """At `url`/account, as emulators have it: not a host for each account."""
+    """A server at `url`/account, as emulators are: without a host for each account."""
 
     def __init__(self, **options) -> None:
         super().__init__(**options)

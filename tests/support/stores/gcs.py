@@ -1,4 +1,4 @@
-"""Google Cloud Storage as far as readers use it: the JSON API and the XML API."""
+"""Google Cloud Storage, as far as readers use it: the JSON API and the XML API."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ class StoredObject:
 
 
 class GcsServer(HttpServer):
-    """Buckets of objects.
+    """A server with buckets of objects.
 
-    page_size: entries of one page of a listing, at most.
+    Attributes:
+        page_size: largest number of entries of one page of a listing.
     """
 
     def __init__(self, **options) -> None:
@@ -60,11 +61,11 @@ class GcsServer(HttpServer):
 
     @property
     def options(self) -> dict:
-        """storage_options of clients."""
+        """Return the storage_options of clients."""
         return {"endpoint_url": self.url, "token": "anon"}
 
     def media_requests(self) -> list[Request]:
-        """The log without listings and metadata."""
+        """Return the log without listings and metadata."""
         return [
             r
             for r in self.requests
@@ -117,7 +118,7 @@ class GcsServer(HttpServer):
     def _page(
         self, request: Request, bucket: str, token_name: str, most_name: str
     ) -> tuple[list[StoredObject], list[str], str | None]:
-        """Objects, common prefixes and the token of the next page."""
+        """Return objects, common prefixes and the token of the next page."""
         query = request.query
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         token, most = query.get(token_name, ""), int(query.get(most_name, 1000))
@@ -196,7 +197,7 @@ def _resource(bucket: str, stored: StoredObject) -> dict:
         "metageneration": "1",
         "size": str(len(stored.data)),
         "md5Hash": base64.b64encode(bytes.fromhex(stored.etag)).decode(),
-        # As the service does it: not the ETag of the XML API.
+        # The service returns an ETag other than that of the XML API.
         "etag": base64.b64encode(str(stored.generation).encode()).decode(),
         "updated": _iso(stored.written),
         "timeCreated": _iso(stored.written),

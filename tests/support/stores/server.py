@@ -1,4 +1,4 @@
-"""A small threaded HTTP/1.1 server that counts, waits and fails as it is told."""
+"""A small threaded HTTP/1.1 server that counts requests, delays answers and injects faults."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from http import HTTPStatus
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-# Bytes that one send hands to the kernel: between two of them bandwidth and faults take hold.
+# Bytes that one send passes to the kernel; bandwidth and faults take effect between two sends.
 _PIECE_BYTES = 64 << 10
 _DRIP_S = 0.1  # between two bytes
 
 
 @dataclass
 class Request:
-    """What a client asked for.
+    """A request of a client.
 
-    connection: number of the connection it came over, from 0.
-    sent: bytes of the answer's body, up to the piece at which a connection broke.
-    target: as it was written: the path and the query.
-    came, answered: when it did, and when its answer was ready, in seconds of one clock.
+    Attributes:
+        connection: number of the connection of the request, from 0.
+        target: the path and the query, as sent.
+        status: status of the answer; 0 = no answer yet.
+        sent: bytes of the answer's body, up to the piece at which a connection broke.
+        came: time of the request, in seconds of one clock.
+        answered: time at which the answer was ready, on the same clock.
     """
 
     method: str
@@ -57,12 +60,15 @@ class Response:
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong with one answer.
+    """A fault of one answer.
 
-    status: instead of the answer; "reset": the connection is reset, "stall": nothing comes any
-        more, "drip": it comes byte by byte, "short": the connection ends in good order, each
-        after `after` bytes of the body (None = before the head); "long": more bytes than asked
-        for; "flip": as many, but the last one is another.
+    Attributes:
+        kind: a status to send instead of the answer. "reset": the connection is reset. "stall":
+            no further byte comes. "drip": bytes come one by one. "short": the connection ends in
+            good order. "long": more bytes than requested come. "flip": the last byte is wrong.
+        after: bytes of the body after which "reset", "stall", "drip" and "short" begin; None =
+            before the head.
+        headers: headers to add to the answer.
     """
 
     kind: int | Literal["reset", "stall", "drip", "short", "long", "flip"]
@@ -71,15 +77,16 @@ class Fault:
 
 
 class HttpServer:
-    """Answers `respond(request)` on an address, a thread for each connection.
+    """A server that answers `respond(request)`, with a thread for each connection.
 
-    latency_s: seconds from a request to the first byte of its answer.
-    bytes_per_s: of one connection; None = as quick as it goes.
-    fault: asked for each request; what it returns goes wrong.
-    requests: the log, in the order in which requests came.
-    connections: that were ever opened.
-    most_open: of them at the same time.
-    handshakes: of TLS that were completed.
+    Attributes:
+        latency_s: seconds from a request to the first byte of its answer.
+        bytes_per_s: bandwidth of one connection; None = no limit.
+        fault: function that returns the Fault of a request, or None.
+        requests: the log, in the order in which requests came.
+        connections: number of connections opened so far.
+        most_open: largest number of connections open at the same time.
+        handshakes: number of completed TLS handshakes.
     """
 
     def __init__(
@@ -110,7 +117,7 @@ class HttpServer:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Forgets the log; open connections stay."""
+        """Clear the log; open connections stay open."""
         with self._lock:
             self.requests = []
             self.connections = 0
@@ -119,12 +126,12 @@ class HttpServer:
 
     @property
     def open(self) -> int:
-        """Connections that neither side has closed."""
+        """Number of connections that neither side has closed."""
         with self._lock:
             return self._open()
 
     def _open(self) -> int:
-        # The kernel knows of an end before the connection's thread has come to read it.
+        # The kernel knows of a closed connection before the connection's thread reads the end.
         poll = select.poll()
         for connection in self._sockets:
             poll.register(connection, select.POLLRDHUP)
@@ -187,7 +194,7 @@ class HttpServer:
                 connection.close()
 
     def _answer(self, connection: socket.socket, request: Request) -> bool:
-        """Whether the connection stays open."""
+        """Answer a request; return True if the connection stays open."""
         request.came = time.monotonic()
         with self._lock:
             self.requests.append(request)
@@ -215,7 +222,7 @@ class HttpServer:
         return False
 
     def _end(self, connection: socket.socket, fault: Fault, rest: memoryview) -> None:
-        """What comes of a connection whose answer has been sent but for the rest."""
+        """Do the fault to a connection whose answer has been sent except for the rest."""
         if fault.kind == "stall":
             self._closing.wait()
         elif fault.kind == "drip":
@@ -237,8 +244,10 @@ class HttpServer:
 
 
 def rounds(requests: Iterable[Request]) -> int:
-    """The longest chain of requests each of which came after the answer to the one before."""
-    depth: list[tuple[float, int]] = []  # of each: its answer, and its place in a chain
+    """Return the length of the longest chain of requests that each waited for the one before."""
+    depth: list[
+        tuple[float, int]
+    ] = []  # of each request: time of its answer, and its index in a chain
     for request in sorted(requests, key=lambda each: each.came):
         before = (place for answered, place in depth if answered <= request.came)
         depth.append((request.answered, 1 + max(before, default=0)))
@@ -246,7 +255,7 @@ def rounds(requests: Iterable[Request]) -> int:
 
 
 def most_in_flight(requests: Collection[Request]) -> int:
-    """Requests that waited for their answers at the same time."""
+    """Return the largest number of requests that waited for answers at the same time."""
     return max(sum(r.came <= now.came < r.answered for r in requests) for now in requests)
 
 
