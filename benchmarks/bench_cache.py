@@ -63,14 +63,14 @@ _TOUCHED_BYTES = 1_600_000_000
 
 
 def _have_memory() -> None:
-    """Has the host lend what a first pass takes, for files and for batches."""
+    """Touch as much memory as a first pass needs, so that the host provides the memory before."""
     touched = np.ones(_TOUCHED_BYTES, np.uint8)
     del touched
 
 
 @contextmanager
 def _cache_directory(within: str) -> Generator[str, None, None]:
-    """An empty directory; what is written there is emptied in the end."""
+    """Make an empty directory, and delete its contents at the end of the with block."""
     directory = tempfile.mkdtemp(dir=within)
     yield directory
     for folder, _, names in os.walk(directory):
@@ -99,7 +99,7 @@ def _train(step_s: float) -> None:
 def _passes(
     dataset: FastParquetDataset, expected: dict[str, int], step_s: float = 0.0
 ) -> tuple[float, float]:
-    """Seconds of the first and the second pass."""
+    """Return the seconds of the first and the second pass."""
     seconds = []
     _have_memory()
     with dataset:
@@ -162,7 +162,7 @@ def _measure(
 
 
 def _share(plain: Sequence[float], others: Sequence[float]) -> str:
-    """What the others take of the plain ones, by pairs."""
+    """Format the ratios of other times to plain times, by pairs."""
     shares = [other / one for one, other in zip(plain, others, strict=True)]
     return f"{statistics.median(shares):.2f} ({min(shares):.2f}-{max(shares):.2f})"
 
@@ -179,7 +179,7 @@ def _seconds(dataset: FastParquetDataset, column: str, expected: int, step_s: fl
 
 
 def _copying(total_bytes: int, threads: int) -> float:
-    """Seconds to copy so many bytes, the least of some turns."""
+    """Return the least seconds of several copies of `total_bytes` bytes."""
     parts = [torch.ones(total_bytes // threads, dtype=torch.uint8) for _ in range(threads)]
     copies = [torch.zeros_like(part) for part in parts]
     least = float("inf")
@@ -245,7 +245,7 @@ def _measure_decoded(path: str, caches: str, repeats: int, pace: float) -> None:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--files", type=int, default=16)
     parser.add_argument("--rows", type=int, default=400_000)
@@ -256,7 +256,7 @@ def main() -> None:
     parser.add_argument("--pace", type=float, default=0.0, help="steps, in the loader's times")
     parser.add_argument("--decoded", metavar="PARQUET", help="measure the decoded tier on it")
     arguments = parser.parse_args()
-    # OpenMP's threads spin for a while after each sum, on the cores that load.
+    # OpenMP's threads would spin after each sum, on the cores that load.
     torch.set_num_threads(1)
     if arguments.decoded:
         with tempfile.TemporaryDirectory() as caches:

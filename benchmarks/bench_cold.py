@@ -1,16 +1,16 @@
-"""One question: how near does a pass over files that nobody has in memory come to their disk?
+"""One question: how near does a pass over uncached files come to the speed of their disk?
 
     python benchmarks/bench_cold.py PATH [--columns a,b] [--repeats N] [--batch-size N]
 
-PATH is a Parquet file or a directory of such, on the disk or mount in question. Before each timed
-pass the files leave the page cache. Timed are fastload in order and shuffled, and from the blocks
-of a full cache that lies beside PATH where that can be written to; pyarrow and polars (if it is
-installed), which read the same columns of all files with all threads; and reading the files'
-bytes, with two and with eight threads, 1 MiB at a time. A line for each says the median and the
-least seconds of a pass, and its seconds when all is in the page cache. What hands out rows has to
-hand out as many.
+PATH is a Parquet file, or a directory of Parquet files, on the disk to measure. Before each timed
+pass, the files are removed from the page cache. The programs are: fastload in order, shuffled, and
+from the blocks of a full cache beside PATH (if that directory can be written to); pyarrow and
+polars (if polars is installed), which read the same columns of all files with all threads; and
+plain reads of the files' bytes, with two and with eight threads, 1 MiB at a time. A line for each
+program has the median and the least seconds of a pass, and its seconds when the files are in the
+page cache. Every program that yields rows must yield all rows.
 
-A disk whose every read takes a while is made by benchmarks/support/slow_mount.c, on Linux.
+On Linux, benchmarks/support/slow_mount.c simulates a disk whose every read takes a while.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _timed(program: Callable[[], int | None], rows: int) -> float:
 
 
 def main() -> None:
-    """Runs the benchmark and prints its table."""
+    """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("path", type=Path)
     parser.add_argument("--columns", type=lambda names: names.split(","))

@@ -3,19 +3,19 @@
     python benchmarks/bench_core.py [--sections NAME ...] [--only ROW ...] [--repeats N] [--quick]
         [--threads N] [--directory DIR] [--compare]
 
-Each figure is printed beside its goal, and "short" where it misses it. Sections:
+Each figure is printed beside its goal, with "short" if it misses the goal. Sections:
 
-- roof: passes as a share of the roof (pages read and decompressed by libparquet, and one copy of
-  the output, by the same threads, in turns with the passes), in order and shuffled
+- roof: passes as a share of the roof (libparquet reads and decompresses the pages, and the output
+  is copied once, by as many threads, in turns with the passes), in order and shuffled
 - first-batch: seconds from the first iter() to the first batch, in roofs of that batch
-- waits: the longest wait of a consumer that takes half of what can be had, in its steps
-- memory: the speed with memory_budget="256MB" as a share of that with "4GB"
-- threads: how much faster two threads, and all, are than one
-- filters: the speed with a filter that 1 % of the rows pass, against pyarrow.dataset and polars
+- waits: the longest wait of a consumer that takes half of the possible rate, in its steps
+- memory: the speed with memory_budget="256MB" as a share of the speed with "4GB"
+- threads: how many times as fast two threads, and all threads, are as one thread
+- filters: the speed with a filter that 1 % of the rows meet, against pyarrow.dataset and polars
 
-All are medians of runs that take turns. Results are kept in benchmarks/results, one file per kind
-of host, but for those of a machine that others kept busy. With --compare what is measured is shown
-beside what was kept, and not kept; nor is it with --quick.
+All figures are medians of runs that take turns. Results are stored in benchmarks/results, with one
+file per kind of host, unless other programs kept the machine busy. --compare shows the results
+beside the stored results; neither --compare nor --quick stores results.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ if TYPE_CHECKING:
 
 _REPEATS = 7
 _QUICK_REPEATS = 3
-# Share of the CPUs; where others used more, times are not kept.
+# Share of the CPUs: if other programs used more, times are not stored.
 _BUSY = 0.1
 _FILES = Path(__file__).parents[1] / "build" / "core-files"
 
 
 def line(figure: Figure, before: Figure | None) -> str:
-    """What is printed of a figure.
+    """Return the line of a figure.
 
-    before: the same one as it was kept, to compare with.
+    Args:
+        figure: the figure.
+        before: the stored figure of the same name, to compare with, or None.
     """
     text = f"{figure.row:18}{figure.mode:20}{figure.value:7.2f}"
     if figure.goal is not None:
@@ -57,7 +59,7 @@ def line(figure: Figure, before: Figure | None) -> str:
 
 
 def main() -> None:
-    """Runs the benchmark and prints its tables."""
+    """Run the benchmark and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--only", nargs="+", choices=[*BY_NAME, "conditions"], default=[])

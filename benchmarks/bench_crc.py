@@ -2,11 +2,11 @@
 
     python benchmarks/bench_crc.py [--threads N] [--repeats N]
 
-For each kind of data passes of two datasets of the same file, with and without
-IO(verify_crc=True), take turns in one process. Printed are medians: seconds of a pass of each, the
-ratio, and the ratio of CPU seconds.
+For each kind of data, passes of two datasets of the same file, with and without
+IO(verify_crc=True), take turns in one process. The output has medians: seconds of a pass of each
+dataset, their ratio, and the ratio of CPU seconds.
 
-- sample: that of fastload-bench, dictionary pages and snappy
+- sample: the sample of fastload-bench, with dictionary pages and snappy
 - plain: float64 columns, neither encoded nor compressed: the most bytes to check for the least work
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def cases(directory: Path) -> Iterator[tuple[str, Path]]:
-    """Name and file of each kind of data, made when its turn comes."""
+    """Yield the name and the file of each kind of data; make each file just before its turn."""
     made, checked = directory / "made.parquet", directory / "sample.parquet"
     sample.make(made)
     pq.write_table(pq.read_table(made), checked, row_group_size=1 << 18, write_page_checksum=True)
@@ -52,7 +52,7 @@ def cases(directory: Path) -> Iterator[tuple[str, Path]]:
 
 
 def measure(path: Path, threads: int, repeats: int) -> dict[bool, list[tuple[float, float]]]:
-    """Wall and CPU seconds of each pass, after one that is not counted; True = checked."""
+    """Return wall and CPU seconds of each pass after an uncounted pass; True = with checksums."""
     options: dict[str, Any] = {"batch_size": 16384, "threads": threads}
     datasets = {
         checked: FastParquetDataset(path, io=IO(verify_crc=checked), **options)
@@ -71,7 +71,7 @@ def measure(path: Path, threads: int, repeats: int) -> dict[bool, list[tuple[flo
 
 
 def main() -> None:
-    """Runs the benchmark and prints a line for each kind of data."""
+    """Run the benchmark and print a line for each kind of data."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=available_cores())
     parser.add_argument("--repeats", type=int, default=15)

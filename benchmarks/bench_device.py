@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def seconds_of(run: Callable[[], None]) -> float:
-    """Of one run, the device's part included."""
+    """Return the seconds of one run, including the work of the device."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     run()
@@ -38,7 +38,7 @@ def seconds_of(run: Callable[[], None]) -> float:
 
 
 def copy_rate(size: int) -> float:
-    """Bytes per second of copies of so many bytes from pinned memory."""
+    """Return the bytes per second of copies of `size` bytes from pinned memory."""
     source = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     target = torch.empty(size, dtype=torch.uint8, device="cuda")
 
@@ -51,7 +51,7 @@ def copy_rate(size: int) -> float:
 
 
 def rate(batches: Iterable[Batch], repeats: int = 5) -> float:
-    """Bytes per second of two passes after another one, for passes begin while others end."""
+    """Return the bytes per second of two passes, after one pass that is not timed."""
     rates = []
     for _ in range(repeats):
         for _batch in batches:
@@ -70,7 +70,7 @@ def rate(batches: Iterable[Batch], repeats: int = 5) -> float:
 
 
 def waiting_share(batches: Iterable[Batch], step_ms: float) -> float:
-    """Of the time of a pass whose every step keeps the device busy for so long."""
+    """Return the share of waiting in a pass whose steps keep the device busy for `step_ms`."""
     cycles = cycles_of(step_ms)
     for _batch in batches:
         pass
@@ -90,7 +90,7 @@ def waiting_share(batches: Iterable[Batch], step_ms: float) -> float:
 
 
 def cycles_of(milliseconds: float) -> int:
-    """That the device sleeps for so long."""
+    """Return the number of cycles that the device takes to sleep for `milliseconds`."""
     cycles = 100_000_000
     seconds_of(lambda: torch.cuda._sleep(cycles))  # type: ignore[no-untyped-call]  # noqa: SLF001
     seconds = seconds_of(lambda: torch.cuda._sleep(cycles))  # type: ignore[no-untyped-call]  # noqa: SLF001
@@ -98,7 +98,7 @@ def cycles_of(milliseconds: float) -> int:
 
 
 def total_of(batches: Iterable[Any]) -> int:
-    """The sum of all values as integers of their bits."""
+    """Return the sum of all values, with their bits read as integers."""
     integers = {4: torch.int32, 8: torch.int64}
     total = 0
     for batch in batches:
@@ -108,7 +108,7 @@ def total_of(batches: Iterable[Any]) -> int:
 
 
 def main() -> None:
-    """Runs the benchmark and prints its figures."""
+    """Run the benchmark and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?")
     parser.add_argument("--batch-size", type=int, default=16384)
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def compare(path: str, workers: int, arguments: argparse.Namespace) -> None:
-    """Measures one number of worker processes and prints its lines."""
+    """Measure with one number of worker processes, and print the lines."""
 
     def loader() -> Any:
         dataset = FastParquetDataset(path, batch_size=arguments.batch_size)

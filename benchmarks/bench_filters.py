@@ -51,7 +51,7 @@ Columns = dict[str, torch.Tensor]
 
 
 def table(rows: int = 4_000_000) -> pa.Table:
-    """Numbers and categories beside two keys, uniform in [0, KEYS): one scattered, one sorted."""
+    """Make numbers and categories beside two keys in [0, KEYS): one scattered, one sorted."""
     rng = np.random.default_rng(1)
     return pa.table(
         {
@@ -67,7 +67,7 @@ def table(rows: int = 4_000_000) -> pa.Table:
 def fastload_passes(
     path: Path, key: str, limit: int, threads: int
 ) -> tuple[Callable[[], Iterator[Columns]], FastParquetDataset]:
-    """What makes a first pass, with nothing known of the rows; a dataset for later ones."""
+    """Return a function that makes a first pass, with unknown rows; and one for later passes."""
     home = Path(os.environ["FASTLOAD_CACHE_DIR"])
 
     def make() -> FastParquetDataset:
@@ -87,14 +87,14 @@ def fastload_passes(
 
 
 def pyarrow_pass(path: Path, key: str, limit: int) -> Iterator[Columns]:
-    """Batches of pyarrow.dataset."""
+    """Yield the batches of pyarrow.dataset."""
     scanner = pads.dataset(path).scanner(columns=COLUMNS, filter=pc.field(key) < limit)
     for batch in scanner.to_batches():
         yield {name: _tensor(batch[name].to_numpy()) for name in COLUMNS}
 
 
 def polars_pass(path: Path, key: str, limit: int) -> Iterator[Columns]:
-    """One table of polars."""
+    """Yield one table of polars."""
     import polars as pl
 
     table = pl.scan_parquet(path).filter(pl.col(key) < limit).select(COLUMNS).collect()
@@ -106,14 +106,14 @@ def _tensor(array: Any) -> torch.Tensor:
 
 
 def _view(array: Any) -> torch.Tensor:
-    # torch warns of memory that can't be written to, which Arrow's can't; nobody does.
+    # torch warns of read-only memory such as Arrow's; the benchmark does not write to it.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.from_numpy(array)
 
 
 def check_answer(batches: Iterator[Columns], expected: Any) -> None:
-    """Raises unless the batches hold exactly those rows, in order."""
+    """Raise unless the batches hold exactly the expected rows, in order."""
     parts = list(batches)
     for name in COLUMNS:
         got = torch.cat([part[name] for part in parts]).numpy() if parts else np.zeros(0)
@@ -123,7 +123,7 @@ def check_answer(batches: Iterator[Columns], expected: Any) -> None:
 
 
 def measure(make: Callable[[], Iterator[Columns]], repeats: int) -> tuple[float, int]:
-    """Seconds of the best pass, and the bytes that read calls gave to the last."""
+    """Return the seconds of the best pass, and the bytes that the last pass read."""
     best = float("inf")
     read = 0
     for _ in range(repeats):
@@ -203,7 +203,7 @@ def _best_s(way: Callable[[], int], repeats: int) -> float:
 
 
 def main() -> None:
-    """Runs the benchmark and prints its table."""
+    """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--threads", type=int, default=available_cores())

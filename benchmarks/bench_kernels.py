@@ -3,12 +3,12 @@
     python benchmarks/bench_kernels.py [FILE] [--repeats N] [--batch-size N]
 
 FILE is a click log (`label`, `numeric_01` to `numeric_13` float32, `category_01` to `category_26`
-int64), such as make bench-core writes; without it one of 2**20 rows is made. All 40 columns are
-read, and three elementwise steps are added: a ratio and a product of two columns, and a column
-scaled in place; then log1p of a column, too, which costs more than moving it. Printed are the
-seconds of a pass, of the ways in turns: without steps, with kernels, with the same functions
-compiled by numba and called from Python, and with numpy; in order and shuffled; for a consumer
-that takes batches as fast as they come. Each figure is of a dataset's second to fourth pass.
+int64), as make bench-core writes; without FILE, a click log of 2**20 rows is made. All 40 columns
+are read, and three elementwise steps are added: a ratio and a product of two columns, and a column
+scaled in place; then also log1p of a column, which costs more than copying the column. The output
+has the seconds of a pass for ways that take turns: without steps, with kernels, with the same
+functions compiled by numba and called from Python, and with numpy; in order and shuffled; for a
+consumer that takes batches as fast as they come. A figure is of a dataset's second to fourth pass.
 Every way's batches are compared before any timing.
 """
 
@@ -42,25 +42,25 @@ _PASSES = 3
 
 
 def ratio(x: Floats, y: Floats, out: Floats) -> None:
-    """Of two columns."""
+    """Divide two columns."""
     for i in range(len(out)):
         out[i] = x[i] / (y[i] + np.float32(1))
 
 
 def product(x: Floats, y: Floats, out: Floats) -> None:
-    """Of two columns."""
+    """Multiply two columns."""
     for i in range(len(out)):
         out[i] = x[i] * y[i]
 
 
 def scale(x: Floats, out: Floats) -> None:
-    """To about [-1, 1]."""
+    """Scale a column to about [-1, 1]."""
     for i in range(len(out)):
         out[i] = (x[i] - np.float32(0.5)) * np.float32(2)
 
 
 def log(x: Floats, out: Floats) -> None:
-    """Of one column."""
+    """Compute log1p of a column."""
     for i in range(len(out)):
         out[i] = np.log1p(x[i])
 
@@ -77,7 +77,7 @@ _RATIO, _PRODUCT, _SCALE, _LOG = (
 
 
 def called_ratio(block: Block) -> Mapping[str, Any]:
-    """The first one, called from Python."""
+    """Call `ratio` from Python."""
     x, y = block["numeric_01"], block["numeric_05"]
     out = np.empty_like(x)
     _RATIO(x, y, out)
@@ -85,7 +85,7 @@ def called_ratio(block: Block) -> Mapping[str, Any]:
 
 
 def called_product(block: Block) -> Mapping[str, Any]:
-    """The second one, likewise."""
+    """Call `product` from Python."""
     x, y = block["numeric_02"], block["numeric_03"]
     out = np.empty_like(x)
     _PRODUCT(x, y, out)
@@ -93,7 +93,7 @@ def called_product(block: Block) -> Mapping[str, Any]:
 
 
 def called_scale(block: Block) -> Mapping[str, Any]:
-    """The third one, likewise."""
+    """Call `scale` from Python."""
     x = block["numeric_04"]
     out = np.empty_like(x)
     _SCALE(x, out)
@@ -101,7 +101,7 @@ def called_scale(block: Block) -> Mapping[str, Any]:
 
 
 def called_log(block: Block) -> Mapping[str, Any]:
-    """The logarithm, likewise."""
+    """Call `log` from Python."""
     x = block["numeric_06"]
     out = np.empty_like(x)
     _LOG(x, out)
@@ -109,23 +109,23 @@ def called_log(block: Block) -> Mapping[str, Any]:
 
 
 def numpy_ratio(block: Block) -> Mapping[str, Any]:
-    """The first one, of numpy."""
+    """Compute `ratio` with numpy."""
     x, y = block["numeric_01"], block["numeric_05"]
     return {"ratio": x / (y + np.float32(1))}
 
 
 def numpy_product(block: Block) -> Mapping[str, Any]:
-    """The second one, likewise."""
+    """Compute `product` with numpy."""
     return {"product": block["numeric_02"] * block["numeric_03"]}
 
 
 def numpy_scale(block: Block) -> Mapping[str, Any]:
-    """The third one, likewise."""
+    """Compute `scale` with numpy."""
     return {"numeric_04": (block["numeric_04"] - np.float32(0.5)) * np.float32(2)}
 
 
 def numpy_log(block: Block) -> Mapping[str, Any]:
-    """The logarithm, likewise."""
+    """Compute `log` with numpy."""
     return {"log": np.log1p(block["numeric_06"])}
 
 
@@ -145,7 +145,7 @@ ORDERS: Mapping[str, bool] = {"in order": False, "shuffled": True}
 
 
 def write_click_log(path: Path) -> None:
-    """Columns as those of the click log that make bench-core writes."""
+    """Write columns like those of the click log that make bench-core writes."""
     rng = np.random.default_rng(1)
     columns: dict[str, Any] = {"label": rng.integers(0, 2, _ROWS, np.int32)}
     for number in range(1, 14):
@@ -156,14 +156,14 @@ def write_click_log(path: Path) -> None:
 
 
 def dataset_of(path: Path, name: str, batch_size: int, *, shuffled: bool) -> FastParquetDataset:
-    """One way."""
+    """Open a dataset of one way."""
     return FastParquetDataset(
         path, preprocess=WAYS[name] or None, batch_size=batch_size, shuffle=shuffled
     )
 
 
 def check(path: Path, batch_size: int) -> None:
-    """Raises an AssertionError unless every way delivers the same."""
+    """Raise an AssertionError unless every way delivers the same."""
     for name in [name for name in WAYS if WAYS[name] and name != _MOST]:
         with (
             dataset_of(path, _MOST, batch_size, shuffled=True) as most,
@@ -171,20 +171,20 @@ def check(path: Path, batch_size: int) -> None:
         ):
             for expected, batch in zip(most, dataset, strict=True):
                 for column in batch:
-                    # numpy's log1p of float32 is not the C library's to the last bit.
+                    # numpy's log1p of float32 may differ from the C library's in the last bit.
                     torch.testing.assert_close(
                         batch[column], expected[column], rtol=1e-6, atol=0, equal_nan=True
                     )
 
 
 def run(dataset: FastParquetDataset) -> None:
-    """One pass."""
+    """Read one pass."""
     for _batch in dataset:
         pass
 
 
 def medians(path: Path, batch_size: int, repeats: int, *, shuffled: bool) -> dict[str, list[float]]:
-    """Of each way, the median and the least of the seconds of a pass."""
+    """Return the median and the least seconds of a pass for each way."""
     seconds: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(repeats):
         for name, of_way in seconds.items():
@@ -198,7 +198,7 @@ def medians(path: Path, batch_size: int, repeats: int, *, shuffled: bool) -> dic
 
 
 def main() -> None:
-    """Reads the arguments, measures and prints."""
+    """Read the arguments, measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--repeats", type=int, default=7)

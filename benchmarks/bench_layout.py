@@ -6,10 +6,10 @@ The same rows of a click log (40 columns, no nulls) are written in row groups of
 with several codecs, and read in order on one thread. Printed are CPU seconds of a pass and what
 follows from them, which is what `fastload.tools.inspect.costs` has:
 
-- of a column chunk: what passes over small row groups take beyond one over large ones, by chunk,
+- of a column chunk: the extra time of small row groups over large row groups, for each chunk,
   without compression and with each codec;
 - of a decoded byte: a pass without compression;
-- of a decompressed byte, by codec: what its pass takes beyond one without compression.
+- of a decompressed byte, by codec: the extra time of a pass over a pass without compression.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BATCH_ROWS = 16_384
 
 
 def cpu_s(path: Path, repeats: int) -> float:
-    """CPU seconds of a pass over that file: the least of some, after one that is not counted."""
+    """Return the least CPU seconds of several passes over a file, after an uncounted pass."""
     times = []
     with FastParquetDataset(str(path), batch_size=_BATCH_ROWS, threads=1) as dataset:
         for _ in range(repeats + 1):
@@ -47,14 +47,14 @@ def cpu_s(path: Path, repeats: int) -> float:
 
 
 def written(directory: Path, table: pa.Table, rows: int, codec: str) -> tuple[Path, Any]:
-    """That table as a file, and its metadata."""
+    """Write a table to a file; return the path and the metadata."""
     path = directory / f"{rows}-{codec}.parquet"
     pq.write_table(table, path, row_group_size=rows, compression=codec)
     return path, pq.read_metadata(path)
 
 
 def page_bytes(metadata: Any) -> int:
-    """Of all pages, decompressed."""
+    """Return the bytes of all pages, decompressed."""
     return sum(
         metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)
     )
@@ -63,14 +63,14 @@ def page_bytes(metadata: Any) -> int:
 def small_groups(
     directory: Path, table: pa.Table, rows: int, codec: str, repeats: int
 ) -> tuple[float, int]:
-    """CPU seconds of a pass over row groups of so many rows, and the chunks beyond large ones'."""
+    """Return CPU seconds of a pass over small row groups, and their number of extra chunks."""
     path, metadata = written(directory, table, rows, codec)
     large = -(-table.num_rows // _LARGE)
     return cpu_s(path, repeats), (metadata.num_row_groups - large) * table.num_columns
 
 
 def main() -> None:
-    """Runs the benchmark and prints its tables."""
+    """Run the benchmark and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--rows", type=int, default=1 << 18)

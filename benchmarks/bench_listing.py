@@ -2,10 +2,10 @@
 
     python benchmarks/bench_listing.py [--objects N,N,...] [--latency-ms X]
 
-A server of its own, in its own process, lists so many objects, 1,000 a page, each page after
-the latency; every second one is a `.crc` beside its file. A line says, for a directory and for a
-pattern, the files found, the seconds, those that the latency of the pages takes alone, and by how
-much resident memory grew. Names found are checked.
+A server in a process of its own lists N objects, 1,000 on a page, each page after the latency;
+every second object is a `.crc` beside its file. For a directory and for a pattern, a line has the
+number of files found, the seconds, the seconds of the pages' latency alone, and the growth of
+resident memory. The found names are checked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ sys.stdin.read()
 
 
 def list_once(url: str, source: str, objects: int, latency_s: float) -> None:
-    """Prints the line of one listing."""
+    """Print the line of one listing."""
     storage = Stores(None, {"endpoint_url": url, "token": "anon"}, IO())
     storage.client(data=False).call(storage.client(data=False).store("gs"))  # its imports
     before = peak_bytes()
@@ -71,7 +71,7 @@ def list_once(url: str, source: str, objects: int, latency_s: float) -> None:
 
 
 def main() -> None:
-    """Prints the table, each line from a process of its own."""
+    """Print the table, each line from a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--objects", default="1000,10000,100000")
     parser.add_argument("--latency-ms", type=float, default=30.0)

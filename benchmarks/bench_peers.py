@@ -3,9 +3,9 @@
     python benchmarks/bench_peers.py [SOURCE] [--peers P,...] [--limit-s N]
     python benchmarks/bench_peers.py --results A.json B.json ...
 
-Runs fastload-bench and states its figures against the goals; or states those of files that
-`fastload-bench --json` has written: each ratio is one of figures from the same file. `make peers`
-installs the loaders of others. One that was cut off counts with the rate that it had then.
+The program runs fastload-bench and compares its figures with the goals; or reads figures from
+files that `fastload-bench --json` wrote, where a ratio takes both figures from the same file.
+`make peers` installs the other loaders. A loader that was cut off counts with its rate until then.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ from fastload.tools.bench.report.record import to_json
 from fastload.tools.bench.report.text import heading, remarks, table
 from fastload.tools.bench.run import Options, compare
 
-# Programs written by hand with the fastest libraries, and loaders.
+# Families of programs written by hand with the fastest libraries, and of loaders.
 _BY_HAND = {"in_order": 1.8, "shuffled": 4.0}
 _LOADERS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """fastload beside one peer in one mode.
+    """fastload compared with one peer in one mode.
 
-    speed: rows a second of fastload for each of the peer's.
-    cpu: CPU seconds per million rows, of fastload and of the peer; None if it was cut off.
+    Attributes:
+        name: name of the peer.
+        mode: "in_order" or "shuffled".
+        speed: fastload's rows per second divided by the peer's.
+        cpu: CPU seconds per million rows of fastload and of the peer; None if the peer was cut
+            off.
     """
 
     name: str
@@ -41,7 +45,7 @@ class Ratio:
 
 
 def ratios(report: dict[str, Any]) -> list[Ratio]:
-    """Of each peer timed or cut off in one report."""
+    """Return the ratios of all peers that were timed or cut off in one report."""
     mine = {r["mode"]: r for r in report["results"] if r["name"] == "fastload"}
     millions = report["dataset"]["rows"] / 1e6
     found = []
@@ -56,7 +60,7 @@ def ratios(report: dict[str, Any]) -> list[Ratio]:
 
 
 def goals(found: list[Ratio]) -> list[str]:
-    """A line for each goal: what is asked, what was measured, and beside whom."""
+    """Return a line for each goal: the goal, the measured ratio, and the peer."""
     by_hand = {p.name for p in PEERS if p.family in LIBRARIES and not p.loader}
     loaders = {p.name for p in PEERS if p.family not in (*LIBRARIES, "fastload")}
     lines = []
@@ -92,7 +96,7 @@ def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Runs the benchmark, or reads its results, and prints the ratios and the goals."""
+    """Run the benchmark, or read its results, and print the ratios and the goals."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="?")
     parser.add_argument("--peers", default="all")

@@ -38,7 +38,7 @@ _DEGREE = 200
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
 def polynomial(x: Doubles) -> Doubles:
-    """By Horner's rule, in one loop."""
+    """Compute the polynomial by Horner's rule, in one loop."""
     out = np.empty_like(x)
     for i in range(len(x)):
         value = x[i]
@@ -49,12 +49,12 @@ def polynomial(x: Doubles) -> Doubles:
 
 
 def by_numba(block: dict[str, Any]) -> Mapping[str, Doubles]:
-    """Both columns."""
+    """Compute the polynomial of both columns with numba."""
     return {name: polynomial(block[name]) for name in ("x", "y")}
 
 
 def by_numpy(block: dict[str, Any]) -> Mapping[str, Doubles]:
-    """The same."""
+    """Compute the polynomial of both columns with numpy."""
     found = {}
     for name in ("x", "y"):
         found[name] = block[name].copy()
@@ -79,7 +79,7 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
 
 
 def check(path: Path) -> None:
-    """Raises an AssertionError unless every way delivers the same."""
+    """Raise an AssertionError unless every way delivers the same."""
     for step in list(STEPS.values())[2:]:
         with (
             FastParquetDataset(path, batch_size=_BATCH_ROWS, preprocess=by_numba) as one,
@@ -91,7 +91,7 @@ def check(path: Path) -> None:
 
 
 def main() -> None:
-    """Reads the arguments, measures and prints."""
+    """Read the arguments, measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=32 * _BATCH_ROWS)
     parser.add_argument("--repeats", type=int, default=5)

@@ -36,17 +36,17 @@ _CHEAP_ROWS = 1 << 18
 
 
 def decompress(data: bytes) -> np.ndarray[Any, Any]:
-    """The numbers of a row."""
+    """Return the numbers of a row."""
     return np.frombuffer(zlib.decompress(data, bufsize=_ROW_BYTES), np.uint8)
 
 
 def decompress_block(block: dict[str, Any]) -> Mapping[str, Any]:
-    """The numbers of all rows, in one call."""
+    """Return the numbers of all rows, in one call."""
     return {"data": column_of([decompress(data) for data in block["data"]], None)}
 
 
 def by_threads(threads: int, prefetch: int = 4) -> dict[str, Any]:
-    """Arguments of a dataset."""
+    """Return the arguments of a dataset whose rows are decompressed on threads."""
     step = per_row(decompress, "data", "data", threads)
     return {"batch_size": _BATCH_ROWS, "preprocess": step, "prefetch": prefetch}
 
@@ -61,7 +61,7 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
 
 
 def write_rows(path: Path, rows: int) -> list[int]:
-    """Compressible bytes; the sum of each row."""
+    """Write rows of compressible bytes, and return the sum of each row."""
     rng = np.random.default_rng(1)
     numbers = [rng.integers(0, 64, _ROW_BYTES).astype(np.uint8) for _ in range(rows)]
     data = [zlib.compress(row.tobytes(), 1) for row in numbers]
@@ -70,7 +70,7 @@ def write_rows(path: Path, rows: int) -> list[int]:
 
 
 def check(path: Path, sums: list[int]) -> None:
-    """Raises unless every way delivers every row."""
+    """Raise unless every way delivers every row."""
     for name, options in WAYS.items():
         with FastParquetDataset(path, **options) as dataset:
             got = [row for batch in dataset for row in batch["data"].sum(1).tolist()]
@@ -79,17 +79,17 @@ def check(path: Path, sums: list[int]) -> None:
 
 
 def nothing(number: int) -> int:
-    """The same."""
+    """Return the number."""
     return number
 
 
 def same(block: Any, _seeds: object = None) -> Any:
-    """The same."""
+    """Return the block."""
     return block
 
 
 def overhead_us(directory: Path, repeats: int) -> dict[str, float]:
-    """Microseconds that the consumer waits for steps that do nothing."""
+    """Return the microseconds that the consumer waits for steps that do nothing."""
     path = directory / "cheap.parquet"
     columns = {f"c{k}": torch.arange(_CHEAP_ROWS).numpy() for k in range(40)}
     pq.write_table(pa.table(columns), path)
@@ -116,7 +116,7 @@ def overhead_us(directory: Path, repeats: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Reads the arguments, measures and prints."""
+    """Read the arguments, measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1536)
     parser.add_argument("--repeats", type=int, default=3)

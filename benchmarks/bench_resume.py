@@ -1,4 +1,4 @@
-"""One question: is resuming in the middle of an epoch as quick as starting it?
+"""One question: is resuming in the middle of an epoch as quick as starting the epoch?
 
     python benchmarks/bench_resume.py [--row-groups N] [--group-rows N] [--repeats N]
 
@@ -45,7 +45,7 @@ _CASES: Mapping[str, Mapping[str, Any]] = {
 
 
 def write_table(path: Path, row_groups: int, group_rows: int) -> None:
-    """Numbers beside a key that is uniform in [0, _KEYS)."""
+    """Write numbers beside a key that is uniform in [0, _KEYS)."""
     rng = np.random.default_rng(1)
     rows = row_groups * group_rows
     columns: dict[str, Any] = {f"x{k}": rng.standard_normal(rows, np.float32) for k in range(8)}
@@ -54,12 +54,12 @@ def write_table(path: Path, row_groups: int, group_rows: int) -> None:
 
 
 def open_dataset(path: Path, options: Mapping[str, Any]) -> FastParquetDataset:
-    """New each time."""
+    """Open a new dataset."""
     return FastParquetDataset(path, batch_size=_BATCH_ROWS, **options)
 
 
 def middle(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The state in the middle of an epoch; raises unless a run resumed there goes on rightly."""
+    """Return the state in the middle of an epoch; raise unless a run resumes from it exactly."""
     with open_dataset(path, options) as dataset:
         half = len(dataset) // 2
         iterator = iter(dataset)
@@ -76,7 +76,7 @@ def middle(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
 def first_batch_ms(
     path: Path, options: Mapping[str, Any], state: Mapping[str, Any] | None
 ) -> tuple[float, float]:
-    """Milliseconds to the first batch, without and with the making of the dataset."""
+    """Return the milliseconds to the first batch, without and with making the dataset."""
     start = time.perf_counter()
     with open_dataset(path, options) as dataset:
         made = time.perf_counter()
@@ -88,7 +88,7 @@ def first_batch_ms(
 
 
 def main() -> None:
-    """Runs the benchmark and prints its table."""
+    """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--row-groups", type=int, default=1_000)
     parser.add_argument("--group-rows", type=int, default=4_096)

@@ -20,7 +20,7 @@ from support import fractions_of_roof
 
 
 def main() -> None:
-    """Runs the benchmark and prints its line."""
+    """Run the benchmark and print its line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?")
     parser.add_argument("--shuffle", action="store_true")

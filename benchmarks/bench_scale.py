@@ -34,31 +34,31 @@ _BAR = 40
 
 
 class SimulatedFileSystem(fsspec.AbstractFileSystem):
-    """So many objects of the same bytes."""
+    """A filesystem of `files` objects with the same bytes."""
 
     protocol = "simulated"
     files = 0
     data = b""
 
     def find(self, *_: Any, **__: Any) -> dict[str, dict[str, Any]]:
-        """All objects."""
+        """Return all objects."""
         size, name = len(self.data), "part-{:06}.parquet".format
         paths = (f"bucket/train/{name(i)}" for i in range(self.files))
         return {p: {"name": p, "size": size, "type": "file", "mtime": 1} for p in paths}
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Of an object or the directory."""
+        """Return the info of an object or of the directory."""
         if path.endswith(".parquet"):
             return {"name": path, "size": len(self.data), "type": "file", "mtime": 1}
         return {"name": path, "size": 0, "type": "directory"}
 
     def cat_file(self, path: str, start: int, end: int, **_: Any) -> bytes:  # noqa: ARG002
-        """A range of an object."""
+        """Return a range of an object."""
         return self.data[start:end]
 
 
 def one_file(row_groups: int) -> tuple[bytes, pa.Table]:
-    """A Parquet file, and what it holds."""
+    """Return the bytes of a Parquet file, and its table."""
     rng = np.random.default_rng(0)
     rows = row_groups * _GROUP_ROWS
     columns = {
@@ -73,14 +73,14 @@ def one_file(row_groups: int) -> tuple[bytes, pa.Table]:
 
 
 def peak_bytes() -> int:
-    """Most resident memory of this process so far."""
+    """Return the largest resident memory of this process so far."""
     with open("/proc/self/status") as status:
         line = next(line for line in status if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
 
 
 def measure(files: int, row_groups: int, world: int, start: str) -> dict[str, float]:
-    """Seconds of each step, by name, and the peak of memory."""
+    """Return the seconds of each step by name, and the peak of memory."""
     from fastload import FastParquetDataset
 
     fsspec.register_implementation("simulated", SimulatedFileSystem)
@@ -130,7 +130,7 @@ def _run(files: int, row_groups: int, world: int, start: str, home: str) -> dict
 
 
 def main() -> None:
-    """Prints the table and the plot."""
+    """Print the table and the plot."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--files", default="1000,10000,100000")
     parser.add_argument("--row-groups", type=int, default=100)

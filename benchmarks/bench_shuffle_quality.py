@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BATCH_ROWS = 4096
-# And the whole dataset. 2**19 is the most that shuffle_window=None chooses.
+# Windows, beside the whole dataset; 2**19 is the largest that shuffle_window=None chooses.
 _WINDOWS = (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 19, 1 << 20, 1 << 21)
 _EPOCHS = 3
 _TIMED_PASSES = 3
@@ -45,7 +45,7 @@ _HEADER = (
 
 
 def write_table(path: Path, rows: int, group_rows: int) -> None:
-    """A row number, eight numbers and a category: 80 bytes a row."""
+    """Write a row number, eight numbers and a category: 80 bytes a row."""
     rng = np.random.default_rng(1)
     numbers = {f"x{k}": rng.standard_normal(rows) for k in range(8)}
     columns = {"id": np.arange(rows), **numbers, "c": rng.integers(0, 1000, rows)}
@@ -53,7 +53,7 @@ def write_table(path: Path, rows: int, group_rows: int) -> None:
 
 
 def open_dataset(path: Path, window: int | None, threads: int) -> FastParquetDataset:
-    """In order if there is no window."""
+    """Open a dataset; without a window, in order."""
     return FastParquetDataset(
         path,
         batch_size=_BATCH_ROWS,
@@ -67,14 +67,14 @@ def open_dataset(path: Path, window: int | None, threads: int) -> FastParquetDat
 def measure_quality(
     path: Path, window: int, threads: int, rows: int
 ) -> tuple[int, tuple[float, float, float]]:
-    """The peak of bytes held, and `mean`, of a window."""
+    """Return the peak of bytes held with a window, and the result of `mean`."""
     with open_dataset(path, window, threads) as dataset:
         peak = check_order(dataset, rows)
         return peak, mean([shuffle_quality(dataset, epoch=epoch) for epoch in range(_EPOCHS)])
 
 
 def check_order(dataset: FastParquetDataset, rows: int) -> int:
-    """Raises unless an epoch is the one whose quality is told; returns its peak of bytes held."""
+    """Raise unless an epoch has the measured order; return the peak of bytes held."""
     dataset.set_epoch(0)
     ids, peak = [], 0
     for batch in dataset:
@@ -83,16 +83,16 @@ def check_order(dataset: FastParquetDataset, rows: int) -> int:
     if not (np.bincount(np.concatenate(ids), minlength=rows) == 1).all():
         raise SystemExit("Expected each row once, got some twice or never")
     got, want = order_quality(ids, rows, _BATCH_ROWS), shuffle_quality(dataset)
-    # They add up numbers in different orders.
+    # The two sums add numbers in different orders.
     if not np.allclose(astuple(got), astuple(want), rtol=1e-9):
         raise SystemExit("Expected the order that shuffle_quality looks at, got another")
     return peak
 
 
 def pass_seconds(path: Path, windows: list[int | None], threads: int, repeats: int) -> list[float]:
-    """Seconds of a pass with each window: medians of the repeats, which take turns.
+    """Return the median seconds of a pass with each window; the windows take turns.
 
-    Each repeat has a dataset of its own. Its first pass is not timed: it takes memory from the
+    Each repeat has a dataset of its own, whose first pass is not timed: it takes memory from the
     system. The next ones are timed together, since each has begun to read the one after it.
     """
     seconds: list[list[float]] = [[] for _ in windows]
@@ -108,13 +108,13 @@ def pass_seconds(path: Path, windows: list[int | None], threads: int, repeats: i
 
 
 def deliver(dataset: FastParquetDataset) -> None:
-    """One pass."""
+    """Read one pass."""
     for _batch in dataset:
         pass
 
 
 def mean(qualities: list[ShuffleQuality]) -> tuple[float, float, float]:
-    """Score, effective rows (harmonic, as variances add up) and neighbour distance."""
+    """Return mean score, effective rows (harmonic, as variances add up), neighbour distance."""
     return (
         statistics.fmean(q.score for q in qualities),
         statistics.harmonic_mean([q.effective_rows for q in qualities]),
@@ -123,7 +123,7 @@ def mean(qualities: list[ShuffleQuality]) -> tuple[float, float, float]:
 
 
 def buffer_quality(buffer: Callable[..., Any], rows: int, group_rows: int, held: int) -> str:
-    """Score and effective rows of a buffer of `shuffle_buffers`."""
+    """Format the score and the effective rows of a buffer of `shuffle_buffers`."""
     qualities = []
     for seed in range(_EPOCHS):
         order = buffer(rows, group_rows, held, seed)
@@ -137,7 +137,7 @@ def buffer_quality(buffer: Callable[..., Any], rows: int, group_rows: int, held:
 
 
 def main() -> None:
-    """Runs the benchmark and prints its table."""
+    """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1 << 22)
     parser.add_argument("--group-rows", type=int, default=1 << 14)

@@ -75,7 +75,14 @@ _PACED = Path(__file__).with_name("paced_loading.py")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The files that a reader reads: what they hold, and what to expect of it."""
+    """The files that a reader reads, and the expected results.
+
+    Attributes:
+        files: paths of the files.
+        plan: the reads that a pass needs.
+        rows: number of rows.
+        sums: sum of the values of each column.
+    """
 
     files: list[Path]
     plan: Plan
@@ -84,7 +91,7 @@ class Table:
 
     @classmethod
     def of(cls, files: list[Path]) -> Table:
-        """Reads them locally."""
+        """Read the files locally, and return the table."""
         local = pads.dataset([str(file) for file in files]).to_table(columns=COLUMNS)
         sums = {c: int(np.sum(local[c].to_numpy(), dtype=np.int64)) for c in COLUMNS}
         return cls(files, plan(files), sum(pq.read_metadata(f).num_rows for f in files), sums)
@@ -92,14 +99,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A mean pass over a table: seconds, and what the server saw."""
+    """A mean pass over a table: seconds, and the counts of the server."""
 
     seconds: float
     seen: Seen
 
 
 def measure(store: Store, name: str, run: readers.Reader, table: Table, repeats: int) -> Pass:
-    """The mean of passes that follow each other; what one gives is checked before.
+    """Return the mean of successive passes, after a pass whose results are checked.
 
     From its second pass on, fastload reads the beginning of the next one while one ends: two go
     before, so that as much is read ahead for the first one measured as behind the last.
@@ -121,15 +128,19 @@ def measure(store: Store, name: str, run: readers.Reader, table: Table, repeats:
 
 
 def checked(name: str, got: dict[str, int] | None, table: Table) -> None:
-    """Ends the benchmark if a reader gave other values; None = it drops them."""
+    """End the benchmark if a reader returned wrong sums; None = the reader drops the bytes."""
     if got is not None and got != table.sums:
         raise SystemExit(f"Expected the sums {table.sums}, got {got} - from {name}")
 
 
 def compare_readers(store: Store, table: Table, some: Table, arguments: argparse.Namespace) -> None:
-    """Prints the table of readers.
+    """Print the table of readers.
 
-    some: what LitData reads.
+    Args:
+        store: the store.
+        table: the files that all readers but LitData read.
+        some: the files that LitData reads.
+        arguments: arguments of the command line.
     """
     connections, repeats = arguments.connections, arguments.repeats
     print(f"{table.plan.bytes / 1e6:.1f} MB of columns, {len(table.plan.requests)} ranges")
@@ -173,7 +184,7 @@ def _line(name: str, found: Pass, table: Table, share: float) -> None:
 
 
 def count(store: Store, transport: str, table: Table, connections: int) -> list[Figure]:
-    """Requests and bytes of a first pass, from which nothing is read ahead."""
+    """Return requests and bytes of a first pass that reads nothing ahead."""
     with _nothing_kept(), readers.fastload(store, transport, connections) as dataset:
         store.seen(forget=True)
         checked(transport, readers.sums(dataset), table)
@@ -188,9 +199,9 @@ def count(store: Store, transport: str, table: Table, connections: int) -> list[
 
 
 def rounds(store: Store, transport: str, connections: int) -> list[Figure]:
-    """Rounds of requests until a dataset is made and has given its first batch.
+    """Return the rounds of requests until a dataset is made and has yielded its first batch.
 
-    It has no other one, or what is read ahead of the next ones would count.
+    The dataset has only one batch, because reading ahead for a next batch would count.
     """
     figures = []
     with _nothing_kept():
@@ -207,7 +218,7 @@ def rounds(store: Store, transport: str, connections: int) -> list[Figure]:
 
 @contextlib.contextmanager
 def _nothing_kept() -> Iterator[None]:
-    """Footers that other runs have kept are not found."""
+    """Hide cached footers of other runs inside a with block."""
     with (
         tempfile.TemporaryDirectory() as home,
         mock.patch.dict(os.environ, FASTLOAD_CACHE_DIR=home),
@@ -216,7 +227,7 @@ def _nothing_kept() -> Iterator[None]:
 
 
 def thread(store: Store, transport: str, connections: int) -> Figure:
-    """The share of its speed that the trainer's thread keeps."""
+    """Return the share of its speed that the trainer's thread keeps while data is loaded."""
     with readers.fastload(store, transport, connections, threads=1) as dataset:
         paced = [sys.executable, str(_PACED), store.url, transport, str(connections)]
         kept = trainer_thread.compare(lambda: dataset, paced, store.pid, _THREAD_REPEATS)
@@ -244,7 +255,7 @@ def _print_goal(figure: Figure) -> None:
 
 @contextlib.contextmanager
 def click_log(arguments: argparse.Namespace) -> Iterator[Path]:
-    """The directory of the files; written, unless it is one that has some."""
+    """Yield the directory of the files; write the files unless the directory has some."""
     with contextlib.ExitStack() as stack:
         directory = arguments.directory
         if directory is None:
@@ -256,7 +267,7 @@ def click_log(arguments: argparse.Namespace) -> Iterator[Path]:
 
 
 def main() -> None:
-    """Prints the tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--files", type=int, default=32)
     parser.add_argument("--rows", type=int, default=400_000)

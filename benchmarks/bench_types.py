@@ -33,14 +33,14 @@ _PADDED = 512
 
 
 def cases(directory: Path) -> Iterator[tuple[str, list[str], Any]]:
-    """Name, files and columns of each kind of data, made when its turn comes."""
+    """Yield name, files and columns of each kind of data; make the files just before."""
     yield "embedding", [str(core_workloads.path(directory, "embedding"))], None
     tokens = str(core_workloads.path(directory, "tokens"))
     yield "tokens", [tokens], None
     yield "padded", [tokens], {"tokens": Pad("tokens", _PADDED)}
     lineitem = Path(os.environ.get("FASTLOAD_TEST_DATA", "../shared/data"), _LINEITEM)
     if lineitem.exists():
-        # As one file is too short a pass: it is read under several names.
+        # A pass over one file is too short, so the file is read under several names.
         names = [directory / f"lineitem-{i}.parquet" for i in range(4)]
         for name in names:
             name.symlink_to(lineitem.resolve())
@@ -51,7 +51,7 @@ def cases(directory: Path) -> Iterator[tuple[str, list[str], Any]]:
 
 
 def main() -> None:
-    """Runs the benchmark and prints its table."""
+    """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=available_cores())
     parser.add_argument("--repeats", type=int, default=7)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class PyarrowBatches(IterableDataset[dict[str, torch.Tensor]]):
-    """Row groups that pyarrow decodes, cut into packed batches; workers take turns at them."""
+    """Packed batches of row groups that pyarrow decodes; workers take row groups in turn."""
 
     def __init__(self, path: str, batch_size: int) -> None:
         super().__init__()
@@ -63,18 +63,18 @@ class PyarrowBatches(IterableDataset[dict[str, torch.Tensor]]):
 
 
 def as_dict(batch: Batch) -> dict[str, Any]:
-    """What torch sends by itself: a column of each, cloned, for it shares whole storages."""
+    """Convert a batch to what torch sends: cloned columns, because torch shares whole storages."""
     return {name: value.clone() for name, value in batch.items()}
 
 
 class Sizes:
-    """The largest message that worker processes send; made before they start."""
+    """A counter of the largest message that worker processes send; made before they start."""
 
     def __init__(self) -> None:
         self.largest = torch.zeros(1, dtype=torch.int64).share_memory_()
 
     def __call__(self, _worker: int) -> None:
-        """In a worker process: counts from now on."""
+        """Begin to count, in a worker process."""
         send = connection.Connection._send_bytes  # type: ignore[attr-defined]  # noqa: SLF001
 
         def counted(sender: Any, data: Any) -> None:
@@ -86,9 +86,15 @@ class Sizes:
 
 @dataclass
 class Way:
-    """A way to get batches, and what it has cost.
+    """A way to get batches, and its measured costs.
 
-    then: done with each batch; None = nothing.
+    Attributes:
+        name: name of the way.
+        batches: the batches of a pass.
+        sizes: counter of the messages of worker processes, or None.
+        then: function called after each batch, or None.
+        pass_s: seconds of each pass.
+        cpu_ms: CPU milliseconds of each batch in this process.
     """
 
     name: str
@@ -99,7 +105,7 @@ class Way:
     cpu_ms: list[float] = field(default_factory=list)
 
     def measure(self) -> None:
-        """Two passes, timed; another one before them, for passes begin while others end."""
+        """Time two passes, after one uncounted pass, because passes begin while others end."""
         start = cpu = count = 0.0
         for number in range(3):
             if number == 1:
@@ -113,7 +119,7 @@ class Way:
 
 
 def sums(batches: Iterable[Any]) -> list[int]:
-    """Of the bits of all values, by dtype."""
+    """Return the sums of the bits of all values, by dtype."""
     totals: dict[torch.dtype, int] = {}
     integers = {4: torch.int32, 8: torch.int64}
     for batch in batches:
@@ -124,12 +130,12 @@ def sums(batches: Iterable[Any]) -> list[int]:
 
 
 def number_only(_batch: Batch) -> int:
-    """All that a worker process sends."""
+    """Return a number, as the whole message of a worker process."""
     return 0
 
 
 def unbinding(batch: Batch) -> Callable[[], object]:
-    """The least that such a batch takes: an unbind for each dtype, and DataLoader's conversion."""
+    """Return a function with the least work of a batch: unbind each dtype, convert the batch."""
     stacks: dict[torch.dtype, list[torch.Tensor]] = {}
     for value in batch.values():
         stacks.setdefault(value.dtype, []).append(value)
@@ -144,7 +150,7 @@ def unbinding(batch: Batch) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Runs the benchmark and prints its table."""
+    """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?")
     parser.add_argument("--workers", type=int, default=2)
@@ -162,7 +168,7 @@ def main() -> None:
 
 
 def compare(path: str, batch_size: int, arguments: argparse.Namespace) -> None:
-    """Measures every way and prints what it cost."""
+    """Measure every way and print the costs."""
     rows = pq.read_metadata(path).num_rows
 
     def dataset() -> FastParquetDataset:

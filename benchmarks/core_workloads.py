@@ -1,10 +1,10 @@
-"""The files that `bench_core.py` reads, each made once and kept.
+"""Files that `bench_core.py` reads, each made once and kept.
 
     python benchmarks/core_workloads.py DIRECTORY [NAME ...]
 
-writes those that are not there yet and prints their paths. A file is named after its recipe: a
-change of what is in it is a new name. Each decodes to 200 to 600 MB; what is not said is pyarrow's
-default (snappy, dictionaries, pages of 1 MiB or 20,000 rows).
+writes the files that do not exist yet, and prints all paths. A file is named after its recipe, so
+changed contents have a new name. Each file decodes to 200 to 600 MB; options that a recipe does not
+name have pyarrow's defaults (snappy, dictionaries, pages of 1 MiB or 20,000 rows).
 
 - click-log-none, -snappy, -zstd: label, 13 numbers and 26 categories, the sample of
   fastload-bench, in row groups of 2**18 rows
@@ -45,17 +45,17 @@ _MEAN_TOKENS = 200
 
 @functools.cache
 def click_log() -> pa.Table:
-    """The sample of fastload-bench, twice as long."""
+    """Make the sample of fastload-bench, twice as long."""
     return pa.concat_tables(sample.row_group(index) for index in range(_CLICK_LOG_ROW_GROUPS))
 
 
 def lines() -> pa.Table:
-    """TPC-H lineitem."""
+    """Make the lineitem table of TPC-H."""
     return lineitem.table(_LINEITEM_ORDERS, _LINEITEM_PARTS)
 
 
 def tokens(rows: int = 400_000) -> pa.Table:
-    """One column of token sequences of geometric lengths, ids of a Zipf law."""
+    """Make a column of token sequences of geometric lengths, with ids of a Zipf law."""
     rng = np.random.default_rng(2)
     lengths = rng.geometric(1 / _MEAN_TOKENS, rows)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -65,31 +65,32 @@ def tokens(rows: int = 400_000) -> pa.Table:
 
 
 def embedding(rows: int = 600_000, size: int = 128) -> pa.Table:
-    """One column of float32 vectors."""
+    """Make a column of float32 vectors."""
     values = np.random.default_rng(1).standard_normal(rows * size, np.float32)
     return pa.table({"embedding": pa.FixedSizeListArray.from_arrays(pa.array(values), size)})
 
 
 def embedding_list() -> pa.Table:
-    """The same vectors in lists that might have any length."""
+    """Make a column of the same vectors, as lists of variable length."""
     table = embedding()
     return table.cast(pa.schema([("embedding", pa.list_(pa.float32()))]))
 
 
 def wide(rows: int = 100_000, columns: int = 1000) -> pa.Table:
-    """Many float32 columns."""
+    """Make many float32 columns."""
     rng = np.random.default_rng(3)
     return pa.table({f"f{i}": rng.standard_normal(rows, np.float32) for i in range(columns)})
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a file is made.
+    """The recipe of a file.
 
-    version: of the recipe; part of the file's name.
-    table: makes its rows.
-    row_group_size: rows.
-    options: of pyarrow.parquet.write_table.
+    Attributes:
+        version: version of the recipe; part of the file's name.
+        table: function that makes the rows.
+        row_group_size: rows of a row group.
+        options: options of pyarrow.parquet.write_table.
     """
 
     version: int
@@ -123,7 +124,7 @@ RECIPES = {
 
 
 def path(directory: Path, name: str) -> Path:
-    """Return the file of that name, made if it is missing; it appears complete or not at all."""
+    """Return the named file; make a missing file, which appears complete or not at all."""
     recipe = RECIPES[name]
     file = directory / f"{name}-{recipe.version}.parquet"
     if file.exists():
@@ -135,7 +136,7 @@ def path(directory: Path, name: str) -> Path:
 
 
 def main() -> None:
-    """Writes the files."""
+    """Write the files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(RECIPES)}; all if none is given")

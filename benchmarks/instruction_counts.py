@@ -2,11 +2,11 @@
 
     make instructions [ARGS=--store]
 
-Counts the instructions of each kernel that `benchmarks/instructions` has, with callgrind, which
-gives the same counts on a busy machine. Compared are those kept in benchmarks/results for this
-compiler and maker of processors, as another one makes, or runs, other code; --store keeps the new
-ones. More instructions than before, by more than the tolerance, are a failure. Fewer need not be
-faster: times are `bench_core.py`'s affair.
+The program counts the instructions of each kernel of `benchmarks/instructions` with callgrind,
+which gives the same counts on a busy machine. It compares the counts with the counts stored in
+benchmarks/results for this compiler and this maker of processors, because others make or run other
+code; --store stores the new counts. An increase beyond the tolerance is a failure. Fewer
+instructions need not be faster: `bench_core.py` measures times.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pathlib import Path
 
 STORED = Path(__file__).parent / "results" / "instructions.json"
 
-# Of the allocator, and of what libarrow does with a page, not all is alike everywhere.
+# Tolerance: counts of the allocator and of libarrow's pages vary between machines.
 _TOLERANCE = 0.03
-# glibc chooses how to copy by the sizes of caches.
+# glibc chooses its way of copying by the sizes of caches.
 _TUNABLES = ":".join(
     f"glibc.cpu.x86_{name}_threshold={1 << 30}"
     for name in ("non_temporal", "rep_movsb", "rep_stosb")
@@ -32,7 +32,7 @@ _TUNABLES = ":".join(
 
 
 def count(binary: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Instructions of each kernel by name, and how many values or bytes it works on."""
+    """Return the instructions of each kernel by name, and its number of values or bytes."""
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory, "out")
         command = ["valgrind", "--tool=callgrind", "--quiet", "--instr-atstart=no"]
@@ -57,7 +57,7 @@ def count(binary: str) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def kind_of(compiler: str) -> str:
-    """What counts depend on: the compiler, of its first line of --version, and the processor."""
+    """Return the kind of host on which counts depend: the compiler and the processor."""
     name, *_, version = re.sub(r"\(.*?\)", "", compiler).split()
     vendor = re.search(r"^vendor_id\s*: (\w+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     maker = vendor[1] if vendor else "unknown"
@@ -65,7 +65,7 @@ def kind_of(compiler: str) -> str:
 
 
 def main() -> None:
-    """Counts, prints and compares."""
+    """Count, print and compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary")
     parser.add_argument("--compiler", required=True, help="first line of its --version")

@@ -1,4 +1,4 @@
-"""Loads from a store at a trainer's pace, in a process of its own, until it is killed.
+"""Load from a store at a trainer's pace, in a process of its own, until it is killed.
 
 python benchmarks/paced_loading.py URL TRANSPORT CONNECTIONS EVERY SECONDS
 """
@@ -15,7 +15,7 @@ from support import store_readers as readers
 
 
 def main() -> None:
-    """Takes `EVERY` batches, sleeps for so long, and so on; a line says that it has begun."""
+    """Take `EVERY` batches and sleep in turns; print a line when loading has begun."""
     url, transport, connections, every, seconds = sys.argv[1:]
     readers.prepare()
     dataset = readers.fastload(Store(url, 0), transport, int(connections), threads=1)

@@ -24,7 +24,7 @@ Model = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor
 
 
 class Attention(nn.Module):
-    """Attention within each sequence, over padded rows or over a nested tensor."""
+    """A layer of attention within each sequence, over padded rows or over a nested tensor."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -33,7 +33,10 @@ class Attention(nn.Module):
         self.outward = nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """x: (B, L, width), L ragged if nested. mask: (B, L), True = a token; None if nested."""
+        """Return the attention for x (B, L, width), with L ragged if nested.
+
+        mask is (B, L), True for a token; None if nested.
+        """
         parts = self.inward(x).chunk(3, dim=-1)
         # Nested attention asks for heads that lie without gaps.
         split = (part.contiguous().unflatten(-1, (self.heads, -1)) for part in parts)
@@ -44,7 +47,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then two layers for each token."""
+    """A block of attention, followed by two layers for each token."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -55,13 +58,13 @@ class Block(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """As `Attention`."""
+        """Return the result of the block for the arguments of `Attention`."""
         x = x + self.attention(self.norms[0](x), mask)
         return x + self.layers(self.norms[1](x))
 
 
 class Filler(nn.Module):
-    """Logits of each token from all of its sequence."""
+    """A model that computes logits of each token from the whole sequence."""
 
     def __init__(self, vocabulary: int, longest: int, width: int = 64, blocks: int = 2) -> None:
         super().__init__()
@@ -74,7 +77,7 @@ class Filler(nn.Module):
     def forward(
         self, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        """Of tokens and positions, both (B, L) or both nested."""
+        """Return logits for tokens and positions, both (B, L) or both nested."""
         x = self.embedding(tokens) + self.position(positions)
         for block in self.blocks:
             x = block(x, mask)
@@ -82,7 +85,7 @@ class Filler(nn.Module):
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="+", help="files, directories, globs or URLs")
     parser.add_argument("--layout", choices=["pad", "nested"], default="nested")
@@ -95,7 +98,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Trains."""
+    """Train the model."""
     options = arguments()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(0)
@@ -138,7 +141,7 @@ def main() -> None:
 def padded_loss(
     model: Model, hidden: int, tokens: torch.Tensor, lengths: torch.Tensor
 ) -> torch.Tensor:
-    """Of tokens (B, L) and lengths (B,)."""
+    """Return the model's logits for tokens (B, L) and lengths (B,)."""
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
     mask = positions < lengths[:, None]
     asked = (torch.rand(tokens.shape, device=tokens.device) < HIDDEN_SHARE) & mask
@@ -149,7 +152,7 @@ def padded_loss(
 
 
 def nested_loss(model: Model, hidden: int, tokens: Ragged, longest: int) -> torch.Tensor:
-    """Of a Ragged of tokens; those behind `longest` share the last position."""
+    """Return the model's logits for a Ragged; tokens behind `longest` share the last position."""
     values, offsets = tokens.values, tokens.offsets
     lengths = torch.diff(offsets)
     begins = torch.repeat_interleave(offsets[:-1], lengths)
@@ -162,7 +165,7 @@ def nested_loss(model: Model, hidden: int, tokens: Ragged, longest: int) -> torc
 
 
 def masked_mean(logits: torch.Tensor, tokens: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
-    """The mean loss of the tokens asked for."""
+    """Return the mean loss of the masked tokens."""
     losses = cross_entropy(logits.flatten(0, -2).float(), tokens.flatten(), reduction="none")
     return (losses * asked.flatten()).sum() / asked.sum().clamp(min=1)
 

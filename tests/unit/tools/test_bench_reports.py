@@ -193,7 +193,7 @@ def test_the_verdict_says_what_was_measured():
     text = roofline.verdict(roofs_of(stored_codecs=["snappy"], bottleneck="consumer", h2d_s=2.0))
     assert text.startswith("Bound by the consumer: ")
     assert "costs" not in text
-    assert text.endswith("copies to the device take longer than all this.")
+    assert text.endswith("copies to the device take longer than an epoch.")
 
 
 def test_a_search_finds_what_is_faster_by_more_than_the_noise(work):
