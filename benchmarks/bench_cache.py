@@ -3,33 +3,32 @@
     python benchmarks/bench_cache.py [--files N] [--rows N] [--latency-ms X] [--repeats N]
         [--pace X] [--host ADDRESS --within COMMAND]
 
-Three of forty columns of a click-log table are read in order, as benchmarks/bench_store.py has it,
-from a server in a process of its own that answers each request after the latency. For each repeat
-datasets are made anew, and read twice: without a cache, with an empty one of each tier and of
-both, with one that another dataset has filled, and from local files; then the same shuffled. A
-line for each says the seconds of its first and second pass (medians), and what its first pass
-takes of the one without a cache in the same repeat (median, least and most). A fill ends when all
-is on disk. All hand out the same sums, which is checked in every pass; the cache lies where
-temporary files do (TMPDIR), in the page cache. Disks were not measured. The network is that of
-the machine itself, or another one, as benchmarks/bench_store.py has it.
+Three of forty columns of a click-log table are read in order, as in benchmarks/bench_store.py,
+from a server in a process of its own that answers each request after the latency. For each repeat,
+new datasets are made and read twice: without a cache, with an empty cache of each tier and of both
+tiers, with a cache that another dataset has filled, and from local files; then the same shuffled.
+A line for each dataset has the seconds of its first and second pass (medians), and the ratio of
+its first pass to the first pass without a cache in the same repeat (median, least and most). A fill
+ends when all bytes are on disk. Every pass must yield the same sums. The cache lies in the
+directory of temporary files (TMPDIR), in the page cache: the speed of disks is not measured. The
+network is that of the machine, or another network, as in benchmarks/bench_store.py.
 
     python benchmarks/bench_cache.py --decoded PARQUET [--repeats N] [--pace X]
 
-Passes over a local file with all of its columns, in order and shuffled: without a cache, with an
-empty one, and from the blocks of a full one: as they are, and after a step such as caches are for
-(logarithms of floats, remainders of integers, by numpy). Beside it what it takes to copy as many
-bytes with as many threads, and what a pass that fills takes of the first one without a cache in the
-same repeat. Each pass sees the same sums of one column, which is checked.
+All columns of a local file are read, in order and shuffled: without a cache, with an empty cache,
+and from the blocks of a full cache; with the columns unchanged, and after a typical step
+(logarithms of floats, remainders of integers, by numpy). Other lines have the time to copy as many
+bytes with as many threads, and the ratio of a pass that fills the cache to the first pass without a
+cache in the same repeat. Every pass must yield the same sums of one column.
 
-With --pace the consumer sleeps after each batch, so many times as long as a batch of a pass without
-a cache takes when nobody sleeps: a training step that leaves the cores to the loader. With 2 it
-takes half of what the loader can deliver.
+With --pace X, the consumer sleeps after each batch, for X times the time of a batch in a pass
+without a cache and without sleep: a training step that leaves the cores to the loader. With 2, the
+consumer takes half of what the loader can deliver.
 
-When a cache has been measured its files are emptied, and removed in the end alone: for minutes
-after files were removed ext4 takes up to 0.6 ms to make each new one. So a run should not follow
-another one that soon, or have another TMPDIR. Where a virtual machine's host lends memory on demand
-a page that is touched for the first time in a while is dear: so as much memory as a pass takes is
-touched, and freed, before each first pass.
+After a cache was measured, its files are emptied, and removed only at the end: for minutes after
+files were removed, ext4 takes up to 0.6 ms to make a file. So wait before another run, or use
+another TMPDIR. If the host of a virtual machine provides memory on demand, the first access to a
+page is slow: so before each first pass, as much memory as a pass needs is touched and freed.
 """
 
 from __future__ import annotations

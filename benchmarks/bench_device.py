@@ -2,11 +2,11 @@
 
     python benchmarks/bench_device.py [FILE] [--batch-size N] [--workers N] [--step-ms X]
 
-Printed are medians: bytes per second of copies from pinned memory, of decoding alone, and of
-batches through DevicePrefetcher, and that as a share of the lesser of the first two; then the
-share of the time that a loop with a step of 5 ms on the device waits for data. Without FILE it
-reads a sample like that of fastload-bench, four times as long. Sums of all values are checked
-before any timing. Where there is no CUDA device it says so, and measures nothing.
+The output has medians: bytes per second of copies from pinned memory, of decoding alone, and of
+batches through DevicePrefetcher, the latter also as a share of the lesser of the first two; then
+the share of the time that a loop with a step of 5 ms on the device waits for data. Without FILE,
+the benchmark reads a sample like that of fastload-bench, four times as long. Sums of all values are
+checked before any timing. Without a CUDA device, the benchmark says so and measures nothing.
 """
 
 from __future__ import annotations

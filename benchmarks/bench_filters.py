@@ -2,18 +2,12 @@
 
     python benchmarks/bench_filters.py [--rows N] [--threads N] [--repeats N]
 
-For each share of rows that stay, scattered over the file and in one cluster, a line with the
-seconds of one pass (the best of the repeats) and the bytes read by fastload: the first pass, which
-finds the rows and reads them, and later ones, which follow each other (their mean); by
-pyarrow.dataset and polars, which find the rows on every pass. Each hands out the same rows, as
-tensors: that is checked before any timing. Bytes are those of read calls; polars maps files, which
-no call shows.
-
-Then, for filters of string columns of 2 M rows, the milliseconds to find the rows: by fastload,
-which finds them while it makes a dataset, with nothing kept, and by pyarrow's scanner, which counts
-them. Printed are the best of the repeats and their ratio. A filter with `<` on strings goes through
-pyarrow's scanner in fastload too; the core evaluates the others. The counts are compared before any
-timing.
+For each share of rows that the filter keeps, scattered over the file or in one cluster, a line has
+the seconds of one pass (the best of the repeats) and the bytes read. The lines are of fastload's
+first pass, which finds the rows and reads them; of its later, successive passes (their mean); and
+of pyarrow.dataset and polars, which find the rows on every pass. All must yield the same rows as
+tensors, which is checked before any timing. Bytes are those of read calls; polars maps files, which
+no read call shows.
 """
 
 from __future__ import annotations
@@ -67,7 +61,7 @@ def table(rows: int = 4_000_000) -> pa.Table:
 def fastload_passes(
     path: Path, key: str, limit: int, threads: int
 ) -> tuple[Callable[[], Iterator[Columns]], FastParquetDataset]:
-    """Return a function that makes a first pass, with unknown rows; and one for later passes."""
+    """Return a function that makes a first pass, and a dataset for later passes."""
     home = Path(os.environ["FASTLOAD_CACHE_DIR"])
 
     def make() -> FastParquetDataset:

@@ -3,8 +3,8 @@
     python benchmarks/bench_layout.py [--repeats N] [--rows N]
 
 The same rows of a click log (40 columns, no nulls) are written in row groups of several sizes and
-with several codecs, and read in order on one thread. Printed are CPU seconds of a pass and what
-follows from them, which is what `fastload.tools.inspect.costs` has:
+with several codecs, and read in order on one thread. The output has the CPU seconds of a pass, and
+the costs derived from these seconds, which are the constants of `fastload.tools.inspect.costs`:
 
 - of a column chunk: the extra time of small row groups over large row groups, for each chunk,
   without compression and with each codec;

@@ -2,11 +2,11 @@
 
     python benchmarks/bench_per_block.py [--rows N] [--repeats N]
 
-The step is a function compiled by numba with nogil=True: a polynomial of degree 200 of each of
-two columns of float64, of batches of 65,536 rows; then the same of numpy. Printed are medians of
-the seconds of a dataset's second pass, of the ways in turns, for a consumer that takes batches as
-fast as they come, and for one that sleeps, as one does that waits for a device, for as long as the
-step takes. Every way's batches are checked before any timing.
+The step computes a polynomial of degree 200 of two columns of float64, in batches of 65,536 rows:
+with a function that numba compiled with nogil=True, then with numpy. The output has medians of the
+seconds of a dataset's second pass, for ways that take turns: for a consumer that takes batches as
+fast as they come, and for a consumer that sleeps for as long as the step takes, like a consumer
+that waits for a device. The batches of every way are checked before any timing.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     python benchmarks/bench_per_row.py [--rows N] [--repeats N]
 
-Each row is 100 kB that zlib has compressed, and is decompressed by a step; zlib releases the GIL.
-Printed are medians of the seconds of a dataset's second pass, of the ways of decompressing in
-turns, for a consumer that takes batches as fast as they come and for one that is away for as long
-as one thread needs for two thirds of a batch; then the microseconds that the consumer waits for a
-row where the function does nothing, and for a batch of 4,096 rows and 40 columns where a step does
-nothing. Every way's batches are checked before any timing.
+Each row is 100 kB that zlib has compressed; a step decompresses the row, and zlib releases the GIL.
+The output has medians of the seconds of a dataset's second pass, for ways of decompressing that
+take turns: for a consumer that takes batches as fast as they come, and for a consumer that sleeps
+for as long as one thread needs for two thirds of a batch. Then come the microseconds that the
+consumer waits for a row whose function does nothing, and for a batch of 4,096 rows and 40 columns
+whose step does nothing. The batches of every way are checked before any timing.
 """
 
 from __future__ import annotations

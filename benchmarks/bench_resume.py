@@ -2,11 +2,11 @@
 
     python benchmarks/bench_resume.py [--row-groups N] [--group-rows N] [--repeats N]
 
-A file of 1,000 row groups; in order, shuffled and with a filter. Each time a new dataset is made.
-Printed are medians of the milliseconds to the first batch at the start (iter, next) and in the
-middle (load_state_dict, iter, next), which take turns, and their ratio; without and with the making
-of the dataset, which reads the footer. That the first batch after resuming is the one that a run
-which never stopped delivers there is checked before any timing.
+A file of 1,000 row groups is read in order, shuffled and with a filter; each time, a new dataset is
+made. The output has medians of the milliseconds to the first batch at the start (iter, next) and in
+the middle (load_state_dict, iter, next), which take turns, and their ratio; without and with making
+the dataset, which reads the footer. Before any timing, the first batch after resuming is compared
+with the batch of a run that never stopped.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python benchmarks/bench_roof.py [FILE] [--shuffle] [--batch-size N] [--threads N] [--repeats N]
 
-Passes of a FastParquetDataset and measurements of the roof take turns in one process. Printed are
-medians: seconds of a pass, of the roof (pages read and decompressed, and one copy of the output, by
-the same threads), the fraction, and CPU seconds of a pass. Without FILE it reads the sample of
-fastload-bench. What the passes deliver is checked by the tests, not here.
+Passes of a FastParquetDataset and measurements of the roof take turns in one process. The output
+has medians: seconds of a pass, seconds of the roof (pages read and decompressed, and one copy of
+the output, by as many threads), the fraction, and CPU seconds of a pass. Without FILE, the
+benchmark reads the sample of fastload-bench. Tests check the delivered rows, not this benchmark.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
     python benchmarks/bench_scale.py [--files N,N,...] [--row-groups N] [--world N]
 
-A simulated store lists so many objects, all of them the same real file of `--row-groups` row
-groups of 100 rows of three columns, and answers at once. All else is fastload's own code, as a
-user calls it, each size in a process of its own: `cold` makes a dataset (shuffled, the middle
-one of `--world` ranks) that reads and keeps all footers, `warm` one that finds them kept; then
-come len(), state_dict(), the plan of the epoch and the first batch. Memory is the most that was
-resident so far, of the whole process, torch included. What a store and a network add to `cold`,
-footers / concurrency x latency, is `network`: for 30 ms and 64 requests in flight. The rows of the
-first batch, and the number of batches, are checked.
+A simulated store lists N objects, all the same real file of `--row-groups` row groups of 100 rows
+of three columns, and answers at once. Everything else is fastload's own code, as a user calls it,
+with each size in a process of its own. `cold` makes a dataset (shuffled, the middle rank of
+`--world` ranks) that reads and keeps all footers; `warm` makes a dataset that finds the kept
+footers. Then come len(), state_dict(), the plan of the epoch and the first batch. Memory is the
+peak of resident memory of the whole process so far, torch included. `network` is the time that a
+store and a network add to `cold`, footers / concurrency x latency, for 30 ms and 64 requests in
+flight. The rows of the first batch, and the number of batches, are checked.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     python benchmarks/bench_shuffle_quality.py [--rows N] [--group-rows N] [--repeats N]
 
-For each window a line of a Markdown table: what `fastload.testing.shuffle_quality` says, the mean
-of three epochs; MB that batches and reads hold at the peak; rows a second as a share of a pass
-without shuffle, medians of passes that take turns; and the quality of the shuffle buffers of
-other libraries that hold as many rows as the open windows do, two of them, by simulation
-(`shuffle_buffers`). That each pass delivers each row once, in the order whose quality is printed,
-is checked before any timing. Not measured: the speed of the other libraries.
+For each window, a line of a Markdown table has the results of `fastload.testing.shuffle_quality`
+(means of three epochs); the peak of MB that batches and reads hold; rows per second as a share of a
+pass without shuffle (medians of passes that take turns); and the quality of other libraries'
+shuffle buffers that hold as many rows as the two open windows, by simulation (`shuffle_buffers`).
+Before any timing, each pass must deliver each row once, in the order whose quality is printed. The
+speed of the other libraries is not measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BATCH_ROWS = 4096
-# Windows, beside the whole dataset; 2**19 is the largest that shuffle_window=None chooses.
+# The whole dataset is a further window. shuffle_window=None chooses at most 2**19.
 _WINDOWS = (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 19, 1 << 20, 1 << 21)
 _EPOCHS = 3
 _TIMED_PASSES = 3

@@ -3,33 +3,34 @@
     python benchmarks/bench_store.py [--files N] [--rows N] [--latency-ms X] [--connections N]
         [--repeats N] [--litdata-files N] [--directory DIR] [--host ADDRESS --within COMMAND]
 
-A server of its own, in its own process, answers each request after the latency. Three of forty
-columns of a click-log table are read, in order. A line for each reader says seconds of one pass
-(the mean of the repeats, warm connections; one that takes longer than 2 s is timed once), million
-rows a second, requests, connections opened in it, bytes on the wire over bytes of the projected
-column chunks, and the share of the ideal client's rate: obstore, with the same coalesced ranges, as
-many in flight, which drops what it gets. fastload's rate is that of bytes, for what it reads of the
-next pass differs from run to run; the others' that of rows. All hand out the same sums of the
-columns as tensors, which is checked before any timing. LitData, which makes each row a Python
-object, reads the first files alone; who is not installed is left out, and said to be.
+A server in a process of its own answers each request after the latency. Three of forty columns of a
+click-log table are read in order. A line for each reader has the seconds of one pass (the mean of
+the repeats, with warm connections; a pass longer than 2 s is timed once), million rows per second,
+requests, opened connections, bytes on the wire over bytes of the projected column chunks, and the
+share of the ideal client's rate. The ideal client is obstore with the same coalesced ranges and as
+many requests in flight, which drops the bytes. fastload's rate is that of bytes, because the bytes
+read ahead for the next pass differ from run to run; the rates of the other readers are those of
+rows. All readers must return the same sums of the columns as tensors, which is checked before any
+timing. LitData, which makes each row a Python object, reads only the first files. A reader that is
+not installed is left out, with a message.
 
-Then each goal is printed beside what was found, by both transports:
+Then each goal is printed beside the result, for both transports:
 
-- requests and bytes of a dataset's first pass, footers apart, as the server counted them, over
+- requests and bytes of a dataset's first pass without footers, as the server counted them, over
   those of the coalesced plan and of the column chunks
-- rounds of requests that wait for each other until the first batch is there, the dataset's making
-  included: where nothing is kept of the files, and at the next start
-- the trainer's thread: the speed of pure Python in steps of some 25 ms, after the batches that the
-  loader brings in that time, while one thread of the core loads, over its speed while another
-  process loads the same at the same pace, without this one's GIL; the CPUs that loading and the
+- rounds of requests that wait for each other until the first batch, including making the dataset:
+  without kept footers, and at the next start
+- the trainer's thread: the speed of pure Python in steps of about 25 ms, after the batches that the
+  loader yields in that time, while one thread of the core loads, over its speed while another
+  process loads the same at the same pace, without this process's GIL; the CPUs that loading and the
   server used meanwhile; and the share of the steps in which the thread neither ran nor waited for
-  a CPU, as one does for the GIL
+  a CPU, as a thread does that waits for the GIL
 
 Over a network: `--latency-ms 0 --host ADDRESS --within "ip netns exec NAME"` runs the server in
-that network namespace, for instance at the other end of a simulated link whose latency counts.
+that network namespace, for instance at the other end of a simulated link with its own latency.
 
-What a new connection adds to a request, and TLS to that, is printed apart: the server that
-answers speaks HTTP in the clear.
+The time that a new connection adds to a request, and the time that TLS adds to a connection, are
+printed separately: the server that the readers use has no TLS.
 """
 
 from __future__ import annotations

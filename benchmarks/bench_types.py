@@ -2,8 +2,8 @@
 
     python benchmarks/bench_types.py [--threads N] [--repeats N] [--only NAME]
 
-For each kind of data a line with the fraction of the roof (pages read and decompressed, and one
-copy of the output, same files, same threads, same run) in order and shuffled:
+For each kind of data, a line has the fraction of the roof (pages read and decompressed, and one
+copy of the output; same files, same threads, same run) in order and shuffled:
 
 - embedding: fixed_size_list<float32, 128>
 - tokens: list<int32> of 200 on average as Ragged; and as Pad to 512, with its speed against Ragged

@@ -2,15 +2,14 @@
 
     python benchmarks/bench_workers.py [FILE] [--workers N] [--batch-size N ...] [--repeats N]
 
-For each batch size, passes over the file take turns, in one process: fastload without workers, with
-N of them, and with N of them but torch's own transport; and the best that pyarrow can do in the
-same DataLoader, packed into one tensor for each dtype. Printed are medians: seconds of a pass, rows
-per second, CPU that the training process spends on a batch, the largest message that crosses for
-one, and the ratio to fastload without workers. Then that CPU, beyond what DataLoader spends on a
-message that is just a number, is set against the least that such a batch costs: one unbind for each
-dtype and DataLoader's default_convert, done once for each of these numbers. Without FILE it reads a
-sample like that of fastload-bench, four times as long. Sums of all values are checked before any
-timing.
+For each batch size, passes over the file take turns in one process: fastload without workers, with
+N workers, and with N workers and torch's own transport; and the best that pyarrow can do in the same
+DataLoader, packed into one tensor for each dtype. The output has medians: seconds of a pass, rows
+per second, CPU that the training process spends on a batch, the largest message of a batch, and the
+ratio to fastload without workers. Then this CPU, minus the CPU that DataLoader spends on a message
+of just a number, is compared with the least cost of such a batch: one unbind for each dtype and
+DataLoader's default_convert, done once per message. Without FILE, the benchmark reads a sample like
+that of fastload-bench, four times as long. Sums of all values are checked before any timing.
 """
 
 from __future__ import annotations
