@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         "--epochs",
         type=_positive,
         metavar="N",
-        help="epochs of each process; default: those of 2.5 s",
+        help="epochs of each process; default: as many as begin within 2.5 s",
     )
     add(
         "--threads",
