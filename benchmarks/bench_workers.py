@@ -4,12 +4,12 @@
 
 For each batch size, passes over the file take turns in one process: fastload without workers, with
 N workers, and with N workers and torch's own transport; and the best that pyarrow can do in the
-same DataLoader, packed into one tensor for each dtype. The output has medians: seconds of a pass, rows
-per second, CPU that the training process spends on a batch, the largest message of a batch, and the
-ratio to fastload without workers. Then this CPU, minus the CPU that DataLoader spends on a message
-of just a number, is compared with the least cost of such a batch: one unbind for each dtype and
-DataLoader's default_convert, done once per message. Without FILE, the benchmark reads a sample like
-that of fastload-bench, four times as long. Sums of all values are checked before any timing.
+same DataLoader, packed into one tensor for each dtype. The output has medians: seconds of a pass,
+rows per second, CPU that the training process spends on a batch, the largest message of a batch,
+and the ratio to fastload without workers. Then this CPU, minus the CPU that DataLoader spends on a
+message of just a number, is compared with the least cost of such a batch: one unbind for each dtype
+and DataLoader's default_convert, done once per message. Without FILE, the benchmark reads a sample
+like that of fastload-bench, four times as long. Sums of all values are checked before any timing.
 """
 
 from __future__ import annotations
