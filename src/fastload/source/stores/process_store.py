@@ -2,8 +2,8 @@
 
 A dataset is made before its workers are forked, and a worker can't use obstore if its parent has
 used obstore: the threads of obstore's runtime don't exist in the worker. So the process that makes
-a dataset does not use obstore itself. fsspec lists other stores; docs/notes/source-stores.md says why
-fsspec's filesystem for Azure, adlfs, is not asked for.
+a dataset does not use obstore itself. fsspec lists other stores; docs/notes/source-stores.md says
+why fsspec's filesystem for Azure, adlfs, is not asked for.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _LEAST_SHARE = 0.05
 _SLOW_CODECS = ("brotli", "gzip")
 _SMALL_FILE_BYTES = 8 << 20
 _MANY_FILES = 64
-# A window of fewer row groups shuffles sorted rows badly: docs/notes/shuffle.md.
+# A window of fewer row groups shuffles sorted rows badly: docs/notes/collate.md.
 _FEW_GROUPS = 8
 
 
