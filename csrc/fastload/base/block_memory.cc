@@ -7,7 +7,7 @@
 namespace fastload {
 namespace {
 
-// What an allocation of no bytes gives.
+// The result of an allocation of 0 bytes.
 alignas(kAlignment) uint8_t nothing[kAlignment];
 
 }  // namespace

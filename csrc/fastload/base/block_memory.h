@@ -1,4 +1,4 @@
-// Blocks of a BlockPool as Arrow's memory, for what is built with Arrow's builders.
+// An arrow::MemoryPool over a BlockPool, so that Arrow's builders write into blocks.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@
 
 namespace fastload {
 
-// For the few buffers of one builder. Not thread-safe. Buffers die before it.
+// An arrow::MemoryPool for the few buffers of one builder. Not thread-safe. The buffers
+// must die before the pool.
 class BlockMemory final : public arrow::MemoryPool {
  public:
-  // `pool` is borrowed.
+  // Borrows `pool`.
   explicit BlockMemory(BlockPool* pool) : pool_(pool) {}
 
   using arrow::MemoryPool::Allocate;

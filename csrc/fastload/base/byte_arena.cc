@@ -5,7 +5,8 @@
 namespace fastload {
 namespace {
 
-// A few values take little; many are in huge pages.
+// Block sizes: an arena of few values takes little memory, and an arena of many values
+// lies in huge pages.
 constexpr int64_t kLeastBlock = int64_t{64} << 10;
 constexpr int64_t kMostBlock = int64_t{4} << 20;
 

@@ -1,4 +1,4 @@
-// Memory of values of varying length that many views show.
+// Memory for values of varying length that many views refer to.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@
 
 namespace fastload {
 
-// Packs values into large blocks, which take few address translations when they are read
-// in any order. All of it lives until the arena is cleared or dies. Not thread-safe.
+// An allocator that packs values into large blocks, because reading values in any order
+// from large blocks takes few address translations. All values live until the arena is
+// cleared or destroyed. Not thread-safe.
 class ByteArena {
  public:
-  // Blocks come from `pool`, which is borrowed; null: from the heap.
+  // Takes blocks from `pool`, which is borrowed, or from the heap if `pool` is null.
   explicit ByteArena(BlockPool* pool = nullptr) : pool_(pool) {}
 
-  // `bytes` bytes, not aligned.
+  // Returns the start of `bytes` bytes, which are not aligned.
   Result<uint8_t*> Allocate(int64_t bytes);
 
-  // Keeps what views show without a copy.
+  // Keeps `buffer` alive, because views refer to its bytes without a copy.
   void Keep(const std::shared_ptr<arrow::Buffer>& buffer);
 
   void Clear();
@@ -30,7 +31,7 @@ class ByteArena {
   BlockPool* pool_;
   std::vector<std::shared_ptr<Block>> blocks_;
   std::vector<std::shared_ptr<arrow::Buffer>> kept_;
-  int64_t held_bytes_ = 0;  // in blocks
+  int64_t held_bytes_ = 0;  // bytes in all blocks
   uint8_t* next_ = nullptr;
   uint8_t* end_ = nullptr;
 };

@@ -1,4 +1,4 @@
-// Where bytes lie in a file.
+// A range of bytes in a file.
 #pragma once
 
 #include <cstdint>

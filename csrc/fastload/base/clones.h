@@ -1,8 +1,9 @@
-// Functions that are compiled for several processors, of which the best one runs.
+// FASTLOAD_CLONES: a function is compiled for several processors, and the best version
+// runs.
 #pragma once
 
-// Clones are resolved through ifunc, which GCC offers for ELF only; sanitizers run
-// before it is set up.
+// The best version is chosen through ifunc, which GCC offers for ELF only. Sanitizers
+// have no clones, because ifunc resolvers run before a sanitizer is set up.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \
     defined(__ELF__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define FASTLOAD_CLONES \

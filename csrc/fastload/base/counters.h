@@ -1,4 +1,4 @@
-// What the stages have done so far; every field only grows.
+// Counters of the work that the stages have done so far. Every counter only grows.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ struct Counters {
   std::atomic<int64_t> batches{0};
   std::atomic<int64_t> rows{0};
   std::atomic<int64_t> batch_bytes{0};
-  std::atomic<int64_t> wait_ns{0};         // the consumer waited for a batch
-  std::atomic<int64_t> merged_batches{0};  // put together from several windows
+  std::atomic<int64_t> wait_ns{0};  // time for which the consumer waited for a batch
+  std::atomic<int64_t> merged_batches{0};  // batches put together from several windows
 };
 
 inline int64_t NowNs() {
@@ -30,7 +30,7 @@ inline int64_t NowNs() {
       .count();
 }
 
-// Its life is a span of a stage, if spans are recorded.
+// A timer that records its own lifetime as a span of a stage, if spans are recorded.
 class SpanTimer {
  public:
   // `spans` may be null.
@@ -52,7 +52,7 @@ class SpanTimer {
   int64_t start_ns_;
 };
 
-// Adds the nanoseconds of its life to a counter.
+// A timer that adds its own lifetime in nanoseconds to a counter.
 class Timer {
  public:
   explicit Timer(std::atomic<int64_t>* total)

@@ -35,7 +35,8 @@ class Queue {
   }
   bool empty() const { return queue_.empty(); }
   Executor::Task Pop() {
-    // top() is const only to protect the order, which the pop below ends anyway.
+    // top() returns a const reference to protect the heap's order; the pop below discards
+    // the moved-from entry anyway.
     Executor::Task task = std::move(const_cast<Entry&>(queue_.top()).task);
     queue_.pop();
     return task;
@@ -49,7 +50,8 @@ class Queue {
 class ThreadPool final : public Executor {
  public:
   ThreadPool(const std::string& name, int threads) {
-    // Signals are the main thread's: Python's handlers run there.
+    // Block signals in the pool's threads, because Python's handlers run on the main
+    // thread.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -58,7 +60,7 @@ class ThreadPool final : public Executor {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (error == 0) return;
     const std::string got = std::to_string(threads_.size());
-    Close();  // threads that are not joined would end the process
+    Close();  // destroying joinable threads would end the process
     throw std::system_error(
         error, std::generic_category(),
         "Expected " + std::to_string(threads) + " threads, got " + got);
@@ -85,7 +87,8 @@ class ThreadPool final : public Executor {
       closed_ = true;
     }
     wake_.notify_all();
-    // Several may close at once; each returns when the threads have ended.
+    // Several threads may call Close at once; each call returns when the pool's threads
+    // have ended.
     std::lock_guard lock(joining_);
     for (std::thread& thread : threads_) {
       if (thread.joinable()) thread.join();
@@ -93,7 +96,7 @@ class ThreadPool final : public Executor {
   }
 
  private:
-  // 0, or why the system refuses a thread.
+  // Returns 0, or the error number with which the system refused a thread.
   int Start(const std::string& name, int threads) {
     for (int i = 0; i < threads; ++i) {
       try {
@@ -143,7 +146,7 @@ class InlineExecutor final : public Executor {
 
   bool RunOne() override {
     Task task;
-    // Several threads may wait, and so work, at once.
+    // Several threads may wait, and so run tasks, at once.
     std::unique_ptr<Scratch> scratch;
     {
       std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// Where tasks run: a pool of threads, or the thread that waits.
+// Executors of tasks: a pool of threads, or the thread that waits for the tasks.
 #pragma once
 
 #include <atomic>
@@ -16,27 +16,29 @@ namespace fastload {
 
 class Scratch;
 
-// Runs tasks, the lowest priority number first, then in the order they came.
+// A queue of tasks and what runs the tasks: the lowest priority number first, then in the
+// order of submission.
 class Executor {
  public:
   using Task = std::function<void(Scratch&)>;
 
   virtual ~Executor() = default;
-  // Tasks that run at the same time.
+  // Returns how many tasks run at the same time.
   virtual int threads() const = 0;
-  // Whether they run on threads of its own; else on those that call RunOne.
+  // Returns true if the executor has threads of its own. Otherwise tasks run on the
+  // threads that call RunOne.
   virtual bool has_threads() const = 0;
   virtual void Submit(int64_t priority, Task task) = 0;
-  // Runs one waiting task on the calling thread, where tasks have no thread of their own;
-  // false when there is none, or when threads run them.
+  // Runs one waiting task on the calling thread if the executor has no threads. Returns
+  // false if no task waits, or if the executor has threads.
   virtual bool RunOne() = 0;
-  // Runs what is queued to its end, then stops. Idempotent. Nothing is submitted after
-  // it.
+  // Runs all queued tasks to their end, then stops. Idempotent. No task may be submitted
+  // after Close.
   virtual void Close() = 0;
 };
 
-// Threads are named `name` and started here. Throws std::system_error if the system
-// refuses one.
+// Starts a pool of `threads` threads named `name`. Throws std::system_error if the system
+// refuses a thread.
 std::unique_ptr<Executor> MakeThreadPool(const std::string& name, int threads);
 std::unique_ptr<Executor> MakeInlineExecutor();
 

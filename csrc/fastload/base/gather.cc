@@ -69,7 +69,8 @@ void GatherStridedCodes(const uint8_t* codes, int64_t pitch, const uint16_t* ind
   }
 }
 
-// Calls fn with an unsigned integer of `code_bytes` bytes and a larger one of `width`.
+// Calls fn with an unsigned integer of `code_bytes` bytes and a larger one of `width`
+// bytes.
 template <typename Fn>
 void WithCode(int64_t code_bytes, int64_t width, const Fn& fn) {
   switch (width * 8 + code_bytes) {

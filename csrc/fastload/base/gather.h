@@ -1,33 +1,36 @@
-// Collation of shuffled rows: dealt to slots, then gathered from a bucket of slots.
+// The two steps of a shuffle: rows are scattered to slots, then gathered from a bucket of
+// slots.
 #pragma once
 
 #include <cstdint>
 
 namespace fastload {
 
-// When what is written is read: soon, so that it should be in a cache, or late. Then it
-// is written past the caches, and StreamFence comes before another thread reads it.
+// When the written memory is read next. kSoon: soon, so that the memory should stay in a
+// cache. kLate: late, so the stores bypass the caches, and the writer calls StreamFence
+// before another thread reads the memory.
 enum class NextRead : uint8_t { kSoon, kLate };
 
-// Copies `count` packed rows of `width` bytes: row i to to + slots[i] * width.
+// Copies `count` packed rows of `width` bytes: row i to `to + slots[i] * width`.
 void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t count,
              uint8_t* to);
 
-// out[i] = table[codes[index[i]]], of elements of `width` bytes (2, 4 or 8) and codes of
-// `code_bytes` (1, 2 or 4, fewer than `width`) that lie without gaps. `ahead` as for
-// Gather.
+// Sets out[i] = table[codes[index[i]]] for `count` elements of `width` bytes (2, 4 or 8).
+// The codes have `code_bytes` bytes (1, 2 or 4, fewer than `width`) and are packed.
+// `ahead` means the same as in Gather.
 void GatherCodes(const uint8_t* codes, int64_t code_bytes, const uint16_t* index,
                  int64_t count, const uint8_t* table, int64_t width, uint8_t* out,
                  const uint8_t* ahead, NextRead next);
 
-// The same of codes that lie `pitch` bytes apart, for elements `stride` bytes apart.
+// Does the same as GatherCodes for codes that are `pitch` bytes apart and elements that
+// are `stride` bytes apart.
 void GatherRecordCodes(const uint8_t* codes, int64_t pitch, int64_t code_bytes,
                        const uint16_t* index, int64_t count, const uint8_t* table,
                        int64_t width, uint8_t* out, int64_t stride);
 
-// Copies `count` rows of `width` bytes from a bucket of packed rows: row index[i] to
-// out + i * stride. `ahead`, unless null, is what is gathered from next: as many of its
-// rows are brought into the cache meanwhile.
+// Copies `count` rows of `width` bytes from a bucket of packed rows: row index[i] to `out
+// + i * stride`. `ahead`, unless null, is the memory that the next call gathers from:
+// Gather prefetches as many of its rows into the cache.
 void Gather(const uint8_t* bucket, int64_t width, const uint16_t* index, int64_t count,
             uint8_t* out, int64_t stride, const uint8_t* ahead,
             NextRead next = NextRead::kSoon);

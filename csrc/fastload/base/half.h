@@ -1,4 +1,4 @@
-// float16 (IEEE 754 binary16) and bfloat16, as bits, rounded to nearest even.
+// float16 (IEEE 754 binary16) and bfloat16 as bits; conversions round to nearest even.
 #pragma once
 
 #include <bit>
@@ -29,8 +29,8 @@ inline uint16_t HalfFromFloat(float value) {
   if (magnitude > 0x7F800000) return sign | 0x7E00;   // NaN
   if (magnitude >= 0x47800000) return sign | 0x7C00;  // 65536 and above
   if (magnitude < 0x38800000) {
-    // Below 2^-14: in 0.5F one unit in the last place is 2^-24, that of a subnormal, so
-    // the addition rounds.
+    // Below 2^-14: one unit in the last place of 0.5F is 2^-24, which is also the unit of
+    // a subnormal half, so the addition does the rounding.
     const float sum = std::bit_cast<float>(magnitude) + 0.5F;
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(sum) - 0x3F000000);
   }
@@ -41,13 +41,15 @@ inline uint16_t HalfFromFloat(float value) {
 inline uint16_t BFloatFromFloat(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7FFFFFFF) > 0x7F800000) {
-    return static_cast<uint16_t>((bits >> 16) | 0x40);  // NaN stays one when cut
+    // a NaN stays a NaN when its fraction is cut
+    return static_cast<uint16_t>((bits >> 16) | 0x40);
   }
   return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-// To float by rounding to odd, so that a second rounding to half the width gives what
-// one rounding from double would (Boldo and Melquiond, "When double rounding is odd").
+// Converts to float by rounding to odd, so that a second rounding to half the width gives
+// the result of one rounding from double (Boldo and Melquiond, "When double rounding is
+// odd").
 inline float RoundToOdd(double value) {
   const auto nearest = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
@@ -56,7 +58,8 @@ inline float RoundToOdd(double value) {
   return std::bit_cast<float>(bits | 1);
 }
 
-// To double by rounding to odd, for the same purpose.
+// Converts to double by rounding to odd, so that a second rounding gives the result of
+// one rounding from the integer.
 inline double RoundToOdd(uint64_t value) {
   if (value >> 53 == 0) return static_cast<double>(value);
   const uint64_t rest = value & 0xFFF;

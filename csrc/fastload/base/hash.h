@@ -1,10 +1,12 @@
-// XXH64, as https://github.com/Cyan4973/xxHash defines it; the same in every release.
+// XXH64, as https://github.com/Cyan4973/xxHash defines the hash; every release of xxHash
+// gives the same hashes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-// All of it static and inlined: nothing of libarrow's own copy is linked to.
+// XXH_INLINE_ALL makes all functions static, so that the linker takes nothing from
+// libarrow's own copy.
 #define XXH_INLINE_ALL
 #include "arrow/vendored/xxhash.h"
 
@@ -14,7 +16,7 @@ inline uint64_t Hash64(const void* data, size_t size, uint64_t seed) {
   return XXH64(data, size, seed);
 }
 
-// Of an integer: of its 8 bytes, least significant first.
+// Hashes an integer as its 8 bytes, least significant byte first.
 inline uint64_t Hash64(int64_t value, uint64_t seed) {
   return XXH64(&value, sizeof(value), seed);
 }

@@ -1,4 +1,4 @@
-// Memory in huge pages where the system has them.
+// Working memory in huge pages, where the system has huge pages.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,10 @@
 
 namespace fastload {
 
-// Working memory that is walked once for every column of a window costs a translation for
-// each page of it, and inside a virtual machine those are slow: huge pages have 512 times
-// fewer. nullptr when memory has run out; freed with std::free.
+// Returns `bytes` bytes, which the caller frees with std::free, or nullptr if memory has
+// run out. Working memory that is walked once for every column of a window costs one
+// address translation per page, and translations are slow inside a virtual machine. Huge
+// pages need 512 times fewer translations.
 inline void* AllocateHuge(size_t bytes) {
   constexpr size_t kHugePage = size_t{2} << 20;
   constexpr size_t kCacheLine = 64;

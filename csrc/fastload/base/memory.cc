@@ -13,14 +13,15 @@
 namespace fastload {
 namespace {
 
-// From here on a block is a mapping of its own, so that freeing it gives the memory back
-// to the system at once; below, the heap is cheaper and spares mappings.
+// From this size on, a block is a mapping of its own, so that freeing the block gives its
+// memory back to the system at once. Below this size the heap is cheaper and saves
+// mappings.
 constexpr int64_t kMapBytes = int64_t{1} << 20;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
-// Of the heap, at a multiple of kAlignment. Not std::aligned_alloc: that of glibc before
-// 2.38 needs a larger piece than the one it was given before, so that what is freed and
-// asked for again, beside small objects that stay, makes the heap grow.
+// Allocates from the heap, aligned to kAlignment. std::aligned_alloc of glibc before 2.38
+// needs a larger piece than the piece that was freed before, so freeing and reallocating
+// beside long-lived small objects makes the heap grow.
 uint8_t* AllocateAligned(int64_t bytes) {
   auto* piece =
       static_cast<uint8_t*>(std::malloc(static_cast<size_t>(bytes + kAlignment)));
@@ -37,7 +38,7 @@ class PrivateMemory final : public MemorySource {
  public:
   uint8_t* Map(int64_t bytes) override {
     if (bytes < kMapBytes) return AllocateAligned(bytes);
-    // A little more, to cut a piece out of it that begins at a huge page.
+    // Map a little more, so that a piece that begins at a huge page can be cut out.
     const int64_t slack = bytes < kHugePage ? 0 : kHugePage;
     void* data = mmap(nullptr, static_cast<size_t>(bytes + slack), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -50,7 +51,7 @@ class PrivateMemory final : public MemorySource {
     if (before < slack) {
       munmap(start + before + bytes, static_cast<size_t>(slack - before));
     }
-    // Columns are written one after the other, each all over the block: huge pages spare
+    // Columns are written one after another, each across the whole block: huge pages save
     // most of the address translations.
     AdviseHugePages(start + before, static_cast<size_t>(bytes));
     return start + before;
@@ -88,7 +89,8 @@ struct BlockPool::State {
     }
   }
 
-  // Cached blocks that have to go, the largest first, until `bytes` more fit the limit.
+  // Removes cached blocks, the largest first, until `bytes` more bytes fit the limit.
+  // Returns the removed blocks, which the caller unmaps.
   std::vector<std::pair<uint8_t*, int64_t>> MakeRoom(int64_t bytes) {
     std::vector<std::pair<uint8_t*, int64_t>> gone;
     while (stats.used_bytes + stats.cached_bytes + bytes > limit_bytes && !free.empty()) {
@@ -103,10 +105,11 @@ struct BlockPool::State {
 
   const std::unique_ptr<MemorySource> source;
   const int64_t limit_bytes;
-  // A child of fork() inherits blocks, and perhaps a locked mutex: it leaves them alone.
+  // A child of fork() inherits blocks and perhaps a locked mutex, so blocks of another
+  // process's pool are left alone.
   const pid_t owner = getpid();
   mutable std::mutex mutex;
-  std::map<int64_t, std::vector<uint8_t*>> free;  // by capacity
+  std::map<int64_t, std::vector<uint8_t*>> free;  // dead blocks by capacity
   Stats stats;
 };
 
@@ -131,7 +134,8 @@ Result<std::shared_ptr<Block>> BlockPool::Allocate(int64_t bytes) {
     }
     state_->stats.used_bytes += capacity;
   }
-  // The source is asked without the lock: it may wait for one of its own.
+  // The source is called without the lock, because the source may wait for a lock of its
+  // own.
   for (const auto& [block, block_bytes] : gone) state_->source->Unmap(block, block_bytes);
   if (data == nullptr) data = state_->source->Map(capacity);
   if (data == nullptr) {

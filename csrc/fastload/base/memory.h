@@ -1,4 +1,4 @@
-// Memory of batches and of fetched bytes: blocks in size classes, reused.
+// Memory of batches and of fetched bytes: blocks in size classes, which are reused.
 #pragma once
 
 #include <sys/types.h>
@@ -15,45 +15,47 @@
 
 namespace fastload {
 
-// Every block, and every column in it, begins at a multiple of this: a cache line, and
-// the widest vector register.
+// The alignment of every block and of every column in a block: a cache line, which is
+// also the widest vector register.
 inline constexpr int64_t kAlignment = 64;
 
 constexpr int64_t RoundUp(int64_t bytes, int64_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
 }
 
-// Where the memory of blocks comes from: private memory of this process, or memory that
-// other processes map too. Implementations are thread-safe.
+// A source of memory for blocks: private memory of this process, or memory that other
+// processes map too. Implementations are thread-safe.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // `bytes` bytes, aligned to kAlignment; nullptr when there are none.
+  // Returns `bytes` bytes aligned to kAlignment, or nullptr if the source has no more
+  // memory.
   virtual uint8_t* Map(int64_t bytes) = 0;
   virtual void Unmap(uint8_t* data, int64_t bytes) = 0;
 };
 
 std::unique_ptr<MemorySource> MakePrivateMemory();
 
-// `bytes` (more than 0) rounded up to one of eight steps between two powers of two: at
-// most 12.5 % is unused, and blocks whose sizes differ a little share a class.
+// Returns `bytes` (more than 0) rounded up to one of eight steps between two powers of
+// two. At most 12.5 % of a block is unused, and blocks of slightly different sizes share
+// a class.
 int64_t SizeClass(int64_t bytes);
 
 class Block;
 
-// Lends blocks and takes them back when they die. Thread-safe. Outlived by its blocks
-// without harm: they share its state.
+// A pool that lends blocks, and takes each block back when the block dies. Thread-safe.
+// Blocks may outlive the pool, because they share the pool's state.
 class BlockPool {
  public:
   struct Stats {
-    int64_t used_bytes = 0;    // in blocks that are alive
-    int64_t cached_bytes = 0;  // kept for the next blocks
-    int64_t lent_bytes = 0;    // in blocks that the consumer holds
-    int64_t mapped_total = 0;  // blocks ever taken from the source
+    int64_t used_bytes = 0;    // bytes in blocks that are alive
+    int64_t cached_bytes = 0;  // bytes kept for the next blocks
+    int64_t lent_bytes = 0;    // bytes in blocks that the consumer holds
+    int64_t mapped_total = 0;  // number of blocks ever taken from the source
   };
 
-  // Keeps dead blocks for reuse as long as it maps no more than `limit_bytes` in all;
-  // blocks that are alive may take it past that.
+  // Keeps dead blocks for reuse as long as the pool maps no more than `limit_bytes` bytes
+  // in all. Blocks that are alive may exceed the limit.
   BlockPool(std::unique_ptr<MemorySource> source, int64_t limit_bytes);
 
   Result<std::shared_ptr<Block>> Allocate(int64_t bytes);
@@ -65,7 +67,7 @@ class BlockPool {
   std::shared_ptr<State> state_;
 };
 
-// Owns its memory until it dies; then the memory goes back to the pool.
+// A block of memory. The destructor gives the memory back to the pool.
 class Block {
  public:
   Block(std::shared_ptr<BlockPool::State> state, uint8_t* data, int64_t size,
@@ -78,7 +80,7 @@ class Block {
   int64_t size() const { return size_; }
   int64_t capacity() const { return capacity_; }
 
-  // Counts the block as held by the consumer from now on.
+  // Counts the block from now on as held by the consumer.
   void MarkLent();
 
  private:
@@ -89,7 +91,8 @@ class Block {
   bool lent_ = false;
 };
 
-// The bytes [offset, offset + size) of `block` as a buffer that keeps it alive.
+// Returns the bytes [offset, offset + size) of `block` as a buffer that keeps the block
+// alive.
 std::shared_ptr<arrow::Buffer> BlockSlice(std::shared_ptr<Block> block, int64_t offset,
                                           int64_t size);
 

@@ -71,17 +71,17 @@ bool IsByteCached(int fd, int64_t offset) {
 }
 
 void BringAhead(int fd, int64_t offset, int64_t bytes) {
-  // Linux reads no more for a call than it reads ahead, of which this is the usual size.
+  // Linux reads no more per call than its readahead size, which is usually 128 KiB.
   constexpr int64_t kStep = 128 << 10;
   for (int64_t at = 0; at < bytes; at += kStep) {
-    // What can't be brought is read when it is asked for.
+    // A refusal does no harm: the bytes are then read when they are needed.
     [[maybe_unused]] const int refused =
         posix_fadvise(fd, offset + at, std::min(kStep, bytes - at), POSIX_FADV_WILLNEED);
   }
 }
 
 void FindBlocks(int fd, int64_t offset, int64_t bytes) {
-  // Where there is no room, writing tells.
+  // A refusal does no harm: if the disk is full, the write reports the error.
   [[maybe_unused]] const int refused = fallocate(fd, 0, offset, bytes);
 }
 
@@ -93,13 +93,13 @@ WakeEvent::WakeEvent()
 WakeEvent::~WakeEvent() { close(read_fd_); }
 
 void WakeEvent::Set() const {
-  // It can only fail because it is readable already.
+  // The write can only fail if the descriptor is readable already.
   [[maybe_unused]] const int written = eventfd_write(write_fd_, 1);
 }
 
 void WakeEvent::Clear() const {
   eventfd_t count = 0;
-  // Nothing to read is no error.
+  // An event that is not set is no error.
   [[maybe_unused]] const int read = eventfd_read(read_fd_, &count);
 }
 
@@ -109,13 +109,13 @@ int MakeAnonymousFile() {
   constexpr int kTries = 16;
   std::random_device random;
   for (int i = 0; i < kTries; ++i) {
-    // macOS takes names of 31 letters at most, and 22 of them stand here at most.
+    // macOS accepts names of at most 31 letters; this name has at most 22.
     const std::string name = "/fastload-" + std::to_string(random()) + std::to_string(i);
     const int fd = shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0 && errno == EEXIST) continue;
     if (fd >= 0) {
       shm_unlink(name.c_str());
-      // POSIX leaves open whether shm_open has set it.
+      // POSIX leaves open whether shm_open sets FD_CLOEXEC.
       fcntl(fd, F_SETFD, FD_CLOEXEC);
     }
     return fd;
@@ -155,7 +155,7 @@ WakeEvent::~WakeEvent() {
 
 void WakeEvent::Set() const {
   const char byte = 0;
-  // It can only fail because the pipe is full, and so readable already.
+  // The write can only fail if the pipe is full, and a full pipe is readable already.
   [[maybe_unused]] const ssize_t written = write(write_fd_, &byte, 1);
 }
 

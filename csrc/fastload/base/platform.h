@@ -1,5 +1,5 @@
-// What systems do differently: Linux has calls of its own, and macOS what POSIX says or
-// something near it. With FASTLOAD_PORTABLE Linux does without its own, for tests.
+// Calls that differ between systems. Linux has calls of its own; macOS uses POSIX calls
+// or near equivalents. With FASTLOAD_PORTABLE, Linux uses the POSIX calls too, for tests.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,57 +10,58 @@
 
 namespace fastload {
 
-// A new empty file that has no name, closed by exec; -1 and errno where it is refused.
-// It can be cut to a size once, and mapped: no more is promised.
+// Creates an empty file that has no name and is closed by exec. Returns the descriptor,
+// or -1 with errno set if the system refuses. The file can be set to a size once, and
+// then mapped; nothing more is promised.
 int MakeAnonymousFile();
 
-// No process can change the size of such a file from now on, where the system has that.
+// Forbids every process to change the size of an anonymous file from now on, where the
+// system can.
 void KeepSize(int fd);
 
-// The memory is left out of core dumps, where the system has that.
+// Leaves the memory out of core dumps, where the system can.
 void LeaveOutOfDumps(void* data, size_t bytes);
 
-// Asks for huge pages, where the system has them: without, the memory is as good.
+// Asks for huge pages for the memory. Without huge pages the memory works all the same.
 void AdviseHugePages(void* data, size_t bytes);
 
-// Whether the byte of the file can be read without the disk; false where the system does
-// not tell.
+// Returns true if the byte of the file can be read without the disk. Returns false where
+// the system can't say.
 bool IsByteCached(int fd, int64_t offset);
 
-// Has the system read bytes into its page cache, without waiting for them, where it has
-// that.
+// Asks the system to read the bytes into its page cache, and does not wait for the bytes.
 void BringAhead(int fd, int64_t offset, int64_t bytes);
 
-// Has a file system find blocks for bytes that are about to be written, and makes the
-// file as long, where it has that: writing them is quicker then.
+// Asks the file system to allocate blocks for bytes that are about to be written, and
+// extends the file accordingly. Writing the bytes is quicker afterwards.
 void FindBlocks(int fd, int64_t offset, int64_t bytes);
 
-// When the file was modified, in nanoseconds since 1970.
+// Returns when the file was modified, in nanoseconds since 1970.
 int64_t ModifiedNs(const struct stat& status);
 
-// The calling thread's number, as Python's threading.get_native_id() has it.
+// Returns the calling thread's number, equal to Python's threading.get_native_id().
 int64_t ThreadNumber();
 
-// Names the calling thread; systems keep the first 15 letters at least.
+// Names the calling thread. Systems keep at least the first 15 letters.
 void NameThread(const std::string& name);
 
-// A descriptor that poll() waits for. Thread-safe.
+// An event with a descriptor that poll() can wait for. Thread-safe.
 class WakeEvent {
  public:
-  // Throws std::system_error.
+  // Throws std::system_error if the system refuses a descriptor.
   WakeEvent();
   ~WakeEvent();
   WakeEvent(const WakeEvent&) = delete;
   WakeEvent& operator=(const WakeEvent&) = delete;
 
-  // Readable from Set() to Clear().
+  // Returns a descriptor that is readable from Set() to Clear().
   int fd() const { return read_fd_; }
   void Set() const;
   void Clear() const;
 
  private:
   int read_fd_ = -1;
-  int write_fd_ = -1;  // the same one, where one is enough
+  int write_fd_ = -1;  // equals read_fd_ where one descriptor is enough
 };
 
 }  // namespace fastload

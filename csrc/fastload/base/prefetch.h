@@ -1,4 +1,4 @@
-// Cache lines asked for ahead of their use.
+// Prefetches of cache lines.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@ namespace fastload {
 
 constexpr int64_t kCacheLine = 64;
 
-// Asks for the line that a store to `address` will need, which may lie outside any
-// object. Streams of stores are not recognised early enough by themselves.
+// Prefetches the line that a store to `address` will need; `address` may be outside any
+// object. The processor recognises streams of stores too late by itself.
 inline void PrefetchForWrite(const void* address) { __builtin_prefetch(address, 1); }
 
-// Brings the first lines of what is read soon into the cache; the processor finds the
-// rest by itself.
+// Prefetches the first lines of memory that is read soon. The processor finds the
+// remaining lines by itself.
 inline void PrefetchFirst(const void* from, int64_t bytes) {
   constexpr int64_t kMostBytes = 16 * kCacheLine;
   const auto* const first = static_cast<const uint8_t*>(from);
@@ -22,11 +22,11 @@ inline void PrefetchFirst(const void* from, int64_t bytes) {
   }
 }
 
-// How far ahead of a stream of stores its lines are asked for.
+// The distance in bytes by which prefetches run ahead of a stream of stores.
 constexpr int64_t kWriteAheadBytes = 2048;
 
-// out[i] = element(i) for i in [0, n), where out is memory that is not in a cache. Before
-// each line of elements, from element i on, calls on_line(i).
+// Sets out[i] = element(i) for i in [0, n), where `out` is not in a cache. Calls
+// on_line(i) before each line of elements, which begins with element i.
 template <typename T, typename Element, typename OnLine>
 inline void StoreStream(T* out, int64_t n, const Element& element,
                         const OnLine& on_line) {

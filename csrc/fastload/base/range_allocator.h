@@ -1,4 +1,4 @@
-// Hands out ranges of a space of bytes, and takes them back.
+// An allocator of ranges of a space of bytes.
 #pragma once
 
 #include <cstdint>
@@ -6,23 +6,25 @@
 
 namespace fastload {
 
-// Not thread-safe. First fit, from the front: what is in use stays together. A range that
-// fits in a segment, which begin at multiples of their size, lies in one.
+// A first-fit allocator, from the front, so that the used ranges stay close together.
+// Segments begin at multiples of their size; a range that fits into one segment never
+// crosses into another. Not thread-safe.
 class RangeAllocator {
  public:
-  // Over [begin, end).
+  // Allocates from the bytes [begin, end).
   RangeAllocator(int64_t begin, int64_t end, int64_t segment_bytes);
 
-  // The start of `bytes` (more than 0) bytes that nobody has; -1 when there are none.
+  // Returns the start of `bytes` (more than 0) free bytes, or -1 if no range is large
+  // enough.
   int64_t Allocate(int64_t bytes);
   void Free(int64_t start, int64_t bytes);
 
  private:
-  // Where `bytes` bytes may begin, from `start` on.
+  // Returns the first position from `start` on where `bytes` bytes may begin.
   int64_t Fit(int64_t start, int64_t bytes) const;
 
   const int64_t segment_bytes_;
-  std::map<int64_t, int64_t> free_;  // start -> end; no two of them touch
+  std::map<int64_t, int64_t> free_;  // start -> end; no two ranges touch
 };
 
 }  // namespace fastload

@@ -1,4 +1,5 @@
-// Arrow's memory, reused: what libparquet decompresses into, and dictionaries.
+// An arrow::MemoryPool that reuses memory, for libparquet's decompressed pages and for
+// dictionaries.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,12 @@
 
 namespace fastload {
 
-// Keeps freed memory for the next allocation of its size class, so that decoding a column
-// chunk after another takes no memory from the system, which would hand it out page by
-// page and zeroed. Thread-safe.
+// A pool that keeps freed memory for the next allocation of the same size class. Decoding
+// one column chunk after another then takes no memory from the system, which would hand
+// out the memory page by page and zeroed. Thread-safe.
 class RecyclingPool final : public arrow::MemoryPool {
  public:
-  // Keeps at most `limit_bytes` bytes; they come from `base`, which is borrowed.
+  // Keeps at most `limit_bytes` bytes. Memory comes from `base`, which is borrowed.
   RecyclingPool(arrow::MemoryPool* base, int64_t limit_bytes);
   ~RecyclingPool() override;
 
@@ -41,7 +42,8 @@ class RecyclingPool final : public arrow::MemoryPool {
   const int64_t limit_bytes_;
   std::mutex mutex_;
   int64_t kept_bytes_ = 0;
-  std::map<int64_t, std::vector<uint8_t*>> kept_;  // by capacity
+  // freed memory by capacity, guarded by mutex_ like kept_bytes_
+  std::map<int64_t, std::vector<uint8_t*>> kept_;
 };
 
 }  // namespace fastload

@@ -1,4 +1,4 @@
-// Memory that the tasks of one thread work in, one after the other.
+// Working memory of a thread's tasks, which run one after another.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,16 @@
 
 namespace fastload {
 
-// Working memory of one thread; grows to what its tasks need and stays.
+// The working memory of one thread. Grows to the size that the thread's tasks need, and
+// never shrinks.
 class Scratch {
  public:
-  // What the memory is for; each use has its own.
+  // The uses of working memory. Each use has memory of its own.
   enum Use : uint8_t { kRows, kBlock, kTile, kCodes, kTable, kUses };
 
-  // At least `bytes` bytes, perhaps none, aligned to kAlignment, unspecified content;
-  // what an earlier call for the same use gave may be gone. nullptr when memory has run
-  // out.
+  // Returns at least `bytes` (perhaps 0) bytes, aligned to kAlignment, with unspecified
+  // content, or nullptr if memory has run out. Invalidates the memory that an earlier
+  // call returned for the same use.
   uint8_t* Get(Use use, int64_t bytes);
 
  private:

@@ -1,4 +1,4 @@
-// Copies of a few bytes, without a call.
+// Copies of a few bytes without a function call.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,10 @@
 
 namespace fastload {
 
-// memcpy, where most copies have at most 32 bytes. Neither writes nor reads beyond
+// A memcpy for copies that mostly have at most 32 bytes. Neither writes nor reads beyond
 // `bytes`.
 inline void ShortCopy(uint8_t* to, const uint8_t* from, int64_t bytes) {
-  // The first and the last word of a power of two: they may overlap.
+  // Copies the first word and the last word of a power of two; the two words may overlap.
   const auto both_ends = [&]<typename Word>(Word first, Word last) {
     std::memcpy(&first, from, sizeof(Word));
     std::memcpy(&last, from + bytes - sizeof(Word), sizeof(Word));
@@ -28,7 +28,7 @@ inline void ShortCopy(uint8_t* to, const uint8_t* from, int64_t bytes) {
   } else if (bytes >= 4) {
     both_ends(uint32_t{}, uint32_t{});
   } else if (bytes > 0) {
-    // One, two or three bytes: these three are all of them.
+    // With one, two or three bytes, these three indices cover all bytes.
     const uint8_t first = from[0];
     const uint8_t middle = from[bytes / 2];
     const uint8_t last = from[bytes - 1];

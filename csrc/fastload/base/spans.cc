@@ -22,7 +22,8 @@ SpanRecorder::Recorded SpanRecorder::Stop() {
 
 void SpanRecorder::Add(Stage stage, int64_t start_ns, int64_t end_ns,
                        const SpanPlace& place) {
-  // Not kept from call to call: a fork would leave a thread with another's number.
+  // The number is not cached per thread: after a fork the child's thread would keep its
+  // parent's number.
   const auto thread = static_cast<int32_t>(ThreadNumber());
   std::lock_guard lock(mutex_);
   if (!on_) return;

@@ -1,4 +1,5 @@
-// When each stage worked, on which thread: recorded on request, for traces.
+// Spans of time in which each stage worked, with the thread; recorded on request, for
+// traces.
 #pragma once
 
 #include <atomic>
@@ -10,50 +11,53 @@
 namespace fastload {
 
 enum class Stage : uint8_t {
-  kPrepare,  // of a window: its reads are planned, and its order
-  kRead,     // of a local file
-  kRequest,  // to a store, from asking to arrival
+  kPrepare,  // a window: its reads and its order are planned
+  kRead,     // a read from a local file
+  kRequest,  // a request to a store, from asking to arrival
   kStage,    // strings and lists are decoded
   kCount,    // sizes of batches are counted
   kFill,     // columns are decoded, or gathered, into batches
-  kMerge,    // of a batch that lies in several windows
-  kKernels,  // on a batch
-  kWait,     // of the consumer, for a batch
+  kMerge,    // a batch is put together from several windows
+  kKernels,  // kernels run on a batch
+  kWait,     // the consumer waits for a batch
 };
 
-// What was worked on.
+// The object that a stage worked on.
 struct SpanPlace {
-  int64_t index =
-      -1;  // kRead, kRequest: file; kMerge, kKernels, kWait: batch; else window
-  int32_t unit = -1;  // of a window
-  int64_t bytes = 0;  // kRead, kRequest
+  // Index of the file (kRead, kRequest), of the batch (kMerge, kKernels, kWait), or else
+  // of the window.
+  int64_t index = -1;
+  int32_t unit = -1;  // index of the unit in its window
+  int64_t bytes = 0;  // for kRead and kRequest
 };
 
 struct Span {
   Stage stage = Stage::kPrepare;
-  int32_t thread = 0;    // as the system numbers it
+  int32_t thread = 0;    // thread number of the system
   int64_t start_ns = 0;  // of std::chrono::steady_clock
   int64_t end_ns = 0;
   SpanPlace place;
 };
 
-// Keeps what it is told while it is on. Thread-safe; costs one load while it is off.
+// A recorder of spans. Keeps the spans that are added while the recorder is on.
+// Thread-safe; costs one load while the recorder is off.
 class SpanRecorder {
  public:
   struct Recorded {
-    std::vector<Span> spans;  // in the order in which they ended
-    int64_t dropped = 0;      // that there was no room for
+    std::vector<Span> spans;  // in the order in which the spans ended
+    int64_t dropped = 0;      // number of spans beyond the capacity
   };
 
   bool on() const { return on_.load(std::memory_order_relaxed); }
 
-  // Forgets what it has, and keeps the next `capacity` spans, in memory taken now.
+  // Forgets all recorded spans, allocates memory for `capacity` spans, and records the
+  // next `capacity` spans.
   void Start(size_t capacity);
 
-  // Turns it off.
+  // Turns the recorder off and returns the recorded spans.
   Recorded Stop();
 
-  // Of the calling thread.
+  // Adds a span of the calling thread.
   void Add(Stage stage, int64_t start_ns, int64_t end_ns, const SpanPlace& place);
 
  private:

@@ -15,7 +15,7 @@ class ErrorDetail : public arrow::StatusDetail {
  public:
   struct Members {
     std::optional<ErrorKind> kind;
-    bool placed = false;  // keeps At from adding a second place on the way up
+    bool placed = false;  // keeps At from adding a second location on the way up
     std::optional<int64_t> value = std::nullopt;
     std::optional<int64_t> row = std::nullopt;
     std::optional<RowGroupId> row_group = std::nullopt;
@@ -33,7 +33,8 @@ class ErrorDetail : public arrow::StatusDetail {
 
 const ErrorDetail* DetailOf(const Status& status) {
   const auto& detail = status.detail();
-  // Compared as text: a second copy of the core has another address for the same id.
+  // The ids are compared as text, because a second copy of the core has another address
+  // for the same id.
   if (detail == nullptr || std::string_view(detail->type_id()) != kDetailId) {
     return nullptr;
   }
@@ -130,7 +131,7 @@ Status At(const Status& status, const Place& place) {
     return With(status, message, members);
   }
   if (status.detail() != nullptr) {
-    // Someone else's detail (an errno, say) is worth more than a flag of ours.
+    // Keep another library's detail (an errno, say), which is worth more than the flag.
     if (status.message().find(" - at ") != std::string::npos) return status;
     return Status(status.code(), message, status.detail());
   }
@@ -149,7 +150,7 @@ std::optional<RowGroupId> RowGroupOf(const Status& status) {
 }
 
 Status FromParquet(const Status& thrown) {
-  // A read that failed has a detail: ours, or an errno.
+  // A failed read has a detail: an ErrorKind or an errno.
   const bool corrupt = thrown.IsIOError() || thrown.IsInvalid();
   if (!corrupt || thrown.detail() != nullptr) return thrown;
   return MakeError(ErrorKind::kCorruptFile, thrown.message());

@@ -1,4 +1,4 @@
-// Errors of the core: arrow::Status with a kind, and a place that is added once.
+// Errors of the core: arrow::Status with a kind, and a location that is added once.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@ namespace fastload {
 using arrow::Result;
 using arrow::Status;
 
-// What went wrong, in the words of the Python exception classes.
+// The kind of an error, named like the Python exception classes.
 enum class ErrorKind : uint8_t {
-  kCorruptFile,    // the bytes are not what the format asks for
-  kNullValue,      // a null where the column has no fill
+  kCorruptFile,    // the bytes violate the Parquet format
+  kNullValue,      // a null in a column without a fill
   kUnsupported,    // legal Parquet that fastload can't read
-  kSourceChanged,  // a file is no longer the one that was planned
+  kSourceChanged,  // a file has changed since it was planned
   kStorage,        // the operating system refused a read
-  kValue,          // a value does not fit the type asked for
+  kValue,          // a value does not fit the requested type
   kClosed,         // the pipeline was closed
 };
 
-// Where an error happened; -1 and "" stand for "not known".
+// The location of an error; -1 and "" mean "unknown".
 struct Place {
   std::string file;
   int32_t row_group = -1;
   std::string column;
-  int64_t page = -1;        // data pages of the column chunk, from 0
-  int64_t row = -1;         // of the file, from 0
-  int32_t file_index = -1;  // of the dataset's files; not part of the sentence
+  int64_t page = -1;        // data page of the column chunk, from 0
+  int64_t row = -1;         // row of the file, from 0
+  int32_t file_index = -1;  // index of the file in the dataset; not part of the message
 };
 
 // A row group of a dataset.
@@ -45,38 +45,39 @@ struct RowGroupId {
 
 Status MakeError(ErrorKind kind, std::string message);
 
-// The kind of a status made by MakeError; nullopt for any other status.
+// Returns the kind of a status that MakeError made, or nullopt for any other status.
 std::optional<ErrorKind> KindOf(const Status& status);
 
-// The error of one value among those that the failing function was asked for. Whoever
-// called it counts the value anew, from its own first one.
+// Marks the error as caused by value number `value` among the values that the failing
+// function was asked for. The caller of that function renumbers the value from its own
+// first value.
 Status AtValue(const Status& status, int64_t value);
 
-// The number that AtValue gave to an error; nullopt for any other status.
+// Returns the number that AtValue gave to an error, or nullopt for any other status.
 std::optional<int64_t> ValueOf(const Status& status);
 
-// The error of one row of a row group.
+// Marks the error as caused by row number `row` of a row group.
 Status AtRow(const Status& status, int64_t row);
 
-// The row that AtRow gave to an error; nullopt for any other status.
+// Returns the row that AtRow gave to an error, or nullopt for any other status.
 std::optional<int64_t> RowOf(const Status& status);
 
 // Adds " - at part-003.parquet, row group 7, column `price`" to an error without a
-// place; an error that has one, and OK, come back as they are.
+// location. Returns an error that has a location, and OK, unchanged.
 Status At(const Status& status, const Place& place);
 
-// An error of a row group, whose message has the place.
+// Makes an error of a row group whose message already names the location.
 Status AtRowGroup(ErrorKind kind, std::string message, RowGroupId row_group);
 
-// The row group of the place that At added; nullopt if that named none, or no index of a
-// file.
+// Returns the row group of the location that At added, or nullopt if the location named
+// no row group or no index of a file.
 std::optional<RowGroupId> RowGroupOf(const Status& status);
 
-// What libparquet throws as a status: that of bytes that a codec or a decoder refuses,
-// which Arrow tells by its code alone, becomes an ErrorKind::kCorruptFile.
+// Converts a status that libparquet threw. Arrow's status code alone says when a codec or
+// a decoder refuses bytes; such a status becomes an ErrorKind::kCorruptFile.
 Status FromParquet(const Status& thrown);
 
-// Runs `fn` (returning Status) and turns what libparquet throws into a Status.
+// Runs `fn` (returning Status) and turns exceptions of libparquet into a Status.
 template <typename Fn>
 Status CatchParquet(Fn&& fn) {
   try {

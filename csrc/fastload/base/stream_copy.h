@@ -1,4 +1,4 @@
-// Copies and stores to memory that nobody reads soon.
+// Copies and stores that bypass the caches, for memory that nobody reads soon.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@
 
 namespace fastload {
 
-// memcpy past the caches: what is written is not read from memory first, and displaces
-// nothing. Call StreamFence before another thread reads it.
+// A memcpy that bypasses the caches: the target's lines are not read from memory first,
+// and nothing is evicted from the caches. Call StreamFence before another thread reads
+// the target.
 inline void StreamCopy(uint8_t* to, const uint8_t* from, int64_t bytes) {
 #if defined(__SSE2__)
   constexpr int64_t kWord = sizeof(__m128i);
@@ -38,8 +39,8 @@ inline void StreamCopy(uint8_t* to, const uint8_t* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// A store of that kind, of an element of 1, 2, 4 or 8 bytes; those of 1 and 2 bytes go
-// through the caches. Stores that follow each other in memory leave as whole lines.
+// Stores an element of 1, 2, 4 or 8 bytes past the caches; elements of 1 and 2 bytes go
+// through the caches. Stores to successive addresses leave the processor as whole lines.
 template <typename T>
 inline void StreamStore(T value, uint8_t* to) {
 #if defined(__SSE2__)
@@ -58,7 +59,8 @@ inline void StreamStore(T value, uint8_t* to) {
   std::memcpy(to, &value, sizeof(value));
 }
 
-// StoreStream past the caches, for elements that StreamStore keeps from them.
+// Does the same as StoreStream, but bypasses the caches for elements that StreamStore can
+// store past the caches.
 template <typename T, typename Element, typename OnLine>
 inline void StoreStreamPast(T* out, int64_t n, const Element& element,
                             const OnLine& on_line) {

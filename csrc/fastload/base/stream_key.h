@@ -1,4 +1,4 @@
-// Keys of random streams; fastload.plan.permutation defines them.
+// Keys of random streams, as fastload.plan.permutation defines the keys.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ constexpr uint64_t Mix64(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// The key of the stream whose name goes on with `part`.
+// Returns the key of the stream whose name is the name behind `key` extended by `part`.
 constexpr uint64_t Fold(uint64_t key, uint64_t part) {
   return Mix64((key ^ Mix64(part + kGamma)) + kGamma);
 }

@@ -1,4 +1,4 @@
-// Elements of fixed width on their way to memory with gaps or among nulls.
+// Stores of fixed-width elements to memory with gaps, and among nulls.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace fastload {
 
-// Where elements go: to out, out + stride, ...
+// A target of elements: the addresses out, out + stride, ...
 struct Destination {
   uint8_t* out;
   int64_t stride;
@@ -19,8 +19,8 @@ void StoreStrided(const T* items, int64_t rows, Destination to) {
   }
 }
 
-// Puts the items, which are as many as `valid` has ones, where the ones are. Reads one
-// item past the last.
+// Writes one element per row: the next item where `valid` is 1, `fill` where `valid` is
+// 0. There are as many items as ones in `valid`. Reads one item past the last.
 template <typename T>
 void Spread(const T* items, const uint8_t* valid, int64_t rows, T fill, Destination to) {
   for (int64_t i = 0; i < rows; ++i) {
