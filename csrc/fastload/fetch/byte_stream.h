@@ -1,4 +1,4 @@
-// The bytes of a column chunk, as a stream that its reader consumes.
+// The bytes of a column chunk as a stream, which a reader consumes.
 #pragma once
 
 #include <algorithm>
@@ -18,31 +18,32 @@
 
 namespace fastload {
 
-// What reading needs; borrowed, and outlives every stream made with it.
+// The objects that reading needs. All are borrowed, and outlive every stream made with
+// the context.
 struct FetchContext {
   Executor* io = nullptr;
   BlockPool* pool = nullptr;
   FileTable* files = nullptr;
   Counters* counters = nullptr;
-  SpanRecorder* spans = nullptr;  // null: none are recorded
+  SpanRecorder* spans = nullptr;  // null: no spans are recorded
 };
 
-// The bytes of ranges of a file, one after the other. One consumer.
+// The bytes of several ranges of a file, one after another. For one consumer.
 class ByteStream : public arrow::io::InputStream {
  public:
-  // Has the first bytes brought. True: they are at hand. Otherwise `ready` is called
-  // once, on another thread, when they are there or have failed; what they failed with
-  // comes from the first read.
+  // Requests the first bytes. Returns true if they are available already. Otherwise calls
+  // `ready` once, on another thread, when the bytes have arrived or failed; the first
+  // read then returns the failure.
   virtual bool Start(std::function<void()> ready) = 0;
 
-  // Whether Start never has to wait.
+  // Returns true if Start never has to wait.
   virtual bool at_hand() const { return false; }
 
-  // Most bytes of it in memory at once.
+  // Returns the most bytes that the stream holds in memory at once.
   virtual int64_t MemoryBytes() const = 0;
 
-  // Nothing is read for a while: lets go of bytes that are cheap to read once more. Most
-  // bytes of it in memory until then.
+  // Releases bytes that are cheap to read again, because the stream is not read for a
+  // while. Returns the most bytes that the stream holds in memory until the next read.
   virtual int64_t Rest() { return MemoryBytes(); }
 
   arrow::Status Close() override { return arrow::Status::OK(); }
@@ -50,11 +51,11 @@ class ByteStream : public arrow::io::InputStream {
   bool supports_zero_copy() const override { return true; }
 };
 
-// Bytes of all ranges.
+// Returns the total bytes of all ranges.
 int64_t TotalBytes(const std::vector<ByteRange>& ranges);
 
-// Calls fn(ByteRange) for where `bytes` bytes from `position` on of all ranges taken as
-// one lie.
+// Treats all ranges as one sequence of bytes, and calls fn(ByteRange) for each part of
+// the file that holds the `bytes` bytes from `position` on.
 template <typename Fn>
 Status ForEachPart(const std::vector<ByteRange>& ranges, int64_t position, int64_t bytes,
                    const Fn& fn) {
@@ -72,7 +73,8 @@ Status ForEachPart(const std::vector<ByteRange>& ranges, int64_t position, int64
   return Status::OK();
 }
 
-// Reads `bytes` bytes from `position` on of all ranges taken as one, and counts them.
+// Treats all ranges as one sequence of bytes, reads the `bytes` bytes from `position` on,
+// and counts the read.
 Status ReadRanges(const FetchContext& context, const File& file,
                   const std::vector<ByteRange>& ranges, int64_t position, int64_t bytes,
                   uint8_t* out);

@@ -7,16 +7,16 @@
 namespace fastload {
 namespace {
 
-// Read beyond what is asked for: libparquet looks at this many bytes for the header of
-// the page that follows.
+// The bytes read beyond the requested bytes: libparquet looks at this many bytes for the
+// header of the next page.
 constexpr int64_t kHeaderBytes = 16 << 10;
 
-// Of a chunk of which no more is left all is read at once, rather than a page's header,
-// the page, and the rest: it stays in the L2 cache.
+// If no more bytes than this are left of a chunk, all are read at once, rather than a
+// page's header, the page, and the rest: the bytes stay in the L2 cache.
 constexpr int64_t kWholeBytes = 128 << 10;
 
-// So much may be held at rest if some of it is still to be read: to read that once more
-// costs more.
+// A resting stream may hold up to this many bytes if some of the bytes are still unread,
+// because reading these bytes again costs more.
 constexpr int64_t kRestBytes = 64 << 10;
 
 }  // namespace
@@ -38,7 +38,7 @@ Status CachedStream::Load(int64_t bytes) {
   const int64_t wanted =
       left <= kWholeBytes && !rested_ ? left : std::min(bytes + kHeaderBytes, left);
   ARROW_ASSIGN_OR_RAISE(auto block, context_.pool->Allocate(wanted));
-  // The rest of the block before is not read again.
+  // The rest of the previous block is not read again.
   const int64_t kept = std::max<int64_t>(block_end_ - position_, 0);
   if (kept > 0) {
     std::memcpy(block->data(), block_->data() + (position_ - block_start_),

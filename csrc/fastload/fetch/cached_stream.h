@@ -1,5 +1,5 @@
-// Bytes of a local file that the system holds in its page cache, read by who consumes
-// them.
+// The stream of a column chunk of a local file in the page cache, read by the consumer
+// itself.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@
 
 namespace fastload {
 
-// Reads a page at a time, or what is left of a small chunk, just before it is decoded:
-// nothing waits for another thread, and what was copied is still in the CPU's caches.
-// Should the bytes have left the page cache meanwhile, the read waits for the disk.
+// A stream that reads one page at a time, or the rest of a small chunk, just before the
+// page is decoded. No read waits for another thread, and copied bytes are still in the
+// CPU's caches. If the bytes have left the page cache meanwhile, a read waits for the
+// disk.
 class CachedStream final : public ByteStream {
  public:
-  // `memory_bytes`: what it counts for while it is read.
+  // `memory_bytes` is what MemoryBytes returns.
   CachedStream(const FetchContext& context, std::shared_ptr<File> file,
                std::vector<ByteRange> ranges, int64_t memory_bytes, Cancelled cancelled);
 
@@ -28,11 +29,11 @@ class CachedStream final : public ByteStream {
   arrow::Result<int64_t> Tell() const override { return position_; }
   arrow::Result<int64_t> Read(int64_t bytes, void* out) override;
   arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t bytes) override;
-  // Fewer bytes than asked for only at the end of the chunk.
+  // Returns fewer bytes than asked for only at the end of the chunk.
   arrow::Result<std::string_view> Peek(int64_t bytes) override;
 
  private:
-  // Has `bytes` bytes from the position on in `block_`.
+  // Ensures that block_ holds `bytes` bytes from the position on.
   Status Load(int64_t bytes);
 
   const FetchContext context_;
@@ -44,9 +45,10 @@ class CachedStream final : public ByteStream {
 
   int64_t position_ = 0;
   std::shared_ptr<Block> block_;
-  int64_t block_start_ = 0;  // in the stream
+  int64_t block_start_ = 0;  // position in the stream
   int64_t block_end_ = 0;
-  bool rested_ = false;  // small steps from now on: it may come to rest again
+  // reads in small steps from now on, because the stream may rest again
+  bool rested_ = false;
 };
 
 }  // namespace fastload

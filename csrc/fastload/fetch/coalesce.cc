@@ -5,7 +5,7 @@
 namespace fastload {
 namespace {
 
-// The ranges in order, without empty ones; those that overlap or touch joined.
+// Returns the non-empty ranges in order, with overlapping or touching ranges joined.
 std::vector<ByteRange> Join(std::vector<ByteRange> ranges) {
   std::ranges::sort(ranges, {}, &ByteRange::offset);
   std::vector<ByteRange> joined;
@@ -28,7 +28,7 @@ std::vector<ByteRange> Coalesce(std::vector<ByteRange> ranges, int64_t hole_byte
                                 int64_t request_bytes) {
   std::vector<ByteRange> requests;
   for (ByteRange range : Join(std::move(ranges))) {
-    // What of it the last request takes: its beginning, if that is near enough.
+    // The part of the range that the last request takes: the beginning, if near enough.
     if (!requests.empty()) {
       ByteRange& last = requests.back();
       const int64_t end = last.offset + last.bytes;

@@ -1,4 +1,4 @@
-// Which requests bring the ranges that are wanted of a file.
+// The choice of requests that cover the wanted ranges of a file.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,12 @@
 
 namespace fastload {
 
-// Requests that cover `ranges` (in any order; those that overlap or touch are one): in
-// order, none larger than `request_bytes`, none with a hole of more than `hole_bytes`
-// between wanted bytes, each beginning and ending with a wanted byte. Their number is the
-// least. A hole read along costs its bytes, one asked around a request: the cost is least
-// if hole_bytes is what the link carries in the latency of a request.
+// Returns the smallest number of requests that cover `ranges`, in order. Input ranges may
+// come in any order; ranges that overlap or touch count as one. No request is larger than
+// `request_bytes`, none has a hole of more than `hole_bytes` between wanted bytes, and
+// each begins and ends with a wanted byte. Reading a hole costs the bytes of the hole;
+// leaving a hole out costs one more request. The cost is lowest if `hole_bytes` is what
+// the link transfers during the latency of a request.
 std::vector<ByteRange> Coalesce(std::vector<ByteRange> ranges, int64_t hole_bytes,
                                 int64_t request_bytes);
 

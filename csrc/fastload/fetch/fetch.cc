@@ -7,9 +7,9 @@
 namespace fastload {
 namespace {
 
-// Column chunks that are brought ahead of the one that is read, in plan order: where each
-// read takes milliseconds as many are on their way at a time, and a fast disk is not kept
-// from what is needed next.
+// The number of column chunks requested ahead of the chunk being read, in plan order.
+// Where each read takes milliseconds, this many reads are under way at a time; on a fast
+// disk, this many reads do not delay the bytes needed next.
 constexpr int64_t kAhead = 64;
 
 }  // namespace
@@ -103,7 +103,7 @@ void ChunkStream::Request(size_t i, std::function<void()> ready) {
   if (extents_[i].read != nullptr) return RequestRemote(i, std::move(ready));
   auto self = std::dynamic_pointer_cast<ChunkStream>(InputStream::shared_from_this());
   context_.io->Submit(priority_ - kAhead, [self, i](Scratch&) {
-    // Why it can't be brought is told by reading it.
+    // A failure is reported when the bytes are read.
     [[maybe_unused]] const Status status = self->BringAhead(self->extents_[i]);
   });
   context_.io->Submit(priority_,
@@ -116,7 +116,7 @@ void ChunkStream::Request(size_t i, std::function<void()> ready) {
 void ChunkStream::RequestRemote(size_t i, std::function<void()> ready) {
   auto self = std::dynamic_pointer_cast<ChunkStream>(InputStream::shared_from_this());
   const Extent& extent = extents_[i];
-  int64_t asked_ns = 0;  // by the one who asks first, if spans are recorded
+  int64_t asked_ns = 0;  // set by the first asker, if spans are recorded
   if (context_.files->remote()->Ask(extent.read, priority_, cancelled_)) {
     context_.counters->read_requests += 1;
     context_.counters->read_bytes += extent.read->range().bytes;
@@ -133,7 +133,7 @@ void ChunkStream::RequestRemote(size_t i, std::function<void()> ready) {
     if (ready) ready();
   };
   if (extent.read->Then(arrived)) return;
-  // Whoever starts a stream holds locks that `ready` asks for.
+  // The caller of Start holds locks that `ready` takes.
   if (waits) {
     context_.io->Submit(priority_, [arrived](Scratch&) { arrived(); });
   } else {
@@ -243,7 +243,8 @@ arrow::Result<std::string_view> ChunkStream::Peek(int64_t bytes) {
     return std::string_view(reinterpret_cast<const char*>(segment->data() + from),
                             static_cast<size_t>(bytes));
   }
-  // Few headers straddle a segment, and none of usual size needs a third one.
+  // Few headers straddle a segment, and a header of usual size never needs a third
+  // segment.
   peeked_.assign(segment->data() + from, segment->data() + extents_[i].bytes);
   for (size_t next = i + 1; static_cast<int64_t>(peeked_.size()) < bytes; ++next) {
     ARROW_ASSIGN_OR_RAISE(segment, Wait(next));

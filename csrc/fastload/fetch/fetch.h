@@ -1,5 +1,4 @@
-// Bytes of column chunks: read on the I/O executor, or brought by a client; consumed as a
-// stream.
+// The stream of a column chunk that is read on the I/O executor, or brought by a client.
 #pragma once
 
 #include <atomic>
@@ -17,29 +16,30 @@
 
 namespace fastload {
 
-// Reads of a remote file, in order, that cover the ranges of a stream; other streams may
-// share them.
+// Reads of a remote file, in order, that cover the ranges of a stream. Other streams may
+// share the reads.
 struct RemoteReads {
   std::vector<std::shared_ptr<RemoteRead>> reads;
-  bool at_once = false;  // all are asked for when the stream starts
+  bool at_once = false;  // all reads are requested when the stream starts
 };
 
-// The bytes of ranges of a file, one after the other, in segments, of which two at most
-// are in memory: the one being read and the one after it (beside those that buffers
-// handed out keep, and those that a Peek reaches into), unless reads come all at once.
-// One consumer; reads of local files come from the I/O executor.
+// A stream in segments. At most two segments are in memory: the segment being read and
+// the next one (besides segments that returned buffers keep alive, and segments that a
+// Peek reaches into), unless all reads are requested at once. For one consumer. Local
+// files are read on the I/O executor.
 class ChunkStream final : public ByteStream {
  public:
-  // `cancelled`, once true, makes reads that have not begun fail at once.
+  // Makes a stream of a local file. Once `*cancelled` is true, reads that have not begun
+  // fail at once.
   ChunkStream(const FetchContext& context, int32_t file, std::vector<ByteRange> ranges,
               int64_t segment_bytes, int64_t priority, Cancelled cancelled);
-  // Of a remote file.
+  // Makes a stream of a remote file.
   ChunkStream(const FetchContext& context, int32_t file,
               const std::vector<ByteRange>& ranges, const RemoteReads& reads,
               int64_t priority, Cancelled cancelled);
   ~ChunkStream() override;
 
-  // Asks for the first segment, or for all where they come at once.
+  // Requests the first segment, or all segments where reads are requested at once.
   bool Start(std::function<void()> ready) override;
 
   int64_t MemoryBytes() const override { return memory_bytes_; }
@@ -47,15 +47,15 @@ class ChunkStream final : public ByteStream {
   arrow::Result<int64_t> Tell() const override { return position_; }
   arrow::Result<int64_t> Read(int64_t bytes, void* out) override;
   arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t bytes) override;
-  // Fewer bytes than asked for only at the end of the chunk.
+  // Returns fewer bytes than asked for only at the end of the chunk.
   arrow::Result<std::string_view> Peek(int64_t bytes) override;
 
  private:
   struct Extent {
-    int64_t start = 0;  // of the stream
+    int64_t start = 0;  // position in the stream
     int64_t bytes = 0;
     std::shared_ptr<RemoteRead> read;  // null: local
-    int64_t offset = 0;                // in that
+    int64_t offset = 0;                // offset in `read`
   };
   struct Segment {
     bool requested = false;
@@ -70,11 +70,12 @@ class ChunkStream final : public ByteStream {
   Result<std::shared_ptr<arrow::Buffer>> ReadLocal(const Extent& extent);
   static Result<std::shared_ptr<arrow::Buffer>> TakeRemote(const Extent& extent);
   void Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes);
-  // Waits for the segment, and asks for the one after that being read.
+  // Waits for the segment, and requests the segment behind the one being read.
   Result<std::shared_ptr<arrow::Buffer>> Wait(size_t i);
-  // The segment that the position lies in; their number at the end.
+  // Returns the index of the segment at the position, or the number of segments at the
+  // end.
   size_t Current();
-  // Lets go of the segments that have been read.
+  // Releases the segments that have been read.
   void Release();
 
   const FetchContext context_;
@@ -83,9 +84,9 @@ class ChunkStream final : public ByteStream {
   const int64_t bytes_;  // of all ranges
   const int64_t priority_;
   const Cancelled cancelled_;
-  std::vector<Extent> extents_;  // of the segments
+  std::vector<Extent> extents_;  // one for each segment
   int64_t memory_bytes_ = 0;
-  size_t first_segments_ = 1;  // asked for when it starts
+  size_t first_segments_ = 1;  // number of segments that Start requests
 
   int64_t position_ = 0;
   size_t current_ = 0;

@@ -1,4 +1,4 @@
-// The files of a dataset: local ones are opened when first needed and kept open.
+// The files of a dataset. A local file is opened when it is first needed, and kept open.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@
 
 namespace fastload {
 
-// Thread-safe.
+// A table of a dataset's files by index. Thread-safe.
 class FileTable {
  public:
-  // `remote` is null if all files are local ones.
+  // `remote` is null if all files are local.
   explicit FileTable(std::vector<FileSpec> files,
                      std::shared_ptr<RemoteQueue> remote = nullptr)
       : files_(std::move(files)), remote_(std::move(remote)) {}
@@ -30,16 +30,16 @@ class FileTable {
 
   RemoteQueue* remote() const { return remote_.get(); }
 
-  // Whether the ranges are to be read from disk: of a local file, or from a cache.
+  // Returns true if the ranges are read from disk: from a local file, or from a cache.
   bool OnDisk(int32_t file, const std::vector<ByteRange>& ranges) const;
 
   Result<std::shared_ptr<File>> Open(int32_t file);
-  // Remote reads fail from now on.
+  // Lets remote reads fail from now on.
   void CloseAll();
 
  private:
-  // More are never needed at once (two windows of small files), and it stays far below
-  // the usual limit of 1,024 descriptors.
+  // More open files are never needed at once (two windows of small files), and the number
+  // stays far below the usual limit of 1,024 descriptors.
   static constexpr size_t kMaxOpen = 64;
 
   const std::vector<FileSpec> files_;

@@ -12,7 +12,7 @@ std::shared_ptr<ByteStream> MakeLocalStream(const FetchContext& context, int32_t
                                             std::vector<ByteRange> ranges,
                                             const StreamOptions& options,
                                             std::optional<int64_t>* seen_cached) {
-  // A file that can't be opened is told by the stream's first read.
+  // A failure to open the file is reported by the stream's first read.
   if (auto opened = context.files->Open(file); opened.ok()) {
     const auto cached = [&](const ByteRange& r) {
       return (*opened)->IsCached(r, seen_cached);

@@ -1,5 +1,4 @@
-// The stream of a column chunk of a local file, of the kind that suits where its bytes
-// are.
+// The choice of a stream for a column chunk of a local file, by where the bytes are.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +13,14 @@
 namespace fastload {
 
 struct StreamOptions {
-  int64_t segment_bytes = 8 << 20;  // of one read
-  int64_t priority = 0;             // of reads on the I/O executor
+  int64_t segment_bytes = 8 << 20;  // bytes of one read
+  int64_t priority = 0;             // priority of reads on the I/O executor
   Cancelled cancelled;              // once true, reads that have not begun fail at once
 };
 
-// Of a local file: a CachedStream where the page cache has the bytes, else a ChunkStream.
-// Opens the file. `seen_cached`: as File::IsCached has it, from one stream to the next.
+// Opens a local file and returns a CachedStream if the page cache holds the bytes, else a
+// ChunkStream. `seen_cached` is the `seen` of File::IsCached, passed from one stream to
+// the next.
 std::shared_ptr<ByteStream> MakeLocalStream(const FetchContext& context, int32_t file,
                                             std::vector<ByteRange> ranges,
                                             const StreamOptions& options,

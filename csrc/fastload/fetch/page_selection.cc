@@ -3,7 +3,8 @@
 namespace fastload {
 namespace {
 
-// Between two ranges of a local file: reading them along takes less than another call.
+// The largest hole between two ranges of a local file that is read along, because reading
+// the hole takes less time than another call.
 constexpr int64_t kHoleBytes = 64 << 10;
 
 ChunkPages WholeChunk(ByteRange chunk) { return {.ranges = {chunk}}; }
@@ -28,7 +29,7 @@ ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowB
                      int64_t hole_bytes) {
   if (bits.bits == nullptr || !InOrder(pages, chunk, bits.rows)) return WholeChunk(chunk);
   ChunkPages picked;
-  // From the chunk's start: a dictionary page comes before the data.
+  // The range begins at the chunk's start, because a dictionary page precedes the data.
   ByteRange range{chunk.offset, pages[0].offset - chunk.offset};
   OmittedPages omitted;
   const auto row_of = [&](size_t page) {

@@ -1,4 +1,4 @@
-// Which pages of a column chunk are read: those with a row that stays.
+// The selection of pages: a column chunk's pages that contain a selected row.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,35 @@ namespace fastload {
 
 // Neighbouring pages that are not read.
 struct OmittedPages {
-  int64_t row = 0;  // their first, of the row group
+  int64_t row = 0;  // first row of the pages, in the row group
   int64_t rows = 0;
-  int64_t page = 0;  // their first, of the column chunk
+  int64_t page = 0;  // index of the first page in the column chunk
   int64_t pages = 0;
 };
 
-// What is read of a column chunk.
+// The parts of a column chunk to read.
 struct ChunkPages {
   std::vector<ByteRange> ranges;  // in order
   std::vector<OmittedPages> omitted;
-  // Rows of each page that is read, where some are omitted.
+  // The rows of each page that is read; empty if no pages are omitted.
   std::vector<int64_t> page_rows;
 };
 
-// Holes of up to `hole_bytes` are read along. Pages that do not lie one after the other
-// in the chunk and in its rows: all of it is read.
+// Picks the pages that contain selected rows. Holes of up to `hole_bytes` bytes are read
+// along. If the pages do not follow one another, in the chunk and in its rows, the whole
+// chunk is read.
 ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowBits bits,
                      int64_t hole_bytes);
 
-// The pages of a column chunk to read; all of it where the file has no offset index,
-// which it reads. Where there is one, pages of lists begin with a row: the format asks
-// for that. `indexes` is what that is read from; null: the file.
+// Reads the file's offset index and picks the pages of a column chunk to read; the whole
+// chunk if the file has no offset index. With an offset index, each page of lists begins
+// with a row, as the format demands. `indexes` is the file from which the index is read;
+// null: the file itself.
 Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
                                int32_t row_group, int32_t leaf, ByteRange chunk,
                                RowBits bits, const File* indexes = nullptr);
 
-// Whether SelectPages would read it.
+// Returns true if SelectPages would read the offset index.
 bool SelectsPages(ByteRange chunk, RowBits bits);
 
 }  // namespace fastload

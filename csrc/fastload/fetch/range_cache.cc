@@ -11,9 +11,10 @@
 namespace fastload {
 namespace {
 
-// What other processes add is seen so late; claims keep it from being fetched twice.
+// The time after which entries of other processes are noticed; claims keep such entries
+// from being fetched twice.
 constexpr std::chrono::seconds kListed(1);
-// Which entries were used last is known no better than this.
+// The precision with which the last use of an entry is recorded.
 constexpr std::chrono::seconds kUsed(10);
 
 std::vector<ByteRange> List(const std::string& directory) {
@@ -32,7 +33,8 @@ std::vector<ByteRange> List(const std::string& directory) {
 std::pair<const int64_t, RangeCache::Extent>* RangeCache::Find(Object* object,
                                                                int64_t position) {
   auto after = object->extents.upper_bound(position);
-  // None is within another one, so of those that begin before it the last ends last.
+  // No extent is inside another, so among the extents that begin at or before the
+  // position, the last one also ends last.
   if (after == object->extents.begin()) return nullptr;
   auto& found = *std::prev(after);
   return found.second.end > position ? &found : nullptr;
@@ -88,7 +90,7 @@ bool RangeCache::Covers(const std::string& object, const std::vector<ByteRange>&
     }
   }
   for (const ByteRange& range : stale) {
-    // That it has vanished will show when it is read.
+    // If the entry has vanished, reading the entry reports the loss.
     utimensat(AT_FDCWD, EntryOf(object, range).path().c_str(), nullptr,
               AT_SYMLINK_NOFOLLOW);
   }

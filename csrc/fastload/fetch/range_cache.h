@@ -1,4 +1,4 @@
-// Byte ranges of objects that are kept on local disk, for all processes of a node.
+// A cache of byte ranges of objects on local disk, shared by all processes of a node.
 #pragma once
 
 #include <chrono>
@@ -17,34 +17,36 @@
 
 namespace fastload {
 
-// What is there is found by listing an object's directory, when it is first asked for and
-// from then on now and then. Entries may vanish at any time. Thread-safe.
+// A cache of byte ranges. An object's entries are found by listing the object's directory
+// on first use and again from time to time. Entries may vanish at any time. Thread-safe.
 class RangeCache {
  public:
-  // Objects are directories two levels below this one: "ab/abcdef...".
+  // Keeps objects in directories two levels below `directory`: "ab/abcdef...".
   explicit RangeCache(std::string directory) : directory_(std::move(directory)) {}
 
-  // Whether all of the bytes are there. If so their entries count as used now, so that
-  // they are among the last to make room.
+  // Returns true if the cache has all bytes of the ranges, and marks their entries as
+  // just used, so that these entries are evicted last.
   bool Covers(const std::string& object, const std::vector<ByteRange>& ranges);
 
-  // Copies the bytes; false if some are not there (any more) or are damaged.
+  // Copies the bytes of the range to `out`. Returns false if bytes are missing, have
+  // vanished or are damaged.
   bool Read(const std::string& object, const ByteRange& range, uint8_t* out);
 
-  // As RangeClaim::Take. Null, too, if the entry is there: then Covers() knows of it.
+  // Calls RangeClaim::Take. Also returns null if the entry exists; Covers() then knows of
+  // the entry.
   Result<std::unique_ptr<RangeClaim>> Claim(const std::string& object,
                                             const ByteRange& range);
-  // As RangeClaim::Publish; from then on the entry is known.
+  // Calls RangeClaim::Publish. Covers() knows of the entry from then on.
   Result<int64_t> Publish(RangeClaim* claim, const uint8_t* bytes);
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Extent {
     int64_t end = 0;
-    uint64_t checked = 0;  // the checksum that was found right
+    uint64_t checked = 0;  // the checksum that was found to be right
     Clock::time_point used;
   };
-  // By their first bytes; none within another one.
+  // The known extents of an object by first byte; no extent is inside another.
   struct Object {
     std::map<int64_t, Extent> extents;
     std::optional<Clock::time_point> listed;
@@ -53,13 +55,15 @@ class RangeCache {
   RangeEntry EntryOf(const std::string& object, const ByteRange& range) const {
     return {.directory = directory_ + "/" + object, .object = object, .range = range};
   }
-  // The extent with the byte at the position; null if there is none.
+  // Returns the extent that holds the byte at `position`, or null.
   static std::pair<const int64_t, Extent>* Find(Object* object, int64_t position);
-  // Whether there are extents with all bytes; adds those not used lately to `stale`.
+  // Returns true if extents hold all bytes of the range; adds extents not used lately to
+  // `stale`.
   static bool FindAll(Object* object, const ByteRange& range,
                       std::vector<ByteRange>* stale);
   static void Add(Object* object, const ByteRange& range);
-  // Lists the object's directory, unless that was done a moment ago: then false.
+  // Lists the object's directory. Returns false without listing if the last listing is
+  // recent.
   bool ListLocked(const std::string& name, Object* object);
   void Drop(const std::string& object, const ByteRange& range);
 

@@ -22,18 +22,20 @@ namespace fastload {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'F', 'L', 'R', 'A', 'N', 'G', 'E', '1'};
-// Of an entry that is checked, but not all wanted: as much as stays in cache.
+// The buffer size when a whole entry is checked but only a part is wanted: a size that
+// stays in the CPU's cache.
 constexpr int64_t kScratchBytes = 256 << 10;
-// Directories that disappear between two steps do so because another process prunes them.
+// The number of attempts. A directory that disappears between two steps was removed by
+// another process that evicts entries.
 constexpr int kTries = 8;
 
 struct Head {
   std::array<char, 8> magic;
   int64_t offset;
   int64_t bytes;
-  uint64_t object;  // XXH64 of its name
+  uint64_t object;  // XXH64 of the object's name
   std::array<uint8_t, 24> reserved;
-  uint64_t checksum;  // XXH64 of the bytes, seeded with that of the head up to here
+  uint64_t checksum;  // XXH64 of the bytes, seeded with the XXH64 of the head up to here
 };
 static_assert(sizeof(Head) == 64);
 
@@ -48,7 +50,7 @@ Head HeadOf(const RangeEntry& entry) {
 
 uint64_t SeedOf(const Head& head) { return Hash64(&head, offsetof(Head, checksum), 0); }
 
-// A file descriptor, closed at the end.
+// A file descriptor that the destructor closes.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -77,14 +79,14 @@ bool ReadAll(int fd, int64_t offset, int64_t bytes, void* out) {
   return true;
 }
 
-// The head, and the bytes behind it, to the start of the file.
+// Writes the head, and the bytes behind the head, to the start of the file.
 bool WriteAll(int fd, const Head& head, const uint8_t* bytes) {
   constexpr auto kHead = static_cast<int64_t>(sizeof(Head));
   const int64_t size = kHead + head.bytes;
   for (int64_t at = 0; at < size;) {
     const int64_t in_head = std::min(at, kHead);
     const int64_t behind = at - in_head;
-    // Nothing of what follows is written to.
+    // The const_casts are safe, because pwritev does not modify the buffers.
     std::array<iovec, 2> parts{{
         {const_cast<char*>(reinterpret_cast<const char*>(&head)) + in_head,
          static_cast<size_t>(kHead - in_head)},
@@ -98,8 +100,8 @@ bool WriteAll(int fd, const Head& head, const uint8_t* bytes) {
   return true;
 }
 
-// The checksum of the bytes behind the head, as they lie in the file; nullopt if they
-// can't be read.
+// Returns the checksum of the file's bytes behind the head, or nullopt if the bytes can't
+// be read.
 std::optional<uint64_t> ChecksumOf(int fd, const Head& head) {
   XXH64_state_t state;
   XXH64_reset(&state, SeedOf(head));
@@ -114,7 +116,7 @@ std::optional<uint64_t> ChecksumOf(int fd, const Head& head) {
   return XXH64_digest(&state);
 }
 
-// Whether the bytes that are wanted have come to `out`, and are those that were written.
+// Copies the wanted bytes to `out`. Returns true if they are the bytes that were written.
 bool ReadChecked(int fd, const RangeEntry& entry, const ByteRange& wanted,
                  uint64_t* checked, uint8_t* out) {
   struct stat status{};
@@ -145,7 +147,7 @@ bool IsAt(int fd, const std::string& path) {
          own.st_ino == there.st_ino && own.st_dev == there.st_dev;
 }
 
-// The directory and the two above it.
+// Makes the directory and the two directories above.
 void MakeDirectories(const std::string& directory) {
   const size_t last = directory.rfind('/');
   const size_t before = last == std::string::npos ? last : directory.rfind('/', last - 1);
@@ -184,11 +186,13 @@ EntryState ReadEntry(const RangeEntry& entry, const ByteRange& wanted, uint64_t*
   const std::string path = entry.path();
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (fd.get() < 0) return EntryState::kMissing;
-  // Whoever makes room leaves it alone; where it can't be had, it is read nevertheless.
+  // The lock keeps other processes from evicting the entry. If the lock is refused, the
+  // entry is read nevertheless.
   flock(fd.get(), LOCK_SH | LOCK_NB);
   const bool good = ReadChecked(fd.get(), entry, wanted, checked, out);
   if (!good && IsAt(fd.get(), path)) unlink(path.c_str());
-  flock(fd.get(), LOCK_UN);  // a fork's child may hold the descriptor, too
+  // close alone is not enough: a fork's child may hold the descriptor, too
+  flock(fd.get(), LOCK_UN);
   return good ? EntryState::kGood : EntryState::kDamaged;
 }
 
@@ -207,14 +211,14 @@ Result<std::unique_ptr<RangeClaim>> RangeClaim::Take(RangeEntry entry, bool* the
       if (errno == EWOULDBLOCK) return nullptr;
       return WriteError(entry, errno);
     }
-    // Who had it has renamed or removed the file meanwhile.
+    // The previous holder has renamed or removed the file meanwhile.
     if (!IsAt(fd.get(), part)) continue;
     std::unique_ptr<RangeClaim> claim(new RangeClaim(std::move(entry), fd.release()));
     if (access(path.c_str(), F_OK) == 0) {
       *there = true;
       return nullptr;
     }
-    // What a process that died has left.
+    // Remove the bytes that a dead process has left.
     struct stat left{};
     if (fstat(claim->fd_, &left) != 0 ||
         (left.st_size > 0 && ftruncate(claim->fd_, 0) != 0)) {
@@ -249,7 +253,8 @@ void RangeClaim::Release() {
 }
 
 void RangeClaim::Unlock() {
-  flock(fd_, LOCK_UN);  // a fork's child may hold the descriptor, too
+  // close alone is not enough: a fork's child may hold the descriptor, too
+  flock(fd_, LOCK_UN);
   close(std::exchange(fd_, -1));
 }
 

@@ -1,8 +1,9 @@
-// One range of an object's bytes in a file of its own, as a cache keeps it.
+// An entry of the cache of byte ranges: one range of an object's bytes in a file of its
+// own.
 //
-// A head of 64 bytes (magic, the range, whose object it is, a checksum of all but
-// itself), then the bytes. A file appears under its name by a rename, whole, and never
-// changes.
+// An entry is a head of 64 bytes (magic, the range, a hash of the object's name, a
+// checksum of everything but itself) followed by the bytes. The file appears under its
+// name by a rename, complete, and never changes.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,15 @@
 
 namespace fastload {
 
-// What a file of the range is called: "0-4096" of its first and end byte in the object.
+// Returns the file name of the range: "0-4096" for first byte 0 and end 4096 in the
+// object.
 std::string RangeName(const ByteRange& range);
-// The range of a file called so; nullopt for any other name.
+// Returns the range that a file name stands for, or nullopt for any other name.
 std::optional<ByteRange> RangeOfName(std::string_view name);
 
 enum class EntryState : uint8_t { kGood, kMissing, kDamaged };
 
-// An entry on disk. `object` is the name of its object: that of the directory it lies in.
+// An entry on disk. `object` is the name of the object and of the object's directory.
 struct RangeEntry {
   std::string directory;
   std::string object;
@@ -33,18 +35,19 @@ struct RangeEntry {
   std::string part_path() const { return directory + "/." + RangeName(range) + ".part"; }
 };
 
-// Copies the bytes `wanted` of the object, which lie in the entry's range, to `out`. The
-// whole entry is compared with its checksum, unless that is `*checked`, which is set. A
-// damaged one is removed.
+// Copies the bytes `wanted` of the object, which are inside the entry's range, to `out`.
+// Compares the whole entry with its checksum, unless the checksum equals `*checked`; sets
+// `*checked`. Removes a damaged entry.
 EntryState ReadEntry(const RangeEntry& entry, const ByteRange& wanted, uint64_t* checked,
                      uint8_t* out);
 
-// The right to fill an entry, held by one of all processes at a time: a lock of the
-// kernel's on the file it is written to, which a process that dies gives up.
+// The right to fill an entry, which one process holds at a time: a kernel lock on the
+// file being written. The lock ends when its process dies.
 class RangeClaim {
  public:
-  // Null if another one has it, or the entry is there (`*there`); makes the directory. An
-  // ErrorKind::kStorage where the system refuses.
+  // Takes the claim, and makes the directory. Returns null if another claim is held, or
+  // if the entry exists (then `*there` is true). Returns an ErrorKind::kStorage if the
+  // system refuses.
   static Result<std::unique_ptr<RangeClaim>> Take(RangeEntry entry, bool* there);
   ~RangeClaim();
   RangeClaim(const RangeClaim&) = delete;
@@ -52,13 +55,14 @@ class RangeClaim {
 
   const RangeEntry& entry() const { return entry_; }
   bool held() const { return fd_ >= 0; }
-  // Of the file that is written to, empty at first; less than 0 once it is given up.
+  // Returns the descriptor of the file being written, which is empty at first, or a
+  // negative number once the claim is released.
   int descriptor() const { return fd_; }
 
-  // Writes the entry's bytes, which appear at once or not at all, and gives the claim up.
-  // Returns the bytes that they take on disk. Once.
+  // Writes the entry's bytes, which appear all at once or not at all, and releases the
+  // claim. Returns the bytes that the entry takes on disk. May be called once.
   Result<int64_t> Publish(const uint8_t* bytes);
-  // Gives it up. Idempotent.
+  // Releases the claim. Idempotent.
   void Release();
 
  private:

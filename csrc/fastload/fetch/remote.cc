@@ -9,7 +9,8 @@
 namespace fastload {
 namespace {
 
-// Asks for a range that somebody is going to wait for.
+// Requests a range at the highest priority, because a thread is going to wait for the
+// range.
 std::shared_ptr<RemoteRead> AskFirst(RemoteQueue* queue, int32_t file, ByteRange range) {
   constexpr auto kFirst = std::numeric_limits<int64_t>::min();
   auto read = std::make_shared<RemoteRead>(file, range);
@@ -17,7 +18,7 @@ std::shared_ptr<RemoteRead> AskFirst(RemoteQueue* queue, int32_t file, ByteRange
   return read;
 }
 
-// Waits for what was asked for, and copies a part of it.
+// Waits for a requested range, and copies a part of the range.
 Status Copy(RemoteRead* read, ByteRange part, uint8_t* out) {
   std::promise<void> done;
   if (read->Then([&done] { done.set_value(); })) done.get_future().wait();
@@ -163,7 +164,7 @@ RangesOfFile::RangesOfFile(RemoteQueue* queue, int32_t file,
                            const std::vector<ByteRange>& ranges)
     : file_(queue, file) {
   for (const ByteRange& range : ranges) {
-    // What is kept on local disk is read there.
+    // Ranges in the cache are read from local disk later.
     if (!queue->Keeps(file, {range})) reads_.push_back(AskFirst(queue, file, range));
   }
 }

@@ -1,4 +1,4 @@
-// Bytes of files that lie elsewhere: asked for by the core, brought by a client.
+// Reads of remote files: the core requests bytes, and a client brings the bytes.
 #pragma once
 
 #include <sys/types.h>
@@ -25,7 +25,7 @@ namespace fastload {
 
 using Cancelled = std::shared_ptr<const std::atomic<bool>>;
 
-// A range of a file that is asked for once, for all who wait for it. Thread-safe.
+// A range of a file that is requested once for all waiters. Thread-safe.
 class RemoteRead {
  public:
   RemoteRead(int32_t file, ByteRange range) : file_(file), range_(range) {}
@@ -33,11 +33,11 @@ class RemoteRead {
   int32_t file() const { return file_; }
   const ByteRange& range() const { return range_; }
 
-  // Calls `then` once, on the client's thread, when the bytes are there or have failed;
-  // false, without a call, if that is so already.
+  // Calls `then` once, on the client's thread, when the bytes have arrived or failed.
+  // Returns false, without a call, if the bytes have arrived or failed already.
   bool Then(std::function<void()> then);
 
-  // Once that is so.
+  // Returns the bytes or the failure, after Then has called `then` or returned false.
   Result<std::shared_ptr<arrow::Buffer>> bytes() const;
 
  private:
@@ -52,7 +52,8 @@ class RemoteRead {
   std::optional<Result<std::shared_ptr<arrow::Buffer>>> bytes_;
 };
 
-// What is asked for of a dataset's files, and not brought yet. Thread-safe.
+// The queue of reads that a dataset has requested and no client has finished.
+// Thread-safe.
 class RemoteQueue {
  public:
   struct Request {
@@ -61,48 +62,50 @@ class RemoteQueue {
     ByteRange range;
   };
 
-  // cache: where bytes may lie nearer; null: nowhere. `objects`: by file, what it is
-  // called there; "": its bytes are not kept. Throws std::system_error if the system
-  // refuses a descriptor.
+  // `cache` may hold bytes on local disk; null: no cache. `objects` holds each file's
+  // name in the cache, by file index; "": the file's bytes are not cached. Throws
+  // std::system_error if the system refuses a descriptor.
   explicit RemoteQueue(std::shared_ptr<RangeCache> cache = nullptr,
                        std::vector<std::string> objects = {});
   ~RemoteQueue();
   RemoteQueue(const RemoteQueue&) = delete;
   RemoteQueue& operator=(const RemoteQueue&) = delete;
 
-  // Asks for the bytes; true the first time. Lower priority numbers go first. What is
-  // cancelled before the client takes it, or asked for once closed, fails with
-  // ErrorKind::kClosed.
+  // Requests the bytes of `read`; returns true the first time. Lower priority numbers are
+  // served first. A read that is cancelled before the client takes the read, or requested
+  // after Close, fails with ErrorKind::kClosed.
   bool Ask(const std::shared_ptr<RemoteRead>& read, int64_t priority,
            Cancelled cancelled);
 
-  // Whether all of the ranges lie in the cache.
+  // Returns true if all of the ranges are in the cache.
   bool Keeps(int32_t file, const std::vector<ByteRange>& ranges) const;
-  // Copies a range from the cache; false if it is not there.
+  // Copies a range from the cache; returns false if the cache lacks the range.
   bool ReadKept(int32_t file, const ByteRange& range, uint8_t* out) const;
 
   // For the client
   // -----------------------------------------------------------------------
 
-  // Readable after Ask(), Wake() and Close(), until it is read.
+  // Returns a descriptor that is readable after Ask(), Wake() and Close(), until
+  // ClearWake().
   int wake_fd() const { return wake_.fd(); }
   void Wake() const { wake_.Set(); }
-  // Before the first Take(): it is no longer readable for what came till now.
+  // Makes the descriptor unreadable until the next event; the client calls ClearWake
+  // before its first Take().
   void ClearWake() const { wake_.Clear(); }
 
-  // Whether the client is bringing some.
+  // Returns true if the client has taken reads that it has not finished.
   bool brings() const;
-  // The next one to bring, which the client then finishes.
+  // Returns the next request, which the client must finish.
   std::optional<Request> Take();
-  // Bytes of another number than asked for are an ErrorKind::kStorage. Does nothing for
-  // an id that is not being brought (any more).
+  // Finishes a request. Bytes of another length than requested are an
+  // ErrorKind::kStorage. Does nothing for an id that is not, or no longer, being brought.
   void Finish(int64_t id, Result<std::shared_ptr<arrow::Buffer>> bytes);
 
-  // Fails all that is asked for. Idempotent.
+  // Fails all requested reads. Idempotent.
   void Close();
 
-  // Bytes that the client has brought and the core has not let go of; whoever hands them
-  // over counts them.
+  // Returns the bytes that the client has brought and the core still holds; the caller
+  // that hands over bytes counts them with AddHeldBytes.
   int64_t held_bytes() const { return held_bytes_; }
   void AddHeldBytes(int64_t bytes) { held_bytes_ += bytes; }
   bool closed() const;
@@ -115,21 +118,23 @@ class RemoteQueue {
 
   const WakeEvent wake_;
   const std::shared_ptr<RangeCache> cache_;
-  const std::vector<std::string> objects_;  // of all files, if there is a cache
+  const std::vector<std::string> objects_;  // by file, if there is a cache
   std::atomic<int64_t> held_bytes_ = 0;
   mutable std::mutex mutex_;
   bool closed_ = false;
-  std::multimap<int64_t, Asked> waiting_;  // by priority, then in the order they came
+  // by priority, then in the order of Ask; this and the members below are guarded by
+  // mutex_
+  std::multimap<int64_t, Asked> waiting_;
   std::unordered_map<int64_t, std::shared_ptr<RemoteRead>> taken_;
   int64_t next_id_ = 0;
 };
 
-// A file whose bytes come from the cache of a queue, else through that.
+// A file whose bytes come from the queue's cache, or else through the queue.
 class RemoteFile final : public File {
  public:
   RemoteFile(RemoteQueue* queue, int32_t file) : queue_(queue), file_(file) {}
 
-  // May wait for the client: not for its thread.
+  // May wait for the client, so the client's thread must not call ReadAt.
   Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
 
  private:
@@ -137,8 +142,8 @@ class RemoteFile final : public File {
   const int32_t file_;
 };
 
-// Some ranges of such a file, asked for together when it is made; what lies outside of
-// them is asked for when it is read.
+// A remote file of which some ranges are requested together by the constructor. Bytes
+// outside the ranges are requested when they are read.
 class RangesOfFile final : public File {
  public:
   RangesOfFile(RemoteQueue* queue, int32_t file, const std::vector<ByteRange>& ranges);

@@ -1,4 +1,5 @@
-// What the caller wants of the columns: the contract between Python and the core.
+// The columns and outputs that the caller wants: the contract between Python and the
+// core.
 #pragma once
 
 #include <cstdint>
@@ -52,43 +53,48 @@ constexpr int ItemSize(DType dtype) {
   return 0;
 }
 
-// How one leaf column of the files is read.
+// How the core reads one leaf column of the files.
 struct ColumnSpec {
   std::string name;  // dotted path, for errors
-  // Leaf column index in each file, by file index; -1: the file lacks the column, and all
-  // of its rows have the value that `constants` says.
+  // The leaf's index in each file, by file index. -1: the file lacks the column, and all
+  // rows of the file get the value in `constants`.
   std::vector<int32_t> leaves;
-  // By file index, one value as `fill` has it; nullopt: null. Empty: null in every file.
+  // By file index, one value encoded like `fill`; nullopt: null. Empty: null in every
+  // file.
   std::vector<std::optional<std::string>> constants;
-  // Element type written. For byte columns (strings, binary) kUInt8, with `bytes` set.
+  // The element type of the output. For byte columns (strings, binary) kUInt8, with
+  // `bytes` set.
   DType dtype = DType::kInt64;
-  bool bytes = false;  // variable-length bytes; else a fixed-width value
-  // The element's bytes (ItemSize(dtype) of them, native order) to write for a null;
+  bool bytes = false;  // variable-length bytes; otherwise fixed-width values
+  // The bytes written for a null: one element (ItemSize(dtype) bytes in native order), or
   // for byte columns the whole value. nullopt: a null is an ErrorKind::kNullValue.
   std::optional<std::string> fill;
-  // The caller asked for another type than the stored one: a value that does not fit
-  // is an ErrorKind::kValue. When false, stored integers are truncated as Arrow does.
+  // True if the caller asked for another type than the stored type: a value that does not
+  // fit is an ErrorKind::kValue. If false, stored integers are truncated as Arrow does.
   bool cast = false;
-  // An integer that is rounded to become a float does not fit.
+  // True if an integer that must be rounded to become a float counts as a value that does
+  // not fit.
   bool exact = false;
-  // From the stored integers of each file to those handed out, by file index:
-  // 86'400'000 where stored days are wanted as milliseconds. Empty: 1 in every file.
+  // The factor from the stored integers of each file to the output's integers, by file
+  // index: 86'400'000 where days are stored and milliseconds are wanted. Empty: 1 in
+  // every file.
   std::vector<int64_t> multipliers;
-  bool unscaled = false;  // decimals: the unscaled integer instead of the float
-  // Levels of lists around an item whose lengths vary from list to list; 0: an item a
-  // row.
+  bool unscaled = false;  // decimals: the unscaled integer instead of a float
+  // Levels of variable-length lists around an item; 0: each row is one item.
   int32_t depth = 0;
-  // Elements of an item: fixed-size lists, one inside the other, of this many in all. 0:
-  // an item is one element, in no fixed-size list.
+  // Elements of an item that consists of nested fixed-size lists, over all its lists. 0:
+  // an item is one element outside any fixed-size list.
   int64_t list_size = 0;
-  // A null list is empty (or, of fixed size, all fill) instead of an
-  // ErrorKind::kNullValue; `fill` is for null elements.
+  // True if a null list becomes an empty list (or, with a fixed size, a list of fills)
+  // instead of an ErrorKind::kNullValue. `fill` is for null elements.
   bool null_lists = false;
-  // Strings, binary and integers as categories, kInt64: XXH64 modulo this many buckets,
-  // if not 0, of the bytes or of the value as a little-endian int64;
+  // The number of buckets if strings, binary or integers are hashed to categories
+  // (kInt64), else 0. A category is XXH64, modulo this number, of the bytes or of the
+  // integer as a little-endian int64.
   int64_t hash_buckets = 0;
   uint64_t hash_seed = 0;
-  // or, if not null, the index in this vocabulary, and `unknown` for what is not in it.
+  // The vocabulary if strings, binary or integers become indices (kInt64) into a
+  // vocabulary, else null. `unknown` stands for values that the vocabulary lacks.
   std::shared_ptr<const Vocabulary> vocabulary;
   int64_t unknown = -1;
 
@@ -102,40 +108,42 @@ struct ColumnSpec {
   }
 };
 
-// One tensor (or ragged tensor) of the batch.
+// The kind of one tensor (or ragged tensor) of the batch.
 enum class OutputKind : uint8_t {
-  kColumn,    // (B,) of one fixed-width column
-  kStack,     // (B, F) row-major, of F fixed-width columns of one dtype
-  kRagged,    // one byte column, or column of lists: values, and int64 offsets a level
-  kList,      // (B, list_size) of one column of fixed-size lists, at depth 0
-  kPad,       // (B, length) of one column of fixed-width items at depth 1
-  kLength,    // (B,) int64: items of each row of such a column, `length` at most
-  kValid,     // (B,) bool: the column's value, or its outermost list, is not null
-  kFile,      // (B,) int32: index of the file
-  kRow,       // (B,) int64: row in the file
-  kRealRow,   // (B,) bool: false for rows repeated to fill a batch
-  kComputed,  // (B,), or (B, length), of `dtype`: written by a kernel
+  kColumn,  // (B,) from one fixed-width column
+  kStack,   // (B, F) row-major, from F fixed-width columns of one dtype
+  // one byte column or column of lists: values, and int64 offsets for each level
+  kRagged,
+  kList,    // (B, list_size) from one column of fixed-size lists at depth 0
+  kPad,     // (B, length) from one column of fixed-width items at depth 1
+  kLength,  // (B,) int64: number of items in each row of such a column, at most `length`
+  kValid,  // (B,) bool: true where the column's value, or its outermost list, is not null
+  kFile,   // (B,) int32: index of the row's file
+  kRow,    // (B,) int64: number of the row in its file
+  kRealRow,   // (B,) bool: false for rows that are repeated to fill a batch
+  kComputed,  // (B,) or (B, length) of `dtype`: written by a kernel
 };
 
 struct OutputSpec {
   OutputKind kind = OutputKind::kColumn;
-  std::vector<int32_t>
-      columns;  // indices of ColumnSpecs; empty where the output is made of none
-  // kPad, kLength: items of a row, the rest is cut off. kComputed: elements of a row; 0:
-  // one, without a dimension for it.
+  std::vector<int32_t> columns;  // indices of ColumnSpecs; empty: made of no column
+  // kPad, kLength: the most items of a row; further items are cut off. kComputed:
+  // elements of a row; 0: one element, without a dimension.
   int64_t length = 0;
-  // kPad: the bytes of one element, written where a row has fewer items.
+  // kPad: the bytes of one element, written where a row has fewer than `length` items.
   std::string pad;
   DType dtype = DType::kUInt8;  // kComputed
 };
 
-// Bytes of one item: an element, or a fixed-size list. 0 where items vary.
+// Returns the bytes of one item (an element, or a fixed-size list), or 0 where items vary
+// in size.
 constexpr int64_t ItemBytes(const ColumnSpec& spec) {
   if (spec.bytes) return 0;
   return ItemSize(spec.dtype) * (spec.list_size > 0 ? spec.list_size : 1);
 }
 
-// Levels of offsets of a ragged output: of its lists, and of the bytes of its elements.
+// Returns how many levels of offsets a ragged output has: one for each level of lists,
+// and one for the bytes of elements.
 constexpr int32_t RaggedLevels(const ColumnSpec& spec) {
   return spec.depth + (spec.bytes ? 1 : 0);
 }

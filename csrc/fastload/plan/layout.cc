@@ -6,7 +6,7 @@
 namespace fastload {
 namespace {
 
-// Bytes of a row of an output that is row-major; 0 for the others.
+// Returns the bytes of a row of a row-major output, or 0 for other outputs.
 int64_t RowBytes(const OutputSpec& output, const std::vector<ColumnSpec>& columns) {
   if (output.kind == OutputKind::kComputed) {
     return ItemSize(output.dtype) * output.length;
@@ -127,7 +127,8 @@ Layout::Areas Layout::PlaceMerged(std::span<const Source> sources) const {
     const int64_t* from = source.areas->numbers.data() + first;
     auto size = sizes.begin();
     for (const int32_t levels : ragged_levels_) {
-      // Lists of the second level, of the third, ..., and the bytes of the values.
+      // The number of lists of the second level, of the third, ..., and the bytes of the
+      // values.
       for (int32_t level = 1; level <= levels; ++level) *size++ += from[2 * level + 1];
       from += 2 * levels + 2;
     }
@@ -158,13 +159,13 @@ void Layout::Merge(std::span<const Source> sources, uint8_t* to,
       copy(*out++ + row * row_bytes, *from++, rows * row_bytes);
     }
     for (size_t r = 0; r < ragged_levels_.size(); ++r) {
-      int64_t first = row;  // lists of the level that lie before
+      int64_t first = row;  // lists of the level in the sources before
       for (int32_t level = 0; level < ragged_levels_[r]; ++level) {
         auto* offsets = reinterpret_cast<int64_t*>(to + out[0]) + first;
         const auto* from_offsets =
             reinterpret_cast<const int64_t*>(source.base + from[0]);
         if (first == 0) offsets[0] = 0;
-        first = offsets[0];  // where the lists before end
+        first = offsets[0];  // end of the previous lists
         for (int64_t i = 1; i <= from[1]; ++i) offsets[i] = first + from_offsets[i];
         from += 2;
         out += 2;

@@ -1,4 +1,4 @@
-// Whether the outputs asked for can be made of their columns.
+// The check that the requested outputs can be made from their columns.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace fastload {
 
-// An error where an output names a column that is not there, or of a shape that its kind
-// is not made of.
+// Returns an error if an output names a column that does not exist, or a column whose
+// shape does not fit the output's kind.
 Status CheckOutputs(const std::vector<ColumnSpec>& columns,
                     const std::vector<OutputSpec>& outputs);
 

@@ -1,4 +1,4 @@
-// Which rows of row groups a dataset is made of.
+// The selection of rows: which rows of each row group a dataset consists of.
 #pragma once
 
 #include <cstdint>
@@ -8,78 +8,81 @@
 
 namespace fastload {
 
-// The rows of one row group that stay: bit i of `bits`, the lowest of a byte first, is
-// that of row i. Whole 64-bit words may be read, and bits behind the last row are 0.
-// Null: all rows stay.
+// The selected rows of one row group: bit i of `bits` (lowest bit of a byte first) says
+// whether row i is selected. Whole 64-bit words are readable, and bits behind the last
+// row are 0. Null: all rows are selected.
 struct RowBits {
   const uint8_t* bits = nullptr;
   int64_t rows = 0;
 };
 
-// Whether any of the rows [start, start + rows) stays.
+// Returns true if any of the rows [start, start + rows) is selected.
 bool AnyStays(RowBits bits, int64_t start, int64_t rows);
 
-// The rows that stay of all row groups of one file; bytes are borrowed.
+// The selected rows of all row groups of one file. The bytes are borrowed.
 struct FileSelection {
-  // Where the bits of each row group begin; -1: all of its rows stay. Empty: those of all
-  // row groups.
+  // The offset in `bits` of each row group's bits; -1: all rows of the row group are
+  // selected. Empty: all rows of all row groups are selected.
   std::vector<int64_t> offsets;
   const uint8_t* bits = nullptr;
   int64_t bytes = 0;
 
-  // An error if a row group's bits are not inside of `bits`; `rows` are those of each.
+  // Returns an error if the bits of a row group are not inside `bits`. `rows` holds the
+  // number of rows of each row group.
   Status Check(const std::vector<int64_t>& rows) const;
   RowBits Of(int32_t row_group, int64_t rows) const;
 };
 
-// Walks the rows of a row group that stay, front to back.
+// A walk over the selected rows of a row group, front to back.
 class SelectedRows {
  public:
-  // Stored rows [start, start + rows), the first and the last of which stay.
+  // The stored rows [start, start + rows), of which the first and the last are selected.
   struct Span {
     int64_t start = 0;
     int64_t rows = 0;
-    int64_t selected = 0;  // of them, how many stay
+    int64_t selected = 0;  // number of selected rows in the span
 
     bool whole() const { return selected == rows; }
   };
-  // Rows of a span of which some do not stay.
+  // The most rows of a span that contains rows which are not selected.
   static constexpr int64_t kBlockRows = 1024;
 
   explicit SelectedRows(RowBits bits) : bits_(bits) {}
 
-  // Passes over `selected` rows that stay.
+  // Skips `selected` selected rows.
   void Skip(int64_t selected);
 
-  // The next rows, at most `most` (more than 0) of which stay: a run of them without a
-  // gap, or, with `blocks`, a block with gaps where runs are so short that decoding what
-  // lies between them costs less than passing over it. No rows at the end.
+  // Returns the next rows, of which at most `most` (more than 0) are selected: a run of
+  // selected rows without a gap. With `blocks`, returns a span with gaps where runs are
+  // so short that decoding the rows in the gaps costs less than skipping the gaps.
+  // Returns no rows at the end.
   Span Next(int64_t most, bool blocks);
 
-  // The row that Next would begin with; the number of rows at the end.
+  // Returns the row that Next would begin with, or the number of rows at the end.
   int64_t row();
 
-  // The part of a span that lies before a row inside of it.
+  // Returns the part of `span` before `row`, which is inside the span.
   Span Before(const Span& span, int64_t row) const;
 
-  // Goes back to a row, of a span that was not used up.
+  // Goes back to `row`, which is inside a span that was not used up.
   void Return(int64_t row) { row_ = row; }
 
-  // Writes the rows of the span that stay, counted from its start.
+  // Writes the positions of the span's selected rows, counted from the span's start.
   void Positions(const Span& span, uint16_t* out) const;
 
  private:
   int64_t words() const { return (bits_.rows + 63) / 64; }
   uint64_t Word(int64_t i) const;
-  // The 64 bits from bit `at` on; 0 behind the last row.
+  // Returns the 64 bits from bit `at` on; bits behind the last row are 0.
   uint64_t WordAt(int64_t at) const;
   int64_t RunLength(int64_t most) const;
-  // The block from row_ on; `worth` tells whether decoding it whole costs less.
+  // Returns the span with gaps that begins at row_; sets `*worth` if decoding the whole
+  // span costs less.
   Span Block(int64_t most, bool* worth) const;
 
   RowBits bits_;
-  int64_t row_ = 0;           // all before have been handed out or passed over
-  int64_t sparse_until_ = 0;  // up to there blocks are not worth it
+  int64_t row_ = 0;           // all rows before row_ have been returned or skipped
+  int64_t sparse_until_ = 0;  // spans with gaps before this row are not worth decoding
 };
 
 }  // namespace fastload

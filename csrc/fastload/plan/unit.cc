@@ -10,7 +10,7 @@ Unit::Kind KindOf(const ColumnSpec& spec) {
   return spec.bytes ? Unit::Kind::kBytes : Unit::Kind::kFixed;
 }
 
-// The unit that decodes `column` on its own; made when there is none yet.
+// Returns the unit that decodes `column` alone; makes the unit if there is none yet.
 Unit& UnitOf(int32_t column, const std::vector<ColumnSpec>& columns,
              std::vector<Unit>* units) {
   for (Unit& unit : *units) {
@@ -86,7 +86,7 @@ std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
     }
   }
   for (Unit& unit : units) {
-    // Without a ragged output nothing has to wait for the sizes of batches.
+    // A unit without a ragged output does not depend on the sizes of batches.
     const bool ragged = !unit.slots.empty();
     if (unit.kind == Unit::Kind::kNested && !ragged) unit.kind = Unit::Kind::kPadded;
   }

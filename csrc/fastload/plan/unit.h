@@ -1,4 +1,4 @@
-// Units of work: what one task decodes of a window.
+// Units of work: the part of a window that one task decodes.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,23 @@
 
 namespace fastload {
 
-// The columns that one task decodes, and where their values go.
+// The columns that one task decodes, and the slots that receive their values.
 struct Unit {
   enum class Kind : uint8_t {
     kNested,   // one column of lists
     kPadded,   // one column of lists, cut and padded to rows of equal size
     kBytes,    // one byte column
-    kFixed,    // fixed-width columns, lists of fixed size among them
+    kFixed,    // fixed-width columns, including lists of a fixed size
     kFile,     // index of each row's file
     kRow,      // number of each row in its file
     kRealRow,  // whether each row is data rather than a repeat
   };
-  // Rows of a few whole cache lines are written faster than their lines one by one; more
-  // columns would leave too few units for many threads.
+  // The most bytes per row of the columns of one unit. Rows of a few whole cache lines
+  // are written faster than single lines; more columns per unit would leave too few units
+  // for many threads.
   static constexpr int64_t kMostStackBytes = 256;
-  // Shuffled rows of a stack of at least so many columns are written faster one by one
-  // than its columns are dealt out.
+  // From this number of columns on, writing the shuffled rows of a stack one by one is
+  // faster than dealing the stack's columns.
   static constexpr size_t kWideStackColumns = 12;
 
   struct Pad {
@@ -35,27 +36,31 @@ struct Unit {
   };
   struct Length {
     Layout::Slot slot;
-    int64_t most = 0;  // items of a row that count
+    int64_t most = 0;  // the most items of a row that count
   };
 
   Kind kind = Kind::kFixed;
-  // kFixed: one column, or neighbours in a stack, kMostStackBytes of a row at most.
+  // kFixed: one column, or neighbours in a stack with at most kMostStackBytes per row.
   std::vector<int32_t> columns;
-  // kFixed: bytes of a row, all its columns side by side. kNested, kPadded: of an item.
+  // kFixed: bytes of a row with all its columns side by side. kNested, kPadded: bytes of
+  // an item.
   int64_t width = 0;
-  // kFixed: rows go to their places one by one: lists, and what a wide stack shuffles.
+  // kFixed: rows are written to their positions one by one, for lists and for shuffled
+  // wide stacks.
   bool row_by_row = false;
-  // kFixed: each receives the whole row. kBytes, kNested: the ragged outputs.
+  // kFixed: each slot receives the whole row. kBytes, kNested: the slots of the ragged
+  // outputs.
   std::vector<Layout::Slot> slots;
   std::vector<Layout::Slot> valid_slots;  // each receives the validity of columns[0]
   std::vector<Pad> pads;                  // kNested, kPadded
   std::vector<Length> lengths;            // kNested, kPadded
 
-  // Its rows vary in size: they are staged before batches get their memory.
+  // Returns true if the unit's rows vary in size: such rows are staged before batches get
+  // memory.
   bool staged() const { return kind == Kind::kBytes || kind == Kind::kNested; }
 };
 
-// Units that are staged come first.
+// Makes the units of a dataset; staged units come first.
 std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
                             const std::vector<OutputSpec>& outputs, const Layout& layout);
 

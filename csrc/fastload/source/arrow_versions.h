@@ -1,5 +1,5 @@
-// What differs between the releases of Arrow that the core compiles against; nothing else
-// asks for a version.
+// The differences between the releases of Arrow that the core compiles against. No other
+// file asks for a version.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace fastload {
 
-// Has Thrift make room for no string or list that the `bytes` bytes it reads can't hold:
-// it believes the length that stands before one.
+// Limits Thrift to strings and lists that fit into the `bytes` bytes which Thrift reads.
+// Without a limit, Thrift allocates whatever length stands before a string or list.
 inline void LimitThrift(int64_t bytes, parquet::ReaderProperties* properties) {
   const auto most = static_cast<int32_t>(std::clamp<int64_t>(bytes, 1, INT32_MAX));
   properties->set_thrift_string_size_limit(
@@ -27,8 +27,8 @@ inline void LimitThrift(int64_t bytes, parquet::ReaderProperties* properties) {
       std::min(properties->thrift_container_size_limit(), most));
 }
 
-// Throws what libparquet throws. A footer's length has 32 bits in the file, so
-// `thrift` is shorter than 4 GiB.
+// Parses a footer. Throws the exceptions of libparquet. A footer's length has 32 bits in
+// the file, so `thrift` is shorter than 4 GiB.
 inline std::shared_ptr<parquet::FileMetaData> ReadFileMetaData(std::string_view thrift) {
   parquet::ReaderProperties properties;
   LimitThrift(static_cast<int64_t>(thrift.size()), &properties);
@@ -41,8 +41,8 @@ inline std::shared_ptr<parquet::FileMetaData> ReadFileMetaData(std::string_view 
 #endif
 }
 
-// The pages of a column chunk that `stream` holds, which is described by `descr` and has
-// `values` values, nulls included. Throws what libparquet throws.
+// Opens the pages of the column chunk in `stream`, which has `values` values (nulls
+// included) and is described by `descr`. Throws the exceptions of libparquet.
 inline std::unique_ptr<parquet::PageReader> OpenPages(
     std::shared_ptr<arrow::io::InputStream> stream, int64_t values,
     parquet::Compression::type codec, const parquet::ReaderProperties& properties,

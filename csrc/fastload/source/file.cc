@@ -32,7 +32,7 @@ Result<ParsedRowGroup> ParsedFooters::Get(const Footer& footer, int32_t row_grou
   if (own == nullptr) {
     ARROW_ASSIGN_OR_RAISE(const Metadata file, File(footer));
     own = file->Subset({row_group});
-    // libparquet holds some 900 bytes of a column chunk, and as many of a column.
+    // libparquet takes some 900 bytes for each column chunk, and as many for each column.
     const int64_t bytes = int64_t{1800} * own->num_columns();
     std::lock_guard lock(mutex_);
     if (by_key_.find(key) == by_key_.end()) {
@@ -120,9 +120,9 @@ Status LocalFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
 }
 
 bool LocalFile::IsCached(const ByteRange& range, std::optional<int64_t>* seen) const {
-  // The system reads ahead and evicts in larger pieces.
+  // The system reads ahead and evicts in larger pieces, so a look every 1 MiB suffices.
   constexpr int64_t kStep = 1 << 20;
-  // What Linux reads ahead, unless it is told otherwise.
+  // The distance that Linux reads ahead by default.
   constexpr int64_t kNear = 128 << 10;
   const auto cached = [&](int64_t offset) {
     if (seen->has_value() && std::abs(offset - **seen) < kNear) return true;

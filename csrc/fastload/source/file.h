@@ -1,4 +1,4 @@
-// A file of a dataset: what its footer says, and its bytes.
+// A file of a dataset: its footer and its bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +19,33 @@ namespace fastload {
 
 // A row group of parsed metadata.
 struct ParsedRowGroup {
-  std::shared_ptr<parquet::FileMetaData> file;  // perhaps of this row group alone
+  std::shared_ptr<parquet::FileMetaData> file;  // may contain this row group alone
   std::unique_ptr<parquet::RowGroupMetaData> group;
 };
 
-// Of packed footers the row groups that were asked for last, so that each is parsed once
-// for all columns, and the file that was parsed last, for its neighbours. Thread-safe; a
-// process from after a fork needs its own.
+// A cache of parsed packed footers: the row groups used last, so that each row group is
+// parsed once for all columns, and the files parsed last, for neighbouring row groups.
+// Thread-safe; a process needs a new cache after a fork.
 class ParsedFooters {
  public:
-  // Throws what libparquet throws.
+  // Throws the exceptions of libparquet.
   Result<ParsedRowGroup> Get(const Footer& footer, int32_t row_group);
 
  private:
   using Key = std::pair<const Footer*, int32_t>;
   using Metadata = std::shared_ptr<parquet::FileMetaData>;
-  // More than the row groups of two windows take: windows are of a few hundred MB, and
-  // column chunks of at least a few KB.
+  // The limit exceeds the row groups of two windows: a window takes a few hundred MB, and
+  // a column chunk at least a few KB.
   static constexpr int64_t kMostBytes = int64_t{64} << 20;
   static constexpr size_t kMostFiles = 8;
 
   Result<Metadata> File(const Footer& footer);
 
   std::mutex mutex_;
-  std::list<std::pair<Key, Metadata>> row_groups_;  // the newest first
+  // newest first; this and the members below are guarded by mutex_
+  std::list<std::pair<Key, Metadata>> row_groups_;
   std::map<Key, std::list<std::pair<Key, Metadata>>::iterator> by_key_;
-  std::list<std::pair<const Footer*, Metadata>> files_;  // the newest first
+  std::list<std::pair<const Footer*, Metadata>> files_;  // newest first
   int64_t bytes_ = 0;
 };
 
@@ -53,11 +54,11 @@ struct FileSpec {
   std::string path;
   int64_t bytes = 0;
   int64_t mtime_ns = 0;  // of a local file
-  bool remote = false;   // its bytes come from a RemoteQueue
+  bool remote = false;   // a RemoteQueue brings the file's bytes
   std::shared_ptr<const Footer> footer;
-  std::shared_ptr<ParsedFooters> parsed;  // null: nothing is kept
+  std::shared_ptr<ParsedFooters> parsed;  // null: parsed footers are not cached
 
-  // Throws what libparquet throws. Other errors name the file.
+  // Throws the exceptions of libparquet. Other errors name the file.
   Result<ParsedRowGroup> RowGroup(int32_t row_group) const;
   const parquet::ColumnDescriptor* Column(int32_t leaf) const {
     return footer->schema()->parquet().Column(leaf);
@@ -70,25 +71,26 @@ struct FileSpec {
   }
 };
 
-// Thread-safe.
+// A file that can be read at any offset. Thread-safe.
 class File {
  public:
   virtual ~File() = default;
   // Reads exactly [offset, offset + bytes).
   virtual Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const = 0;
-  // Whether the system holds the bytes in its page cache, by a look at a few of them.
-  // `seen`: where one was last found there, or none; those near it need no look.
+  // Returns true if the system's page cache probably holds the range; checks only a few
+  // bytes. `*seen` is the last offset that was found in the page cache, or nullopt;
+  // offsets near `*seen` are assumed to be cached. IsCached updates `*seen`.
   virtual bool IsCached(const ByteRange& /*range*/,
                         std::optional<int64_t>* /*seen*/) const {
     return false;
   }
-  // Has the system bring bytes that are read soon, without waiting for them.
+  // Asks the system to read the range into its page cache, and does not wait.
   virtual void BringAhead(const ByteRange& /*range*/) const {}
 };
 
 class LocalFile final : public File {
  public:
-  // A file whose size or modification time is not the planned one is an
+  // Opens the file. A size or modification time other than planned is an
   // ErrorKind::kSourceChanged.
   static Result<std::shared_ptr<LocalFile>> Open(const FileSpec& spec);
   ~LocalFile() override;

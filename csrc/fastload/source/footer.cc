@@ -16,7 +16,7 @@ constexpr std::string_view kMagic = "PAR1";
 constexpr std::string_view kEncryptedMagic = "PARE";
 constexpr int64_t kMagicBytes = 4;
 
-// The length is little-endian whatever the machine.
+// Reads the length as little-endian, whatever the machine's byte order.
 int64_t FooterLength(std::string_view trailer) {
   int64_t length = 0;
   for (int i = 3; i >= 0; --i) {
@@ -46,7 +46,7 @@ Status CheckChunk(const parquet::ColumnChunkMetaData& chunk, int64_t file_bytes)
             chunk.file_path() + "`");
   }
   int64_t start = chunk.data_page_offset();
-  // Some writers leave 0 where there is no dictionary page.
+  // Some writers leave an offset of 0 where a chunk has no dictionary page.
   if (chunk.has_dictionary_page() && chunk.dictionary_page_offset() > 0) {
     start = std::min(start, chunk.dictionary_page_offset());
   }
@@ -60,10 +60,12 @@ Status CheckChunk(const parquet::ColumnChunkMetaData& chunk, int64_t file_bytes)
   return Status::OK();
 }
 
-// Under a plain footer columns may be encrypted, each with a key of its own (libparquet
-// then throws when asked for the chunk's metadata) or with that of the footer.
+// Checks that the column is not encrypted. Under a plain footer each column may be
+// encrypted with a key of its own (libparquet then throws when asked for the chunk's
+// metadata) or with the footer's key.
 Status CheckPlain(const parquet::RowGroupMetaData& row_group, int32_t leaf) {
-  bool plain = leaf >= row_group.num_columns();  // damage, which is found elsewhere
+  // an index out of range is damage, which is found elsewhere
+  bool plain = leaf >= row_group.num_columns();
   try {
     plain = plain || row_group.ColumnChunk(leaf)->crypto_metadata() == nullptr;
   } catch (const parquet::ParquetException&) {
@@ -91,7 +93,7 @@ Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& 
   chunks->value_bytes.push_back(sized ? *sizes->unencoded_byte_array_data_bytes : -1);
   const auto statistics = chunk.encoded_statistics();
   if (type.id() == arrow::Type::NA) {
-    // Such columns have no usable statistics, and need none.
+    // Columns of type null have no usable statistics, and need none.
     chunks->null_count.push_back(chunk.num_values());
   } else if (statistics != nullptr && statistics->has_null_count) {
     chunks->null_count.push_back(statistics->null_count);
@@ -101,7 +103,7 @@ Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& 
   return Status::OK();
 }
 
-// Those of one encoding in several kinds of pages together.
+// Counts data pages by encoding, over all kinds of pages.
 std::vector<PageCount> CountPages(const parquet::ColumnChunkMetaData& chunk) {
   std::vector<PageCount> counts;
   for (const parquet::PageEncodingStats& stats : chunk.encoding_stats()) {
@@ -119,8 +121,8 @@ std::vector<PageCount> CountPages(const parquet::ColumnChunkMetaData& chunk) {
   return counts;
 }
 
-// Runs `read`, and says what Arrow makes of bad bytes in our words. Arrow's own status
-// says whether they are corrupt or only unsupported.
+// Runs `read`, and rewords an error of Arrow as an error of the core. Arrow's status code
+// says whether the bytes are corrupt or only unsupported.
 template <typename Fn>
 Status ReadPart(std::string_view part, Fn&& read) {
   Status status = CatchParquet(std::forward<Fn>(read));
@@ -156,8 +158,7 @@ Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
               place);
   }
   if (static_cast<int64_t>(tail.size()) < kTrailerBytes) {
-    return Status::Invalid("the trailer of a Parquet file has 8 bytes, got ",
-                           tail.size());
+    return Status::Invalid("Expected the 8 bytes of a trailer, got ", tail.size());
   }
   const std::string_view trailer = Trailer(tail);
   const std::string_view magic = trailer.substr(kMagicBytes);
@@ -189,7 +190,7 @@ Result<std::shared_ptr<Footer>> Footer::Make(std::string_view tail, int64_t file
                                              std::string file, FooterSchemas* schemas) {
   ARROW_ASSIGN_OR_RAISE(const int64_t needed, TailBytes(tail, file_bytes, file));
   if (static_cast<int64_t>(tail.size()) < needed) {
-    return Status::Invalid("the footer takes the last ", needed, " bytes, got ",
+    return Status::Invalid("Expected the last ", needed, " bytes of the file, got ",
                            tail.size());
   }
   const std::string_view thrift = ThriftOf(tail, needed);
@@ -219,7 +220,7 @@ Result<std::shared_ptr<Footer>> Footer::OfPacked(
 Result<std::string> Footer::Pack(std::string_view tail) const {
   ARROW_ASSIGN_OR_RAISE(const int64_t needed, TailBytes(tail, file_bytes_, file_));
   if (static_cast<int64_t>(tail.size()) < needed) {
-    return Status::Invalid("the footer takes the last ", needed, " bytes, got ",
+    return Status::Invalid("Expected the last ", needed, " bytes of the file, got ",
                            tail.size());
   }
   std::vector<LeafTotals> totals;
@@ -235,9 +236,9 @@ Result<std::vector<LeafTotals>> Footer::PackedTotals() const {
   auto totals = packed_.Totals();
   if (!totals.ok()) return At(totals.status(), PlaceIn(file_));
   if (totals->size() == leaves().size()) return totals;
-  return At(MakeError(ErrorKind::kStorage, "Expected a kept footer of " +
-                                               std::to_string(leaves().size()) +
-                                               " columns, got another"),
+  return At(MakeError(ErrorKind::kStorage,
+                      "Expected a kept footer of " + std::to_string(leaves().size()) +
+                          " columns, got one of " + std::to_string(totals->size())),
             PlaceIn(file_));
 }
 
@@ -248,7 +249,8 @@ Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
     ARROW_ASSIGN_OR_RAISE(const std::string tail, packed_.Tail());
     ARROW_ASSIGN_OR_RAISE(const int64_t needed, TailBytes(tail, file_bytes_, file_));
     if (needed != static_cast<int64_t>(tail.size())) {
-      return MakeError(ErrorKind::kStorage, "Expected a kept footer, got other bytes");
+      return MakeError(ErrorKind::kStorage,
+                       "Expected a kept footer, got bytes of another length");
     }
     ARROW_RETURN_NOT_OK(ReadPart("footer", [&]() -> Status {
       metadata = ReadFileMetaData(ThriftOf(tail, needed));
@@ -259,7 +261,10 @@ Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
         metadata->num_columns() == schema_->parquet().num_columns()) {
       return Status::OK();
     }
-    return MakeError(ErrorKind::kStorage, "Expected a kept footer, got another");
+    return MakeError(
+        ErrorKind::kStorage,
+        "Expected a kept footer with the rows and columns of its entry, got another "
+        "file's footer");
   }();
   if (!status.ok()) return At(status, PlaceIn(file_));
   return metadata;

@@ -73,7 +73,8 @@ Result<std::shared_ptr<const FooterSchema>> FooterSchemas::Share(
 Result<std::string> SerializeTail(const parquet::FileMetaData& metadata) {
   std::string tail;
   ARROW_RETURN_NOT_OK(CatchParquet([&] {
-    // Of a signed footer the plain text; to sign it again would take its key.
+    // A signed footer is serialized as plain text, because signing again would take its
+    // key.
     tail = metadata.is_encryption_algorithm_set()
                ? metadata.SerializeUnencrypted(/*scrub=*/false, /*debug=*/false)
                : metadata.SerializeToString();

@@ -1,4 +1,4 @@
-// What the footers of files that are alike have in common.
+// The schema that the footers of similar files share.
 #pragma once
 
 #include <memory>
@@ -14,30 +14,31 @@
 
 namespace fastload {
 
-// Immutable once made, so it may be read from any thread.
+// A schema of a Parquet file. Immutable once made, so any thread may read the schema.
 class FooterSchema {
  public:
-  // Keeps `metadata`. An Arrow status where Arrow can't make sense of the schema.
+  // Makes the schema of `metadata`, and keeps `metadata`. Returns an Arrow status where
+  // Arrow does not understand the schema.
   static Result<std::shared_ptr<const FooterSchema>> Make(
       std::shared_ptr<parquet::FileMetaData> metadata);
 
   const std::vector<Leaf>& leaves() const { return leaves_; }
 
-  // One field for each leaf, as Leaves::schema.
+  // Returns one field for each leaf, like Leaves::schema.
   const std::shared_ptr<arrow::Schema>& arrow() const { return arrow_; }
 
   const parquet::SchemaDescriptor& parquet() const { return *metadata_->schema(); }
 
-  // Whether the leaves and their Arrow types are the same.
+  // Returns true if both schemas have the same leaves and Arrow types.
   bool SameLeaves(const FooterSchema& other) const;
 
-  // In words; two that say the same are the same.
+  // Returns the schema as text; schemas with equal texts are equal.
   std::string Text() const;
 
-  // The same without the row groups that it was made with.
+  // Returns the same schema without the row groups of its metadata.
   Result<std::shared_ptr<const FooterSchema>> Slim() const;
 
-  // A footer without row groups, as the end of a file.
+  // Returns a footer with this schema and without row groups, as the end of a file.
   Result<std::string> Serialize() const;
 
  private:
@@ -48,10 +49,11 @@ class FooterSchema {
   std::shared_ptr<arrow::Schema> arrow_;
 };
 
-// Those of many files, each once. Thread-safe.
+// A set of the different schemas of many files. Thread-safe.
 class FooterSchemas {
  public:
-  // The one that is known and the same, else itself, without row groups.
+  // Returns the equal schema of the set; if the set has none, adds `schema` without row
+  // groups and returns the added schema.
   Result<std::shared_ptr<const FooterSchema>> Share(
       const std::shared_ptr<const FooterSchema>& schema);
 
@@ -60,7 +62,7 @@ class FooterSchemas {
   std::unordered_map<std::string, std::shared_ptr<const FooterSchema>> by_text_;
 };
 
-// A footer as the end of a file.
+// Returns a footer as the end of a file.
 Result<std::string> SerializeTail(const parquet::FileMetaData& metadata);
 
 }  // namespace fastload

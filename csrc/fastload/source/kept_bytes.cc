@@ -40,8 +40,8 @@ Result<std::string> KeptFile::Read(int64_t offset, int64_t bytes) const {
 
 Result<std::string> KeptBytes::Read(int64_t offset, int64_t bytes) const {
   if (offset < 0 || bytes < 0 || offset > size_ || bytes > size_ - offset) {
-    return Status::Invalid("Expected bytes of the ", size_, " kept ones, got ", bytes,
-                           " from ", offset);
+    return Status::Invalid("Expected a range of the ", size_, " kept bytes, got ", bytes,
+                           " bytes from offset ", offset);
   }
   if (file_ != nullptr) return file_->Read(offset_ + offset, bytes);
   return bytes_.substr(static_cast<size_t>(offset), static_cast<size_t>(bytes));

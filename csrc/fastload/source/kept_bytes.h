@@ -1,4 +1,4 @@
-// Bytes that lie in memory, or in a file that is not changed any more.
+// Bytes in memory, or in a file that no longer changes.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace fastload {
 
-// A file that is open for as long as somebody may read it. Thread-safe, also after a
+// A file that stays open as long as a reader may need the file. Thread-safe, also after a
 // fork.
 class KeptFile {
  public:
-  // Throws std::system_error if it can't be opened.
+  // Throws std::system_error if the file can't be opened.
   explicit KeptFile(const std::string& path);
   ~KeptFile();
   KeptFile(const KeptFile&) = delete;
   KeptFile& operator=(const KeptFile&) = delete;
 
-  // Fails where the file ends before that.
+  // Returns `bytes` bytes from `offset` on. Fails if the file ends earlier.
   Result<std::string> Read(int64_t offset, int64_t bytes) const;
 
  private:
@@ -38,7 +38,7 @@ class KeptBytes {
   Result<std::string> Read(int64_t offset, int64_t bytes) const;
 
  private:
-  std::shared_ptr<const KeptFile> file_;  // null: bytes_ has them
+  std::shared_ptr<const KeptFile> file_;  // null: bytes_ holds the bytes
   int64_t offset_ = 0;
   int64_t size_ = 0;
   std::string bytes_;

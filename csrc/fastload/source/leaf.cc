@@ -17,11 +17,11 @@ using arrow::extension::FixedShapeTensorType;
 using arrow::internal::checked_cast;
 using parquet::arrow::SchemaField;
 
-// What is known of a field from those around it.
+// What the fields around a field say about the field.
 struct Around {
   std::vector<std::string> names;
   std::vector<int64_t> list_sizes;
-  const FixedShapeTensorType* tensor = nullptr;  // the list right around it
+  const FixedShapeTensorType* tensor = nullptr;  // the list directly around the field
 };
 
 class LeafReader {
@@ -73,8 +73,8 @@ class LeafReader {
 
   Status ReadChild(const SchemaField& field, size_t child, Around around) {
     if (child >= field.children.size()) {
-      return Status::Invalid("a field of type ", field.field->type()->ToString(),
-                             " without child ", child);
+      return Status::Invalid("Expected child ", child, " of a field of type ",
+                             field.field->type()->ToString(), ", got none");
     }
     return Read(field.children[child], std::move(around));
   }
@@ -89,10 +89,11 @@ class LeafReader {
     return Status::OK();
   }
 
-  // A map is a list of entries; writers call those and what is in them as they like.
+  // Reads a map, which is a list of entries; writers give the entries and their fields
+  // any names.
   Status ReadMap(const SchemaField& field, Around around) {
     if (field.children.size() != 1 || field.children[0].children.size() != 2) {
-      return Status::Invalid("a map without keys and values");
+      return Status::Invalid("Expected a map of keys and values, got another group");
     }
     around.list_sizes.push_back(0);
     Around value = around;
@@ -119,13 +120,13 @@ class LeafReader {
       leaf.tensor_permutation = around.tensor->permutation();
     }
     if (static_cast<int64_t>(leaf.list_sizes.size()) != leaf.max_repetition_level) {
-      return Status::Invalid("expected ", leaf.max_repetition_level, " lists around `",
+      return Status::Invalid("Expected ", leaf.max_repetition_level, " lists around `",
                              descr->path()->ToDotString(), "`, got ",
                              leaf.list_sizes.size());
     }
     const auto index = static_cast<size_t>(field.column_index);
     leaves_[index] = std::move(leaf);
-    // What is definite is the type; names and metadata of nested fields are not needed.
+    // Only the type is definite; names and metadata of nested fields are not needed.
     fields_[index] = arrow::field(descr->path()->ToDotString(), field.field->type(),
                                   /*nullable=*/true, field.field->metadata());
     return Status::OK();

@@ -1,4 +1,4 @@
-// The leaf columns of a Parquet schema, as Arrow understands them.
+// The leaf columns of a Parquet schema, as Arrow understands the schema.
 #pragma once
 
 #include <cstdint>
@@ -16,37 +16,39 @@ namespace fastload {
 // One leaf column of the schema.
 struct Leaf {
   std::vector<std::string> path;  // from the root, e.g. {"a", "b"}
-  // As users name it: the path without the groups that lists are written as, and with
-  // "key" and "value" for those of a map, e.g. {"l", "field"} or {"m", "key"}.
+  // The path as users write it: without the groups in which the format stores lists, and
+  // with "key" and "value" for the two fields of a map, e.g. {"l", "field"} or {"m",
+  // "key"}.
   std::vector<std::string> names;
-  std::string physical_type;  // as the format names it, e.g. "INT64"
-  std::string logical_type;   // e.g. "String"; "None" where there is none
+  std::string physical_type;  // name in the format, e.g. "INT64"
+  std::string logical_type;   // e.g. "String"; "None" for a leaf without one
   int16_t max_definition_level = 0;
-  int16_t max_repetition_level = 0;  // 0: flat, one value or null a row
-  // The lists around a value, outermost first, max_repetition_level of them: how many
-  // elements each has by the writer's own Arrow schema; 0 = any number.
+  int16_t max_repetition_level = 0;  // 0: flat, one value or null per row
+  // For each of the max_repetition_level lists around a value, outermost first: the
+  // number of elements by the writer's own Arrow schema; 0: any number.
   std::vector<int64_t> list_sizes;
-  // Where the innermost list is an arrow.fixed_shape_tensor: its shape as stored, which
-  // may have no dimension, and its permutation (dimension i of the tensor is dimension
-  // permutation[i] as stored), if any.
+  // The stored shape of the arrow.fixed_shape_tensor, if the innermost list is one; the
+  // shape may have no dimension. tensor_permutation is the tensor's permutation, if any:
+  // dimension i of the tensor is stored dimension permutation[i].
   std::optional<std::vector<int64_t>> tensor_shape;
   std::vector<int64_t> tensor_permutation;
 
-  // `names` with dots between.
+  // Returns `names` joined by dots.
   std::string DottedName() const;
 
   bool operator==(const Leaf&) const = default;
 };
 
 struct Leaves {
-  std::vector<Leaf> leaves;  // in the order of the format (depth first)
-  // One field for each leaf, named by its dotted path, of the type that Arrow reads: what
-  // the writer's own Arrow schema says is applied. Types are those of the leaves, without
-  // the lists and structs around them.
+  std::vector<Leaf> leaves;  // in the format's order (depth first)
+  // One field for each leaf, named by its dotted path. The type is the type that Arrow
+  // reads with the writer's own Arrow schema applied, without the lists and structs
+  // around the leaf.
   std::shared_ptr<arrow::Schema> schema;
 };
 
-// An Arrow status where Arrow can't make sense of the schema.
+// Reads the leaf columns. Returns an Arrow status where Arrow does not understand the
+// schema.
 Result<Leaves> ReadLeaves(const parquet::FileMetaData& metadata);
 
 }  // namespace fastload

@@ -27,7 +27,8 @@ Result<std::vector<LeafSummary>> SummarizeLeaves(
     return Status::Invalid("Expected a leaf for each column and file");
   }
   std::vector<LeafSummary> summaries(leaves.size());
-  std::vector<size_t> columns;  // that the file has, with their leaves and statistics
+  // columns that the file has, with their leaves and statistics
+  std::vector<size_t> columns;
   std::vector<int32_t> indices;
   std::vector<bool> wanted;
   for (size_t f = 0; f < footers.size(); ++f) {

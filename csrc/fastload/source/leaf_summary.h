@@ -1,4 +1,4 @@
-// What the footers of many files say of leaf columns, taken together.
+// A summary of what the footers of many files say about leaf columns.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,20 @@
 namespace fastload {
 
 struct LeafSummary {
-  int64_t values = 0;  // elements, nulls among them; one for each list without elements
-  // Bytes of all byte-array values; where a writer left them out, those of the pages.
+  // elements, nulls included, plus one for each list without elements
+  int64_t values = 0;
+  // Bytes of all byte-array values, or bytes of the pages where a writer left out the
+  // bytes of values.
   int64_t value_bytes = 0;
-  // The first row group in which a null is known of, by file; -1 = none.
+  // The first row group, by file, that is known to contain a null; -1: none.
   int64_t null_file = -1;
   int64_t null_row_group = -1;
 };
 
-// `leaves[column][file]` is the index of the column's leaf in the file, -1 where the file
-// lacks it. Of a column without `statistics` nulls are not looked for, and the bytes are
-// those of the pages, which is quicker. A chunk that does not lie in its file is an
-// ErrorKind::kCorruptFile.
+// Summarizes columns over files. `leaves[column][file]` is the index of the column's leaf
+// in the file, or -1 if the file lacks the column. A column without `statistics` is not
+// searched for nulls, and value_bytes is the bytes of its pages, which is quicker. A
+// chunk outside its file is an ErrorKind::kCorruptFile.
 Result<std::vector<LeafSummary>> SummarizeLeaves(
     const std::vector<std::shared_ptr<Footer>>& footers,
     const std::vector<std::vector<int32_t>>& leaves, const std::vector<bool>& statistics);

@@ -9,19 +9,19 @@
 namespace fastload {
 namespace {
 
-// In a dozen microseconds a footer becomes a fifth of what it was; more takes longer and
-// gains little.
+// Level 1 shrinks a footer to a fifth in a dozen microseconds; higher levels take longer
+// and gain little.
 constexpr int kLevel = 1;
-constexpr int64_t kMostTailBytes = int64_t{1} << 32;  // its length has 32 bits
-// A footer that shrinks to less is kept as it is, so that few bytes never ask for much
-// memory.
+constexpr int64_t kMostTailBytes = int64_t{1} << 32;  // a footer's length has 32 bits
+// A footer that shrinks by a larger factor is stored uncompressed, so that a few damaged
+// bytes can never ask for much memory.
 constexpr int64_t kMostShrinking = 64;
 
-// Little-endian, as all that fastload runs on.
+// The head of a packed footer. Little-endian, like all machines that fastload runs on.
 struct Head {
   int64_t leaves = 0;
   int64_t tail_bytes = 0;
-  int64_t packed_bytes = 0;  // as many: not compressed
+  int64_t packed_bytes = 0;  // equal to tail_bytes: not compressed
 };
 
 constexpr auto kHeadBytes = static_cast<int64_t>(sizeof(Head));
@@ -43,7 +43,7 @@ Result<Head> ReadHead(const KeptBytes& bytes) {
 
 std::unique_ptr<arrow::util::Codec> MakeCodec() {
   auto codec = arrow::util::Codec::Create(arrow::Compression::ZSTD, kLevel);
-  return codec.ok() ? *std::move(codec) : nullptr;  // a build of Arrow may lack it
+  return codec.ok() ? *std::move(codec) : nullptr;  // a build of Arrow may lack zstd
 }
 
 const uint8_t* BytesOf(std::string_view text) {

@@ -1,4 +1,5 @@
-// The footer of a file in few bytes: what is asked of all files, and the rest compressed.
+// A file's footer in few bytes: the totals that every file is asked for, then the
+// compressed footer.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +12,24 @@
 
 namespace fastload {
 
-// What all row groups of a file say of one leaf column, taken together.
+// What all row groups of a file together say about one leaf column.
 struct LeafTotals {
-  int64_t values = -1;  // as LeafSummary has them; -1: they can't be told
+  int64_t values = -1;  // as in LeafSummary; -1: unknown
   int64_t value_bytes = 0;
-  int64_t null_row_group = -1;  // the first with a null known of; -1 = none
+  int64_t null_row_group = -1;  // the first row group known to contain a null; -1: none
 
   bool known() const { return values >= 0; }
 };
 
-// A footer as PackFooter made it. Reads what it is asked for. Thread-safe.
+// A footer that PackFooter packed. Reads only the part that is asked for. Thread-safe.
 class PackedFooter {
  public:
   PackedFooter() = default;
   explicit PackedFooter(KeptBytes bytes) : bytes_(std::move(bytes)) {}
 
-  // By leaf.
+  // Returns the totals by leaf.
   Result<std::vector<LeafTotals>> Totals() const;
-  // The end of the file, from its footer on.
+  // Returns the end of the file, from its footer on.
   Result<std::string> Tail() const;
   Result<std::string> Bytes() const { return bytes_.Read(0, bytes_.size()); }
 

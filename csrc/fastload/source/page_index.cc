@@ -14,7 +14,8 @@ namespace {
 
 using Location = std::optional<parquet::IndexLocation>;
 
-// Where an index lies; no bytes if there is none inside of the file.
+// Returns the range of an index, or no bytes if the file has no index or the index is not
+// inside the file.
 ByteRange RangeOf(const FileSpec& spec, const Location& location) {
   if (!location || location->length <= 0 || location->offset < 0 ||
       location->offset > spec.bytes - location->length) {
@@ -23,7 +24,7 @@ ByteRange RangeOf(const FileSpec& spec, const Location& location) {
   return {location->offset, location->length};
 }
 
-// The bytes of an index; none if there is none.
+// Reads the bytes of an index; empty if the file has no index.
 Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const File& file,
                                        const Location& location) {
   const ByteRange range = RangeOf(spec, location);
@@ -39,13 +40,14 @@ parquet::ReaderProperties PropertiesOf(const std::vector<uint8_t>& index) {
   return properties;
 }
 
-// Bounds of pages of lists are of their elements.
+// Returns true for a flat column. Page bounds of a column of lists are bounds of
+// elements.
 bool IsFlat(const FileSpec& spec, int32_t leaf) {
   return spec.Column(leaf)->max_repetition_level() == 0;
 }
 
-// Whether all parts of the index have an entry for each page, and pages lie one after the
-// other in the `rows` rows.
+// Returns true if all parts of the index have an entry for each page, and the pages
+// follow one another in the `rows` rows.
 bool IsWhole(const PageBounds& bounds, int64_t rows) {
   const size_t pages = bounds.first_rows.size();
   const bool ordered = std::ranges::is_sorted(bounds.first_rows) &&

@@ -1,4 +1,4 @@
-// What a file's page index tells of the pages of a flat column chunk.
+// The page index of a flat column chunk.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace fastload {
 
-// A data page, as the offset index has it.
+// A data page in the offset index.
 struct PageExtent {
-  int64_t offset = 0;  // of its header in the file
+  int64_t offset = 0;  // offset of the page's header in the file
   int64_t bytes = 0;
-  int64_t row = 0;  // its first, of the row group
+  int64_t row = 0;  // the page's first row, in the row group
 };
 
-// The data pages of a column chunk; none where the file does not tell, as of lists.
+// The data pages of a column chunk; empty where the file has no offset index or the
+// column has lists.
 struct PageExtents {
   std::vector<PageExtent> pages;
   int64_t read_bytes = 0;
@@ -26,18 +27,18 @@ struct PageExtents {
 Result<PageExtents> ReadPageExtents(const FileSpec& spec, const File& file,
                                     int32_t row_group, int32_t leaf);
 
-// Where the page index of a column chunk lies, of its data pages and with `bounds` of
-// their values too; none where the file has none.
+// Returns the ranges of the page index of a column chunk: of the offset index, and with
+// `bounds` of the column index too. Returns no ranges where the file has no page index.
 Result<std::vector<ByteRange>> IndexRanges(const FileSpec& spec, int32_t row_group,
                                            int32_t leaf, bool bounds);
 
-// Bounds of the values of each data page of a column chunk, in order; no pages where the
-// file does not tell.
+// The bounds of the values of each data page of a column chunk, in order; empty where the
+// file has no bounds.
 struct PageBounds {
-  std::vector<int64_t> first_rows;   // of the row group
-  std::vector<bool> null_pages;      // that hold nothing but nulls
+  std::vector<int64_t> first_rows;   // first row of each page in the row group
+  std::vector<bool> null_pages;      // pages that contain nulls alone
   std::vector<int64_t> null_counts;  // empty: unknown
-  // As the format stores single values; bounds of long strings may be cut.
+  // Encoded as the format stores single values; bounds of long strings may be cut.
   std::vector<std::string> minima;
   std::vector<std::string> maxima;
 };

@@ -44,7 +44,7 @@ NestedCursor::NestedCursor(ChunkInput input, PageValues* values, int64_t row_len
       pages_(std::move(input.pages), values,
              [this](const parquet::DataPageStats& stats) { return PassOver(stats); }),
       values_(values),
-      told_rows_(std::move(input.page_rows)),
+      known_page_rows_(std::move(input.page_rows)),
       levels_(*input.descr, row_length),
       rows_(input.rows),
       rows_left_(input.rows),
@@ -54,8 +54,8 @@ bool NestedCursor::PassOver(const parquet::DataPageStats& stats) {
   levels_left_ -= stats.num_values;
   const auto number = static_cast<size_t>(pages_.page());
   int64_t rows = -1;
-  if (number < told_rows_.size()) {
-    rows = told_rows_[number];
+  if (number < known_page_rows_.size()) {
+    rows = known_page_rows_[number];
   } else if (stats.num_rows.has_value()) {
     rows = RowsOf(*stats.num_rows, stats.num_values);
   }
@@ -90,7 +90,7 @@ Result<bool> NestedCursor::NextPage() {
                           page->num_values());
     }
     const auto number = static_cast<size_t>(pages_.page());
-    if (number < told_rows_.size()) page_rows_ = told_rows_[number];
+    if (number < known_page_rows_.size()) page_rows_ = known_page_rows_[number];
     ARROW_ASSIGN_OR_RAISE(const int64_t offset, levels_.SetPage(*page));
     ARROW_RETURN_NOT_OK(pages_.SetValues(offset));
   } while (levels_.left() == 0);

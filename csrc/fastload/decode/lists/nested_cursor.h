@@ -48,7 +48,7 @@ class NestedCursor {
   int max_definition_;
   DataPages pages_;  // calls back to this, which therefore stays where it is
   PageValues* values_;
-  const std::vector<int64_t> told_rows_;  // of each page; empty: not told
+  const std::vector<int64_t> known_page_rows_;  // of each page; empty: not told
   NestedLevels levels_;
   const int64_t rows_;   // of the row group
   int64_t rows_left_;    // of those, not yet read or skipped
