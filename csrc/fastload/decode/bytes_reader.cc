@@ -51,9 +51,9 @@ class FlatBytesReader : public BytesReader {
     return Status::OK();
   }
 
-  // Moves the span's values, dense at the front of `views`, to their rows, and puts
-  // `nulls` at the others. From the back a value never moves over one that has still to
-  // move.
+  // Moves the span's values, which are dense at the front of `views`, to their rows, and
+  // writes `nulls` to the other rows. The loop runs from the back, so that a value never
+  // overwrites a value that has still to move.
   static void Spread(const DefinitionLevels::Span& span, const std::string& nulls,
                      ByteView* views) {
     const ByteView fill{reinterpret_cast<const uint8_t*>(nulls.data()),

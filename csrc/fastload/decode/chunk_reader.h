@@ -1,5 +1,5 @@
-// Readers of one flat column chunk (maximum repetition level 0), or of one of lists of a
-// fixed size.
+// Factories of readers of one flat column chunk (maximum repetition level 0), or of one
+// column chunk of fixed-size lists.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace fastload {
 
-// `spec` is borrowed and outlives the reader.
+// Make a reader of the column chunk. `spec` is borrowed, and outlives the reader.
 Result<std::unique_ptr<FixedReader>> MakeFixedReader(ChunkInput input,
                                                      const ColumnSpec* spec);
 Result<std::unique_ptr<BytesReader>> MakeBytesReader(ChunkInput input,

@@ -16,7 +16,7 @@ Status NoValue() {
                    "(write fill= or valid=True for it)");
 }
 
-// What every row of the file gets: its value, else the fill, else nothing.
+// Returns the value of every row of the file: the constant, else the fill, else null.
 const std::string* ValueOf(const ColumnSpec& spec, int32_t file) {
   const auto& constant = spec.Constant(file);
   if (constant.has_value()) return &*constant;
@@ -62,7 +62,8 @@ class ConstantFixedReader : public FixedReader {
     return Status::OK();
   }
 
-  // One entry, so that a window of other chunks' codes goes on in codes.
+  // A dictionary of one entry, so that a window which has codes from other chunks can
+  // stay in codes.
   Result<std::span<const uint8_t>> Dictionary() override {
     if (value_ == nullptr) return NoValue();
     return std::span(reinterpret_cast<const uint8_t*>(value_->data()), value_->size());
@@ -71,7 +72,7 @@ class ConstantFixedReader : public FixedReader {
   Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
                             uint8_t* valid) override {
     if (value_ == nullptr) return NoValue();
-    // Little-endian: the low bytes of a code are the shorter one.
+    // Codes are little-endian, so the low bytes of a 32-bit code are the shorter code.
     Repeat(present_ ? &codes.base : &codes.null_code, codes.bytes, rows, out,
            codes.bytes);
     SetValid(valid, rows, present_);
@@ -109,7 +110,7 @@ class ConstantBytesReader : public BytesReader {
   bool present_;
 };
 
-// Lists of a fixed size: a null one is all fill.
+// A reader of null lists of a fixed size: every element is the fill.
 class NullListReader : public FixedReader {
  public:
   explicit NullListReader(const ColumnSpec* spec) : spec_(spec) {}

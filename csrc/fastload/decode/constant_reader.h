@@ -1,5 +1,5 @@
-// Readers of a column that a file lacks: every row has the same value, or is null. They
-// need no column chunk, and never run out of rows.
+// Readers of a column that a file lacks: every row has the same value, or is null. These
+// readers need no column chunk, and never run out of rows.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@
 
 namespace fastload {
 
-// `spec` is borrowed and outlives the reader; spec->Constant(file) is the value. Where it
-// is null and the spec has no fill, reading is an ErrorKind::kNullValue. Lists of a fixed
-// size are null, which is an ErrorKind::kNullValue unless spec->null_lists.
+// Make a reader whose every row is spec->Constant(file). `spec` is borrowed, and outlives
+// the reader. If the constant is null and the spec has no fill, reading is an
+// ErrorKind::kNullValue. Lists of a fixed size are null, which is an
+// ErrorKind::kNullValue unless spec->null_lists.
 std::unique_ptr<FixedReader> MakeConstantFixedReader(const ColumnSpec* spec,
                                                      int32_t file);
 std::unique_ptr<BytesReader> MakeConstantBytesReader(const ColumnSpec* spec,
                                                      int32_t file);
 
-// Every list of the outermost level is null, which is an ErrorKind::kNullValue unless
-// spec->null_lists.
+// Makes a reader whose outermost lists are all null, which is an ErrorKind::kNullValue
+// unless spec->null_lists.
 std::unique_ptr<NestedReader> MakeNullNestedReader(const ColumnSpec* spec);
 
 }  // namespace fastload

@@ -140,7 +140,7 @@ class FlatFixedReader : public FixedReader {
   const ColumnSpec* spec_;
   FixedValues values_;
   PageCursor cursor_;  // holds a pointer to values_
-  // Elements on their way to strided rows or to rows among nulls.
+  // Elements on their way to strided rows, or to rows among nulls.
   std::array<uint64_t, kBlockRows + 1> block_;
 };
 

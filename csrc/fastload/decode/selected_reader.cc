@@ -15,7 +15,7 @@ namespace {
 
 using Span = SelectedRows::Span;
 
-// What a block of rows is decoded to before those that stay are copied.
+// Memory to which a span with gaps is decoded before its selected rows are copied.
 struct Block {
   std::vector<uint64_t> values;
   std::vector<ByteView> views;
@@ -25,8 +25,8 @@ struct Block {
   uint8_t* bytes() { return reinterpret_cast<uint8_t*>(values.data()); }
 };
 
-// The column as rows that do not stay are decoded: a null is no error there. Of no use
-// where a value may be one.
+// Returns the column's spec for decoding rows that are not selected: a null is no error
+// there. Can't be used where other values may be errors.
 ColumnSpec Filled(const ColumnSpec& spec) {
   ColumnSpec filled = spec;
   filled.leaves.clear();
@@ -37,24 +37,26 @@ ColumnSpec Filled(const ColumnSpec& spec) {
   return filled;
 }
 
-// Values of rows that do not stay can be decoded, too, without an error.
+// Returns true if values of rows that are not selected can be decoded without an error.
 bool NeverFails(const ColumnSpec& spec, const ChunkInput& input) {
   if (spec.bytes) return true;
   return spec.list_size == 0 && !spec.cast && !spec.exact && spec.multipliers.empty() &&
          !input.descr->logical_type()->is_decimal();
 }
 
-// What the readers have in common: their place among the rows, and the one below.
+// The common part of the readers: the position among the rows, and the base reader below.
 template <typename Reader>
 class Selected {
  public:
-  // With `blocks`, rows that do not stay are decoded where that is quicker.
+  // With `blocks`, rows that are not selected are decoded where decoding is quicker than
+  // skipping.
   Selected(RowBits bits, bool blocks, ChunkPages pages = {})
       : rows_(bits), blocks_(blocks), pages_(std::move(pages)) {}
 
   void Skip(int64_t rows) { rows_.Skip(rows); }
 
-  // Calls fn(base), which returns a Status or a Result; its error names a stored row.
+  // Calls fn(base), which returns a Status or a Result. Changes the row in its error to
+  // the stored row.
   template <typename Fn>
   auto Call(const Fn& fn) -> decltype(fn(std::declval<Reader&>())) {
     auto result = fn(*base_);
@@ -69,10 +71,11 @@ class Selected {
     return Stored(base_->page(), &OmittedPages::page, &OmittedPages::pages);
   }
 
-  // Makes a reader of whole column chunks.
+  // A factory of a reader of whole column chunks.
   using Make = Result<std::unique_ptr<Reader>>(ChunkInput input, const ColumnSpec* spec);
 
-  // Makes the base, which reads `spec`, but for nulls of rows that do not stay.
+  // Makes the base, which reads `spec` except that nulls in rows that are not selected
+  // are no error.
   Status Open(ChunkInput input, const ColumnSpec* spec, Make* make) {
     refuses_nulls_ =
         blocks_ && !spec->fill.has_value() && input.descr->max_definition_level() > 0;
@@ -81,24 +84,25 @@ class Selected {
       spec = filled_.get();
     }
     for (const OmittedPages& omitted : pages_.omitted) input.rows -= omitted.rows;
-    // The footer counts those of pages that are not there, too.
+    // The footer's count includes values of omitted pages.
     if (!pages_.omitted.empty()) input.levels = INT64_MAX;
     input.page_rows = std::move(pages_.page_rows);
     ARROW_ASSIGN_OR_RAISE(base_, make(std::move(input), spec));
     return Status::OK();
   }
 
-  // Brings the base to the next row that stays.
+  // Moves the base to the next selected row.
   Status Align() { return SkipTo(rows_.row()); }
 
-  // The next of them, at most `most`, with the base at its first row, to be read.
+  // Returns the next span, with at most `most` selected rows, and moves the base to the
+  // span's first row.
   Result<Span> Next(int64_t most) {
     Span span = rows_.Next(most, blocks_);
     if (span.rows == 0) {
       return Status::Invalid("Expected ", most, " more rows that stay, got none");
     }
     ARROW_RETURN_NOT_OK(SkipTo(span.start));
-    // A block ends before pages that are not there; a run has none inside of it.
+    // A span with gaps ends before omitted pages; a run never contains omitted pages.
     if (next_omitted_ < pages_.omitted.size()) {
       const int64_t row = pages_.omitted[next_omitted_].row;
       if (row < span.start + span.rows) {
@@ -110,7 +114,8 @@ class Selected {
     return span;
   }
 
-  // Where the validity of a span goes: to the caller's bytes, or only to be looked at.
+  // Returns the bytes for the validity of a span: the caller's, or scratch bytes that are
+  // only checked.
   uint8_t* ValidOf(const Span& span, uint8_t* valid) {
     if (span.whole() && (valid != nullptr || !refuses_nulls_)) return valid;
     if (valid == nullptr && !refuses_nulls_) return nullptr;
@@ -118,14 +123,14 @@ class Selected {
     return block_.valid.data();
   }
 
-  // The positions of the rows of a span that stay, with gaps.
+  // Returns the positions of the selected rows of a span with gaps.
   const uint16_t* Positions(const Span& span) {
     block_.positions.resize(SelectedRows::kBlockRows);
     rows_.Positions(span, block_.positions.data());
     return block_.positions.data();
   }
 
-  // An error for a null among the rows that stay; `valid` is of the span's rows.
+  // Returns an error if a selected row is null; `valid` has the span's rows.
   Status CheckNulls(const Span& span, const uint8_t* valid, const uint16_t* positions) {
     if (!refuses_nulls_) return Status::OK();
     const void* null = std::memchr(valid, 0, static_cast<size_t>(span.rows));
@@ -137,7 +142,7 @@ class Selected {
     return Status::OK();
   }
 
-  // Goes back to a stored row: where the base stopped inside of a span.
+  // Goes back to the stored row at which the base stopped inside a span.
   void Return(int64_t row) {
     rows_.Return(row);
     base_row_ = row;
@@ -152,7 +157,7 @@ class Selected {
     return result.status();
   }
 
-  // From a row or page as the base counts to the stored one.
+  // Converts a row or page number of the base to the stored number.
   int64_t Stored(int64_t number, int64_t OmittedPages::* first,
                  int64_t OmittedPages::* count) const {
     for (const OmittedPages& omitted : pages_.omitted) {
@@ -175,11 +180,12 @@ class Selected {
   SelectedRows rows_;
   const bool blocks_;
   ChunkPages pages_;
-  size_t next_omitted_ = 0;     // the first that the base is before
-  bool refuses_nulls_ = false;  // of rows that stay; the base takes them
+  size_t next_omitted_ = 0;  // the first omitted pages behind the base
+  // nulls of selected rows are errors here, but not in the base
+  bool refuses_nulls_ = false;
   std::unique_ptr<ColumnSpec> filled_;
   std::unique_ptr<Reader> base_;
-  int64_t base_row_ = 0;  // stored row that the base reads next
+  int64_t base_row_ = 0;  // the stored row that the base reads next
   Block block_;
 };
 
@@ -248,7 +254,7 @@ class SelectedFixedReader : public FixedReader {
   int64_t page() const override { return selected_.page(); }
 
  private:
-  // Returns what was read of the span; the rest is no codes.
+  // Reads the codes of the span. Returns the part that was read; the rest has no codes.
   Result<Span> ReadCodeSpan(Span span, const Codes& codes, uint8_t* out, uint8_t* valid) {
     uint8_t* const span_valid = selected_.ValidOf(span, valid);
     const bool whole = span.whole();
@@ -329,7 +335,8 @@ class SelectedBytesReader : public BytesReader {
   Selected<BytesReader> selected_;
 };
 
-// Lists are read run by run: what lies between has to be walked in either case.
+// A reader of selected rows of lists. Reads run by run, because the gaps have to be
+// walked in either case.
 class SelectedNestedReader : public NestedReader {
  public:
   SelectedNestedReader(RowBits bits, ChunkPages pages)

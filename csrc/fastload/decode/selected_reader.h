@@ -1,5 +1,5 @@
-// Readers of the rows of a column chunk that stay: they count these alone, and pass over
-// the others.
+// Readers of the selected rows of a column chunk: they count selected rows alone, and
+// skip the other rows.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace fastload {
 
-// As MakeFixedReader and its like; `bits` is of the chunk's row group, and `pages` tells
-// which pages the input lacks. Errors name stored rows. A row that does not stay is never
-// one.
+// Make a reader like MakeFixedReader, MakeBytesReader and NestedReader::Make. `bits`
+// selects rows of the chunk's row group, and `pages` describes the pages that the input
+// lacks. Errors name stored rows. A row that is not selected never causes an error.
 Result<std::unique_ptr<FixedReader>> MakeSelectedFixedReader(ChunkInput input,
                                                              const ColumnSpec* spec,
                                                              RowBits bits,

@@ -12,11 +12,11 @@ Result<uint8_t*> ElementRuns::Take(int64_t bytes, int64_t item,
                                    const std::shared_ptr<arrow::Buffer>& dictionary) {
   const bool goes_on = !runs_.empty() && runs_.back().borrowed == nullptr &&
                        runs_.back().item == item && runs_.back().dictionary == dictionary;
-  // After codes, elements would lie at any even address.
+  // Align the memory, because elements behind codes would begin at any even address.
   const int64_t gap =
       goes_on ? 0 : RoundUp(memory_.length(), kAlignment) - memory_.length();
   if (gap + bytes > memory_.capacity() - memory_.length()) {
-    // What will come is likely to come in the same way.
+    // The elements still expected are likely to come in the same kind of run.
     int64_t more = expected_ - size_;
     if (item != 0) more = more / item * static_cast<int64_t>(sizeof(Code));
     ARROW_RETURN_NOT_OK(memory_.Reserve(gap + std::max(bytes, more)));

@@ -9,7 +9,7 @@ namespace fastload {
 
 namespace {
 
-// Eight bytes of one value.
+// Returns a word of eight bytes of one value.
 uint64_t Repeat(int byte) { return 0x0101010101010101 * static_cast<uint64_t>(byte); }
 
 uint64_t Load64(const uint8_t* in) {
@@ -45,7 +45,7 @@ void ListAssembler::Begin(std::vector<std::vector<int64_t>>* offsets,
   for (int level = 1; level <= depth_; ++level) {
     auto& ends = (*offsets_)[static_cast<size_t>(level - 1)];
     counts_[static_cast<size_t>(level)] = ends.back();
-    ends.pop_back();  // the next list begins there, and says so
+    ends.pop_back();  // the next list writes its own start, which equals this end
   }
   reached_ = 0;
   item_open_ = false;
@@ -66,7 +66,7 @@ Status ListAssembler::Add(const LevelSpan& span) {
   span_ = &span;
   flushed_ = 0;
   if (!span.all_present()) return AddBytes(span);
-  // What is present has one level of lists.
+  // A span without level bytes has one level of lists.
   if (levels_ > 1 || (!span.begins_row() && reached_ == 0)) return BadNesting();
   ARROW_RETURN_NOT_OK(span.row_length > 0 ? AddRows(span) : AddStarts(span));
   reached_ = 1;
@@ -77,7 +77,7 @@ Status ListAssembler::Add(const LevelSpan& span) {
 }
 
 Status ListAssembler::AddRows(const LevelSpan& span) {
-  // Only rows of spec.list_size elements are looked for.
+  // Only rows of spec.list_size elements come as rows of equal length.
   if (item_open_) ARROW_RETURN_NOT_OK(CloseItem());
   item_open_ = true;
   counts_[1] = span.row_length;
@@ -149,7 +149,8 @@ Status ListAssembler::Enter(int repetition, int definition) {
     return thresholds_.element[static_cast<size_t>(level - 1)];
   };
   if (repetition == 0) {
-    // A list is null where its level, or one of a struct around it, is not reached.
+    // A list is null where the definition level does not reach the list's own level, or
+    // the level of a struct around the list.
     if (valid_ != nullptr) valid_->push_back(definition >= element(1) - 1 ? 1 : 0);
   } else {
     if (definition < element(repetition)) return BadNesting();
@@ -209,13 +210,14 @@ Status ListAssembler::AtElement(const Status& status) const {
   const bool null = KindOf(status) == ErrorKind::kNullValue;
   const auto value = ValueOf(status);
   if (!null && !value.has_value()) return status;
-  // Of the pending elements the first null, or that value.
+  // Find the first null among the pending elements, or the element of value number
+  // *value.
   int64_t element = 0;
   for (int64_t before = null ? 0 : *value;; ++element) {
     const bool present = present_[static_cast<size_t>(element)] != 0;
     if (present != null && before-- == 0) break;
   }
-  // Of the span's levels that of this element.
+  // Find the level of that element among the span's levels.
   element += flushed_;
   int64_t level = 0;
   for (;; ++level) {

@@ -1,4 +1,4 @@
-// Lists put together from levels.
+// The assembly of lists from levels.
 #pragma once
 
 #include <array>
@@ -12,38 +12,40 @@
 
 namespace fastload {
 
-// Levels of lists are counted from 1, the outermost: up to spec.depth their lengths vary;
-// those further in are of fixed size, an item of spec.list_size elements in all.
+// An assembler of lists. Levels of lists are counted from 1, the outermost. Lists up to
+// level spec.depth vary in length. Lists further in have a fixed size; an item has
+// spec.list_size elements in all.
 class ListAssembler {
  public:
   // `spec` and `items` are borrowed.
   ListAssembler(ListThresholds thresholds, const ColumnSpec* spec, ListItems* items);
 
-  // Rows go to the end of `offsets` (see NestedRows) and of `valid`, unless it is null.
+  // Starts appending rows to `offsets` (see NestedRows) and, unless null, to `valid`.
   void Begin(std::vector<std::vector<int64_t>>* offsets, std::vector<uint8_t>* valid);
-  // The next levels; the first after Begin begin a row. The error of one element or list,
-  // be it null or not of the dtype, has the number of its level in the span (AtValue).
+  // Adds the next levels; the first levels after Begin must begin a row. The error of one
+  // element or list (a null, or a value that does not fit the dtype) carries the number
+  // of its level in the span (AtValue).
   Status Add(const LevelSpan& span);
-  // The rows are complete.
+  // Completes the rows.
   Status Finish();
 
  private:
-  // A null list in an item, whose number of elements is known when the item is complete.
+  // A null list in an item; its number of elements is known when the item is complete.
   struct Gap {
-    int64_t at;  // element that it comes before
+    int64_t at;  // index of the element behind the gap
     int level;
   };
 
   Status AddRows(const LevelSpan& span);
   Status AddStarts(const LevelSpan& span);
   Status AddBytes(const LevelSpan& span);
-  // A level that begins a list, or adds to one other than the innermost.
+  // Handles a level that begins a list, or adds to a list other than the innermost.
   Status Enter(int repetition, int definition);
   Status NoElement(int level, int definition);
   Status Flush();
   Status AtElement(const Status& status) const;
   Status CheckLength(int64_t length, int64_t expected) const;
-  // The fixed-size lists further in than `level` are complete.
+  // Completes the fixed-size lists inside `level`.
   Status CloseLists(int level);
   Status CloseItem();
   int64_t NextElement() const { return items_->size() + pending_; }
@@ -56,21 +58,21 @@ class ListAssembler {
 
   std::vector<std::vector<int64_t>>* offsets_ = nullptr;
   std::vector<uint8_t>* valid_ = nullptr;
-  // By level, of what lists hold: all of it where lengths vary; in fixed-size lists that
-  // of the list that is open, 0 if none is.
+  // The number of children by level: of all lists where lengths vary; of the open list,
+  // or 0, where lists have a fixed size.
   std::vector<int64_t> counts_;
-  std::vector<int64_t> sizes_;  // of fixed-size lists, by level; 0: not known yet
-  int reached_ = 0;  // the level of the innermost list that the last level added to
+  std::vector<int64_t> sizes_;  // sizes of fixed-size lists by level; 0: not known yet
+  int reached_ = 0;  // level of the innermost list that the last level added to
   bool item_open_ = false;
-  int64_t item_start_ = 0;  // its first element
+  int64_t item_start_ = 0;  // index of the item's first element
   std::vector<Gap> gaps_;
 
-  // Elements of the span not appended yet: 1 = not null.
+  // Elements of the span that are not appended yet: 1 = not null.
   std::array<uint8_t, LevelStream::kBlockLevels> present_;
   int64_t pending_ = 0;
   int64_t flushed_ = 0;  // elements of the span that are appended
   const LevelSpan* span_ = nullptr;
-  int64_t at_ = 0;  // the level of the span that Enter takes
+  int64_t at_ = 0;  // index in the span of the level that Enter handles
 };
 
 }  // namespace fastload

@@ -86,7 +86,8 @@ Result<uint8_t*> MemoryItems::Extend(int64_t n) {
 
 FixedNestedItems::FixedNestedItems(FixedValues* values, const ColumnSpec* spec)
     : FixedItems(values, spec),
-      // Nulls may be put into items of several elements when these are there already.
+      // Nulls may be inserted before existing elements if items have several elements, so
+      // such items do not wait as codes.
       codes_(spec->list_size == 0 && item_size() >= 2 * static_cast<int>(sizeof(Code))) {}
 
 Status FixedNestedItems::SetOutput(NestedRows* out, int64_t expected) {
@@ -130,7 +131,7 @@ Status FixedNestedItems::Append(int64_t n) {
 }
 
 Status FixedNestedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) {
-  // Rather than a run of another kind for each of the nulls.
+  // Mixed elements stay plain, because each null in codes would need a run of its own.
   codes_ = codes_ && non_null == n;
   return FixedItems::AppendMixed(valid, n, non_null);
 }
@@ -167,7 +168,8 @@ Status ByteNestedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t non
   if (non_null > 0) {
     ARROW_RETURN_NOT_OK(values_->Decode(non_null, views, &out_->bytes));
   }
-  // From the back a value never moves over one that has still to move.
+  // The loop runs from the back, so that a value never overwrites a value that has still
+  // to move.
   int64_t next = non_null;
   for (int64_t i = n - 1; i >= 0; --i) views[i] = valid[i] != 0 ? views[--next] : fill;
   return Status::OK();

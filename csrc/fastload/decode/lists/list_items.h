@@ -1,4 +1,4 @@
-// The elements of lists of one column chunk, in the order in which they are stored.
+// The elements of the lists of one column chunk, in stored order.
 #pragma once
 
 #include <array>
@@ -14,33 +14,33 @@
 
 namespace fastload {
 
-// A null that has no fill.
+// Returns the error of a null that has no fill.
 Status NullElement();
 
-// Takes the values of a page to where the elements go, nulls among them.
+// A sink that takes the values of a page and writes elements, nulls included.
 class ListItems {
  public:
   virtual ~ListItems() = default;
 
   // Appends n values. A value that does not fit is an ErrorKind::kValue, with the number
-  // of the first of them (AtValue).
+  // of the first such value (AtValue).
   virtual Status Append(int64_t n) = 0;
 
-  // Appends n elements: values where `valid` is 1, `non_null` of them, else nulls. Errors
-  // as those of Append; values are counted without nulls.
+  // Appends n elements: values where `valid` is 1 (`non_null` times), else nulls. Errors
+  // are the same as in Append; their value numbers do not count nulls.
   virtual Status AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) = 0;
 
-  // Puts n nulls before element `at`.
+  // Inserts n nulls before element `at`.
   virtual Status InsertNulls(int64_t at, int64_t n) = 0;
 
-  // Elements so far.
+  // Returns the number of elements so far.
   virtual int64_t size() const = 0;
 };
 
-// Elements of fixed width, without gaps.
+// Fixed-width elements without gaps.
 class FixedItems : public ListItems {
  public:
-  // Both are borrowed.
+  // `values` and `spec` are borrowed.
   FixedItems(FixedValues* values, const ColumnSpec* spec)
       : values_(values), spec_(spec) {}
 
@@ -49,7 +49,7 @@ class FixedItems : public ListItems {
   Status InsertNulls(int64_t at, int64_t n) override;
 
  protected:
-  // Memory for n more elements, which count from now on.
+  // Appends n elements, and returns the memory to write the elements to.
   virtual Result<uint8_t*> Extend(int64_t n) = 0;
 
   int item_size() const { return values_->item_size(); }
@@ -61,16 +61,16 @@ class FixedItems : public ListItems {
 
   FixedValues* values_;
   const ColumnSpec* spec_;
-  // Values on their way to elements among nulls; one is read past the last.
+  // Values on their way to elements among nulls; one value is read past the last.
   std::array<uint64_t, kBlock + 1> block_;
 };
 
-// To memory of known size.
+// Fixed-width elements in memory of known size.
 class MemoryItems : public FixedItems {
  public:
   using FixedItems::FixedItems;
 
-  // `out` has room for `capacity` elements.
+  // Sets the output; `out` has room for `capacity` elements.
   void SetOutput(uint8_t* out, int64_t capacity);
 
   int64_t size() const override { return size_; }
@@ -84,12 +84,12 @@ class MemoryItems : public FixedItems {
   int64_t capacity_ = 0;
 };
 
-// Elements that NestedRows collects.
+// Elements that are collected in NestedRows.
 class NestedItems {
  public:
   virtual ~NestedItems() = default;
 
-  // `expected` elements are likely to come.
+  // Sets the output; `expected` elements are likely to come.
   virtual Status SetOutput(NestedRows* out, int64_t expected) = 0;
   virtual ListItems* items() = 0;
 };
@@ -110,18 +110,18 @@ class FixedNestedItems : public FixedItems, public NestedItems {
  private:
   using Code = ElementRuns::Code;
 
-  // Whether the dictionary has only what a code can hold: narrow_.
+  // Fills narrow_. Returns false if the dictionary has elements that a code can't hold.
   bool Narrow();
 
   bool codes_;  // values of pages with dictionaries wait as codes, where that is quicker
-  std::vector<Code> narrow_;                  // the entries of ...
-  std::shared_ptr<arrow::Buffer> narrow_of_;  // ... this dictionary, or none
+  std::vector<Code> narrow_;                  // the narrowed entries of narrow_of_
+  std::shared_ptr<arrow::Buffer> narrow_of_;  // the dictionary of narrow_, or null
   NestedRows* out_ = nullptr;
 };
 
 class ByteNestedItems : public ListItems, public NestedItems {
  public:
-  // Both are borrowed.
+  // `values` and `spec` are borrowed.
   ByteNestedItems(BytesValues* values, const ColumnSpec* spec)
       : values_(values), spec_(spec) {}
 

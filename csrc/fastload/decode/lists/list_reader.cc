@@ -38,7 +38,8 @@ class FixedListReader : public FixedReader {
   int64_t page() const override { return cursor_.page(); }
 
  private:
-  // Rows on their way to rows with gaps: in the L1 cache, unless one is longer.
+  // The block for rows on their way to rows with gaps; the block fits the L1 cache unless
+  // one row is longer.
   static constexpr int64_t kBlockBytes = 16384;
 
   Status ReadDense(int64_t rows, uint8_t* out, uint8_t* valid) {

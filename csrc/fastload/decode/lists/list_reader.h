@@ -1,4 +1,4 @@
-// Reader of one column chunk of fixed-size lists: embeddings.
+// A reader of one column chunk of fixed-size lists: embeddings.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace fastload {
 
-// A row is the spec.list_size elements of its list, side by side. `spec` is borrowed and
-// outlives the reader; its depth is 0.
+// Makes a reader whose rows are the spec.list_size elements of each list, side by side.
+// `spec` is borrowed, and outlives the reader; its depth is 0.
 Result<std::unique_ptr<FixedReader>> MakeListReader(ChunkInput input,
                                                     const ColumnSpec* spec,
                                                     Converter converter);

@@ -8,8 +8,8 @@ namespace fastload {
 
 namespace {
 
-// Rows of a page of V2; -1 where the header can't be relied upon: Arrow before version 13
-// wrote the number of values there.
+// Returns the rows of a V2 page, or -1 where the header can't be relied upon: Arrow
+// before version 13 wrote the number of values instead of rows.
 int64_t RowsOf(int64_t num_rows, int64_t num_values) {
   return num_rows > 0 && num_rows < num_values ? num_rows : -1;
 }
@@ -20,7 +20,7 @@ Status BeyondChunk(int64_t wanted, int64_t left) {
                        std::to_string(left));
 }
 
-// Whether a row begins at that level of the span.
+// Returns true if a row begins at level number `level` of the span.
 bool Starts(const LevelSpan& span, int64_t level) {
   if (span.row_length > 0) return level % span.row_length == 0;
   if (span.start_levels == nullptr) return span.repetition[level] == 0;
@@ -141,7 +141,7 @@ Status NestedCursor::DropSkipped() {
   int64_t page = pages_.page();
   while (true) {
     ARROW_ASSIGN_OR_RAISE(const LevelSpan span, NextOf(skip_));
-    // What is left of a page that nothing is read from needs no decoding.
+    // The rest of a page from which no value is read needs no decoding.
     if (pages_.page() != page) values = 0;
     page = pages_.page();
     if (span.levels == 0) break;
@@ -156,7 +156,7 @@ Status NestedCursor::LevelIn(const LevelSpan& span, int64_t rows,
                              const Status& status) const {
   const auto level = ValueOf(status);
   if (!level.has_value()) return status;
-  // Rows that have begun when the level is reached.
+  // The number of rows that have begun when the level is reached.
   int64_t begun = rows_ - rows_left_ - rows;
   for (int64_t i = 0; i <= *level; ++i) begun += Starts(span, i) ? 1 : 0;
   return AtRow(status, begun - 1);

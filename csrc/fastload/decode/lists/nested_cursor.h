@@ -1,4 +1,4 @@
-// Walks the levels of one column chunk of lists, page after page, row by row.
+// A walk over the levels of one column chunk of lists, page after page, row by row.
 #pragma once
 
 #include <cstdint>
@@ -11,53 +11,56 @@
 
 namespace fastload {
 
-// What libparquet throws passes through; callers wrap their work in CatchParquet.
+// A cursor over the rows of a column chunk of lists. Lets exceptions of libparquet pass;
+// callers use CatchParquet.
 class NestedCursor {
  public:
-  // `values` is borrowed and outlives the cursor. Rows of `row_length` elements, unless
-  // it is 0, are likely.
+  // `values` is borrowed, and outlives the cursor. `row_length` is the likely number of
+  // elements of a row; 0: unknown.
   NestedCursor(ChunkInput input, PageValues* values, int64_t row_length);
 
-  // Passes over `rows` rows when the next ones are read. Whole pages that tell their rows
-  // (those of V2) are not decompressed.
+  // Skips `rows` rows when the next rows are read. Whole pages whose headers state their
+  // rows (V2 pages) are not decompressed.
   Status Skip(int64_t rows);
 
-  // Goes to the next row; `rows` of them will be read, through Next, to their ends.
+  // Goes to the next row. The caller will read `rows` rows to their ends through Next.
   Status Begin(int64_t rows);
 
-  // The next levels of one page: what is left of the row that has begun, and at most
-  // `rows` rows that begin here. No levels: `rows` is 0 and the last row is complete. The
-  // values of the span must be taken from the PageValues before the next call.
+  // Returns the next levels of one page: the rest of the row that has begun, and at most
+  // `rows` rows that begin in the page. Returns no levels if `rows` is 0 and the last row
+  // is complete. The caller must take the span's values from the PageValues before the
+  // next call.
   Result<LevelSpan> Next(int64_t rows);
 
   int64_t page() const { return pages_.page(); }
 
-  // The error of one of the levels of `span`, the one that Next(rows) gave last, at its
-  // row of the row group. Any other error comes back as it is.
+  // Adds the row of the row group to the error of one level of `span`, which Next(rows)
+  // returned last. Returns any other error unchanged.
   Status LevelIn(const LevelSpan& span, int64_t rows, const Status& status) const;
 
  private:
-  // Next, where `rows` may fall while pages are passed over.
+  // Does the same as Next, but reads `rows` again after each page, because skipping a
+  // page lowers `rows` when it refers to skip_.
   Result<LevelSpan> NextOf(const int64_t& rows);
-  // False at the end of the chunk.
+  // Loads the next page. Returns false at the end of the chunk.
   Result<bool> NextPage();
   bool PassOver(const parquet::DataPageStats& stats);
   Status EndPage();
   Status DropSkipped();
 
   int max_definition_;
-  DataPages pages_;  // calls back to this, which therefore stays where it is
+  DataPages pages_;  // has a callback to this cursor, which therefore must not move
   PageValues* values_;
-  const std::vector<int64_t> known_page_rows_;  // of each page; empty: not told
+  const std::vector<int64_t> known_page_rows_;  // rows of each page; empty: unknown
   NestedLevels levels_;
-  const int64_t rows_;   // of the row group
-  int64_t rows_left_;    // of those, not yet read or skipped
-  int64_t levels_left_;  // of pages not yet loaded, as the footer tells
-  int64_t skip_ = 0;     // rows still to be passed over
-  // A row has begun, and the next page may hold more of it.
+  const int64_t rows_;   // rows of the row group
+  int64_t rows_left_;    // rows of the row group not yet read or skipped
+  int64_t levels_left_;  // levels of pages not yet loaded, by the footer
+  int64_t skip_ = 0;     // rows still to be skipped
+  // True if a row has begun, and the next page may hold more of the row.
   bool open_ = false;
-  bool page_ends_rows_ = false;  // a page of V2
-  int64_t page_rows_ = -1;       // as told; -1: not to be relied upon
+  bool page_ends_rows_ = false;  // true for a V2 page
+  int64_t page_rows_ = -1;       // rows of the page by its header; -1: unreliable
   int64_t page_starts_ = 0;      // rows that have begun in the page
 };
 

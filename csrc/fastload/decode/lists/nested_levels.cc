@@ -6,7 +6,7 @@ namespace fastload {
 
 namespace {
 
-// A shorter run of largest definition levels is not worth a block of its own.
+// A shorter run of the largest definition level is not worth a block of its own.
 constexpr int64_t kShortRun = 256;
 
 }  // namespace
@@ -26,7 +26,7 @@ ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t leve
   }
   thresholds.max_definition = definition;
   while (static_cast<int64_t>(thresholds.element.size()) < levels) {
-    // A level that makes all of them null.
+    // A level beyond the maximum makes all these lists null.
     thresholds.element.push_back(definition + 2);
   }
   return thresholds;
@@ -75,8 +75,8 @@ Status NestedLevels::DecodePresent(int64_t levels) {
     block_ = Block::kStarts;
     block_left_ = std::min(levels, kStartsBlock);
     if (row_length_ > 0) {
-      // Equal rows may begin where this run ends: after the rest of a row that the page
-      // before this one cut off.
+      // Rows of equal length may begin where this run ends: behind the rest of a row that
+      // the previous page cut off.
       ARROW_ASSIGN_OR_RAISE(const HybridDecoder::Run run, repetition_.Peek());
       if (run.length > 0) block_left_ = std::min(block_left_, run.length);
     }

@@ -12,11 +12,11 @@ namespace fastload {
 
 namespace {
 
-// Memory is reserved for at most so many elements ahead: the footer, which tells how many
-// there are, may be wrong.
+// The most elements for which memory is reserved ahead, because the footer's number of
+// elements may be wrong.
 constexpr int64_t kMostExpected = int64_t{1} << 22;
 
-// Levels of lists around an element, at least.
+// Returns the least number of levels of lists around an element.
 int64_t LevelsOf(const ColumnSpec& spec) {
   return spec.depth + (spec.list_size == 0 ? 0 : 1);
 }
@@ -70,7 +70,7 @@ class ListNestedReader : public NestedReader {
   std::unique_ptr<PageValues> values_;
   std::unique_ptr<NestedItems> items_;  // borrows values_
   ListAssembler assembler_;
-  double mean_length_;   // elements of a row, as the footer tells
+  double mean_length_;   // elements per row, by the footer
   NestedCursor cursor_;  // holds a pointer to values_
 };
 

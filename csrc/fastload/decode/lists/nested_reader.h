@@ -1,4 +1,4 @@
-// Reader of one column chunk whose leaf lies in lists, front to back.
+// A reader of one column chunk whose leaf is in lists, front to back.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace fastload {
 
-// Not thread-safe; may move between threads.
+// A reader of rows of lists. Not thread-safe; may move between threads.
 class NestedReader {
  public:
-  // `spec` is borrowed and outlives the reader.
+  // `spec` is borrowed, and outlives the reader.
   static Result<std::unique_ptr<NestedReader>> Make(ChunkInput input,
                                                     const ColumnSpec* spec);
   virtual ~NestedReader() = default;
 
-  // Passes over `rows` rows.
+  // Skips `rows` rows.
   virtual Status Skip(int64_t rows) = 0;
 
-  // Appends `rows` rows to `out`, which is as it was made or as this or another reader of
-  // the same column left it. Fewer rows left is an ErrorKind::kCorruptFile. The error of
-  // one element or list, be it null or not of the dtype, has its row of the row group
-  // (RowOf).
+  // Appends `rows` rows to `out`, which must be new, or filled by readers of the same
+  // column. If fewer rows are left, returns ErrorKind::kCorruptFile. The error of one
+  // element or list (a null, or a value that does not fit the dtype) carries its row of
+  // the row group (RowOf).
   virtual Status Read(int64_t rows, NestedRows* out, bool valid) = 0;
 
-  // Index of the data page being read, for Place.
+  // Returns the index of the data page being read, for the location of an error.
   virtual int64_t page() const = 0;
 };
 

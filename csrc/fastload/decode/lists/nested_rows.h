@@ -1,4 +1,4 @@
-// Rows of lists, as they are decoded and before they are collated.
+// Rows of lists after decoding and before collation.
 #pragma once
 
 #include <algorithm>
@@ -11,31 +11,32 @@
 
 namespace fastload {
 
-// Rows of a column of lists, one after the other.
+// Consecutive rows of a column of lists.
 struct NestedRows {
-  // Of each level of lists, the outermost (one list a row) first: where each list begins
-  // among what it holds, lists of the next level or, in the innermost, items; then where
-  // the last one ends. Each begins with 0.
+  // For each level of lists, the outermost (one list per row) first: the index at which
+  // each list begins among its children, then the end of the last list. Children are the
+  // lists of the next level or, in the innermost level, items. Each vector begins with 0.
   std::vector<std::vector<int64_t>> offsets;
-  // Elements of fixed width: of each item one, or spec.list_size.
+  // Fixed-width elements: one per item, or spec.list_size per item.
   ElementRuns values;
-  // Rows are taken in the order in which they are read: elements may then wait as codes
-  // into dictionaries. In another order, each row would need another dictionary.
+  // True if rows are taken in the order in which they are read: elements may then wait as
+  // codes into dictionaries. In another order, each row would need another dictionary.
   bool in_order = false;
-  // Rows are taken at once, out of a cache: elements wait as they are.
+  // True if rows are taken at once, while they are in a CPU cache: elements then wait as
+  // plain elements.
   bool as_they_are = false;
-  // Or, of a byte column, the views of the elements and what they show.
+  // The elements of a byte column as views, and the viewed bytes.
   std::vector<ByteView> views;
   ByteArena bytes;
-  // Of each row, if asked for: 1 = its outermost list is not null.
+  // One byte per row, if asked for: 1 = the outermost list is not null.
   std::vector<uint8_t> valid;
 
-  // Items of a row, of which `most` count.
+  // Returns the number of items of a row, but at most `most`.
   int64_t Length(int64_t row, int64_t most) const {
     const int64_t* starts = offsets[0].data() + row;
     return std::min(starts[1] - starts[0], most);
   }
-  // Forgets the rows; memory stays.
+  // Removes the rows, and keeps the memory.
   void Clear() {
     offsets.clear();
     values.Clear();

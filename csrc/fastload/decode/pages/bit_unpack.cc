@@ -19,7 +19,7 @@ FASTLOAD_INLINE uint64_t Load64(const uint8_t* in) {
   return word;
 }
 
-// Eight values at once, so that the shifts become one or two vector instructions.
+// Vectors of eight values, so that the shifts become one or two vector instructions.
 typedef uint64_t Words __attribute__((vector_size(64)));
 typedef uint32_t Values __attribute__((vector_size(32)));
 
@@ -34,8 +34,8 @@ FASTLOAD_INLINE void UnpackGroup(const uint8_t* in, uint32_t* out) {
     shifts = Words{0,          kWidth,     2 * kWidth, 3 * kWidth,
                    4 * kWidth, 5 * kWidth, 6 * kWidth, 7 * kWidth};
   } else if constexpr (kWidth <= 16) {
-    // Four values end at bit 4 * 16; the second four begin at half a byte if the width
-    // is odd, and then 4 * 15 + 4 bits still fit.
+    // The first four values end at bit 4 * width. If the width is odd, the second four
+    // values begin in the middle of a byte, and then 4 * 15 + 4 bits still fit into 64.
     constexpr uint64_t kHalf = 4 * (kWidth % 2);
     const uint64_t low = Load64(in);
     const uint64_t high = Load64(in + kWidth / 2);
@@ -65,7 +65,7 @@ FASTLOAD_INLINE void UnpackGroup(const uint8_t* in, uint32_t* out) {
   std::memcpy(out, &values, sizeof(values));
 }
 
-// Values that are whole integers, for which compilers have instructions of their own.
+// Widens values that are whole integers, for which compilers have special instructions.
 template <typename T>
 FASTLOAD_INLINE void Widen(const uint8_t* in, int64_t count, uint32_t* out) {
   for (int64_t i = 0; i < count; ++i) {
@@ -103,7 +103,7 @@ FASTLOAD_CLONES void UnpackGroups(const uint8_t* in, int64_t groups, int width,
 }
 
 void UnpackBits(const uint8_t* in, int64_t groups, uint8_t* out) {
-  // The multiplication puts bit i into the top bit of byte 7 - i without carries.
+  // The multiplication moves bit i to the top bit of byte 7 - i without carries.
   constexpr uint64_t kSpread = 0x8040201008040201;
   constexpr uint64_t kTop = 0x8080808080808080;
   for (int64_t group = 0; group < groups; ++group) {

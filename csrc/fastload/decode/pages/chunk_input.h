@@ -11,17 +11,18 @@
 
 namespace fastload {
 
-// One column chunk, ready to be decoded. `descr` is borrowed and outlives the reader.
+// One column chunk, ready to be decoded. `descr` is borrowed, and outlives the reader.
 struct ChunkInput {
-  int32_t file = 0;  // its index, for what a ColumnSpec says of each file
+  int32_t file = 0;  // index into the values by file of a ColumnSpec
   std::unique_ptr<parquet::PageReader> pages;
   const parquet::ColumnDescriptor* descr = nullptr;
-  int64_t rows = 0;  // rows of the row group, or of the pages that are read of it
-  // Of each page, where an index has told; () else.
+  int64_t rows = 0;  // rows of the row group, or of the pages that are read
+  // Rows of each page if an offset index was read, else empty.
   std::vector<int64_t> page_rows;
-  // Values of the chunk, nulls and empty lists too, as the footer tells.
+  // Values of the chunk by the footer; nulls and empty lists count.
   int64_t levels = INT64_MAX;
-  arrow::MemoryPool* pool = arrow::default_memory_pool();  // borrowed; of dictionaries
+  // borrowed; memory of dictionaries
+  arrow::MemoryPool* pool = arrow::default_memory_pool();
 };
 
 }  // namespace fastload

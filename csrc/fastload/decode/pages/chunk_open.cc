@@ -12,8 +12,8 @@
 namespace fastload {
 namespace {
 
-// The stream as libparquet gets it: what that lets go of is this handle, so that the
-// stream's own references change in this library alone, where ThreadSanitizer sees it.
+// Wraps the stream for libparquet, which then releases the wrapper: the stream's own
+// references change in this library alone, where ThreadSanitizer sees them.
 std::shared_ptr<arrow::io::InputStream> Lend(
     std::shared_ptr<arrow::io::InputStream> stream) {
   arrow::io::InputStream* const lent = stream.get();
@@ -41,8 +41,8 @@ Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t le
                            std::to_string(range.bytes) + " bytes at offset " +
                            std::to_string(range.offset));
     }
-    // Writers before that fix left the dictionary page's header out of the size
-    // (PARQUET-816); 100 bytes is what Arrow allows for it.
+    // Writers before this fix left the dictionary page's header out of the size
+    // (PARQUET-816). Arrow allows 100 bytes for the header.
     if (parsed.file->writer_version().VersionLt(
             parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION())) {
       range.bytes += std::min<int64_t>(100, file.bytes - (range.offset + range.bytes));
@@ -60,7 +60,7 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
   ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
     ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
     const auto chunk = parsed.group->ColumnChunk(leaf);
-    // Writers before that fix marked compressed V2 pages as not compressed.
+    // Writers before this fix marked compressed V2 pages as not compressed.
     const bool always_compressed = parsed.file->writer_version().VersionLt(
         parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
     input.descr = file.Column(leaf);

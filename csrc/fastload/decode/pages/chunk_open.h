@@ -1,4 +1,4 @@
-// Column chunks of a file: where their bytes lie, and their pages.
+// Column chunks of a file: the range of their bytes, and their pages.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace fastload {
 
-// The bytes of a column chunk, dictionary page included.
+// Returns the range of a column chunk, dictionary page included.
 Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf);
 
 struct OpenOptions {
-  bool verify_crc = false;          // pages are compared with their checksums, if any
-  bool arrow_decompresses = false;  // Snappy, too
+  bool verify_crc = false;          // compare pages with their checksums, if any
+  bool arrow_decompresses = false;  // let Arrow decompress Snappy, too
 };
 
-// Pages and description of a column chunk whose bytes come from `stream`; they are
-// decompressed into memory of `pool`.
+// Returns the pages and the description of a column chunk whose bytes come from `stream`.
+// Pages are decompressed into memory of `pool`.
 Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
                              std::shared_ptr<arrow::io::InputStream> stream,
                              arrow::MemoryPool* pool, OpenOptions options = {});
 
-// First row, in its file, of each row group.
+// Returns the first row of each row group, counted in the file.
 std::vector<int64_t> RowGroupStarts(const FileSpec& file);
 
 }  // namespace fastload

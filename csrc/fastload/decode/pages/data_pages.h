@@ -1,4 +1,4 @@
-// Data pages of one column chunk, front to back.
+// The data pages of one column chunk, front to back.
 #pragma once
 
 #include <cstdint>
@@ -13,50 +13,51 @@
 
 namespace fastload {
 
-// Bytes of a page that stay what they are for as long as this is held. Those of other
-// pages are good until the next page is read.
+// Bytes of a page that stay valid as long as this buffer is held. The bytes of other
+// pages are valid until the next page is read.
 class KeptPage final : public arrow::Buffer {
  public:
-  // `memory` has `size` bytes, or more.
+  // `memory` has at least `size` bytes.
   KeptPage(std::shared_ptr<arrow::Buffer> memory, int64_t size)
       : arrow::Buffer(std::move(memory), 0, size) {}
 };
 
-// Decodes the values (without nulls) of the pages it is given.
+// A decoder of the values (without nulls) of pages.
 class PageValues {
  public:
   virtual ~PageValues() = default;
 
   virtual Status SetDictionary(const parquet::DictionaryPage& page) = 0;
 
-  // The values of a data page: `size` bytes, borrowed until the next call, that hold at
-  // most `max_values` values.
+  // Sets the values of a data page: `size` bytes, borrowed until the next call, that hold
+  // at most `max_values` values.
   virtual Status SetPage(parquet::Encoding::type encoding, const uint8_t* data,
                          int64_t size, int64_t max_values) = 0;
 
   virtual Status Skip(int64_t values) = 0;
 };
 
-// What libparquet throws passes through; callers wrap their work in CatchParquet.
+// A walk over the data pages of a column chunk. Lets exceptions of libparquet pass;
+// callers use CatchParquet.
 class DataPages {
  public:
-  // Whether a data page is passed over, without being decompressed.
+  // Returns true if a data page is skipped, without being decompressed.
   using PassOver = std::function<bool(const parquet::DataPageStats&)>;
 
-  // `values` is borrowed and outlives this.
+  // `values` is borrowed, and outlives the walk.
   DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* values,
             PassOver pass_over);
   DataPages(const DataPages&) = delete;  // the page filter points to it
   DataPages& operator=(const DataPages&) = delete;
 
-  // The next page, good until the next call, or null at the end of the chunk. A
-  // dictionary page on the way goes to the PageValues.
+  // Returns the next page, which is valid until the next call, or null at the end of the
+  // chunk. Passes a dictionary page on the way to the PageValues.
   Result<const parquet::DataPage*> Next();
 
-  // Hands the values of the page, which begin at `offset`, to the PageValues.
+  // Passes the values of the page, which begin at `offset`, to the PageValues.
   Status SetValues(int64_t offset);
 
-  // Index of the page, those passed over counted too.
+  // Returns the index of the page; skipped pages count.
   int64_t page() const { return page_; }
 
  private:

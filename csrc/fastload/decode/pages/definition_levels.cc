@@ -6,7 +6,7 @@ namespace fastload {
 
 namespace {
 
-// Below this an equal run is not worth a span of its own.
+// A shorter run of equal levels is not worth a span of its own.
 constexpr int64_t kShortRun = 64;
 
 }  // namespace

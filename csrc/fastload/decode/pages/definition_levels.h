@@ -1,4 +1,4 @@
-// Definition levels of one data page, as the null or not null of its rows.
+// The definition levels of a flat column's data page, as which rows are null.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,24 @@ namespace fastload {
 
 class DefinitionLevels {
  public:
-  // Rows decoded at once when nulls and values are mixed.
+  // The rows decoded at once where nulls and values are mixed.
   static constexpr int64_t kBlockRows = LevelStream::kBlockLevels;
 
   explicit DefinitionLevels(int16_t max_level)
       : max_level_(max_level), levels_(max_level) {}
 
-  // Takes the levels of a page whose bytes are borrowed; returns the bytes of the page
-  // that come before its values.
+  // Takes the levels of a page whose bytes are borrowed. Returns how many bytes of the
+  // page precede the values.
   Result<int64_t> SetPage(const parquet::DataPage& page);
 
-  // `rows` rows from here: all null, none null, or mixed, with a byte per row in `valid`.
+  // A number of rows that are all null, all not null, or mixed with one byte per row in
+  // `valid`.
   struct Span {
     int64_t rows = 0;
     int64_t non_null = 0;
-    const uint8_t* valid = nullptr;  // null unless mixed; good until the next call
+    const uint8_t* valid = nullptr;  // null unless mixed; valid until the next call
   };
-  // At least one row and at most `max_rows` (more than 0).
+  // Returns at least one row and at most `max_rows` (more than 0).
   Result<Span> Next(int64_t max_rows);
 
  private:

@@ -16,7 +16,7 @@ uint64_t Load64(const uint8_t* in) {
   return word;
 }
 
-// The lowest n bits, of 1 to 64.
+// Returns a word whose lowest n bits (1 to 64) are set.
 uint64_t LowBits(int64_t n) { return ~uint64_t{0} >> (kWordBits - n); }
 
 }  // namespace
@@ -73,7 +73,7 @@ Status BadIndex(uint32_t index, int64_t size) {
     return Status::OK();
   }
   const auto groups = static_cast<int64_t>(header >> 1);
-  // Some writers cut the last run off after the last value that counts.
+  // Some writers truncate the last run after its last used value.
   const int64_t bytes = std::min<int64_t>(groups * bit_width_, end_ - pos_);
   packed_ = pos_;
   packed_index_ = 0;
@@ -90,7 +90,7 @@ Status HybridDecoder::NextRun() {
 }
 
 Result<HybridDecoder::Run> HybridDecoder::Peek() {
-  // Empty runs may be the last ones.
+  // The last runs may be empty.
   while (run_left_ == 0) {
     if (pos_ == end_) return Run{};
     ARROW_RETURN_NOT_OK(ReadRun());
@@ -171,7 +171,7 @@ Result<bool> HybridDecoder::TakeRow(int64_t n) {
 }
 
 Result<int64_t> HybridDecoder::SkipEqualRows(int64_t n, int64_t max_rows) {
-  // Between runs the position is all the state there is.
+  // Between two runs the position is the decoder's whole state.
   if (run_left_ != 0 || pos_ == end_ || max_rows <= 0) return 0;
   const uint8_t* const first = pos_;
   ARROW_ASSIGN_OR_RAISE(const bool is_row, TakeRow(n));
@@ -180,7 +180,7 @@ Result<int64_t> HybridDecoder::SkipEqualRows(int64_t n, int64_t max_rows) {
     run_left_ = 0;
     return 0;
   }
-  // Each byte is compared with the one a row before it.
+  // Compare each byte with the byte one row earlier.
   const int64_t row_bytes = pos_ - first;
   const uint8_t* const end =
       first + std::min(max_rows, (end_ - first) / row_bytes) * row_bytes;
@@ -231,8 +231,8 @@ void HybridDecoder::Unpack(int64_t n, uint32_t* out) {
         continue;
       }
     }
-    // A part of a group, or one so near to the end of the page that the kernel would
-    // read past it.
+    // A part of a group, or a group so near to the end of the page that the kernel would
+    // read past the page, is unpacked from a padded copy.
     std::array<uint8_t, 32 + kUnpackSlack> padded{};
     std::array<uint32_t, 8> values;
     const int64_t bytes = std::min<int64_t>(bit_width_, packed_end_ - in);

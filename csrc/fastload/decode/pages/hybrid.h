@@ -12,21 +12,22 @@
 
 namespace fastload {
 
-// Borrows its bytes, and never reads outside them. An error leaves the decoder unusable
-// until the next Reset.
+// A decoder that borrows its bytes, and never reads outside the bytes. After an error the
+// decoder is unusable until the next Reset.
 class HybridDecoder {
  public:
-  // Values unpacked at once; they stay in the L1 cache until looked up.
+  // The values unpacked at once; the values stay in the L1 cache until they are looked
+  // up.
   static constexpr int64_t kBlockValues = 512;
 
-  // `bit_width` is 0 to 32. A run of equal values, each stored in whole bytes, may be of
-  // a larger one than the bits hold: one of more than `most` is an
-  // ErrorKind::kCorruptFile.
+  // Starts decoding values of `bit_width` (0 to 32) bits. A run of equal values stores
+  // its value in whole bytes, so the value may exceed the bit width: a value above `most`
+  // is an ErrorKind::kCorruptFile.
   void Reset(const uint8_t* data, int64_t size, int bit_width,
              uint32_t most = UINT32_MAX);
 
-  // What comes next: `length` equal values, or, when `repeated` is false, `length`
-  // bit-packed ones. Length 0 means that the data are at their end.
+  // The next `length` values: equal values, or, if `repeated` is false, bit-packed
+  // values. Length 0 means the end of the data.
   struct Run {
     bool repeated = false;
     uint32_t value = 0;
@@ -37,49 +38,51 @@ class HybridDecoder {
   Status Skip(int64_t n);
   Status Decode(int64_t n, uint32_t* out);
 
-  // Decodes n values of bit width 1 to bytes, 0 or 1. What damaged bytes have in a run's
-  // other seven bits is not looked at, as in Arrow.
+  // Decodes n values of bit width 1 to bytes, 0 or 1. In damaged data the other seven
+  // bits of a run's value are ignored, as in Arrow.
   Status DecodeBits(int64_t n, uint8_t* out);
 
-  // Passes over n values of bit width 1, at most 2**16, and writes the numbers of those
-  // that are 0, counted from 0; returns how many. `at` has room for n of them.
+  // Consumes n values of bit width 1, at most 2**16, and writes the indices (from 0) of
+  // the values that are 0 to `at`, which has room for n indices. Returns the number of
+  // indices.
   Result<int64_t> FindZeros(int64_t n, uint16_t* at);
 
-  // Of values of bit width 1: passes over rows of a 0 and then n - 1 times 1, at most
-  // `max_rows`, for as long as the encoded bytes of the first repeat; returns how many.
-  // Writers that encode each such row alike, as runs of its own, make that all there are.
+  // Consumes rows of n values of bit width 1 that are a 0 followed by n - 1 times 1, at
+  // most `max_rows` rows, for as long as the encoded bytes of the first row repeat.
+  // Returns the number of rows. Finds all such rows if the writer encodes each row in the
+  // same way, as runs of its own.
   Result<int64_t> SkipEqualRows(int64_t n, int64_t max_rows);
 
-  // out[i] = dictionary[value i]; a value of `size` or more is an
+  // Sets out[i] = dictionary[value i]. A value of `size` or more is an
   // ErrorKind::kCorruptFile.
   template <typename T>
   Status Lookup(const T* dictionary, int64_t size, int64_t n, T* out);
 
  private:
-  // The next run, perhaps an empty one.
+  // Reads the header of the next run, which may be empty.
   Status ReadRun();
-  // The next run of values.
+  // Goes to the next run that has values.
   Status NextRun();
   Status Truncated() const;
-  // Takes n values of the current bit-packed run.
+  // Unpacks n values of the current bit-packed run.
   void Unpack(int64_t n, uint32_t* out);
-  // The same, for bit width 1.
+  // Unpacks n values of bit width 1 of the current bit-packed run.
   void UnpackBytes(int64_t n, uint8_t* out);
-  // Takes n values of the current bit-packed run of bit width 1, of which the first is
-  // number `first` of FindZeros; returns the end of the numbers written to `at`.
+  // Unpacks n values of bit width 1 of the current bit-packed run; the first value is
+  // value number `first` of FindZeros. Returns the end of the indices written to `at`.
   uint16_t* UnpackZeros(int64_t n, int64_t first, uint16_t* at);
-  // Takes n values and tells whether they are a 0 and then n - 1 times 1.
+  // Consumes n values. Returns true if the values are a 0 followed by n - 1 times 1.
   Result<bool> TakeRow(int64_t n);
   void Consume(int64_t n) {
     run_left_ -= n;
     if (!repeated_) packed_index_ += n;
   }
 
-  const uint8_t* pos_ = nullptr;  // the next run header
+  const uint8_t* pos_ = nullptr;  // the next run's header
   const uint8_t* end_ = nullptr;
-  const uint8_t* packed_ = nullptr;  // the current bit-packed run
+  const uint8_t* packed_ = nullptr;  // start of the current bit-packed run
   const uint8_t* packed_end_ = nullptr;
-  int64_t packed_index_ = 0;  // values of it already taken
+  int64_t packed_index_ = 0;  // values of the bit-packed run already consumed
   int64_t run_left_ = 0;
   uint32_t value_ = 0;
   uint32_t most_ = UINT32_MAX;

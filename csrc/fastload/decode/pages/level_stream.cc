@@ -22,7 +22,7 @@ LevelStream::LevelStream(int16_t max_level)
       bit_width_(std::bit_width(static_cast<uint16_t>(max_level))) {}
 
 Status LevelStream::CheckMaximum() const {
-  // Levels are handed out as bytes.
+  // Levels are returned as bytes.
   if (max_level_ <= UINT8_MAX) return Status::OK();
   return MakeError(ErrorKind::kUnsupported,
                    "Expected a column nested at most " + std::to_string(UINT8_MAX) +

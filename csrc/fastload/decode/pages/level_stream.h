@@ -1,4 +1,4 @@
-// Repetition or definition levels of one data page.
+// The repetition levels or definition levels of one data page.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,34 @@ namespace fastload {
 
 class LevelStream {
  public:
-  // Levels decoded at once when they go through scratch.
+  // The levels decoded at once where they go through scratch memory.
   static constexpr int64_t kBlockLevels = 1024;
 
   explicit LevelStream(int16_t max_level);
 
-  // Takes the levels at the front of the `size` bytes of a V1 page, which are borrowed;
-  // returns how many of the bytes are levels.
+  // Takes the levels at the front of the `size` borrowed bytes of a V1 page. Returns how
+  // many of the bytes are levels.
   Result<int64_t> SetV1(parquet::Encoding::type encoding, int64_t levels,
                         const uint8_t* data, int64_t size);
 
   // Takes the levels of a V2 page: all of the bytes, which are borrowed.
   Status SetV2(const uint8_t* data, int64_t size);
 
-  // The run that comes next; of levels that are not stored as runs, one of length 0.
+  // Returns the next run, or a run of length 0 for levels that are not stored as runs.
   Result<HybridDecoder::Run> Peek();
 
-  // Passes over levels of the run that Peek told.
+  // Skips n levels of the run that Peek returned.
   Status Skip(int64_t n) { return runs_.Skip(n); }
 
-  // Decodes n levels of a maximum of at least 1; one beyond it is an
+  // Decodes n levels whose maximum is at least 1. A level above the maximum is an
   // ErrorKind::kCorruptFile.
   Status Decode(int64_t n, uint8_t* levels);
 
-  // Whether FindZeros and SkipEqualRows may be called: the maximum is 1, stored as runs.
+  // Returns true if FindZeros and SkipEqualRows may be called: the maximum is 1, and
+  // levels are stored as runs.
   bool is_bits() const { return max_level_ == 1 && !legacy_; }
 
-  // Both pass over levels, see HybridDecoder.
+  // Both functions consume levels; see HybridDecoder.
   Result<int64_t> FindZeros(int64_t n, uint16_t* at) { return runs_.FindZeros(n, at); }
   Result<int64_t> SkipEqualRows(int64_t n, int64_t max_rows) {
     return runs_.SkipEqualRows(n, max_rows);
@@ -59,8 +60,8 @@ class LevelStream {
   std::vector<int16_t> legacy_block_;
 };
 
-// Takes the levels of a page whose bytes are borrowed; `repetition` is null for a column
-// without lists. Returns how many bytes of the page come before its values.
+// Takes the levels of a page whose bytes are borrowed. `repetition` is null for a column
+// without lists. Returns how many bytes of the page precede the values.
 Result<int64_t> SetPageLevels(const parquet::DataPage& page, LevelStream* repetition,
                               LevelStream* definition);
 

@@ -72,7 +72,7 @@ Status PageCursor::Skip(int64_t rows) {
   rows_total_ -= rows;
   if (skip_ == 0) {
     const int64_t here = std::min(rows, rows_left_);
-    // A page that will not be read again needs no decoding of what is left of it.
+    // The rest of a page that will not be read again needs no decoding.
     if (here < rows_left_) {
       ARROW_RETURN_NOT_OK(SkipInPage(here));
     } else {

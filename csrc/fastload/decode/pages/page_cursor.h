@@ -1,4 +1,4 @@
-// Walks the pages of one flat column chunk and tells its rows from its values.
+// A walk over the pages of one flat column chunk, which maps rows to values.
 #pragma once
 
 #include <cstdint>
@@ -11,49 +11,50 @@
 
 namespace fastload {
 
-// The error of a null, at that row of the row group, in a column that takes none.
+// Returns the error of a null at row `row` of the row group, in a column without a fill.
 Status UnexpectedNull(int64_t row);
 
-// What libparquet throws passes through; callers wrap their work in CatchParquet.
+// A cursor over the rows of a flat column chunk. Lets exceptions of libparquet pass;
+// callers use CatchParquet.
 class PageCursor {
  public:
-  // `values` is borrowed and outlives the cursor.
+  // `values` is borrowed, and outlives the cursor.
   PageCursor(ChunkInput input, PageValues* values);
 
-  // Passes over `rows` rows. Whole pages are passed over when the next rows are read.
+  // Skips `rows` rows. Whole pages are skipped when the next rows are read.
   Status Skip(int64_t rows);
 
-  // Goes to the page of the next row; there must be one.
+  // Goes to the page of the next row, which must exist.
   Status Load();
 
-  // The next rows, at most `max_rows` (more than 0). Their values, as many as the span
-  // has rows that are not null, must be taken from the PageValues before the next call.
+  // Returns the next rows, at most `max_rows` (more than 0). The caller must take the
+  // values of the span's non-null rows from the PageValues before the next call.
   Result<DefinitionLevels::Span> Next(int64_t max_rows);
 
   int64_t page() const { return pages_.page(); }
 
-  // The error of a null in `span`, the one that Next gave last, at its row of the row
-  // group.
+  // Returns the error of the first null in `span`, which Next returned last, at the
+  // null's row of the row group.
   Status NullIn(const DefinitionLevels::Span& span) const;
 
-  // The error of one of the values of `span`, the one that Next gave last, at the value's
-  // row of the row group. Any other error comes back as it is.
+  // Adds the row of the row group to the error of one value of `span`, which Next
+  // returned last. Returns any other error unchanged.
   Status ValueIn(const DefinitionLevels::Span& span, const Status& status) const;
 
  private:
-  // Throws unless the page that comes has as many rows as was told.
+  // Throws unless the next page has as many rows as the offset index says.
   void CheckRows(const parquet::DataPageStats& stats) const;
   Status NextPage();
   Status SkipInPage(int64_t rows);
 
-  DataPages pages_;  // calls back to this, which therefore stays where it is
+  DataPages pages_;  // has a callback to this cursor, which therefore must not move
   PageValues* values_;
-  const std::vector<int64_t> page_rows_;  // of each page; empty: not told
+  const std::vector<int64_t> page_rows_;  // rows of each page; empty: unknown
   DefinitionLevels levels_;
-  int64_t rows_left_ = 0;  // in the page
-  const int64_t rows_;     // of the row group
-  int64_t rows_total_;     // of those, not yet read or skipped
-  int64_t skip_ = 0;       // rows still to be passed over, beyond the page
+  int64_t rows_left_ = 0;  // rows left in the page
+  const int64_t rows_;     // rows of the row group
+  int64_t rows_total_;     // rows of the row group not yet read or skipped
+  int64_t skip_ = 0;       // rows still to be skipped behind the page
 };
 
 }  // namespace fastload

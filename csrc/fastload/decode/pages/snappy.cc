@@ -11,13 +11,14 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-// Three bytes make 64 at the most.
+// The most output bytes per input byte: three input bytes make at most 64 output bytes.
 constexpr int64_t kMostExpansion = 22;
-// A run of the fast loop reads no more of the input: a tag, and a literal of up to 60.
+// The most input bytes that one step of the fast loop reads: a tag, and a literal of up
+// to 60 bytes.
 constexpr ptrdiff_t kReadAhead = 64;
 
-// What a tag says: bytes to copy, bits 8 to 10 of the distance, bytes of the number that
-// follows the tag.
+// The meaning of a tag: bytes to copy, bits 8 to 10 of the distance, and bytes of the
+// number that follows the tag.
 struct Tag {
   uint32_t length : 8;
   uint32_t trailer : 8;
@@ -41,7 +42,7 @@ constexpr std::array<Tag, 256> MakeTags() {
       case 3:
         tag.trailer = 4;
         break;
-      default:  // a literal
+      default:  // literal
         if (tag.length > 60) tag.trailer = tag.length - 60;
     }
   }
@@ -63,7 +64,8 @@ void Store(uint8_t* to, uint64_t word) {
   std::memcpy(to, &word, kBytes);
 }
 
-// Copies of a constant size that end at most 63 bytes behind `bytes`, which is up to 64.
+// Copies up to 64 bytes in copies of constant sizes, which may write up to 63 bytes
+// behind the last byte.
 void CopyAtMost64(uint8_t* to, const uint8_t* from, size_t bytes) {
   Copy<16>(to, from);
   if (bytes <= 16) return;
@@ -73,7 +75,7 @@ void CopyAtMost64(uint8_t* to, const uint8_t* from, size_t bytes) {
   Copy<16>(to + 48, from + 48);
 }
 
-// Repeats the `distance` bytes before `to`; up to 64 bytes.
+// Repeats the `distance` bytes before `to`; copies up to 64 bytes.
 void CopyBack(uint8_t* to, size_t distance, size_t bytes) {
   const uint8_t* from = to - distance;
   if (distance >= 16) {
@@ -85,7 +87,8 @@ void CopyBack(uint8_t* to, size_t distance, size_t bytes) {
   }
 }
 
-// The size at the front of the bytes, and where it ends: null if it doesn't.
+// Reads the size at the front of the bytes. Returns the end of the size, or null if the
+// size does not end.
 const uint8_t* ReadSize(std::span<const uint8_t> compressed, uint64_t* size) {
   const size_t most = std::min<size_t>(compressed.size(), 5);
   *size = 0;
@@ -96,7 +99,7 @@ const uint8_t* ReadSize(std::span<const uint8_t> compressed, uint64_t* size) {
   return nullptr;
 }
 
-// A state of the decoder: what is left of the input, and of the output.
+// The state of the decoder: the rest of the input and of the output.
 struct Decoder {
   const uint8_t* in;
   const uint8_t* const in_end;
@@ -106,15 +109,17 @@ struct Decoder {
 
   bool Fits(size_t bytes) const { return bytes <= static_cast<size_t>(out_end - out); }
 
-  // A literal of up to 4 bytes and the copy after it, where these come next: what numbers
-  // compress to. One load has both, so that where the next element begins is known after
-  // a few instructions. Reads 8 bytes of input; `*done` is whether there was a pair.
+  // Decodes a literal of up to 4 bytes and the copy behind the literal, if these come
+  // next; numbers compress to such pairs. One load holds both elements, so that the start
+  // of the next element is known after a few instructions. Reads 8 bytes of input. Sets
+  // `*done` if there was a pair.
   bool StepPair(bool* done) {
     uint64_t word = 0;
     std::memcpy(&word, in, sizeof(word));
     const uint64_t literal = (word >> 2 & 63) + 1;
     const uint64_t rest = word >> ((8 * literal + 8) & 63);
-    const uint64_t kind = rest & 3;  // 1 or 2: a copy, with as many bytes after the tag
+    // 1 or 2: a copy, whose tag is followed by as many bytes
+    const uint64_t kind = rest & 3;
     *done = (word & 3) == 0 && literal <= 4 && kind - 1 < 2;
     if (!*done) return true;
     const Tag tag = kTags[rest & 0xFF];
@@ -130,12 +135,12 @@ struct Decoder {
     return true;
   }
 
-  // The next element. `kFast`: kReadAhead bytes of input are there.
+  // Decodes the next element. With `kFast`, kReadAhead bytes of input must be readable.
   template <bool kFast>
   bool Step() {
     const uint8_t byte = *in++;
     if constexpr (kFast) {
-      // Most elements are short literals; their length is there without a look-up.
+      // Most elements are short literals, whose length needs no look-up.
       const size_t literal = (size_t{byte} >> 2) + 1;
       if ((byte & 3) == 0 && literal <= 60) {
         if (!Fits(literal)) return false;
@@ -157,7 +162,8 @@ struct Decoder {
     }
     in += tag.trailer;
     if ((byte & 3) == 0) {
-      // Of 32 bits, as in Snappy's own decoder: the largest length there is becomes none.
+      // The addition has 32 bits, as in Snappy's own decoder: the largest length
+      // overflows to 0.
       if (tag.trailer > 0) length = trailer + 1;
       if (!Fits(length) || length > static_cast<size_t>(in_end - in)) return false;
       std::memcpy(out, in, length);

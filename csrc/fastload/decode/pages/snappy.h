@@ -1,4 +1,4 @@
-// Decompression of Snappy, in the raw format that Parquet's pages have:
+// Decompression of Snappy in the raw format of Parquet's pages:
 // https://github.com/google/snappy/blob/main/format_description.txt
 #pragma once
 
@@ -8,16 +8,16 @@
 
 namespace fastload {
 
-// Bytes behind the output that SnappyDecompress may overwrite.
+// The bytes behind the output that SnappyDecompress may overwrite.
 inline constexpr int64_t kSnappySlack = 64;
 
-// The size that compressed bytes say they decompress to; nullopt if they say none, or
-// more than so many bytes can hold.
+// Returns the decompressed size that the compressed bytes state, or nullopt if they state
+// no size, or a larger size than this many compressed bytes can hold.
 std::optional<int64_t> SnappySize(std::span<const uint8_t> compressed);
 
-// Decompresses to the `size` bytes at `out`, which kSnappySlack more follow. False where
-// the bytes are damaged, or decompress to another size; nothing beyond the slack is
-// written, nothing beyond `compressed` is read.
+// Decompresses to the `size` bytes at `out`, which is followed by kSnappySlack more
+// bytes. Returns false if the compressed bytes are damaged, or have another decompressed
+// size. Never writes beyond the slack, and never reads beyond `compressed`.
 bool SnappyDecompress(std::span<const uint8_t> compressed, uint8_t* out, int64_t size);
 
 }  // namespace fastload

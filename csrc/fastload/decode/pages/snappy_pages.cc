@@ -21,7 +21,7 @@ class SnappyPageReader final : public parquet::PageReader {
       : pages_(std::move(pages)), pool_(pool) {}
 
   std::shared_ptr<parquet::Page> NextPage() override {
-    // The base class keeps the filter where no one asks for it.
+    // The base class stores the filter, but only `pages_` can apply the filter.
     if (data_page_filter_ != nullptr) {
       pages_->set_data_page_filter(std::exchange(data_page_filter_, nullptr));
     }
@@ -51,7 +51,7 @@ class SnappyPageReader final : public parquet::PageReader {
       throw parquet::ParquetException("Expected a dictionary page in Snappy, got others");
     }
     Decompressed(page, 0, *size);
-    // Whoever decodes codes needs it until the end of the chunk.
+    // The dictionary page is needed until the end of the chunk, so it keeps its memory.
     return std::make_shared<parquet::DictionaryPage>(
         std::make_shared<KeptPage>(std::move(memory_), *size), page.num_values(),
         page.encoding(), page.is_sorted());
@@ -75,7 +75,8 @@ class SnappyPageReader final : public parquet::PageReader {
         page->uncompressed_size());
   }
 
-  // The page's bytes: the first `plain` as they are, decompressed `size` in all.
+  // Returns the page's bytes: the first `plain` bytes unchanged, the rest decompressed,
+  // `size` bytes in all.
   std::shared_ptr<arrow::Buffer> Decompressed(const parquet::Page& page, int64_t plain,
                                               int64_t size) {
     if (plain < 0 || plain > page.size() || plain > size) {
@@ -85,8 +86,8 @@ class SnappyPageReader final : public parquet::PageReader {
     }
     const std::span<const uint8_t> compressed(page.data() + plain,
                                               static_cast<size_t>(page.size() - plain));
-    // Before memory is asked for. Where all values are null, some writers leave out even
-    // the size.
+    // The size is checked before memory is allocated. Some writers leave out even the
+    // size where all values are null.
     const bool none = size == plain && compressed.empty();
     if (!none && SnappySize(compressed) != size - plain) {
       throw parquet::ParquetException("Expected a page of " +
@@ -104,13 +105,13 @@ class SnappyPageReader final : public parquet::PageReader {
 
   void Reserve(int64_t bytes) {
     if (memory_ != nullptr && memory_->size() >= bytes) return;
-    memory_.reset();  // not to be copied
+    memory_.reset();  // frees the old memory first, which need not be copied
     PARQUET_ASSIGN_OR_THROW(memory_, arrow::AllocateBuffer(bytes, pool_));
   }
 
   const std::unique_ptr<parquet::PageReader> pages_;
   arrow::MemoryPool* const pool_;
-  std::unique_ptr<arrow::Buffer> memory_;  // of the page
+  std::unique_ptr<arrow::Buffer> memory_;  // memory of the current page
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Pages of column chunks that are compressed with Snappy.
+// The pages of column chunks that are compressed with Snappy.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace fastload {
 
-// The pages of `pages`, which has been opened as if they were not compressed,
-// decompressed into memory of `pool`; a page is good until the next one. Damaged ones
-// throw a ParquetException, as libparquet's own do.
+// Decompresses the pages of `pages`, which was opened as if the pages were not
+// compressed, into memory of `pool`. A page is valid until the next page is read. Damaged
+// pages throw a ParquetException, like libparquet's own pages.
 std::unique_ptr<parquet::PageReader> DecompressSnappyPages(
     std::unique_ptr<parquet::PageReader> pages, arrow::MemoryPool* pool);
 

@@ -12,19 +12,21 @@ namespace fastload {
 
 class ArrowValues {
  public:
-  // Values decoded at once, at most.
+  // The most values decoded at once.
   static constexpr int64_t kBlockValues = 1024;
 
-  // `views`: FIXED_LEN_BYTE_ARRAY comes as parquet::ByteArrays too. `descr` is borrowed.
+  // With `views`, FIXED_LEN_BYTE_ARRAY values also become parquet::ByteArrays. `descr` is
+  // borrowed.
   ArrowValues(const parquet::ColumnDescriptor* descr, bool views)
       : descr_(descr), views_(views) {}
 
-  // The values of a data page: `size` borrowed bytes that hold at most `max_values`.
+  // Sets the values of a data page: `size` borrowed bytes that hold at most `max_values`
+  // values.
   void SetPage(parquet::Encoding::type encoding, const uint8_t* data, int64_t size,
                int64_t max_values);
 
-  // Writes n raw values, at most kBlockValues, as a Converter takes them; what views
-  // point to is good until the next call.
+  // Writes n raw values, at most kBlockValues, in a Converter's input format. The bytes
+  // behind views are valid until the next call.
   Status Decode(int64_t n, uint8_t* raw);
 
  private:

@@ -1,4 +1,4 @@
-// A value of variable length, in memory of someone else.
+// A view of a value of variable length, in borrowed memory.
 #pragma once
 
 #include <cstdint>

@@ -160,7 +160,7 @@ Status BytesValues::DecodeFixed(int64_t n, ByteView* views) {
 }
 
 Status BytesValues::DecodeWithArrow(int64_t n, ByteView* views, ByteArena* arena) {
-  // The decoders reuse their memory.
+  // The decoders reuse their memory, so each block is copied to the arena.
   while (n > 0) {
     const int64_t count = std::min(n, kBlockValues);
     ARROW_RETURN_NOT_OK(ArrowBlock(count, views));

@@ -1,4 +1,4 @@
-// Variable-length values of the pages of one column chunk, as views.
+// The variable-length values of the pages of one column chunk, as views.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class BytesValues : public PageValues {
                  int64_t max_values) override;
   Status Skip(int64_t values) override;
 
-  // Writes n views of what `arena` then holds.
+  // Writes n views; `arena` keeps the viewed bytes alive.
   Status Decode(int64_t n, ByteView* views, ByteArena* arena);
 
  private:
@@ -32,18 +32,19 @@ class BytesValues : public PageValues {
     kPlain,       // BYTE_ARRAY: length, bytes, length, bytes, ...
     kPlainFixed,  // FIXED_LEN_BYTE_ARRAY
     kDictionary,
-    kArrow,  // a decoder of Arrow
+    kArrow,  // decoded by Arrow
   };
 
   static constexpr int64_t kBlockValues = 1024;
 
   Status DecodePlain(int64_t n, ByteView* views);
   Status DecodeFixed(int64_t n, ByteView* views);
-  // Moves n views of [begin, end) to a copy of that.
+  // Copies the bytes [begin, end) to the arena, and moves n views of these bytes to the
+  // copy.
   static Status Own(const uint8_t* begin, const uint8_t* end, int64_t n, ByteView* views,
                     ByteArena* arena);
   Status DecodeWithArrow(int64_t n, ByteView* views, ByteArena* arena);
-  // Views of n values, at most kBlockValues, good until the next call.
+  // Writes views of n values, at most kBlockValues, that are valid until the next call.
   Status ArrowBlock(int64_t n, ByteView* views);
   Status CheckLeft(int64_t n, int64_t left) const;
 

@@ -14,7 +14,7 @@ namespace fastload {
 
 namespace {
 
-// How a stored value is read: kWidth bytes to a Value.
+// The conversion of a stored number: kWidth bytes become a Value.
 template <typename Physical, typename Logical>
 struct Number {
   using Value = Logical;
@@ -44,14 +44,15 @@ struct Int96 {
   }
 };
 
-// How an element is made; false if the value does not fit.
+// The conversion of a value to an element; returns false if the value does not fit.
 template <typename Int>
 struct ToInteger {
   using Element = Int;
   template <typename Value>
   static bool Cast(Value value, Element* out) {
     if constexpr (std::is_floating_point_v<Value>) {
-      // Exact in a double, the upper one as the first that does not fit.
+      // Both bounds are exact in a double; the upper bound is the first value that does
+      // not fit.
       constexpr auto kLeast = static_cast<double>(std::numeric_limits<Int>::min());
       constexpr double kLimit =
           2.0 * static_cast<double>(Int{1} << (std::numeric_limits<Int>::digits - 1));
@@ -85,7 +86,7 @@ struct ToFloat {
   }
 };
 
-// Integers, without rounding them.
+// The conversion of integers to floats without rounding.
 template <typename Float>
 struct ToSameFloat {
   using Element = Float;
@@ -187,7 +188,7 @@ std::string_view NameOf(DType dtype) {
 }
 
 CastFn FindCast(Stored stored, DType dtype, bool exact) {
-  // Other integers are promoted to floats that hold all of them.
+  // Other integers are converted to floats that hold every value of their type.
   if (exact && dtype == DType::kFloat64) {
     if (stored == Stored::kInt64) {
       return CastValues<Number<int64_t, int64_t>, ToSameFloat<double>>;

@@ -1,4 +1,4 @@
-// Raw values, as PLAIN lays them out, to elements of a tensor, one by one.
+// Casts from raw values, as PLAIN stores values, to elements of a tensor, one by one.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,21 @@
 
 namespace fastload {
 
-// "int8", "bfloat16", ...
+// Returns the name of a dtype: "int8", "bfloat16", ...
 std::string_view NameOf(DType dtype);
 
-// The first of some values that does not fit.
+// The first value that does not fit.
 struct Offender {
   int64_t index = 0;
-  std::string text;  // as people write it
+  std::string text;  // the value as people write it
 };
 
-// Casts `n` raw values; whether all fit. What an offender becomes is its low bits.
+// A function that casts `n` raw values, and returns true if all values fit. A value that
+// does not fit becomes its low bits.
 using CastFn = bool (*)(const uint8_t* raw, int64_t n, uint8_t* out, Offender* offender);
 
-// The cast of a stored type other than kDecimal. With `exact` an integer that would be
-// rounded does not fit.
+// Returns the cast from a stored type other than kDecimal. With `exact`, an integer that
+// must be rounded does not fit.
 CastFn FindCast(Stored stored, DType dtype, bool exact = false);
 
 }  // namespace fastload

@@ -127,7 +127,7 @@ Status Converter::ConvertThroughBlocks(const uint8_t* raw, int64_t n,
     while (!status.ok()) {
       const auto offender = ValueOf(status);
       if (!offender.has_value()) return status;
-      // What one step takes may not fit a later one, at an earlier value.
+      // An earlier value may pass this step but fail a later step.
       Status before = ConvertBlock(from, *offender, to);
       if (before.ok()) return AtValue(status, done + *offender);
       status = std::move(before);

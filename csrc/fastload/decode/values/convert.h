@@ -1,4 +1,4 @@
-// Stored values, as PLAIN lays them out, to elements of a tensor.
+// Conversion of stored values, as PLAIN stores values, to elements of a tensor.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,31 @@
 
 namespace fastload {
 
-// Converts the raw values of one column to the dtype of its spec. Thread-safe: never
-// changes.
+// A converter of the raw values of one column to the dtype of the column's spec.
+// Immutable, so thread-safe.
 class Converter {
  public:
-  // For a column chunk of the file of that index. ErrorKind::kUnsupported if the column
-  // holds nothing that the spec can ask of it. `spec` is borrowed.
+  // Makes a converter for column chunks of file number `file`. Returns
+  // ErrorKind::kUnsupported if the column's type can't become what the spec asks for.
+  // `spec` is borrowed.
   static Result<Converter> Make(const parquet::ColumnDescriptor& descr,
                                 const ColumnSpec& spec, int32_t file);
 
-  // The raw values are parquet::ByteArrays.
+  // Returns true if the raw values are parquet::ByteArrays.
   bool of_views() const { return of_views_; }
 
-  // Bytes of one raw value: of a parquet::ByteArray, else as PLAIN stores it, but a byte
-  // for BOOLEAN.
+  // Returns the bytes of one raw value: of a parquet::ByteArray, or else of the value in
+  // PLAIN, but one byte for BOOLEAN.
   int raw_width() const { return raw_width_; }
 
-  // Converted values are the raw ones.
+  // Returns true if converted values equal raw values.
   bool identity() const { return identity_; }
 
-  // Bytes of one converted value.
+  // Returns the bytes of one converted value.
   int item_size() const { return item_size_; }
 
-  // A value that does not fit is an ErrorKind::kValue, with the number of the first of
-  // them (AtValue).
+  // Converts n values. A value that does not fit is an ErrorKind::kValue, with the number
+  // of the first such value (AtValue).
   Status Convert(const uint8_t* raw, int64_t n, uint8_t* out) const;
 
  private:
@@ -51,12 +52,12 @@ class Converter {
   int item_size_ = 0;
   int64_t multiplier_ = 1;
   bool of_views_ = false;
-  bool identity_ = false;  // the raw values are the elements as they are
+  bool identity_ = false;  // raw values are the elements unchanged
   bool checked_ = false;
   std::optional<KeyEncoder> keys_;
-  // Where values go through int64 or double: one of these makes them.
+  // The first step where values go through int64 or double: decimals_ or load_.
   std::optional<DecimalValues> decimals_;
-  CastFn load_ = nullptr;  // raw integers, for a multiplier
+  CastFn load_ = nullptr;  // raw integers to int64, for a multiplier
   CastFn cast_ = nullptr;
 };
 

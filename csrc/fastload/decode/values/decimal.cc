@@ -41,7 +41,7 @@ std::optional<int64_t> UnscaledInteger::ToInt64() const {
 }
 
 char* UnscaledInteger::WriteDigits(char* end) const {
-  // Nine digits at a time, from the least significant end.
+  // Writes nine digits at a time, from the least significant end.
   constexpr uint64_t kChunk = 1'000'000'000;
   constexpr int kChunkDigits = 9;
   std::array<uint32_t, 2 * kLimbs> words;
@@ -75,7 +75,7 @@ double UnscaledInteger::ToDouble(int scale) const {
   *end = 'e';
   const auto written = std::to_chars(end + 1, text.data() + text.size(), -scale);
   double magnitude = 0;
-  // Arrow's, for not every standard library has std::from_chars for these.
+  // Arrow's parser, because not every standard library has std::from_chars for doubles.
   if (!arrow::internal::StringToFloat(begin, static_cast<size_t>(written.ptr - begin),
                                       '.', &magnitude)) {
     magnitude = scale > 0 ? 0 : std::numeric_limits<double>::infinity();

@@ -8,7 +8,7 @@
 
 namespace fastload {
 
-// Longest unscaled integer that is read: 76 digits, the most of Arrow's decimal256.
+// The longest unscaled integer that is read: 76 digits, the most of Arrow's decimal256.
 constexpr int kMaxDecimalBytes = 32;
 
 // An unscaled integer as sign and magnitude.
@@ -16,23 +16,25 @@ class UnscaledInteger {
  public:
   explicit UnscaledInteger(int64_t value);
 
-  // `size` big-endian bytes, 1 to kMaxDecimalBytes.
+  // Makes an integer from `size` big-endian bytes, 1 to kMaxDecimalBytes.
   static UnscaledInteger FromBigEndian(const uint8_t* data, int size);
 
-  // nullopt if it does not fit.
+  // Returns the integer, or nullopt if the integer does not fit.
   std::optional<int64_t> ToInt64() const;
 
-  // The double nearest to integer * 10^-scale, of integers of any size.
+  // Returns the double nearest to integer * 10^-scale, for integers of any size.
   double ToDouble(int scale) const;
 
-  // In decimal digits.
+  // Returns the integer in decimal digits.
   std::string ToString() const;
 
  private:
-  static constexpr int kMostDigits = 81;  // 256 bits have 78, which come in nines
+  // 256 bits have 78 digits, which are written nine at a time
+  static constexpr int kMostDigits = 81;
 
   UnscaledInteger() = default;
-  // Writes the magnitude's digits, at most kMostDigits, before `end`; where they begin.
+  // Writes the magnitude's digits, at most kMostDigits, before `end`. Returns the first
+  // digit.
   char* WriteDigits(char* end) const;
 
   static constexpr int kLimbs = kMaxDecimalBytes / 8;
@@ -40,16 +42,17 @@ class UnscaledInteger {
   bool negative_ = false;
 };
 
-// What decimals of one scale are as doubles: the nearest ones.
+// A conversion of decimals of one scale to the nearest doubles.
 class DecimalScale {
  public:
   explicit DecimalScale(int scale)
       : scale_(scale), exact_(scale >= 0 && scale < kExactPowers) {}
 
-  // value * 10^-scale
+  // Returns value * 10^-scale.
   double Apply(int64_t value) const {
     if (exact_ && value >= -kExactIntegers && value <= kExactIntegers) {
-      // Both operands are exact, so the one rounding of the division is the right one.
+      // Both operands are exact, so the one rounding of the division gives the nearest
+      // double.
       return static_cast<double>(value) / kPowersOfTen[static_cast<size_t>(scale_)];
     }
     return UnscaledInteger(value).ToDouble(scale_);
@@ -58,7 +61,8 @@ class DecimalScale {
 
  private:
   static constexpr int64_t kExactIntegers = int64_t{1} << 53;
-  static constexpr int kExactPowers = 23;  // 10^22 is the largest that a double holds
+  // 10^22 is the largest power that a double holds exactly
+  static constexpr int kExactPowers = 23;
   static constexpr std::array<double, kExactPowers> kPowersOfTen = {
       1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
       1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};

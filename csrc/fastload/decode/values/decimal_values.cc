@@ -21,7 +21,7 @@ int64_t LoadInteger(const uint8_t* raw) {
   return value;
 }
 
-// `size` big-endian bytes, 1 to 8.
+// Loads `size` big-endian bytes, 1 to 8.
 int64_t LoadBigEndian(const uint8_t* raw, int size) {
   auto value = static_cast<int64_t>(static_cast<int8_t>(raw[0]));
   for (int i = 1; i < size; ++i) value = value * 256 + raw[i];

@@ -1,4 +1,4 @@
-// Raw decimals of a column, to unscaled integers or to doubles.
+// Conversion of a column's raw decimals to unscaled integers or to doubles.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@ namespace fastload {
 
 class DecimalValues {
  public:
-  // `unscaled`: to int64; else to double. ErrorKind::kUnsupported if they are too long.
+  // Makes a conversion to int64 if `unscaled`, else to double. Returns
+  // ErrorKind::kUnsupported if the decimals are too long.
   static Result<DecimalValues> Make(const parquet::ColumnDescriptor& descr,
                                     bool unscaled);
 
-  // Writes 8 bytes for each of `n` raw values; whether all fit, as a CastFn does. In
-  // BYTE_ARRAY a length that no decimal has is an ErrorKind::kCorruptFile.
+  // Writes 8 bytes for each of `n` raw values. Returns true if all values fit, like a
+  // CastFn. A BYTE_ARRAY with a length that no decimal has is an ErrorKind::kCorruptFile.
   Result<bool> Load(const uint8_t* raw, int64_t n, uint8_t* out,
                     Offender* offender) const;
 
@@ -32,7 +33,7 @@ class DecimalValues {
   Result<UnscaledInteger> LoadWide(const uint8_t* raw) const;
 
   parquet::Type::type physical_;
-  int width_;  // bytes of a raw value; of a parquet::ByteArray for BYTE_ARRAY
+  int width_;  // bytes of a raw value; for BYTE_ARRAY, of a parquet::ByteArray
   DecimalScale scale_;
   bool unscaled_;
 };

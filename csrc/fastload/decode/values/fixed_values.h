@@ -1,4 +1,4 @@
-// Values of fixed width of the pages of one column chunk, converted to elements.
+// The fixed-width values of the pages of one column chunk, converted to elements.
 #pragma once
 
 #include <cstdint>
@@ -25,29 +25,31 @@ class FixedValues : public PageValues {
                  int64_t max_values) override;
   Status Skip(int64_t values) override;
 
-  // Writes n elements to `out`, without gaps. A value that does not fit is an
-  // ErrorKind::kValue, with the number of the first of them (AtValue).
+  // Writes n elements to `out` without gaps. A value that does not fit is an
+  // ErrorKind::kValue, with the number of the first such value (AtValue).
   Status Decode(int64_t n, uint8_t* out);
 
-  // Whether the page's values are codes into dictionary().
+  // Returns true if the page's values are codes into dictionary().
   bool coded() const { return source_ == Source::kDictionary && !dictionary_is_raw_; }
-  // Elements without gaps.
+  // Returns the dictionary's elements, which have no gaps.
   std::span<const uint8_t> dictionary() const {
     return {dictionary_->data(), static_cast<size_t>(dictionary_->size())};
   }
   const std::shared_ptr<arrow::Buffer>& shared_dictionary() const { return dictionary_; }
-  // Writes table[code] of n values of a coded page; the table is as long as dictionary().
+  // Writes table[code] for n values of a coded page. The table is as long as
+  // dictionary().
   Status LookUpIn(const uint16_t* table, int64_t n, uint16_t* out) {
     return hybrid_.Lookup(table, dictionary_size_, n, out);
   }
-  // Writes base + code of n values of a coded page, in `code_bytes` (1, 2 or 4) each.
+  // Writes base + code for n values of a coded page, with `code_bytes` (1, 2 or 4) bytes
+  // each.
   Status DecodeCodes(int64_t n, uint32_t base, int64_t code_bytes, uint8_t* out);
 
   int item_size() const { return converter_.item_size(); }
 
  private:
   enum class Source : uint8_t {
-    kPlain,       // raw values as they are
+    kPlain,       // raw values
     kPlainBits,   // BOOLEAN
     kPlainViews,  // raw values that are views of the page
     kHybridBits,  // BOOLEAN, encoded RLE
@@ -55,14 +57,14 @@ class FixedValues : public PageValues {
     kArrow,
   };
 
-  // Values decoded at once when they go through scratch.
+  // The values decoded at once where they go through scratch memory.
   static constexpr int64_t kBlockValues = ArrowValues::kBlockValues;
 
   Status SetDictionaryIndices(const uint8_t* data, int64_t size);
   Status SetHybridBits(const uint8_t* data, int64_t size);
   Status LookUp(int64_t n, uint8_t* out);
   Status KeepRawDictionary(const parquet::DictionaryPage& page);
-  // n raw values, at most kBlockValues, of a source other than kPlain.
+  // Decodes n raw values, at most kBlockValues, of a source other than kPlain.
   Status DecodeRaw(int64_t n, uint8_t* raw);
   Status DecodePlainBits(int64_t n, uint8_t* raw);
 
@@ -73,16 +75,16 @@ class FixedValues : public PageValues {
 
   const uint8_t* pos_ = nullptr;  // kPlain, kPlainBits
   const uint8_t* end_ = nullptr;
-  int64_t bit_ = 0;  // kPlainBits: bits already taken since pos_
+  int64_t bit_ = 0;  // kPlainBits: bits already consumed since pos_
   PlainBytes views_;
   HybridDecoder hybrid_;
   ArrowValues arrow_;
 
-  // Elements, unless an entry does not fit the dtype: then raw values, so that only rows
-  // that use this entry fail.
+  // The dictionary's elements. If an entry does not fit the dtype, raw values instead, so
+  // that only rows that use the entry fail.
   std::shared_ptr<arrow::Buffer> dictionary_;
-  std::vector<uint8_t> dictionary_page_;  // what raw entries that are views point to
-  int64_t dictionary_size_ = -1;          // entries; -1 before the dictionary page
+  std::vector<uint8_t> dictionary_page_;  // the bytes behind raw entries that are views
+  int64_t dictionary_size_ = -1;  // number of entries; -1 before the dictionary page
   bool dictionary_is_raw_ = false;
 
   std::vector<uint8_t> scratch_;  // kBlockValues raw values

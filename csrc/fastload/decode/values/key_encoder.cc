@@ -40,7 +40,7 @@ Result<KeyEncoder> KeyEncoder::Make(const parquet::ColumnDescriptor& descr,
                          (vocabulary != nullptr ? "look up" : "hash") + ", got " +
                          Describe(descr));
   }
-  // No value is in an empty one, so it goes with every type.
+  // An empty vocabulary has no values, so it fits every type.
   if (vocabulary != nullptr && vocabulary->size() > 0 &&
       vocabulary->of_bytes() != (keys == Keys::kBytes)) {
     return MakeError(ErrorKind::kUnsupported,

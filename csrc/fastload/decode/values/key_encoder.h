@@ -12,23 +12,23 @@
 
 namespace fastload {
 
-// Of one column of strings, binary or integers. Thread-safe: never changes.
+// An encoder of one column of strings, binary or integers. Immutable, so thread-safe.
 class KeyEncoder {
  public:
-  // Whether the spec asks for one.
+  // Returns true if the spec asks for categories.
   static bool IsFor(const ColumnSpec& spec) {
     return spec.hash_buckets != 0 || spec.vocabulary != nullptr;
   }
 
-  // ErrorKind::kUnsupported for a column of anything else.
+  // Returns ErrorKind::kUnsupported for a column of any other type.
   static Result<KeyEncoder> Make(const parquet::ColumnDescriptor& descr,
                                  const ColumnSpec& spec);
 
-  // The raw values are parquet::ByteArrays, whatever the physical type; else integers as
-  // PLAIN stores them.
+  // Returns true if raw values are parquet::ByteArrays, whatever the physical type.
+  // Otherwise raw values are integers as PLAIN stores integers.
   bool of_bytes() const { return load_ == nullptr; }
 
-  // Writes n int64 to `out`.
+  // Writes n int64 categories to `out`.
   void Encode(const uint8_t* raw, int64_t n, uint8_t* out) const;
 
  private:
@@ -36,9 +36,9 @@ class KeyEncoder {
 
   uint64_t buckets_ = 0;
   uint64_t seed_ = 0;
-  std::shared_ptr<const Vocabulary> vocabulary_;  // null: hashed
+  std::shared_ptr<const Vocabulary> vocabulary_;  // null: values are hashed
   int64_t unknown_ = -1;
-  CastFn load_ = nullptr;  // integers to int64, bit for bit where they are uint64
+  CastFn load_ = nullptr;  // integers to int64; keeps the bits of a uint64
   bool uint64_ = false;
 };
 

@@ -33,7 +33,7 @@ void PlainBytes::Reset(const uint8_t* data, int64_t size) {
 }
 
 Status PlainBytes::CheckLeft(int64_t n) const {
-  // One of variable length takes at least the four bytes of its length.
+  // A value of variable length takes at least the four bytes of its length.
   const int64_t least = fixed_size_ < 0 ? 4 : std::max<int64_t>(fixed_size_, 1);
   return CheckValuesLeft(n, (end_ - pos_) / least);
 }

@@ -1,4 +1,4 @@
-// BYTE_ARRAY values in PLAIN, and the dictionary indices that stand for values.
+// BYTE_ARRAY values in PLAIN, and dictionary indices.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,15 @@
 
 namespace fastload {
 
-// A page that has `left` values for `n` wanted, if those are more.
+// Returns an error if the page has fewer (`left`) values than the `n` values that are
+// wanted.
 Status CheckValuesLeft(int64_t n, int64_t left);
 
-// A length or a value that goes beyond the `left` bytes of its page.
+// Returns the error of a length or a value that exceeds the `left` bytes of its page.
 Status BeyondPage(int64_t left, int64_t needed);
 
-// Calls take(i, data, length) for n BYTE_ARRAYs from *pos on, and moves *pos behind them.
+// Calls take(i, data, length) for n BYTE_ARRAYs from *pos on, and moves *pos behind the
+// last BYTE_ARRAY.
 template <typename Take>
 Status WalkPlainBytes(int64_t n, const uint8_t** pos, const uint8_t* end, Take&& take) {
   constexpr int64_t kPrefix = 4;
@@ -37,19 +39,20 @@ Status WalkPlainBytes(int64_t n, const uint8_t** pos, const uint8_t* end, Take&&
 
 Status SkipPlainBytes(int64_t n, const uint8_t** pos, const uint8_t* end);
 
-// The values of a PLAIN page of BYTE_ARRAY or FIXED_LEN_BYTE_ARRAY, one after the other.
+// A walk over the values of a PLAIN page of BYTE_ARRAY or FIXED_LEN_BYTE_ARRAY.
 class PlainBytes {
  public:
   explicit PlainBytes(const parquet::ColumnDescriptor& descr);
 
-  // `size` borrowed bytes.
+  // Starts at `size` borrowed bytes.
   void Reset(const uint8_t* data, int64_t size);
 
-  // Views of the next n values.
+  // Writes views of the next n values.
   Status Next(int64_t n, parquet::ByteArray* out);
   Status Skip(int64_t n);
 
-  // Fewer than n values of the least length left is an ErrorKind::kCorruptFile.
+  // Returns ErrorKind::kCorruptFile if the rest of the page is too short for n values of
+  // the least length.
   Status CheckLeft(int64_t n) const;
 
  private:
@@ -58,7 +61,7 @@ class PlainBytes {
   const uint8_t* end_ = nullptr;
 };
 
-// Sets `indices` to the dictionary indices of a page, which a byte of bit width precedes.
+// Sets `indices` to the dictionary indices of a page, whose first byte is the bit width.
 Status ResetIndices(const uint8_t* data, int64_t size, HybridDecoder* indices);
 
 }  // namespace fastload

@@ -1,4 +1,4 @@
-// What the raw values of a column mean.
+// The meaning of the raw values of a column.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace fastload {
 
-// The meaning of a raw value, from its physical and its logical type.
+// The meaning of a raw value, which follows from its physical type and its logical type.
 enum class Stored : uint8_t {
   kBool,  // one byte, 0 or 1
   kInt8,
@@ -26,10 +26,11 @@ enum class Stored : uint8_t {
   kDecimal,
 };
 
-// ErrorKind::kUnsupported if the column holds no fixed-width values.
+// Returns the stored type, or ErrorKind::kUnsupported if the column has no fixed-width
+// values.
 Result<Stored> StoredOf(const parquet::ColumnDescriptor& descr);
 
-// The type of an integer that is INT32 or INT64 as it lies in the file.
+// Returns the stored type of an INT32 or INT64 integer.
 Stored StoredInteger(const parquet::ColumnDescriptor& descr);
 
 inline bool IsInteger(Stored stored) {
@@ -37,7 +38,7 @@ inline bool IsInteger(Stored stored) {
          stored == Stored::kInt96;
 }
 
-// "INT32 (Date)", for errors.
+// Returns a description for errors: "INT32 (Date)".
 std::string Describe(const parquet::ColumnDescriptor& descr);
 
 }  // namespace fastload

@@ -23,7 +23,7 @@ Vocabulary::Slots::Slots(size_t entries)
       shift_(64 - std::countr_zero(slots_.size())) {}
 
 size_t Vocabulary::Slots::First(uint64_t key) const {
-  // Multiplied by 2^64 over the golden ratio: neighbouring integers land far apart.
+  // Multiplying by 2^64 over the golden ratio spreads neighbouring integers far apart.
   constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
   return static_cast<size_t>(((key ^ key >> 32) * kGolden) >> shift_);
 }

@@ -1,4 +1,4 @@
-// The entries that categories are looked up in: an immutable hash map to their indices.
+// The vocabulary of categories: an immutable hash map from entries to indices.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,17 @@
 
 namespace fastload {
 
-// Either of byte strings or of integers. Thread-safe: never changes.
+// A vocabulary of either byte strings or integers. Immutable, so thread-safe.
 class Vocabulary {
  public:
-  // An integer of a column: an int64, or a uint64 beyond that.
+  // An integer of a column: an int64, or a uint64 above the largest int64.
   struct Integer {
     uint64_t bits = 0;
     bool above_int64 = false;
   };
 
-  // An entry's index is its place in the order given. An entry given twice is an error.
+  // Makes a vocabulary. An entry's index is its position in `entries`. A repeated entry
+  // is an error.
   static Result<std::shared_ptr<const Vocabulary>> OfBytes(
       std::vector<std::string> entries);
   static Result<std::shared_ptr<const Vocabulary>> OfIntegers(
@@ -28,29 +29,31 @@ class Vocabulary {
 
   bool of_bytes() const { return of_bytes_; }
   int64_t size() const { return size_; }
-  // In order of their indices; empty unless of_bytes.
+  // Returns the entries in the order of their indices; empty unless of_bytes.
   const std::vector<std::string>& bytes() const { return bytes_; }
 
-  // The index of an entry; `unknown` for what is none.
+  // Returns the index of an entry, or `unknown` if the vocabulary has no such entry.
   int64_t Find(const uint8_t* data, size_t size, int64_t unknown) const;
   int64_t Find(Integer integer, int64_t unknown) const;
 
  private:
-  // Open addressing over a power of two of slots, at most half of them taken.
+  // A hash table with open addressing: a power of two of slots, at most half of them
+  // taken.
   class Slots {
    public:
     explicit Slots(size_t entries);
 
-    // Calls same(index) for entries under `key` until it is true; -1 if it never is.
+    // Calls same(index) for the entries under `key` until a call returns true. Returns
+    // that index, or -1 if no call returns true.
     template <typename Same>
     int64_t Find(uint64_t key, const Same& same) const;
-    // `key` may be there for other entries.
+    // Adds an entry; other entries may have the same `key`.
     void Add(uint64_t key, int64_t index);
 
    private:
     struct Slot {
       uint64_t key = 0;
-      int64_t index = -1;  // free
+      int64_t index = -1;  // -1: the slot is free
     };
     size_t First(uint64_t key) const;
 
@@ -64,7 +67,7 @@ class Vocabulary {
   bool of_bytes_;
   int64_t size_;
   Slots slots_;        // by hash of the bytes, or by value of the integer
-  Slots above_int64_;  // by value
+  Slots above_int64_;  // integers above the largest int64, by value
   std::vector<std::string> bytes_;
 };
 
