@@ -15,7 +15,8 @@ class Arrays {
  public:
   explicit Arrays(const std::shared_ptr<Block>& block) : block_(block) {}
 
-  // Of lists and texts; `numbers` as Layout::Areas has them, from the outermost level on.
+  // Returns an array of lists or texts. `numbers` are the output's numbers in
+  // Layout::Areas, from the outermost level on.
   Result<std::shared_ptr<arrow::ArrayData>> Ragged(
       const std::shared_ptr<arrow::DataType>& type, int32_t levels,
       const int64_t* numbers) const {
@@ -36,7 +37,7 @@ class Arrays {
                                   {std::move(items)}, 0);
   }
 
-  // Of numbers, and of lists of a fixed size of such, that lie one after the other.
+  // Returns an array of numbers, or of fixed-size lists of numbers, that are packed.
   Result<std::shared_ptr<arrow::ArrayData>> Dense(
       const std::shared_ptr<arrow::DataType>& type, int64_t offset, int64_t bytes) const {
     const arrow::DataType& storage = *StorageOf(type.get());
@@ -58,7 +59,8 @@ class Arrays {
                            type.ToString());
   }
 
-  // Up to where something else may begin, as the writer of blocks wants them.
+  // Returns bytes up to the start of the next area, because the writer of blocks wants
+  // padded buffers.
   std::shared_ptr<arrow::Buffer> Bytes(int64_t offset, int64_t bytes) const {
     const int64_t whole = RoundUp(bytes, kAlignment);
     std::memset(block_->data() + offset + bytes, 0, static_cast<size_t>(whole - bytes));

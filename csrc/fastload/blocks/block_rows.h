@@ -1,4 +1,5 @@
-// The rows of a batch as a block has them, in the batch's own memory.
+// A batch's rows as a record batch over the batch's own memory, as a cached row group
+// stores rows.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +15,17 @@
 
 namespace fastload {
 
+// A conversion of batches to record batches, without a copy.
 class BlockRows {
  public:
-  // `outputs`: of the layout, for each field of the schema the one whose elements, in
-  // their order, it has.
+  // `outputs` holds, for each field of the schema, the layout's output whose elements the
+  // field has, in the same order.
   BlockRows(std::shared_ptr<arrow::Schema> schema, const Layout& layout,
             std::span<const int32_t> outputs);
 
-  // The record batch of a batch, which nobody else uses: bytes between its columns become
-  // zeros. An error where a field is of another type than its output.
+  // Returns the record batch of a batch that nobody else uses; sets the bytes between the
+  // batch's columns to 0. Returns an error if a field's type differs from its output's
+  // type.
   Result<std::shared_ptr<arrow::RecordBatch>> Of(const std::shared_ptr<Block>& block,
                                                  const Layout::Areas& areas) const;
 

@@ -22,17 +22,18 @@
 namespace fastload {
 namespace {
 
-// At the end of an Arrow IPC file: the bytes of the footer before it, and a magic.
+// The magic at the end of an Arrow IPC file, behind the bytes of the footer.
 constexpr std::string_view kMagic = "ARROW1";
 constexpr size_t kTailBytes = sizeof(int32_t) + kMagic.size();
 
-// Blocks of this process lie where a read takes long: then they are better brought as a
-// whole than by what the system reads ahead, which fast disks do well with.
+// True once reads of this process's blocks have taken long. Then a block is better
+// requested as a whole than by the system's readahead, which suffices on fast disks.
 std::atomic<bool> disk_is_slow = false;
 
-// Hashes what may be on disk alone.
+// Hashes bytes that may only be on disk.
 void HashMapped(XXH64_state_t* state, std::string_view bytes) {
-  // 70 MB/s: less than a disk has that is busy with this alone.
+  // A piece slower than 70 MB/s shows a slow disk: a disk that is busy with this file
+  // alone is faster.
   constexpr size_t kPiece = 4 << 20;
   constexpr auto kLong = std::chrono::milliseconds(60);
   for (size_t at = 0; at < bytes.size(); at += kPiece) {
@@ -43,7 +44,8 @@ void HashMapped(XXH64_state_t* state, std::string_view bytes) {
   }
 }
 
-// What Arrow has no type of bytes for lies as integers of that size.
+// Returns the Arrow type of a dtype. Dtypes without an Arrow type are stored as integers
+// of the same size.
 arrow::Type::type TypeOf(DType dtype) {
   switch (dtype) {
     case DType::kBool:
@@ -74,13 +76,13 @@ arrow::Type::type TypeOf(DType dtype) {
   return arrow::Type::NA;
 }
 
-// Goes down to the next level of an array.
+// A walk down the levels of an array.
 class Walk {
  public:
   explicit Walk(const arrow::ArrayData& data) : data_(&data) {}
 
   const arrow::DataType& type() const { return *StorageOf(data_->type.get()); }
-  // As the writer leaves them.
+  // Returns true if the array has the form that the writer writes.
   bool plain() const { return data_->offset == 0 && data_->GetNullCount() == 0; }
   const uint8_t* buffer(size_t index) const {
     const auto& buffer = data_->buffers[index];
@@ -97,7 +99,8 @@ class Walk {
   const arrow::ArrayData* data_;
 };
 
-// The offsets of `lists` lists that hold `length` entries in all; null if they don't.
+// Returns the offsets of `lists` lists with `length` entries in all, or null if the
+// offsets don't fit these numbers.
 const int64_t* Offsets(const uint8_t* bytes, int64_t buffer_bytes, int64_t lists,
                        int64_t length) {
   static constexpr int64_t kNone[1] = {0};
@@ -108,7 +111,8 @@ const int64_t* Offsets(const uint8_t* bytes, int64_t buffer_bytes, int64_t lists
   return offsets;
 }
 
-// The run of one record batch's column; nullopt if that is of another type.
+// Returns the run of one record batch's column, or nullopt if the column has another
+// type.
 std::optional<DecodedBlock::Run> RunOf(const arrow::ArrayData& data,
                                        const ColumnSpec& spec) {
   DecodedBlock::Run run{.rows = data.length};
@@ -176,7 +180,8 @@ DecodedBlock::Opened DecodedBlock::Open(const std::string& path, const std::stri
                                         uint64_t* checked) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return {};
-  // Whoever makes room leaves it alone; where it can't be had, it is read nevertheless.
+  // The lock keeps other processes from evicting the block. If the lock is refused, the
+  // block is read nevertheless.
   flock(fd, LOCK_SH | LOCK_NB);
   struct stat status{};
   const uint8_t* data = nullptr;
@@ -203,7 +208,8 @@ DecodedBlock::Opened DecodedBlock::Open(const std::string& path, const std::stri
 DecodedBlock::~DecodedBlock() {
   batches_.clear();
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), bytes_);
-  flock(fd_, LOCK_UN);  // a fork's child may hold the descriptor, too
+  // close alone is not enough: a fork's child may hold the descriptor, too
+  flock(fd_, LOCK_UN);
   close(fd_);
 }
 

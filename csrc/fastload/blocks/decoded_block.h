@@ -1,7 +1,9 @@
-// Decoded rows of a row group on disk: an Arrow IPC file, whose footer has a checksum.
+// A cached row group: decoded rows of a row group on disk, in an Arrow IPC file whose
+// footer has a checksum.
 //
 // Record batches are uncompressed and without nulls, so that a column's buffers are runs
-// of plain values. A file appears under its name by a rename, whole, and never changes.
+// of plain values. The file appears under its name by a rename, complete, and never
+// changes.
 #pragma once
 
 #include <cstddef>
@@ -18,30 +20,34 @@
 
 namespace fastload {
 
-// In the metadata of the file's footer: behind kChecksumMark 16 hexadecimal digits of the
-// XXH64 of the file, with zeros in their place, seeded with that of the entry's name.
+// The key and format of the checksum in the metadata of the file's footer: kChecksumMark,
+// then 16 hexadecimal digits. The checksum is the XXH64 of the file with zeros in place
+// of the digits, seeded with the XXH64 of the entry's name.
 inline constexpr char kChecksumKey[] = "fastload.checksum";
 inline constexpr std::string_view kChecksumMark = "fastload-xxh64:";
 inline constexpr std::string_view kNoChecksum = "0000000000000000";
 
-// The type that values lie as in a block: that of an extension type, or itself.
+// Returns the type in which a block stores values: the storage type of an extension type,
+// else the type itself.
 const arrow::DataType* StorageOf(const arrow::DataType* type);
 
-// Where the digits lie in a file of these bytes; nullopt if it is no such file.
+// Returns the position of the checksum's digits in a file of these bytes, or nullopt if
+// the file is no block.
 std::optional<size_t> FindChecksum(std::string_view file);
 
 enum class BlockState : uint8_t { kGood, kMissing, kDamaged };
 
-// Mapped, and locked against whoever makes room. Immutable.
+// A block that is mapped, and locked against eviction by other processes. Immutable.
 class DecodedBlock {
  public:
-  // Of `state` kGood, else null.
+  // `block` is null unless `state` is kGood.
   struct Opened {
     BlockState state = BlockState::kMissing;
     std::shared_ptr<const DecodedBlock> block;
   };
-  // `name` is what the writer was given. The whole file is compared with its checksum,
-  // unless that is `*checked`, which is set; what is damaged is removed.
+  // Opens a block; `name` is the name that the writer was given. Compares the whole file
+  // with its checksum, unless the checksum equals `*checked`; sets `*checked`. Removes a
+  // damaged file.
   static Opened Open(const std::string& path, const std::string& name, uint64_t* checked);
   ~DecodedBlock();
   DecodedBlock(const DecodedBlock&) = delete;
@@ -52,12 +58,13 @@ class DecodedBlock {
   // A column's rows in one record batch.
   struct Run {
     int64_t rows = 0;
-    // Of each level of lists, the outermost first, and of the bytes of elements.
+    // The offsets of each level of lists, the outermost first, then the offsets of the
+    // bytes of elements.
     std::vector<const int64_t*> offsets;
     const uint8_t* values = nullptr;
   };
-  // The rows of the field `spec.leaves[0]`, one record batch after the other. An error if
-  // its type is not that of the spec.
+  // Returns the rows of the field `spec.leaves[0]`, one run for each record batch.
+  // Returns an error if the field's type differs from the spec's type.
   Result<std::vector<Run>> Column(const ColumnSpec& spec) const;
 
  private:

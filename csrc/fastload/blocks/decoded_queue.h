@@ -1,4 +1,5 @@
-// What scans need of the cache of blocks, and who looks for it and makes it.
+// The queue between scans, which request blocks from the cache, and the threads that find
+// or make blocks.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,7 @@
 
 namespace fastload {
 
-// Thread-safe.
+// A queue of requested blocks. Thread-safe.
 class DecodedQueue {
  public:
   // `at_once` blocks are made at a time.
@@ -31,34 +32,39 @@ class DecodedQueue {
   using Arrived = std::function<void(const Result<Block>&)>;
   using Key = std::pair<int32_t, int32_t>;  // file and row group
 
-  // Calls `arrived` once, at once or on another thread, with the block of a row group.
+  // Requests the block of a row group. Calls `arrived` once with the block, at once or on
+  // another thread.
   void Ask(Key key, Arrived arrived);
 
-  // The next row group of which a block is asked for; nullopt if there is none.
+  // Returns the next row group whose block is requested, or nullopt if no request is
+  // left.
   std::optional<Key> Take();
 
-  // For those who make blocks, to wait for whatever is next: how often something was
-  // asked for, the queue was closed, or woken. Waits a while for another number than
-  // `seen`, which was had before looking for work, so that nothing is missed.
+  // Waits until a block is requested, Wake is called or the queue is closed, for at most
+  // `timeout`. Returns the number of these events so far. Returns at once if the number
+  // differs from `seen`: makers of blocks get `seen` before they look for work, so that
+  // no event is missed.
   int64_t Wait(int64_t seen, std::chrono::milliseconds timeout);
   void Wake();
 
-  // Opens the block of a row group that was taken, for those who wait for it. Unless it
-  // is kGood they still do. `name` as DecodedBlock::Open has it, `rows` are those that
-  // it has to have, `written` is the checksum that this process has just written; 0: it
-  // has not.
+  // Opens the block of a row group that was taken, and passes the block to the waiters.
+  // The waiters go on waiting unless the block is kGood. `name` is passed to
+  // DecodedBlock::Open, and `rows` is the number of rows that the block must have.
+  // `written` is the checksum that this process has just written, or 0 if it has not
+  // written the block.
   BlockState Open(Key key, const std::string& path, const std::string& name, int64_t rows,
                   uint64_t written = 0);
-  // There is none. ErrorKind::kCorruptFile counts as damage of the row group.
+  // Fails the request for a block. ErrorKind::kCorruptFile counts as damage of the row
+  // group.
   void Fail(Key key, ErrorKind kind, const std::string& message);
 
-  // Fails all that is asked for and all that will be. Idempotent.
+  // Fails all requests, now and later. Idempotent.
   void Close();
   bool closed();
 
  private:
-  // Mapped blocks beside those in use, which each have a descriptor: far below the usual
-  // limit of 1,024.
+  // The most mapped blocks that are kept beside the blocks in use. Each block has a
+  // descriptor, and the number stays far below the usual limit of 1,024.
   static constexpr size_t kMostKept = 128;
 
   void Answer(Key key, const Result<Block>& result);
@@ -71,8 +77,8 @@ class DecodedQueue {
   int64_t wakes_ = 0;
   std::deque<Key> queue_;
   std::map<Key, std::vector<Arrived>> waiting_;
-  std::map<Key, uint64_t> checked_;        // checksums that were found right
-  std::list<std::pair<Key, Block>> kept_;  // the newest first
+  std::map<Key, uint64_t> checked_;        // checksums that were found to be right
+  std::list<std::pair<Key, Block>> kept_;  // newest first
 };
 
 }  // namespace fastload

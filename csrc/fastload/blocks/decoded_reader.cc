@@ -11,8 +11,8 @@
 namespace fastload {
 namespace {
 
-// Of more than this a copy past the caches is worth it; less may be scratch of a shuffle,
-// which is read soon.
+// From this size on, copying past the caches pays off. Smaller targets may be a shuffle's
+// scratch memory, which is read soon.
 constexpr int64_t kStreamBytes = 16 << 10;
 
 void SetValid(uint8_t* valid, int64_t rows) {
@@ -60,7 +60,7 @@ class Rows {
     return ForEach(rows, [](const auto&, int64_t, int64_t) { return Status::OK(); });
   }
 
-  // Calls fn(run, first, rows) for the next rows, which are those from `first` on of each
+  // Calls fn(run, first, rows) for the next rows, where `first` is the first row in the
   // run.
   template <typename Fn>
   Status ForEach(int64_t rows, const Fn& fn) {
@@ -88,7 +88,7 @@ class Rows {
   const std::shared_ptr<const DecodedBlock> block_;
   const std::vector<DecodedBlock::Run> runs_;
   size_t run_ = 0;
-  int64_t row_ = 0;  // next one of it
+  int64_t row_ = 0;  // next row of the run
 };
 
 class DecodedFixedReader final : public FixedReader {
@@ -115,7 +115,7 @@ class DecodedFixedReader final : public FixedReader {
   const int64_t item_;
 };
 
-// The views of `count` values from `first` on.
+// Appends the views of `count` values from `first` on.
 void AddViews(const int64_t* offsets, const uint8_t* bytes, int64_t first, int64_t count,
               ByteView* out) {
   for (int64_t i = 0; i < count; ++i) {

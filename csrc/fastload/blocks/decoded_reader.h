@@ -1,4 +1,4 @@
-// Readers of a column of a block, which copy: nothing is decoded.
+// Readers of a column of a block. They copy values, and decode nothing.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,9 @@
 
 namespace fastload {
 
-// `spec` is borrowed and outlives the reader; what a BytesReader and a NestedReader show
-// lives as long as the block. An error if the column is of another type.
+// Make a reader of a block's column. `spec` is borrowed, and outlives the reader. The
+// bytes that a BytesReader and a NestedReader return live as long as the block. Return an
+// error if the column has another type.
 Result<std::unique_ptr<FixedReader>> MakeDecodedFixedReader(
     std::shared_ptr<const DecodedBlock> block, const ColumnSpec* spec);
 Result<std::unique_ptr<BytesReader>> MakeDecodedBytesReader(

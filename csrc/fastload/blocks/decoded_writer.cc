@@ -25,9 +25,10 @@
 namespace fastload {
 namespace {
 
-// Written at a time: what was hashed is still in a cache then.
+// The bytes written at a time, so that hashed bytes are still in a CPU cache when they
+// are written.
 constexpr int64_t kChunkBytes = 256 << 10;
-// Less than this is gathered first.
+// Smaller writes are gathered first.
 constexpr int64_t kSmallBytes = 64 << 10;
 constexpr int32_t kAlignment = 64;
 constexpr std::array<uint8_t, kAlignment> kZeros{};
@@ -37,9 +38,9 @@ Status WriteError(int error) {
                                             std::generic_category().message(error));
 }
 
-// The array with buffers of whole multiples of kAlignment bytes, which Arrow writes one
-// after the other (but for offsets, which it cuts to multiples of 8); those of most
-// record batches are so as they are.
+// Returns the array with buffers padded to multiples of kAlignment bytes, which Arrow
+// writes one after another (but Arrow cuts offsets to multiples of 8). Most record
+// batches have such buffers already.
 Result<std::shared_ptr<arrow::ArrayData>> Padded(const arrow::ArrayData& data) {
   auto padded = std::make_shared<arrow::ArrayData>(data);
   for (auto& buffer : padded->buffers) {
@@ -59,7 +60,7 @@ Result<std::shared_ptr<arrow::ArrayData>> Padded(const arrow::ArrayData& data) {
 
 }  // namespace
 
-// The bytes of a file from its start on, and their hash.
+// A stream that writes a file from its start on, and hashes the bytes.
 class HashedFile final : public arrow::io::OutputStream {
  public:
   HashedFile(int fd, const std::string& name) : fd_(fd) {
@@ -75,7 +76,7 @@ class HashedFile final : public arrow::io::OutputStream {
   Result<int64_t> Tell() const override { return position_; }
   Status Flush() override { return Status::OK(); }
 
-  // So many bytes come next.
+  // Announces that `bytes` bytes come next.
   void Reserve(int64_t bytes) const {
     if (bytes > 0) FindBlocks(fd_, position_, bytes);
   }
@@ -93,11 +94,11 @@ class HashedFile final : public arrow::io::OutputStream {
     return Status::OK();
   }
 
-  // Writes what was gathered, and the checksum into its place, and ends the file there;
-  // returns it.
+  // Writes the gathered bytes and the checksum's digits, and ends the file. Returns the
+  // checksum.
   Result<uint64_t> Seal() {
     ARROW_RETURN_NOT_OK(WriteGathered());
-    // At the end: the bytes of the footer, and a magic.
+    // The end of the file: the footer's number of bytes, and the magic.
     constexpr int64_t kTailBytes = 10;
     int32_t footer_bytes = 0;
     ARROW_RETURN_NOT_OK(
@@ -124,12 +125,12 @@ class HashedFile final : public arrow::io::OutputStream {
   }
 
  private:
-  // The format's magic and padding, and a mark, come before the bytes of the schema's
-  // metadata, then that.
+  // The position of the number of bytes of the schema's metadata, behind the format's
+  // magic and padding and a mark. The metadata follows.
   static constexpr int64_t kSchemaBytesAt = 12;
 
-  // Arrow aligns what follows to 64 bytes from the end of the schema on; a few zeros more
-  // in its metadata and that is so from the start of the file on.
+  // Arrow aligns record batches to 64 bytes from the end of the schema on. A few more
+  // zeros in the schema's metadata align record batches from the start of the file on.
   Status WriteSchemaBytes(const void* data) {
     int32_t bytes = 0;
     std::memcpy(&bytes, data, sizeof(bytes));
@@ -191,7 +192,7 @@ class HashedFile final : public arrow::io::OutputStream {
   const int fd_;
   XXH64_state_t state_;
   std::vector<uint8_t> gathered_;
-  int64_t position_ = 0;  // what was gathered counts
+  int64_t position_ = 0;  // counts gathered bytes
   int64_t written_ = 0;
   int64_t schema_end_ = -1;
   int64_t padding_ = 0;

@@ -1,4 +1,4 @@
-// Writes blocks: see decoded_block.h.
+// A writer of blocks (see decoded_block.h).
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,20 @@ namespace fastload {
 
 class HashedFile;
 
-// Writes the record batches of a block to a file that is empty. Not thread-safe. An
+// A writer of a block's record batches to an empty file. Not thread-safe. Returns an
 // ErrorKind::kStorage where the system refuses.
 class DecodedWriter {
  public:
-  // `fd` is borrowed; the file may be longer, without bytes, than it will be. `name` is
-  // the entry's: a block in the place of another is damage.
+  // `fd` is borrowed. The file may already have a larger size than the block will need,
+  // without bytes. `name` is the name of the cache's entry: a block under another entry's
+  // name is damage.
   static Result<std::unique_ptr<DecodedWriter>> Make(
       int fd, const std::string& name, const std::shared_ptr<arrow::Schema>& schema);
   ~DecodedWriter();
 
   Status Add(const arrow::RecordBatch& batch);
-  // Once. Returns the checksum, as DecodedBlock::Open knows it.
+  // Completes the file. May be called once. Returns the checksum, as DecodedBlock::Open
+  // compares it.
   Result<uint64_t> Finish();
 
  private:

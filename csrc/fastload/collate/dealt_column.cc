@@ -5,7 +5,7 @@
 namespace fastload {
 namespace {
 
-// Copies rows of `width` bytes, by slot at `slots`.
+// Copies the run's rows of `width` bytes, which `slots` holds by slot.
 void GatherRows(const uint8_t* slots, int64_t width, const SlotRun& run, uint8_t* out,
                 int64_t stride, NextRead next) {
   const uint8_t* bucket = slots + run.bucket * width;

@@ -1,4 +1,4 @@
-// The rows of a column in the slots of a window.
+// A column's rows in the slots of a window.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace fastload {
 
+// One column after dealing: a value or a code in each slot.
 struct DealtColumn {
   int64_t item = 0;                 // bytes of a row
-  const uint8_t* values = nullptr;  // by slot; unless `codes` has them all
+  const uint8_t* values = nullptr;  // by slot; null if codes has all rows
   const uint8_t* valid = nullptr;   // by slot; null if not asked for
-  const uint8_t* codes = nullptr;   // by slot; if there is a table
+  const uint8_t* codes = nullptr;   // by slot; used if there is a table
   std::optional<CodeTable> table;
 
-  // Copies the output rows of the run to out, out + stride, ...
+  // Copies the run's output rows to out, out + stride, ...
   void Gather(const SlotRun& run, uint8_t* out, int64_t stride) const;
   void GatherValid(const SlotRun& run, uint8_t* out, int64_t stride) const;
 };

@@ -12,8 +12,8 @@
 namespace fastload {
 namespace {
 
-// Between tables, which begin with what is looked up most: a power of two apart they
-// would share a few sets of a cache.
+// The gap between tables. The beginning of a table is looked up most, and tables a power
+// of two apart would share a few sets of a cache.
 constexpr int64_t kTableGap = 65 * kCacheLine;
 
 Status NoMemory(const Window& window) {
@@ -35,7 +35,7 @@ Result<DealtRows> DealtRows::Make(const Window& window, int64_t item,
     table_bytes += CodeTable::TableBytes(column.code_bytes, item) + kTableGap;
     values_bytes += column.code_bytes == 0 ? value_bytes : 0;
   }
-  // A whole number of them in a cache line.
+  // A cache line holds a whole number of records.
   rows.record_bytes_ =
       static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(code_bytes)));
   if (code_bytes == 0) rows.record_bytes_ = 0;
@@ -127,7 +127,7 @@ void DealtRows::Gather(const SlotRun& run, int64_t from, int64_t rows,
   const uint16_t* index = run.within + from;
   const uint8_t* records = records_ + run.bucket * record_bytes_;
   if (record_bytes_ > 0) {
-    // Those of the next call.
+    // Prefetch the rows of the next call.
     const int64_t end = std::min(2 * rows, run.rows - from);
     for (int64_t i = rows; i < end; ++i) {
       __builtin_prefetch(records + index[i] * record_bytes_);

@@ -11,19 +11,19 @@
 namespace fastload {
 namespace {
 
-// How many rows ahead offsets, and then what they point to, are brought into the cache:
-// far enough for a read from memory to end while rows of some hundred bytes are copied.
+// The number of rows by which prefetches of offsets, and then of items, run ahead: far
+// enough for a read from memory to finish while rows of some hundred bytes are copied.
 constexpr int64_t kOffsetsAhead = 32;
 constexpr int64_t kItemsAhead = 8;
 
-// Brings offsets, then what they point to, into the cache before a row's turn.
+// Prefetches the offsets, then the items, of rows behind row i.
 inline void Prefetch(const StagedLists& from, const TakenRows& taken, int64_t item,
                      int64_t i) {
   if (i + kOffsetsAhead < taken.count) {
     const auto [rows, row] = from.Find(taken.rows[i + kOffsetsAhead]);
     __builtin_prefetch(rows->offsets[0].data() + row);
   }
-  // Who has no items to copy only follows offsets.
+  // Without items to copy, only offsets are followed.
   if (i + kItemsAhead < taken.count && (item > 0 || from.levels() > 1)) {
     const auto [rows, row] = from.Find(taken.rows[i + kItemsAhead]);
     const int64_t* ahead = rows->offsets[0].data() + row;
@@ -36,7 +36,7 @@ inline void Prefetch(const StagedLists& from, const TakenRows& taken, int64_t it
   }
 }
 
-// Calls fn(rows, first, count) for runs of the rows taken, in turn.
+// Calls fn(rows, first, count) for runs of the taken rows, in order.
 template <typename Fn>
 void ForEachTaken(const StagedLists& from, const TakenRows& taken, int64_t item,
                   const Fn& fn) {
@@ -52,7 +52,7 @@ void Copy(uint8_t* to, const uint8_t* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// Appends rows to one ragged output.
+// A writer that appends rows to one ragged output.
 class RaggedWriter {
  public:
   RaggedWriter(size_t levels, int64_t item, uint8_t* base, const int64_t* numbers)
@@ -98,8 +98,8 @@ class RaggedWriter {
 
  private:
   struct Level {
-    int64_t* next = nullptr;  // where the next offset goes
-    int64_t end = 0;          // of what has been appended
+    int64_t* next = nullptr;  // address of the next offset
+    int64_t end = 0;          // end of the appended children
   };
 
   const int64_t item_;
@@ -107,7 +107,8 @@ class RaggedWriter {
   uint8_t* values_ = nullptr;
 };
 
-// Lists of one level of items of fixed width, the usual case: without a writer's state.
+// Writes lists of one level with fixed-width items, the usual case, without a
+// RaggedWriter's state.
 void WriteFlat(const StagedLists& from, const TakenRows& taken, int64_t item,
                int64_t* offsets, uint8_t* values) {
   int64_t end = 0;

@@ -1,4 +1,4 @@
-// Rows of lists on their way from staging to the batches of a window.
+// Rows of lists between their staging and the batches of a window.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace fastload {
 
-// Rows that wait until the sizes of their batches are known, in memory like theirs: some
-// pieces of the window after others, each decoded by a task of its own.
+// Rows of lists that wait until the sizes of their batches are known. Each share of the
+// window's pieces is decoded by a task of its own, and has memory of its own.
 class StagedLists {
  public:
   struct Share {
@@ -26,17 +26,17 @@ class StagedLists {
     BlockMemory memory;
     NestedRows rows;
   };
-  // A row, of the rows of one share.
+  // A row of the window, as a row of one share.
   struct Place {
     const NestedRows* rows;
     int64_t row;
   };
 
-  // `first_rows`: of each share, the first of its rows among those of the window.
+  // `first_rows` holds, for each share, its first row in the window.
   StagedLists(BlockPool* pool, std::vector<int64_t> first_rows);
 
   NestedRows* share(size_t i) { return &shares_[i]->rows; }
-  // Levels of offsets of every share, once there are any.
+  // Returns the number of levels of offsets, once shares have rows.
   size_t levels() const { return shares_[0]->rows.offsets.size(); }
 
   Place Find(int64_t row) const {
@@ -67,33 +67,34 @@ class StagedLists {
 // The staged rows that a part takes.
 struct TakenRows {
   int64_t count = 0;
-  int64_t first = 0;               // in order: first, first + 1, ...
-  const uint32_t* rows = nullptr;  // shuffled: these
+  int64_t first = 0;               // in order: rows first, first + 1, ...
+  const uint32_t* rows = nullptr;  // shuffled: the numbers of the rows
 };
 
 // Turns the views of byte elements into one more level of offsets, in bytes.
 void AddByteLevel(NestedRows* rows);
 
-// Writes what Layout::Place asks of a ragged output of these rows: for each level the
-// lists, or in the end the bytes, that it holds. An item has `item` bytes, or is one
-// byte of a byte element.
+// Computes the sizes that Layout::Place takes for a ragged output of these rows: for each
+// level the number of lists, or at last of bytes, inside. An item has `item` bytes, or is
+// one byte of a byte element.
 void CountSizes(const StagedLists& from, const TakenRows& taken, int64_t item,
                 std::span<int64_t> sizes);
 
-// Writes a ragged output; `numbers` are those of its slot in the areas of `base`.
+// Writes a ragged output; `numbers` are the numbers of the output's slot in the areas of
+// `base`.
 void WriteRagged(const StagedLists& from, const TakenRows& taken, int64_t item,
                  uint8_t* base, const int64_t* numbers);
 
-// Writes a row of `padding.size()` bytes: the items that fit, then as much of the end of
-// `padding` as is left.
+// Writes a row of `padding.size()` bytes: the items that fit, then the end of `padding`
+// up to the row's length.
 void PadRow(const NestedRows& from, int64_t row, int64_t item, const std::string& padding,
             uint8_t* out);
 
-// The same for all rows taken.
+// Does the same as PadRow for all taken rows.
 void WritePadded(const StagedLists& from, const TakenRows& taken, int64_t item,
                  const std::string& padding, uint8_t* out);
 
-// Writes the items of each row, `most` at most.
+// Writes the number of items of each row, but at most `most`.
 void WriteLengths(const StagedLists& from, const TakenRows& taken, int64_t most,
                   int64_t* out);
 

@@ -17,7 +17,8 @@ RowOrder::Rows RowsOf(const Shuffle& shuffle, std::span<const Take> takes) {
 }
 
 void FindOutputs(const Shuffle& shuffle, std::span<const Take> takes, RowOrder* order) {
-  // By slot first: so every step keeps to a bucket, or to as many lines as there are.
+  // Goes by slot first, so that every step stays in a bucket, or in one open cache line
+  // per bucket.
   RowOrder::Rows by_slot(static_cast<size_t>(shuffle.slot_count()), RowOrder::kNone);
   order->repeats.clear();
   uint32_t output = 0;

@@ -13,7 +13,8 @@
 
 namespace fastload {
 
-// Output rows are counted from the window's first.
+// The order of a shuffled window. Output rows are counted from the window's first output
+// row.
 struct RowOrder {
   using Rows = std::vector<uint32_t, HugeAllocator<uint32_t>>;
   struct Repeat {
@@ -22,15 +23,15 @@ struct RowOrder {
   };
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-  // Row of the window that each output row takes.
+  // For each output row: the row of the window that the output row takes.
   Rows rows;
-  // The first output row that takes each row of the window, or kNone.
+  // For each row of the window: the first output row that takes the row, or kNone.
   Rows outputs;
-  // Output rows that take what an earlier one has taken.
+  // The output rows that take the same row as an earlier output row.
   std::vector<Repeat> repeats;
 };
 
-// The rows that each position of `takes` has in `shuffle`.
+// Returns the row in `shuffle` of each position of `takes`.
 RowOrder::Rows RowsOf(const Shuffle& shuffle, std::span<const Take> takes);
 
 // Fills order->outputs and order->repeats.

@@ -21,7 +21,7 @@ std::vector<RowPlaces> PlacesOf(const std::vector<Part>& parts,
 RowPlaces::RowPlaces(const std::vector<Part>& parts, const Layout::Slot& slot)
     : stride_(slot.stride),
       first_rows_(static_cast<uint32_t>(parts[0].rows)),
-      // Between the first and the last part all are whole batches.
+      // All parts between the first and the last are whole batches.
       part_rows_(static_cast<uint32_t>(parts[parts.size() > 1 ? 1 : 0].rows)) {
   for (const Part& part : parts) {
     parts_.push_back(Layout::Address(part.block->data(), part.areas, slot));
@@ -47,7 +47,8 @@ const uint32_t* OutputRows::Get(int64_t first, int64_t rows) {
 
 void CopyRows(const uint8_t* rows, int64_t width, const uint32_t* outputs, int64_t count,
               const RowPlaces& places) {
-  // Translations of addresses of several batches take longer than a row's copy.
+  // The prefetch runs ahead, because address translations of several batches take longer
+  // than the copy of a row.
   constexpr int64_t kAhead = 4;
   for (int64_t i = 0; i < count; ++i) {
     if (i + kAhead < count && outputs[i + kAhead] != RowOrder::kNone) {

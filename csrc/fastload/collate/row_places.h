@@ -1,4 +1,4 @@
-// Where the output rows of a window go, for rows that are copied there one by one.
+// The addresses of a window's output rows, for rows that are copied one by one.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace fastload {
 
-// Where the output rows of a window lie in the areas of one slot.
+// The addresses of a window's output rows in one slot.
 class RowPlaces {
  public:
   RowPlaces(const std::vector<Part>& parts, const Layout::Slot& slot);
@@ -28,7 +28,7 @@ class RowPlaces {
   uint32_t part_rows_;
 };
 
-// Where the rows of each output of a unit go.
+// The addresses of the rows of each output of a unit.
 struct UnitPlaces {
   UnitPlaces(const std::vector<Part>& parts, const Unit& unit);
 
@@ -38,13 +38,14 @@ struct UnitPlaces {
   std::vector<RowPlaces> lengths;
 };
 
-// The output rows of consecutive rows of a window: the first that takes each, or
-// RowOrder::kNone.
+// The output rows of consecutive rows of a window: the first output row that takes each
+// row, or RowOrder::kNone.
 class OutputRows {
  public:
   OutputRows(const Window& window, int64_t most_rows);
 
-  // Those of window rows [first, first + rows), at most `most_rows`; until the next call.
+  // Returns the output rows of window rows [first, first + rows), at most `most_rows`,
+  // valid until the next call.
   const uint32_t* Get(int64_t first, int64_t rows);
 
  private:
@@ -52,9 +53,9 @@ class OutputRows {
   std::vector<uint32_t> in_order_;
 };
 
-// Copies `count` packed rows of `width` bytes to the places of the rows `outputs`, those
-// but that none takes, past the caches: StreamFence comes before another thread reads
-// them.
+// Copies `count` packed rows of `width` bytes to the addresses of the output rows
+// `outputs`, past the caches; skips rows that no output takes. Call StreamFence before
+// another thread reads the copies.
 void CopyRows(const uint8_t* rows, int64_t width, const uint32_t* outputs, int64_t count,
               const RowPlaces& places);
 

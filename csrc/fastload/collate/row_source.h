@@ -1,5 +1,5 @@
-// What windows take rows from: files or blocks, which rows of them stay, and which
-// columns they become.
+// The source of a window's rows: files or blocks, the selected rows, and the columns that
+// the rows become.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,28 @@
 namespace fastload {
 
 struct RowSource {
-  // `remote` is null if all files are local ones.
+  // `remote` is null if all files are local.
   RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
             std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
             std::vector<FileSelection> selections, int64_t pool_bytes, bool verify_crc,
             std::shared_ptr<DecodedQueue> blocks);
 
-  const bool verify_crc;  // of pages that have a checksum
-  RecyclingPool pool;     // of decompressed pages and dictionaries
+  const bool verify_crc;  // check pages that have a checksum
+  RecyclingPool pool;     // memory of decompressed pages and dictionaries
   FileTable files;
-  // Null: files are read. Else blocks of the rows that stay of their row groups.
+  // The queue of blocks, which hold the selected rows of their row groups. Null: files
+  // are read.
   const std::shared_ptr<DecodedQueue> blocks;
-  const std::vector<FileSelection> selections;  // by file; empty: all rows stay
+  const std::vector<FileSelection> selections;  // by file; empty: all rows are selected
   const std::vector<ColumnSpec> columns;
   const Layout layout;
   const std::vector<Unit> units;
   Counters counters;
 
-  // First row, in its file, of a row group.
+  // Returns the first row of a row group, counted in its file.
   int64_t FirstRow(int32_t file, int32_t row_group);
 
-  // The rows of a row group that stay.
+  // Returns the selected rows of a row group.
   RowBits Bits(int32_t file, int32_t row_group) const;
 
  private:

@@ -14,16 +14,16 @@ namespace {
 
 constexpr uint32_t kBucketRows = 1 << 15;
 
-// Draws made at once: they stay in the L1 cache.
+// The draws made at once; the draws stay in the L1 cache.
 constexpr uint32_t kBlockDraws = 1024;
 
-// floor(draw * bound / 2**64), in steps that vector instructions have.
+// Returns floor(draw * bound / 2**64), in steps for which vector instructions exist.
 FASTLOAD_INLINE uint32_t Below(uint64_t draw, uint64_t bound) {
   const uint64_t low = (draw & 0xFFFFFFFF) * bound >> 32;
   return static_cast<uint32_t>(((draw >> 32) * bound + low) >> 32);
 }
 
-// The next `count` draws of the stream `key`: below bound, bound - step, ...
+// Writes the next `count` draws of the stream `key`: below bound, bound - step, ...
 FASTLOAD_CLONES void DrawBelow(uint64_t key, uint32_t bound, uint32_t step,
                                uint32_t count, uint32_t* out) {
   for (uint32_t i = 0; i < count; ++i) {
@@ -31,7 +31,7 @@ FASTLOAD_CLONES void DrawBelow(uint64_t key, uint32_t bound, uint32_t step,
   }
 }
 
-// Durstenfeld's shuffle of 0 .. rows-1 with the stream `key`.
+// Applies Durstenfeld's shuffle to 0 .. rows-1 with the stream `key`.
 void ShuffleBucket(uint64_t key, uint32_t rows, uint16_t* out) {
   std::array<uint32_t, kBlockDraws> draws;
   std::iota(out, out + rows, uint16_t{0});
@@ -44,7 +44,7 @@ void ShuffleBucket(uint64_t key, uint32_t rows, uint16_t* out) {
   }
 }
 
-// The bucket of each row.
+// Draws the bucket of each row.
 void DrawBuckets(uint64_t key, uint32_t buckets, std::span<uint32_t> out) {
   for (size_t row = 0; row < out.size();) {
     const auto count =
@@ -67,9 +67,9 @@ void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out) {
     ShuffleBucket(key, rows, out->within.data());
     return;
   }
-  // First the bucket of each row, then, knowing the buckets' sizes, its slot. A bucket
-  // has kBucketRows rows on average at most; that one has twice as many, and outgrows 16
-  // bits, is 180 standard deviations away.
+  // First draw the bucket of each row, then, with the buckets' sizes known, compute the
+  // row's slot. A bucket has at most kBucketRows rows on average; a bucket with twice as
+  // many rows, which would exceed 16 bits, is 180 standard deviations away.
   out->slots.resize(rows);
   std::vector<uint32_t> ends(buckets);
   DrawBuckets(key, buckets, out->slots);

@@ -1,4 +1,4 @@
-// Reproducible shuffles: the same order on every machine and in every release.
+// Reproducible shuffles: the order is the same on every machine and in every release.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,21 @@
 
 namespace fastload {
 
-// A permutation of `rows` rows, in the two steps that carry it out: rows are dealt to
-// buckets, which keeps to as many cache lines as there are buckets, then each bucket is
-// permuted, which keeps to a bucket. Which permutation a key names is defined by
-// fastload.plan.permutation.permutation.
+// A permutation of `rows` rows, applied in two passes so that both stay in a CPU cache.
+// Pass 1 deals each row to a slot of its bucket, which writes to one open cache line per
+// bucket. Pass 2 reads one bucket at a time in random order, and a bucket fits the cache.
+// fastload.plan.permutation.permutation defines which permutation a key names.
+//
+// Example with 2 buckets of rows 0 to 4: rows 1 and 4 are dealt to bucket 0, rows 0, 2
+// and 3 to bucket 1. Positions 0 and 1 then take bucket 0 in the order of `within`, e.g.
+// rows 4, 1, and positions 2 to 4 take bucket 1, e.g. rows 2, 0, 3.
 struct Shuffle {
-  // The slot that each row is dealt to; empty where there is one bucket and rows stay.
+  // The slot to which each row is dealt; empty if there is one bucket and rows keep their
+  // order.
   std::vector<uint32_t, HugeAllocator<uint32_t>> slots;
   // Position p, in bucket b, takes the row in slot SlotStart(b) + within[p].
   std::vector<uint16_t, HugeAllocator<uint16_t>> within;
-  // First position of each bucket, and the number of rows.
+  // The first position of each bucket, then the number of rows.
   std::vector<uint32_t> bucket_starts;
 
   int64_t buckets() const { return static_cast<int64_t>(bucket_starts.size()) - 1; }
@@ -27,16 +32,17 @@ struct Shuffle {
   }
   int64_t slot_count() const { return SlotStart(buckets()); }
 
-  // Left between buckets. Without them the buckets, all of about 2**15 rows, would be
-  // filled at addresses that share a few sets of the L1 cache; with them, for elements of
-  // 1 to 8 bytes, 16 buckets spread over all sets. Dealing is twice as fast.
+  // The slots left empty between buckets. Without a gap the buckets, all of about 2**15
+  // rows, would be filled at addresses that share a few sets of the L1 cache. With the
+  // gap, for elements of 1 to 8 bytes, 16 buckets spread over all sets, and dealing is
+  // twice as fast.
   static constexpr int64_t kUnusedSlots = 160;
 };
 
-// `out` keeps its memory from call to call.
+// Fills `out`, which keeps its memory from call to call.
 void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out);
 
-// The row of each position.
+// Returns the row of each position.
 std::vector<uint32_t> Permutation(const Shuffle& shuffle);
 
 }  // namespace fastload

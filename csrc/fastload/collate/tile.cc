@@ -8,7 +8,7 @@
 namespace fastload {
 namespace {
 
-// kColumns: how many there are; 0 = `columns` of them.
+// kColumns is the number of columns; 0: `columns` columns.
 template <size_t kColumns, typename T, typename StoreItem>
 void StoreRows(const T* from, size_t pitch, size_t columns, int64_t rows, uint8_t* out,
                int64_t stride, const StoreItem& store) {

@@ -9,14 +9,14 @@
 
 namespace fastload {
 
-// Some rows of the columns of a stack, which stay in the L2 cache until they are stored.
+// Some rows of a stack's columns, which stay in the L2 cache until the rows are stored.
 // The memory is borrowed.
 class Tile {
  public:
-  // Of elements of `item` bytes (1, 2, 4 or 8).
+  // Elements have `item` bytes (1, 2, 4 or 8).
   Tile(uint8_t* memory, int64_t item, size_t columns)
       : memory_(memory), item_(item), columns_(columns) {}
-  // As many rows as Bytes(item, columns) hold.
+  // Returns how many rows Bytes(item, columns) bytes hold.
   static int64_t Rows(int64_t item, size_t columns) {
     const int64_t rows = kBytes / (item * static_cast<int64_t>(columns));
     return std::clamp(rows / kLeastRows * kLeastRows, kLeastRows, kMostRows);
@@ -25,17 +25,19 @@ class Tile {
     return Pitch(item, columns) * static_cast<int64_t>(columns);
   }
 
-  // Where the column's elements begin, which lie without gaps.
+  // Returns the start of the column's elements, which have no gaps.
   uint8_t* Column(size_t column) const {
     return memory_ + Pitch(item_, columns_) * static_cast<int64_t>(column);
   }
-  // Copies rows [first, first + rows), side by side, to out, out + stride, ...
+  // Copies rows [first, first + rows), with elements side by side, to out, out + stride,
+  // ...
   void Store(int64_t first, int64_t rows, uint8_t* out, int64_t stride) const;
-  // The same, past the caches; StreamFence comes before another thread reads it.
+  // Does the same as Store, past the caches: call StreamFence before another thread reads
+  // the copies.
   void Stream(int64_t first, int64_t rows, uint8_t* out, int64_t stride) const;
 
  private:
-  // The columns' dictionaries take turns in the cache: for many rows at once.
+  // The dictionaries of the columns take turns in the cache, so a tile has many rows.
   static constexpr int64_t kBytes = 128 << 10;
   static constexpr int64_t kLeastRows = 128;
   static constexpr int64_t kMostRows = 1024;
@@ -44,7 +46,8 @@ class Tile {
   void ForEachItem(int64_t first, int64_t rows, uint8_t* out, int64_t stride,
                    const StoreItem& store) const;
 
-  // A power of two would have all columns share a few sets of the cache.
+  // Returns the bytes from one column to the next. A power of two would map all columns
+  // to a few sets of the cache.
   static int64_t Pitch(int64_t item, size_t columns) {
     return Rows(item, columns) * item + kCacheLine;
   }

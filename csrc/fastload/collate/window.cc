@@ -14,13 +14,13 @@
 namespace fastload {
 namespace {
 
-// Whether each value has one destination, which it is decoded to. With more of them (a
-// column under two names) it is copied.
+// Returns true if each value is decoded straight to its only destination. A value with
+// several destinations (a column under two names) is copied.
 bool IsDirect(const Window& window, const Unit& unit) {
   return !window.shuffled && unit.slots.size() == 1 && unit.valid_slots.size() <= 1;
 }
 
-// Whether shares of a unit's rows are decoded independently of each other.
+// Returns true if shares of a unit's rows are decoded independently of each other.
 bool IsShared(const Window& window, const Unit& unit) {
   return unit.staged() || unit.kind == Unit::Kind::kPadded ||
          (unit.kind == Unit::Kind::kFixed && (unit.row_by_row || IsDirect(window, unit)));
@@ -307,7 +307,7 @@ Status WindowTask::FillFixedInOrder() {
   const Layout::Slot& slot = unit_.slots[0];
   auto part = window_->parts.begin();
   // Calls fn(row, rows, out) for the parts of window rows [first, first + rows): `row`
-  // counts from `first`, `out` is where the first of `rows` rows goes.
+  // counts from `first`, and `out` is the address of the first of `rows` rows.
   const auto for_each_part = [&](int64_t first, int64_t rows, const auto& fn) -> Status {
     for (int64_t row = 0; row < rows;) {
       while (first + row >= part->first + part->rows) ++part;

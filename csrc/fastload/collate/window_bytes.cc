@@ -1,4 +1,4 @@
-// Columns of bytes in a window: views are staged, then what they show is copied.
+// Columns of bytes in a window: views are staged, then the viewed bytes are copied.
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -72,7 +72,8 @@ void WindowTask::CountBytes() {
 }
 
 void WindowTask::FillBytes() {
-  // Rows: long enough for a read from memory to end.
+  // The number of rows by which prefetches run ahead: long enough for a read from memory
+  // to finish.
   constexpr int64_t kViewsAhead = 24;
   constexpr int64_t kAhead = 12;
   const StagedBytes& staged = *state_.bytes;

@@ -5,16 +5,16 @@
 namespace fastload {
 namespace {
 
-// Of a table, its entry for nulls included.
+// Returns the most entries of a table, the entry for nulls included.
 constexpr int64_t MostEntries(int64_t code_bytes) {
-  // Beyond 2**19 entries the table leaves the caches that codes stay in.
+  // A table of more than 2**19 entries exceeds the caches in which codes stay.
   return code_bytes == 4 ? int64_t{1} << 19 : int64_t{1} << (8 * code_bytes);
 }
 
 }  // namespace
 
 int64_t CodeTable::CodeBytes(int64_t entries, int64_t chunks, int64_t item) {
-  // The others may be somewhat larger than this one.
+  // The other dictionaries may be somewhat larger than this dictionary.
   const int64_t others = (chunks - 1) * (entries + entries / 4);
   for (int64_t code_bytes = 1; code_bytes < item; code_bytes *= 2) {
     if (1 + entries + others <= MostEntries(code_bytes)) return code_bytes;
@@ -42,7 +42,7 @@ std::optional<uint32_t> CodeTable::Add(std::span<const uint8_t> dictionary) {
 }
 
 const uint8_t* CodeTable::Element(const uint8_t* code) const {
-  uint32_t entry = 0;  // little-endian: the low bytes are the code
+  uint32_t entry = 0;  // little-endian: the code is the low bytes
   std::memcpy(&entry, code, static_cast<size_t>(code_bytes_));
   return table_ + entry * item_;
 }

@@ -1,5 +1,5 @@
-// Columns of lists whose lengths vary, in a window: they are staged, then copied row by
-// row, or padded.
+// Columns of variable-length lists in a window: rows are staged, then copied row by row,
+// or padded.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -17,14 +17,14 @@ namespace fastload {
 namespace {
 
 constexpr int64_t kMostBlockRows = 1024;
-// Bytes of lists decoded at once before they are padded: in the L2 cache.
+// Bytes of lists decoded at once before they are padded; the lists stay in the L2 cache.
 constexpr int64_t kPadBytes = 64 << 10;
 
-// Decoded bytes of a column chunk that are believed before they have been seen, for each
-// byte that the file has of it. More has to prove itself: memory then grows as it comes.
+// The most decoded bytes for each stored byte of a column chunk for which memory is
+// reserved ahead. If the footer promises more, memory grows as bytes come.
 constexpr int64_t kMostBytesPerByte = 64;
 
-// Bytes of the elements of `rows` rows of a column chunk, by what its footer says.
+// Returns the bytes of the elements of `rows` rows of a column chunk, by the footer.
 int64_t ElementBytes(const FileSpec& file, int32_t row_group, int32_t leaf, int64_t rows,
                      int64_t element) {
   double bytes = 0;
@@ -41,14 +41,14 @@ int64_t ElementBytes(const FileSpec& file, int32_t row_group, int32_t leaf, int6
     bytes = std::clamp(said, 0.0, std::max(0.0, most));
     return Status::OK();
   });
-  // A footer that cannot be read is reported by whoever reads the chunk.
+  // A footer that can't be read is reported when the chunk is read.
   return status.ok() ? static_cast<int64_t>(bytes) : 0;
 }
 
-// Bytes of an item; of byte columns, of a byte of an element.
+// Returns the bytes of an item, or 1 for byte columns, whose items are bytes.
 int64_t ItemOf(const Unit& unit) { return std::max<int64_t>(1, unit.width); }
 
-// Writes `count` rows of a block to the places of the rows `outputs`.
+// Writes `count` rows of a block to the addresses of the output rows `outputs`.
 void PadRows(const NestedRows& rows, int64_t item, const std::string& padding,
              const uint32_t* outputs, int64_t count, const RowPlaces& places) {
   for (int64_t i = 0; i < count; ++i) {
@@ -57,7 +57,7 @@ void PadRows(const NestedRows& rows, int64_t item, const std::string& padding,
   }
 }
 
-// Of each pad a row without items.
+// Returns, for each pad, a row without items.
 std::vector<std::string> PaddingsOf(const Unit& unit) {
   std::vector<std::string> paddings;
   for (const Unit::Pad& pad : unit.pads) {
@@ -99,7 +99,8 @@ Status WindowTask::StageNested() {
   staged.in_order = !window_->shuffled;
   if (!spec.bytes) {
     const int64_t bytes = ExpectedBytes(spec);
-    // Row groups are not even: a little more, rather than moving it all.
+    // Row groups differ a little, so a little more is reserved, rather than moving all
+    // elements later.
     staged.values.Expect(bytes + bytes / 16);
   }
   const bool valid = !unit_.valid_slots.empty();

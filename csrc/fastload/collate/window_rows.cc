@@ -1,5 +1,5 @@
-// Rows of a window that are decoded whole and copied to their places one by one: lists of
-// a fixed size, in any order, and those of wide stacks, shuffled.
+// Rows of a window that are decoded whole and copied one by one: lists of a fixed size in
+// any order, and shuffled rows of wide stacks.
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -10,7 +10,8 @@
 namespace fastload {
 namespace {
 
-// Bytes of rows that are put together before they are copied: in the L1 cache.
+// Bytes of rows that are put together before they are copied; the rows stay in the L1
+// cache.
 constexpr int64_t kBlockBytes = 16 << 10;
 constexpr int64_t kMostBlockRows = 1024;
 

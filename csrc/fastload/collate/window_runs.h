@@ -1,4 +1,4 @@
-// Where the rows of a part of a window come from, in runs.
+// The slots from which a part of a window takes its rows, in runs.
 #pragma once
 
 #include <algorithm>
@@ -8,17 +8,18 @@
 
 namespace fastload {
 
-// Rows decoded at once before they are dealt to their slots: in the L1 cache.
+// The rows decoded at once before they are dealt to their slots; a block stays in the L1
+// cache.
 inline constexpr int64_t kBlockRows = 1024;
 
-// Output rows [first, first + rows) of a part take the slots bucket + within[i]; without
-// shuffle (`within` null) the slots from `bucket` on.
+// Output rows [first, first + rows) of a part, which take the slots bucket + within[i].
+// Without a shuffle `within` is null, and the rows take the slots from `bucket` on.
 struct SlotRun {
   int64_t first;
   int64_t rows;
   int64_t bucket;
   const uint16_t* within;
-  int64_t ahead;  // a slot that is taken from later
+  int64_t ahead;  // slot to prefetch, where the next bucket is gathered; -1: none
 };
 
 template <typename Fn>
@@ -45,7 +46,8 @@ void ForEachRun(const Window& window, const Part& part, const Fn& fn) {
       const int64_t rows = std::min(end - position, part.rows - done);
       const int64_t b = above - shuffle.bucket_starts.begin() - 1;
       const int64_t bucket = shuffle.SlotStart(b);
-      // The same place in the next bucket; the last one has none.
+      // While this bucket is gathered, the same offset of the next bucket is prefetched;
+      // the last bucket has no next bucket.
       const int64_t next = shuffle.SlotStart(b + 1) + position - *(above - 1);
       const bool more = next + rows <= shuffle.slot_count();
       fn(SlotRun{.first = done,

@@ -1,5 +1,5 @@
-// Fixed-width columns that go through slots: dealt out for a shuffle, or copied to more
-// than one output.
+// Fixed-width columns that go through slots: columns that are dealt for a shuffle, or
+// copied to more than one output.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -18,7 +18,7 @@ int64_t WindowTask::Chunks() const {
       1, std::count(window_->fresh.begin(), window_->fresh.end(), true));
 }
 
-// In blocks: as dictionary codes if they all are.
+// Deals the column in blocks: as dictionary codes if all rows are codes, else as values.
 Result<DealtColumn> WindowTask::Deal(const DealMemory& memory) {
   const auto& spec = source_->columns[static_cast<size_t>(unit_.columns[0])];
   const int64_t item = unit_.width;
@@ -27,10 +27,10 @@ Result<DealtColumn> WindowTask::Deal(const DealMemory& memory) {
   uint8_t* const values = memory.values;
   uint8_t* const dealt_codes = memory.codes;
   uint8_t* const valid = memory.valid;
-  // A block holds values or codes, which are smaller, then validity.
+  // A block holds values, or codes, which are smaller, then validity.
   uint8_t* block_valid = valid != nullptr ? block + kBlockRows * item : nullptr;
   std::optional<CodeTable> table;
-  bool coded = true;  // every row so far
+  bool coded = true;  // true if all rows so far are codes
   ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
     const int64_t end = first + rows;
     int64_t base = -1;  // code of the dictionary's first entry; -1: rows are values
@@ -60,7 +60,7 @@ Result<DealtColumn> WindowTask::Deal(const DealMemory& memory) {
       if (read < n) base = -1;
     }
     if (coded && first < end) {
-      // The rest are values: so is, from now on, what was dealt out as codes.
+      // The remaining rows are values, so the rows dealt as codes become values, too.
       coded = false;
       for (int64_t row = 0; row < first; ++row) {
         const uint8_t* code = dealt_codes + slots[row] * table->code_bytes();
@@ -123,14 +123,15 @@ void WindowTask::CollateColumn(const DealtColumn& column) {
   }
 }
 
-// Rows of one bucket, or that no shuffle moves, take their slots as they come.
+// Fills outputs from slots in order; a window of one bucket, or without a shuffle, is not
+// dealt.
 Status WindowTask::FillFixed() {
   if (window_->dealt()) {
     return unit_.columns.size() == 1 ? FillDealtColumn() : FillDealtStack();
   }
   const int64_t width = unit_.width;
   const bool with_valid = !unit_.valid_slots.empty();
-  // By slot: the window's rows, then their validity.
+  // The memory holds, by slot, the window's rows, then their validity.
   const int64_t valid_at = RoundUp(window_->slots() * width, kAlignment);
   uint8_t* slots =
       scratch_->Get(Scratch::kRows, valid_at + (with_valid ? window_->slots() : 0));
@@ -175,7 +176,7 @@ Status WindowTask::FillProvenance() {
         const int64_t slot =
             dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
         const int64_t value = file ? piece.file : first + row;
-        // Little-endian: the low bytes of a file's index are its int32.
+        // Little-endian: an int32 is the low bytes of the file's index.
         std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
       }
       left -= span.rows;

@@ -1,4 +1,4 @@
-// Stacks in a window that is dealt out: a slice of neighbouring columns after the other.
+// Stacks in a window that is dealt: one slice of neighbouring columns after another.
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -13,7 +13,7 @@
 namespace fastload {
 namespace {
 
-// Output rows that are put together before they are stored: in the L1 cache.
+// The output rows put together before they are stored; the rows stay in the L1 cache.
 constexpr int64_t kGatherRows = 64;
 
 }  // namespace

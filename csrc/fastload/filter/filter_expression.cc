@@ -19,7 +19,8 @@ FilterValue ValueOf(const arrow::Scalar& scalar) {
   return static_cast<Value>(static_cast<const ScalarType&>(scalar).value);
 }
 
-// nullopt for other types whose order is not that of the numbers they are stored as.
+// Returns the value of a scalar, or nullopt for types whose order differs from the order
+// of the numbers they are stored as.
 std::optional<FilterValue> ValueOf(const arrow::Scalar& scalar) {
   if (!scalar.is_valid) return FilterValue();
   switch (scalar.type->id()) {
@@ -67,7 +68,7 @@ FilterNode Literal(const arrow::Scalar& scalar) {
   return {.kind = FilterNode::Kind::kValues, .values = {*value}};
 }
 
-// The set of an is_in of values of that type.
+// Returns the set of an is_in over values of type `type`.
 Result<FilterNode> Set(const cp::SetLookupOptions& options, const arrow::DataType& type) {
   using Nulls = cp::SetLookupOptions::NullMatchingBehavior;
   const Nulls nulls = options.GetNullMatchingBehavior();
@@ -89,7 +90,8 @@ Result<FilterNode> Set(const cp::SetLookupOptions& options, const arrow::DataTyp
   return set;
 }
 
-// Bits of the whole numbers that the type holds all of, its sign apart; 0: of no number.
+// Returns the bits of the whole numbers that the type represents exactly, without the
+// sign; 0 if the type is no number.
 int WholeBits(const arrow::DataType& type) {
   if (type.id() == arrow::Type::FLOAT) return 24;
   if (type.id() == arrow::Type::DOUBLE) return 53;
@@ -98,7 +100,7 @@ int WholeBits(const arrow::DataType& type) {
   return arrow::is_signed_integer(type.id()) ? bits - 1 : bits;
 }
 
-// Whether a cast keeps all values what they are, and so the order of them.
+// Returns true if a cast preserves all values, and so their order.
 bool Widens(const arrow::DataType& from, const arrow::DataType& to) {
   const int bits = WholeBits(from);
   const bool fraction = arrow::is_floating(from.id()) && !arrow::is_floating(to.id());

@@ -1,4 +1,4 @@
-// What a filter asks of columns: an Arrow expression, bound to their types, as a tree.
+// A filter as a tree: an Arrow expression bound to the types of columns.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace fastload {
 
-// A null, what a value of a type that is stored as a number is stored as, or the bytes of
-// a string or binary value.
+// A value in a filter: a null, the stored number of a value whose type is stored as a
+// number, or the bytes of a string or binary value.
 using FilterValue =
     std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string>;
 
@@ -23,17 +23,18 @@ struct FilterNode {
     kColumn,
     kValues,  // a literal, or the set of an is_in
     kCall,
-    kOther,  // what this tree has no words for
+    kOther,  // an expression that the tree can't represent
   };
   Kind kind = Kind::kOther;
-  std::string name;  // of the column, or the function as Arrow names it
+  std::string name;  // name of the column, or Arrow's name of the function
   std::vector<FilterNode> arguments;
   std::vector<FilterValue> values;
 };
 
-// `serialized` is what pyarrow pickles an expression as. Casts that keep all values what
-// they are, are left out: numbers are compared as what they are. An error if the
-// expression does not fit the schema, or is not one of bool.
+// Binds an expression to a schema; `serialized` is what pyarrow's pickling of the
+// expression contains. Casts that preserve all values are left out, because numbers are
+// compared by value. Returns an error if the expression does not fit the schema, or is
+// not of type bool.
 Result<FilterNode> BindFilter(std::string_view serialized, const arrow::Schema& schema);
 
 }  // namespace fastload

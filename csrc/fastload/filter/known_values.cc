@@ -20,7 +20,7 @@ constexpr bool IsFloat(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64;
 }
 
-// The key of infinity.
+// Returns the key of infinity.
 int64_t MostNumber(DType dtype) {
   return dtype == DType::kFloat32 ? int64_t{0x7F800000} : int64_t{0x7FF0000000000000};
 }
@@ -30,7 +30,8 @@ bool InRange(int32_t value) {
   return value >= std::numeric_limits<T>::min() && value <= std::numeric_limits<T>::max();
 }
 
-// Whether a raw value is one of its logical type; others are cut when they are decoded.
+// Returns true if a raw value is inside its logical type; other values are truncated when
+// they are decoded.
 bool IsOfType(Stored stored, const std::string& raw) {
   if (stored != Stored::kInt8 && stored != Stored::kUInt8 && stored != Stored::kInt16 &&
       stored != Stored::kUInt16) {
@@ -50,12 +51,12 @@ bool IsOfType(Stored stored, const std::string& raw) {
   }
 }
 
-// Bounds are not compared with more entries than these, which would take longer than it
-// spares.
+// The most entries with which bounds are compared; comparing more takes longer than it
+// saves.
 constexpr size_t kMostWords = 256;
 
-// The keys of strings or bytes from `least` to `most`: of the vocabulary's entries that
-// may be among them, and of what is none.
+// Returns the keys of strings or bytes from `least` to `most`: the keys of the
+// vocabulary's entries in this range, and the key of unknown values.
 std::vector<KeyRange> KeysOfWords(const ColumnSpec& spec, const std::string& least,
                                   const std::string& most) {
   const std::vector<std::string>& entries = spec.vocabulary->bytes();
@@ -69,10 +70,10 @@ std::vector<KeyRange> KeysOfWords(const ColumnSpec& spec, const std::string& lea
   return keys;
 }
 
-// From bounds as a file stores them to keys.
+// A conversion of a file's stored bounds to keys.
 class Bounds {
  public:
-  // nullopt where bounds say nothing of the elements.
+  // Returns nullopt if bounds say nothing about the elements.
   static std::optional<Bounds> Make(const parquet::ColumnDescriptor& descr,
                                     const ColumnSpec& spec, int32_t file) {
     if (spec.vocabulary != nullptr) {
@@ -91,7 +92,8 @@ class Bounds {
     return Bounds(*stored, spec, *std::move(converter));
   }
 
-  // The keys of values from `least` to `most`; all where these tell nothing.
+  // Returns the keys of values from `least` to `most`; all keys if the bounds say
+  // nothing.
   std::vector<KeyRange> Keys(const std::string& least, const std::string& most) const {
     if (!converter_) return KeysOfWords(spec_, least, most);
     const auto first = Key(*converter_, least);
@@ -100,7 +102,8 @@ class Bounds {
     if (!IsFloat(spec_.dtype)) return {{*first, *last}};
     const int64_t infinity = MostNumber(spec_.dtype);
     if (*first < -infinity - 1 || *last > infinity) return {{}};
-    // Bounds leave out NaNs, and which zero they have is left to the writer.
+    // Bounds leave out NaNs, and the format lets the writer choose the sign of a zero
+    // bound.
     return {{INT64_MIN, -infinity - 2},
             {*first == 0 ? -1 : *first, *last == -1 ? 0 : *last},
             {infinity + 1, INT64_MAX}};
@@ -122,7 +125,7 @@ class Bounds {
 
   const ColumnSpec& spec_;
   Stored stored_{};
-  std::optional<Converter> converter_;  // nullopt: strings or bytes, looked up
+  std::optional<Converter> converter_;  // nullopt: strings or bytes, which are looked up
 };
 
 KnownValues KnownOfConstant(const ColumnSpec& spec, int32_t file) {

@@ -1,4 +1,4 @@
-// What a file tells of the values of a column before they are read.
+// What a file's metadata says about the values of a column before the values are read.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace fastload {
 
-// Of a column chunk, or of the rows of a file that lacks the column. `spec` is of a dtype
-// with keys. Throws what libparquet throws.
+// Returns what is known of a column chunk, or of the rows of a file that lacks the
+// column. `spec` has a dtype with keys. Throws the exceptions of libparquet.
 Result<KnownValues> KnownOfChunk(const FileSpec& file, int32_t file_index,
                                  int32_t row_group, const ColumnSpec& spec);
 
-// Of each page of a column chunk of that file.
+// Returns what is known of each page of a column chunk.
 std::vector<KnownValues> KnownOfPages(const FileSpec& file, int32_t file_index,
                                       const ColumnSpec& spec, const PageBounds& bounds);
 

@@ -5,7 +5,7 @@
 namespace fastload {
 namespace {
 
-// What the program makes of an operand for each test, joined by and(a, b) and or(a, b).
+// Evaluates the program with operand(test) for each test, and(a, b) and or(a, b).
 template <typename T, typename Operand, typename And, typename Or>
 T Evaluate(const std::vector<int32_t>& program, const Operand& operand,
            const And& joined_by_and, const Or& joined_by_or) {

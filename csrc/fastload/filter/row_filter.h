@@ -1,4 +1,4 @@
-// Which rows pass: tests of columns, joined by "and" and "or".
+// A filter of rows: tests of columns, joined by "and" and "or".
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,19 @@ struct RowFilter {
   static constexpr int32_t kOr = -2;
 
   std::vector<ValueTest> tests;
-  // Postfix: a number of a test, each of which comes once at most, stands for what that
-  // says; kAnd and kOr join the two before.
+  // The filter in postfix notation: the number of a test, each at most once, stands for
+  // the test's outcome; kAnd and kOr join the two outcomes before.
   std::vector<int32_t> program;
 
-  // An error unless the program has one outcome, of tests and columns that are there.
+  // Returns an error unless the program has one outcome, and its tests and columns exist.
   Status Check(size_t columns) const;
 
-  // Of rows of whose columns that much is known, by index of the ColumnSpec.
+  // Returns the verdict on rows, given what is known of each column, by index of the
+  // ColumnSpec.
   Verdict Of(const std::vector<KnownValues>& known) const;
 
-  // Joins what each test said of `n` rows, a byte a row; changes that, and returns the
-  // outcome.
+  // Joins the outcomes of the tests for `n` rows, one byte per row. Overwrites `passes`,
+  // and returns the joined outcome.
   const uint8_t* Join(std::span<uint8_t* const> passes, int64_t n) const;
 };
 

@@ -6,7 +6,7 @@
 namespace fastload {
 namespace {
 
-// Memory of past reads and pages is kept up to this.
+// The most bytes of past reads and pages that are kept for reuse.
 constexpr int64_t kMemoryBytes = 64 << 20;
 
 }  // namespace

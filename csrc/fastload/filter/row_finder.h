@@ -1,4 +1,4 @@
-// Finds the rows of row groups that pass a filter.
+// The search for the rows of row groups that pass a filter.
 #pragma once
 
 #include <atomic>
@@ -22,18 +22,18 @@
 
 namespace fastload {
 
-// Searches row groups of some files for one filter. Thread-safe.
+// A finder that searches row groups of some files for one filter. Thread-safe.
 class RowFinder {
  public:
-  // Columns are of fixed-width values of a dtype with keys, flat, and take nulls.
-  // `remote` is null if all files are local ones.
+  // Columns must be flat fixed-width values of a dtype with keys, and take nulls.
+  // `remote` is null if all files are local.
   static Result<std::shared_ptr<RowFinder>> Make(std::vector<FileSpec> files,
                                                  std::shared_ptr<RemoteQueue> remote,
                                                  std::vector<ColumnSpec> columns,
                                                  RowFilter filter, int32_t threads);
   ~RowFinder();
 
-  // Errors name file, row group and column.
+  // Searches one row group. Errors name file, row group and column.
   Result<FoundRows> Find(RowGroupId row_group);
 
   Executor* threads() const { return threads_.get(); }
@@ -51,32 +51,34 @@ class RowFinder {
   std::unique_ptr<Executor> threads_;
 };
 
-// The search of several row groups at a time, on the finder's threads. Ended early by its
-// destructor.
+// A search of several row groups at a time, on the finder's threads. The destructor ends
+// the search early.
 class RowSearch {
  public:
-  // With `skip` a row group that is an ErrorKind::kCorruptFile does not end the search.
+  // With `skip`, a row group that is an ErrorKind::kCorruptFile does not end the search.
   // `finder` is borrowed.
   RowSearch(RowFinder* finder, std::vector<RowGroupId> row_groups, bool skip);
   ~RowSearch();
   RowSearch(const RowSearch&) = delete;
   RowSearch& operator=(const RowSearch&) = delete;
 
-  // Whether it is over, after `timeout` at the most.
+  // Waits until the search is over, for at most `timeout`. Returns true if the search is
+  // over.
   bool Wait(std::chrono::milliseconds timeout);
 
-  // By row group, when it is over. None is looked for behind the first that fails, which
-  // is the same one whatever the threads do.
+  // Returns the outcome of each row group, once the search is over. No row group behind
+  // the first failure is searched. The first failure is the same whatever the order of
+  // the threads.
   const std::vector<Result<FoundRows>>& found() const { return state_->found; }
 
  private:
-  // Shared with tasks.
+  // State shared with the tasks. `mutex` guards `found` and `left`.
   struct State {
     std::vector<RowGroupId> row_groups;
     std::vector<Result<FoundRows>> found;
     std::mutex mutex;
     std::condition_variable over;
-    size_t left = 0;  // tasks
+    size_t left = 0;  // number of unfinished tasks
     std::atomic<size_t> first_failed;
   };
 

@@ -26,19 +26,20 @@ namespace fastload {
 namespace {
 
 constexpr int64_t kBlockRows = ColumnTests::kBlockRows;
-// Of one read. Most column chunks are one.
+// The bytes of one read. Most column chunks take one read.
 constexpr int64_t kSegmentBytes = 4 << 20;
-// Of one read from a store: less than what a link carries in a request's latency.
+// The largest hole that one read from a store includes: less than a link transfers during
+// the latency of a request.
 constexpr int64_t kHoleBytes = 64 << 10;
 
-// Rows that lie in one page of each column.
+// Rows that are in one page of each column.
 struct Stretch {
   int64_t start = 0;
   int64_t rows = 0;
   Verdict verdict = Verdict::kSome;
 };
 
-// Bits from bit `at` on: those of `n` bytes, each 0 or 1. They are 0 before.
+// Sets the bits from bit `at` on to `n` bytes, each 0 or 1. The bits must be 0 before.
 void SetBits(const uint8_t* bytes, int64_t n, int64_t at, uint64_t* words) {
   for (int64_t done = 0; done < n; done += 8) {
     uint64_t group = 0;
@@ -121,7 +122,7 @@ class RowGroupSearch {
 
   static bool IsOpen(const Stretch& stretch) { return stretch.verdict == Verdict::kSome; }
 
-  // The row group, cut where a page of one of the columns begins.
+  // Cuts the row group wherever a page of one of the columns begins.
   Result<std::vector<Stretch>> Stretches() {
     ARROW_ASSIGN_OR_RAISE(indexes_, Indexes());
     std::vector<PageBounds> bounds(context_.columns->size());
@@ -150,8 +151,8 @@ class RowGroupSearch {
     return stretches;
   }
 
-  // What page indexes are read from: of a store all that the search needs is asked for at
-  // once.
+  // Returns the file from which page indexes are read. From a store, all indexes that the
+  // search needs are requested together.
   Result<std::shared_ptr<File>> Indexes() {
     if (!file_.remote) return context_.files->Open(id_.file);
     std::vector<ByteRange> ranges;
@@ -166,7 +167,7 @@ class RowGroupSearch {
                                           Coalesce(ranges, kHoleBytes, kSegmentBytes));
   }
 
-  // Tests the rows of `rows`, `count` in all, and sets the bits of those that pass.
+  // Tests the rows of `rows`, `count` in all, and sets the bits of the rows that pass.
   Status Decode(RowBits rows, int64_t count, uint64_t* bits) {
     const auto& tests = context_.filter->tests;
     std::vector<uint8_t> memory(tests.size() * kBlockRows);
@@ -207,13 +208,13 @@ class RowGroupSearch {
     return Status::OK();
   }
 
-  // What is read of a column chunk; nothing where the file lacks the column.
+  // The requested parts of a column chunk; empty if the file lacks the column.
   struct AskedChunk {
     ChunkPages pages;
     std::shared_ptr<ByteStream> stream;
   };
 
-  // Those rows of a column; a store brings them meanwhile.
+  // Requests the given rows of a column; a store brings the bytes meanwhile.
   Result<AskedChunk> Ask(const ColumnSpec& spec, RowBits rows) {
     AskedChunk asked;
     if (!spec.HasLeaf(id_.file)) return asked;
@@ -227,7 +228,7 @@ class RowGroupSearch {
     return asked;
   }
 
-  // A reader of those rows.
+  // Opens a reader of the requested rows.
   Result<std::unique_ptr<FixedReader>> Open(const ColumnSpec& spec, RowBits rows,
                                             AskedChunk asked) {
     if (!spec.HasLeaf(id_.file)) return MakeConstantFixedReader(&spec, id_.file);
@@ -271,13 +272,13 @@ class RowGroupSearch {
   const RowGroupId id_;
   const FileSpec& file_;
   const int64_t rows_;
-  const std::unique_ptr<Executor> io_;  // reads are this thread's own
+  const std::unique_ptr<Executor> io_;  // runs reads on the calling thread
   const FetchContext fetch_;
   const std::shared_ptr<const std::atomic<bool>> cancelled_ =
       std::make_shared<std::atomic<bool>>(false);
   std::vector<KnownValues> known_;      // by column
-  std::optional<int64_t> seen_cached_;  // as File::IsCached has it
-  std::shared_ptr<File> indexes_;       // what page indexes are read from
+  std::optional<int64_t> seen_cached_;  // the `seen` of File::IsCached
+  std::shared_ptr<File> indexes_;       // the file from which page indexes are read
 };
 
 }  // namespace

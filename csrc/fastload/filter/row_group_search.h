@@ -1,4 +1,4 @@
-// The rows of one row group that pass a filter.
+// The search for the rows of one row group that pass a filter.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ namespace fastload {
 
 struct FoundRows {
   int64_t count = 0;
-  // A bit a row, the lowest of a word first; empty: all pass, or none.
+  // One bit per row, the lowest bit of a word first; empty: all rows pass, or none.
   std::vector<uint64_t> bits;
 };
 
-// What searches have in common. All of it is borrowed.
+// The objects that searches share. All are borrowed.
 struct SearchContext {
   FileTable* files;
   const std::vector<ColumnSpec>* columns;
   const RowFilter* filter;
   BlockPool* fetches;
-  RecyclingPool* pool;  // of decompressed pages and dictionaries
+  RecyclingPool* pool;  // memory of decompressed pages and dictionaries
   Counters* counters;
 };
 
-// Looks first at what footers and page indexes tell, and decodes only pages of which that
-// leaves open which rows pass. Reads and decodes on the calling thread. Errors name file,
-// row group and column.
+// Looks at footers and page indexes first, and decodes only pages whose rows are still
+// undecided. Reads and decodes on the calling thread. Errors name file, row group and
+// column.
 Result<FoundRows> SearchRowGroup(const SearchContext& context, RowGroupId row_group);
 
 }  // namespace fastload

@@ -10,10 +10,10 @@
 namespace fastload {
 namespace {
 
-// Of more ranges the right one is searched for.
+// With more ranges, the right range is found by binary search.
 constexpr size_t kFewRanges = 4;
 
-// From the bits of an element to its key, in as many bits.
+// Conversions from the bits of an element to its key, which has as many bits.
 struct Signed {
   template <typename T>
   static FASTLOAD_INLINE T Key(T bits) {
@@ -63,7 +63,8 @@ FASTLOAD_IN_RANGE(InRangeOfFloat, Float, int32_t)
 FASTLOAD_IN_RANGE(InRangeOfFloat, Float, int64_t)
 #undef FASTLOAD_IN_RANGE
 
-// Calls fn(order, element, in_range) with the dtype's own; false if it has no keys.
+// Calls fn(order, element, in_range) with the dtype's types and functions. Returns false
+// if the dtype has no keys.
 template <typename Fn>
 bool WithOrder(DType dtype, const Fn& fn) {
   const auto call = [&]<typename T>(T element) {
@@ -104,7 +105,7 @@ bool WithOrder(DType dtype, const Fn& fn) {
   return false;
 }
 
-// Whether one of the ranges, in order, has the key.
+// Returns true if one of the ordered ranges contains the key.
 bool Contains(const std::vector<KeyRange>& ranges, int64_t key) {
   const auto found =
       std::ranges::lower_bound(ranges, key, std::less<>(), &KeyRange::last);

@@ -1,4 +1,4 @@
-// Which values of a column pass: ranges of keys, numbers in the values' own order.
+// Tests of values: ranges of keys, which are numbers in the same order as the values.
 #pragma once
 
 #include <cstdint>
@@ -10,35 +10,37 @@
 
 namespace fastload {
 
-// The key of an element of a tensor. Integers and booleans are their own, those of uint64
-// less 2**63. Floats are in the order of IEEE 754's totalOrder: -0.0 comes right before
-// 0.0 = 0, and NaNs before and after all numbers. nullopt: the dtype has no keys.
+// Returns the key of an element of a tensor, or nullopt if the dtype has no keys. The key
+// of an integer or boolean is its value, of a uint64 its value less 2**63. Keys of floats
+// follow IEEE 754's totalOrder: -0.0 comes right before 0.0, whose key is 0, and NaNs
+// come before and after all numbers.
 std::optional<int64_t> KeyOf(DType dtype, const uint8_t* element);
 
-// All keys of a dtype that has some.
+// A range of keys; by default all keys of a dtype.
 struct KeyRange {
   int64_t first = INT64_MIN;
-  int64_t last = INT64_MAX;  // itself among them
+  int64_t last = INT64_MAX;  // inclusive
 
   bool operator==(const KeyRange&) const = default;
 };
 
-// Whether the values of some rows pass.
+// Whether no value, some values or all values of some rows pass.
 enum class Verdict : uint8_t { kNone, kSome, kAll };
 
 // What is known of the values of some rows of a column.
 struct KnownValues {
-  std::vector<KeyRange> keys = {{}};  // each value has one of these
-  bool nulls = true;                  // some may be null
+  std::vector<KeyRange> keys = {{}};  // each value's key is in one of these ranges
+  bool nulls = true;                  // some values may be null
 };
 
-// The test of one column's values.
+// A test of the values of one column.
 struct ValueTest {
   int32_t column = 0;            // index of the ColumnSpec
-  std::vector<KeyRange> ranges;  // of the keys that pass; in order, apart from each other
-  bool nulls = false;            // a null passes
+  std::vector<KeyRange> ranges;  // ranges of keys that pass, in order and disjoint
+  bool nulls = false;            // true if a null passes
 
-  // Writes a byte for each of `n` elements, 1 = passes. Nulls are not asked after.
+  // Writes one byte for each of `n` elements: 1 = the element passes. Does not look at
+  // nulls.
   void Run(DType dtype, const uint8_t* elements, int64_t n, uint8_t* passes) const;
 
   Verdict Of(const KnownValues& known) const;

@@ -25,8 +25,8 @@ struct Chunk {
   int32_t file;
   int32_t row_group;
   int32_t leaf;
-  ByteRange range;  // of what is read of it
-  int64_t pages;    // that are read, at most
+  ByteRange range;  // range of the bytes to read
+  int64_t pages;    // the most pages to read
 };
 
 struct Input {
@@ -34,12 +34,13 @@ struct Input {
   std::shared_ptr<LocalFile> handle;
 };
 
-// Runs `work(thread)` on `threads` threads; the seconds until all are done.
+// Runs `work(thread)` on `threads` threads. Returns the seconds until all threads are
+// done.
 template <typename Work>
 double TimeThreads(int32_t threads, const Work& work) {
   const auto start = std::chrono::steady_clock::now();
   {
-    std::vector<std::future<void>> running;  // waited for at its end
+    std::vector<std::future<void>> running;  // the destructor waits for all threads
     running.reserve(static_cast<size_t>(threads));
     for (int32_t i = 0; i < threads; ++i) {
       running.push_back(std::async(std::launch::async, [&work, i] { work(i); }));
@@ -48,8 +49,8 @@ double TimeThreads(int32_t threads, const Work& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Reads the chunk into `memory`, and calls `visit(page)` on its pages until it says
-// false. The bytes of the chunk up to the end of the last of them.
+// Reads the chunk into `memory`, and calls `visit(page)` on its pages until a call
+// returns false. Returns the bytes of the chunk up to the end of the last visited page.
 template <typename Visit>
 Result<int64_t> VisitPages(const Input& input, const Chunk& chunk,
                            std::vector<uint8_t>* memory, arrow::MemoryPool* pool,
@@ -75,8 +76,9 @@ Result<int64_t> VisitPages(const Input& input, const Chunk& chunk,
   return stream->Tell();
 }
 
-// Leaves of the chunk the pages that hold the first `rows` rows of its row group, and its
-// dictionary. In lists, where pages may not tell their rows, values stand for them.
+// Shortens the chunk to its dictionary and the pages that contain the first `rows` rows
+// of its row group. In lists, where pages may not state their rows, values are counted
+// instead.
 Status KeepFirstRows(const Input& input, int64_t rows, arrow::MemoryPool* pool,
                      Chunk* chunk) {
   ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed,
@@ -101,8 +103,8 @@ Status KeepFirstRows(const Input& input, int64_t rows, arrow::MemoryPool* pool,
   return Status::OK();
 }
 
-// Column chunks that hold the first `first_rows` rows, the largest first, so that threads
-// that share them end together.
+// Returns the column chunks that contain the first `first_rows` rows, the largest first,
+// so that the threads that share the chunks end together.
 Result<std::vector<Chunk>> ChunksOf(const std::vector<Input>& inputs,
                                     const std::vector<std::vector<int32_t>>& leaves,
                                     int64_t first_rows, arrow::MemoryPool* pool) {
@@ -138,7 +140,8 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
     ARROW_ASSIGN_OR_RAISE(auto handle, LocalFile::Open(file));
     inputs.push_back({file, std::move(handle)});
   }
-  // As the pipeline's own: the roof does not pay for memory that a loader can spare.
+  // A pool like the pipeline's, so that the roof includes no cost of memory that a loader
+  // can avoid.
   RecyclingPool pool(arrow::default_memory_pool(), int64_t{1} << 30);
   ARROW_ASSIGN_OR_RAISE(const auto chunks, ChunksOf(inputs, leaves, first_rows, &pool));
   const auto largest = chunks.empty() ? 0 : static_cast<size_t>(chunks[0].range.bytes);
@@ -147,8 +150,8 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
   std::atomic<size_t> next{0};
   std::atomic<int64_t> pages{0};
   std::atomic<int64_t> bytes{0};
-  std::atomic<int64_t> read_ns{0};  // of all threads
-  std::atomic<int64_t> busy_ns{0};  // likewise
+  std::atomic<int64_t> read_ns{0};  // sum over all threads
+  std::atomic<int64_t> busy_ns{0};  // sum over all threads
   std::mutex mutex;
   Status failure;
   RoofTimes times;
@@ -179,7 +182,7 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
                    static_cast<double>(busy_ns.load());
   }
 
-  // Larger than the caches that a thread has to itself, as batches are.
+  // The buffer is larger than the caches of one core, like batches.
   constexpr int64_t kBuffer = int64_t{32} << 20;
   std::vector<std::vector<uint8_t>> from(static_cast<size_t>(threads));
   std::vector<std::vector<uint8_t>> to(static_cast<size_t>(threads));

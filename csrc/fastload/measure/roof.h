@@ -1,4 +1,4 @@
-// The roof of a pass: what reading, decompressing and one copy of the output cost.
+// The roof of a pass: the cost of reading, decompressing and one copy of the output.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,19 @@
 namespace fastload {
 
 struct RoofTimes {
-  // Column chunks read, and libparquet's own PageReader run over them: its codecs, not
-  // ours, so that the roof stays where it is when ours become faster.
+  // Seconds for reading column chunks and running libparquet's PageReader over the
+  // chunks. The PageReader uses libparquet's codecs instead of fastload's, so that the
+  // roof stays the same when fastload's codecs become faster.
   double pages_s = 0;
-  double read_s = 0;    // the share of `pages_s` in which chunks were read
-  double memcpy_s = 0;  // `output_bytes` bytes copied between buffers larger than caches
+  double read_s = 0;    // the part of `pages_s` spent on reading chunks
+  double memcpy_s = 0;  // copying `output_bytes` bytes between buffers larger than caches
   int64_t pages = 0;
   int64_t read_bytes = 0;
 };
 
-// `leaves[file]` are the leaf columns needed, of the first `first_rows` rows: a page is
-// read if it holds any of them, and a dictionary if such a page is. The work is shared by
-// `threads` threads, a column chunk at a time.
+// Measures the roof of the first `first_rows` rows. `leaves[file]` holds the needed leaf
+// columns. A page is read if it contains one of the rows, and a dictionary if one of its
+// pages is read. `threads` threads share the work, one column chunk at a time.
 Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
                               const std::vector<std::vector<int32_t>>& leaves,
                               int64_t output_bytes, int32_t threads,

@@ -19,7 +19,7 @@
 namespace fastload {
 
 struct Dataset : RowSource {
-  // `remote` is null if all files are local ones.
+  // `remote` is null if all files are local.
   Dataset(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
           std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
           const std::vector<KernelSpec>& kernels, std::vector<FileSelection> selections,
@@ -30,7 +30,7 @@ struct Dataset : RowSource {
         kernels(kernels, outputs, layout) {}
 
   const Kernels kernels;    // called on each batch
-  Counters counters_ahead;  // of reads for a pass that has not begun
+  Counters counters_ahead;  // counts reads for a pass that has not begun
   SpanRecorder spans;
 };
 

@@ -33,13 +33,13 @@ Kernels::Kernels(const std::vector<KernelSpec>& specs,
   }
 }
 
-// One kernel on one batch.
+// One call of one kernel on one batch.
 class Kernels::Call {
  public:
   Call(const Kernel& kernel, uint8_t* base, const Layout::Areas& areas)
       : kernel_(kernel), base_(base), areas_(areas) {}
 
-  // Bytes of scratch for the copies of inputs that outputs replace.
+  // Returns the bytes of scratch memory for copies of inputs that outputs replace.
   int64_t CopyBytes() const {
     int64_t bytes = 0;
     for (size_t i = 0; i < kernel_.outputs.size(); ++i) {
@@ -48,10 +48,10 @@ class Kernels::Call {
     return bytes;
   }
 
-  // Whether it succeeded. `seeds` is null for a kernel without.
+  // Runs the kernel. Returns true on success. `seeds` is null for a kernel without seeds.
   bool Run(uint8_t* copies, uint64_t* seeds) {
     std::vector<void*> arrays;
-    std::vector<size_t> first;  // of the arrays of each input
+    std::vector<size_t> first;  // index of the first array of each input
     for (const Layout::Slot& slot : kernel_.inputs) {
       first.push_back(arrays.size());
       const int64_t* numbers = areas_.numbers.data() + slot.number;

@@ -1,4 +1,4 @@
-// Compiled functions that compute columns of a batch from others of its columns.
+// Compiled functions that compute columns of a batch from other columns of the batch.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,18 @@
 
 namespace fastload {
 
-// Arrays of so many rows: of each input its values, and of a ragged one its offsets; the
-// seeds of the rows, if it is seeded; of each output its values. 0, or something else if
-// it failed. Called by several threads at a time.
+// A function on `rows` rows. `arrays` holds, for each input, its values and, if ragged,
+// its offsets; then the seeds of the rows if the kernel is seeded; then, for each output,
+// its values. Returns 0, or another number if the kernel failed. Called by several
+// threads at a time.
 using KernelEntry = int64_t (*)(void** arrays, int64_t rows);
 
 struct KernelSpec {
   KernelEntry entry = nullptr;
-  std::vector<int32_t> inputs;  // outputs of the batch
-  // Likewise, of fixed width. Zeros before the call; one that is an input too is given a
-  // copy of its values as that input.
+  std::vector<int32_t> inputs;  // indices of the batch's outputs
+  // Indices of the batch's fixed-width outputs that the kernel writes. They are 0 before
+  // the call. If an output is also an input, the kernel gets a copy of the values as the
+  // input.
   std::vector<int32_t> outputs;
   bool seeded = false;
 };
@@ -35,8 +37,9 @@ class Kernels {
   bool empty() const { return kernels_.empty(); }
   size_t size() const { return kernels_.size(); }
 
-  // Calls them on a batch. The number of the first one that failed, whose inputs are then
-  // as they were, or -1. `keys`: of each kernel, what seeds are made of.
+  // Calls the kernels on a batch. Returns the number of the first kernel that failed,
+  // whose inputs are unchanged, or -1. `keys` holds, for each kernel, the key of its
+  // seeds.
   Result<int32_t> Run(uint8_t* base, const Layout::Areas& areas,
                       std::span<const uint64_t> keys, Scratch& scratch) const;
 
@@ -45,17 +48,17 @@ class Kernels {
     KernelEntry entry;
     std::vector<Layout::Slot> inputs;
     std::vector<Layout::Slot> outputs;
-    std::vector<int32_t> in_place;  // of each output, the input that it replaces, or -1
+    std::vector<int32_t> in_place;  // for each output, the input that it replaces, or -1
     bool seeded;
   };
   class Call;
 
   std::vector<Kernel> kernels_;
-  Layout::Slot file_;  // where rows come from, if kernels are seeded
+  Layout::Slot file_;  // the rows' files and numbers, if kernels are seeded
   Layout::Slot row_;
 };
 
-// Whether each kernel takes and fills outputs that are there.
+// Returns an error unless every kernel's inputs and outputs exist.
 Status CheckKernels(const std::vector<KernelSpec>& kernels,
                     const std::vector<OutputSpec>& outputs);
 

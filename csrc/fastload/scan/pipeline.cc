@@ -133,11 +133,12 @@ void Pipeline::Close() {
   for (const auto& weak : scans) {
     if (auto scan = weak.lock()) scan->Close();
   }
-  // Tasks wait for what the client brings.
+  // Close the queues first, because tasks wait for what clients bring.
   if (auto* const remote = dataset_.files.remote()) remote->Close();
   if (dataset_.blocks) dataset_.blocks->Close();
-  // Cancelled work still queued runs to nothing. The CPU pool first: its tasks may wait
-  // for reads, even ask for more, and a closed scan's reads give it no new tasks.
+  // Queued tasks of cancelled scans do nothing. The CPU pool is closed first: its tasks
+  // may wait for reads, and even request reads, while a closed scan's reads submit no new
+  // tasks.
   cpu_->Close();
   io_->Close();
   dataset_.files.CloseAll();

@@ -1,4 +1,4 @@
-// The owner of threads and memory: lives as long as a dataset, and runs its passes.
+// The pipeline of a dataset: it owns the threads and the memory, and runs the passes.
 #pragma once
 
 #include <cstdint>
@@ -18,46 +18,51 @@
 namespace fastload {
 
 struct PipelineOptions {
-  int32_t threads = 1;     // of the CPU pool; 0: work is done by whoever waits in Next()
-  int32_t io_threads = 1;  // of the I/O pool; 0 likewise
-  // Memory of past batches, of what was staged for them, and of past reads is kept up
-  // to these totals.
+  // threads of the CPU pool; 0: the thread that waits in Next() works
+  int32_t threads = 1;
+  // threads of the I/O pool; 0: the thread that waits in Next() reads
+  int32_t io_threads = 1;
+  // The most bytes that are kept for reuse, of past batches, of staged rows, and of past
+  // reads.
   int64_t batch_memory_bytes = 0;
   int64_t staging_memory_bytes = 0;
   int64_t fetch_memory_bytes = 0;
-  // A page whose checksum is not that of its bytes is an ErrorKind::kCorruptFile.
+  // If true, a page with a wrong checksum is an ErrorKind::kCorruptFile.
   bool verify_crc = false;
-  // Who brings the bytes of remote files; null: there are none.
+  // The queue through which a client brings the bytes of remote files; null: all files
+  // are local.
   std::shared_ptr<RemoteQueue> remote;
-  // Rows come from the blocks of this cache instead of the files; null: there is none.
+  // The queue of the cache from whose blocks rows come instead of from files; null: no
+  // cache.
   std::shared_ptr<DecodedQueue> blocks;
   // Called on each batch.
   std::vector<KernelSpec> kernels;
-  // What batches lie in; null: private memory.
+  // The source of the memory of batches; null: private memory.
   std::unique_ptr<MemorySource> batch_source;
 };
 
 class Pipeline {
  public:
-  // `selections`, by file, is empty if all rows stay.
+  // `selections`, by file, is empty if all rows are selected.
   Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
            const std::vector<OutputSpec>& outputs, PipelineOptions options,
            std::vector<FileSelection> selections = {});
   ~Pipeline();
 
-  // Begins a pass. Scans may outlive the pipeline, closed. An error once it is closed.
-  // With `before`, it is the pass that is expected after that one: see Scan::StartNext.
+  // Begins a pass. A scan may outlive the pipeline, but is closed then. Returns an error
+  // once the pipeline is closed. With `before`, the pass is expected to follow that
+  // scan's pass: see Scan::StartNext.
   Result<std::shared_ptr<Scan>> Start(ReadPlan plan, const ScanOptions& options,
                                       Scan* before = nullptr);
 
-  // Ends all passes, joins the threads and closes the files. Batches handed out stay
+  // Ends all passes, joins the threads and closes the files. Delivered batches stay
   // valid. Idempotent.
   void Close();
 
-  // When each stage works, from now on: see SpanRecorder.
+  // Records from now on when each stage works: see SpanRecorder.
   void StartSpans(size_t capacity) { dataset_.spans.Start(capacity); }
   SpanRecorder::Recorded StopSpans() { return dataset_.spans.Stop(); }
-  // The column, or the first of the columns, that a unit of a Span decodes.
+  // Returns, for each unit of a Span, the name of its column or of its first column.
   std::vector<std::string> UnitNames() const;
 
   const Layout& layout() const { return dataset_.layout; }
@@ -78,7 +83,7 @@ class Pipeline {
   std::mutex mutex_;
   bool closed_ = false;
   std::vector<std::weak_ptr<Scan>> scans_;
-  // Of the next scan: what was begun first is done first.
+  // The priority of the next scan: passes that began first are worked on first.
   int64_t next_priority_ = 0;
 };
 

@@ -11,18 +11,18 @@
 
 namespace fastload {
 
-// A slot goes from kFree to kSent and back to kFree in the sender, in between to kOpened
-// and kReturned in the receiver. The other members belong to whoever may change the
-// state.
+// A slot goes from kFree to kSent and back to kFree in the sender; between these states,
+// the receiver sets kOpened and kReturned. The other members belong to the side that may
+// change the state next.
 struct alignas(64) SharedSlot {
   enum State : uint32_t { kFree, kSent, kOpened, kReturned };
 
   std::atomic<uint32_t> state;
-  int64_t start;  // of the block in the mapping
+  int64_t start;  // offset of the block in the mapping
   int64_t bytes;
   int64_t rows;
   int64_t areas_start;
-  int64_t areas;  // how many
+  int64_t areas;  // number of areas
 };
 
 struct SharedHeader {
@@ -39,7 +39,7 @@ struct SharedHeader {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
-// A mapping, and which bytes of it are in use.
+// A mapping with an allocator of its bytes.
 class SharedSpace {
  public:
   explicit SharedSpace(std::shared_ptr<SharedMapping> mapping)
@@ -52,7 +52,7 @@ class SharedSpace {
   }
   const SharedMapping& mapping() const { return *mapping_; }
 
-  // nullptr when there is no room.
+  // Returns nullptr if no range is large enough.
   uint8_t* Allocate(int64_t bytes) {
     std::lock_guard lock(mutex_);
     const int64_t start = ranges_.Allocate(RoundUp(bytes, kAlignment));
@@ -74,7 +74,8 @@ class SharedSpace {
 
 namespace {
 
-// Pages stay the mapping's once they were touched: a device may have them locked.
+// A source of shared memory. Touched pages stay with the mapping, because a device may
+// have locked the pages.
 class SharedMemory final : public MemorySource {
  public:
   explicit SharedMemory(std::shared_ptr<SharedSpace> space) : space_(std::move(space)) {}
@@ -111,7 +112,8 @@ Result<std::shared_ptr<BatchSender>> BatchSender::Make(int64_t bytes) {
   ARROW_ASSIGN_OR_RAISE(
       auto mapping,
       SharedMapping::Make(bytes + static_cast<int64_t>(sizeof(SharedHeader))));
-  auto* header = new (mapping->data()) SharedHeader();  // zeros: every slot is free
+  // all bytes are 0, so every slot is free
+  auto* header = new (mapping->data()) SharedHeader();
   header->magic = SharedHeader::kMagic;
   return std::shared_ptr<BatchSender>(
       new BatchSender(std::make_shared<SharedSpace>(std::move(mapping))));
@@ -119,14 +121,15 @@ Result<std::shared_ptr<BatchSender>> BatchSender::Make(int64_t bytes) {
 
 BatchSender::BatchSender(std::shared_ptr<SharedSpace> space)
     : space_(std::move(space)), free_(SharedHeader::kSlots) {
-  // The first ones are taken first: only their pages are touched.
+  // The first slots are taken first, so that only the first pages are touched.
   std::iota(free_.rbegin(), free_.rend(), 0);
 }
 
 BatchSender::~BatchSender() {
   std::lock_guard lock(mutex_);
   ReclaimLocked();
-  // Somebody may read them still: they, and their pool, live as long as this process.
+  // A receiver may still read the blocks, so the blocks and their pool live as long as
+  // this process.
   for (Sent& sent : sent_) KeepForEver(std::move(sent.block));
 }
 
@@ -257,7 +260,7 @@ Result<std::unique_ptr<ReceivedBatch>> BatchReceiver::Take(int32_t number) {
                                           std::memory_order_acquire)) {
     return Status::Invalid("Expected a batch that is received once, got it again");
   }
-  // Read once: the other process may write there still.
+  // Each value is read once, because the other process may still write to the slot.
   const int64_t start = slot.start;
   const int64_t bytes = slot.bytes;
   const int64_t areas_start = slot.areas_start;

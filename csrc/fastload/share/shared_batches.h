@@ -1,5 +1,5 @@
-// Batches that go to another process without a copy: their blocks lie in shared memory,
-// and what crosses is the number of a slot that says where.
+// Batches that go to another process without a copy: their blocks are in shared memory,
+// and only the number of a slot, which describes a block, is sent.
 #pragma once
 
 #include <sys/types.h>
@@ -21,46 +21,48 @@
 
 namespace fastload {
 
-// Blocks lie in one such stretch of the mapping each, unless they are larger.
+// The size of a segment of the mapping. A block is inside one segment unless it is larger
+// than a segment.
 inline constexpr int64_t kSegmentBytes = int64_t{64} << 20;
 
 struct SharedHeader;
 struct SharedSlot;
 class SharedSpace;
 
-// The side of the process that makes batches. Thread-safe.
+// The sending side, in the process that makes batches. Thread-safe.
 class BatchSender {
  public:
-  // Over a new mapping of at most `bytes` bytes.
+  // Makes a sender over a new mapping of at most `bytes` bytes.
   static Result<std::shared_ptr<BatchSender>> Make(int64_t bytes);
-  // Leaves blocks that were sent to whoever has them.
+  // Leaves sent blocks to the receivers that hold them.
   ~BatchSender();
   BatchSender(const BatchSender&) = delete;
   BatchSender& operator=(const BatchSender&) = delete;
 
-  // Blocks that can be sent; once the mapping is full, others that can't.
+  // Returns a source of blocks that can be sent; once the mapping is full, the source
+  // returns private blocks, which can't be sent.
   std::unique_ptr<MemorySource> Memory() const;
 
-  // Keeps the block until the receiver has done with it. The number of its slot; -1 if
-  // the block can't be sent or all slots are taken.
+  // Keeps the block until the receiver returns the block. Returns the number of the
+  // block's slot, or -1 if the block can't be sent or all slots are taken.
   int32_t Send(std::shared_ptr<Block> block, int64_t rows,
                std::span<const int64_t> areas);
 
-  // Takes back a block that nobody was told of.
+  // Takes back a block whose slot number was never passed on.
   void Cancel(int32_t slot);
 
-  // Bytes of blocks that the receiver took and has not given back. Takes back what it
-  // has.
+  // Takes back returned blocks. Returns the bytes of blocks that the receiver has taken
+  // and not returned.
   int64_t HeldBytes();
 
-  // Bytes of memory that this process holds, by stage, for receivers to see.
+  // Bytes of memory that the process holds, by stage, for receivers to read.
   using Held = std::array<int64_t, 3>;
   void Report(const Held& memory);
 
-  // Bytes that every receiver may read. Once, before anything is sent.
+  // Sets bytes that every receiver may read. Must be called once, before any Send.
   Status Describe(std::string_view description);
 
-  // Whether a receiver has the mapping.
+  // Returns true if a receiver has opened the mapping.
   bool met() const;
   int fd() const;
 
@@ -80,7 +82,8 @@ class BatchSender {
 
 class BatchReceiver;
 
-// A batch of another process; given back when it dies, in the process that took it.
+// A batch of another process. The destructor returns the batch, in the process that took
+// it.
 class ReceivedBatch {
  public:
   ReceivedBatch(std::shared_ptr<BatchReceiver> receiver, SharedSlot* slot,
@@ -93,8 +96,8 @@ class ReceivedBatch {
   int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
   int64_t rows() const { return rows_; }
   std::span<const int64_t> areas() const { return areas_; }
-  // The bytes of the mapping among which it lies, for whoever locks memory for a device;
-  // empty if it is larger than that.
+  // Returns the segment of the mapping that contains the batch, for callers that lock
+  // memory for a device; empty if the batch is larger than a segment.
   std::span<uint8_t> segment() const;
   const std::shared_ptr<BatchReceiver>& receiver() const { return receiver_; }
 
@@ -107,16 +110,17 @@ class ReceivedBatch {
   const pid_t owner_ = getpid();
 };
 
-// The side of the process that uses them. Thread-safe.
+// The receiving side, in the process that uses batches. Thread-safe.
 class BatchReceiver : public std::enable_shared_from_this<BatchReceiver> {
  public:
-  // `fd` is that of a sender, and stays the caller's.
+  // Opens the mapping of a sender; `fd` remains the caller's.
   static Result<std::shared_ptr<BatchReceiver>> Open(int fd);
 
-  // The batch of a slot, which can be taken once. An error if it is not in the mapping.
+  // Returns the batch of a slot, which can be taken once. Returns an error if the batch
+  // is not in the mapping.
   Result<std::unique_ptr<ReceivedBatch>> Take(int32_t slot);
   std::string_view description() const;
-  // What the sender reported last.
+  // Returns what the sender reported last.
   BatchSender::Held memory() const;
   const SharedMapping& mapping() const { return *mapping_; }
 
@@ -124,7 +128,8 @@ class BatchReceiver : public std::enable_shared_from_this<BatchReceiver> {
   explicit BatchReceiver(std::shared_ptr<SharedMapping> mapping)
       : mapping_(std::move(mapping)) {}
   SharedHeader* header() const;
-  // Whether so many items lie in the mapping, aligned to their size.
+  // Returns true if the mapping contains `items` items from `start` on, aligned to their
+  // size.
   bool Holds(int64_t start, int64_t items, int64_t item_bytes) const;
 
   const std::shared_ptr<SharedMapping> mapping_;

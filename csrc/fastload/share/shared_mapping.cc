@@ -31,7 +31,7 @@ uint8_t* MapFile(int fd, int64_t bytes) {
 }  // namespace
 
 Result<std::shared_ptr<SharedMapping>> SharedMapping::Make(int64_t bytes) {
-  // A file larger than that is answered by a signal, not by an error.
+  // The system answers a file above this limit with a signal instead of an error.
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     bytes = std::min(bytes, static_cast<int64_t>(limit.rlim_cur));
@@ -41,7 +41,7 @@ Result<std::shared_ptr<SharedMapping>> SharedMapping::Make(int64_t bytes) {
     if (fd < 0) return Refused("a new anonymous file", bytes);
     uint8_t* const data = ftruncate(fd, bytes) == 0 ? MapFile(fd, bytes) : nullptr;
     if (data != nullptr) {
-      // A file that is cut would kill whoever reads it.
+      // Truncating the file would kill every process that reads the mapping.
       KeepSize(fd);
       LeaveOutOfDumps(data, static_cast<size_t>(bytes));
       return std::shared_ptr<SharedMapping>(new SharedMapping(data, bytes, fd));

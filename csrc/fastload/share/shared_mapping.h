@@ -8,14 +8,14 @@
 
 namespace fastload {
 
-// An anonymous file, mapped whole: it has no name and counts in no file system, so that
-// nothing is left behind by a crash and no mount limits it. Only pages that are touched
-// take memory. A child of fork() has the mapping too.
+// An anonymous file, mapped as a whole. The file has no name and belongs to no mounted
+// file system, so that a crash leaves nothing behind and no mount limits its size. Only
+// touched pages take memory. A child of fork() inherits the mapping.
 class SharedMapping {
  public:
-  // A new file of `bytes` bytes, or of fewer where the process may not map as many.
+  // Makes a file of `bytes` bytes, or of fewer if the process may not map as many.
   static Result<std::shared_ptr<SharedMapping>> Make(int64_t bytes);
-  // The file of another process; `fd` stays the caller's.
+  // Maps the file of another process; `fd` remains the caller's.
   static Result<std::shared_ptr<SharedMapping>> Open(int fd);
 
   ~SharedMapping();
@@ -24,7 +24,7 @@ class SharedMapping {
 
   uint8_t* data() const { return data_; }
   int64_t size() const { return size_; }
-  // -1 if it was opened.
+  // Returns the file's descriptor, or -1 for a mapping that Open made.
   int fd() const { return fd_; }
 
  private:
