@@ -108,7 +108,7 @@ class HashedFile final : public arrow::io::OutputStream {
     ARROW_RETURN_NOT_OK(ReadAt(footer.data(), footer.size(), from));
     const size_t mark = footer.rfind(kChecksumMark);
     if (mark == std::string::npos)
-      return Status::Invalid("Expected a place for a checksum");
+      return Status::Invalid("Expected digits of a checksum in the footer, got none");
     std::array<char, 17> digits{};
     const uint64_t checksum = XXH64_digest(&state_);
     std::snprintf(digits.data(), digits.size(), "%016llx",

@@ -219,7 +219,8 @@ Status WindowTask::ForEachTile(const TileSink& sink) {
   const size_t columns = unit_.columns.size();
   const int64_t item = unit_.width / static_cast<int64_t>(columns);
   uint8_t* memory = scratch_->Get(Scratch::kTile, Tile::Bytes(item, columns));
-  if (memory == nullptr) return Status::OutOfMemory("Expected memory for a tile");
+  if (memory == nullptr)
+    return Status::OutOfMemory("Expected memory for a tile, got none");
   const Tile tile(memory, item, columns);
   const int64_t tile_rows = Tile::Rows(item, columns);
   std::vector<Cursor> cursors(columns);

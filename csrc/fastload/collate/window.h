@@ -1,4 +1,4 @@
-// A window in work: the rows that are decoded, and perhaps shuffled, together.
+// A window: the rows that are decoded, and perhaps shuffled, together.
 #pragma once
 
 #include <atomic>
@@ -31,38 +31,38 @@ namespace fastload {
 // The rows of one batch that come from one window.
 struct Part {
   int64_t batch = 0;
-  int64_t first = 0;  // its first row among the window's output rows
+  int64_t first = 0;  // the first row's number among the window's output rows
   int64_t rows = 0;
-  int64_t offset = 0;     // of its first row in the batch
-  int64_t real_rows = 0;  // the rest repeats rows to fill the batch
-  bool whole = false;     // it is all of the batch
+  int64_t offset = 0;     // the first row's number in the batch
+  int64_t real_rows = 0;  // the remaining rows repeat rows to fill the batch
+  bool whole = false;     // true if the part is the whole batch
   std::shared_ptr<Block> block;
   Layout::Areas areas;
 };
 
-// A reader in the middle of a column chunk, for whoever decodes the rows after.
+// A reader in the middle of a column chunk, for the task that decodes the next rows.
 struct Cursor {
   std::unique_ptr<FixedReader> fixed;
   std::unique_ptr<BytesReader> bytes;
   std::unique_ptr<NestedReader> nested;
-  std::shared_ptr<ByteStream> stream;  // that the reader reads; null: none
-  int64_t row = 0;                     // next row of the row group, of those that stay
-  int64_t fetch_bytes = 0;             // memory that its stream may hold
+  std::shared_ptr<ByteStream> stream;  // the reader's stream; null: none
+  int64_t row = 0;          // next row, counted among the row group's selected rows
+  int64_t fetch_bytes = 0;  // memory that the stream may hold
 };
 
 struct Window;
 struct DealtColumn;
 class DealtRows;
 
-// Pieces of a window that one task decodes: column chunks are decoded side by side.
+// The pieces of a window that one task decodes. Shares are decoded side by side.
 struct Share {
   size_t first_piece = 0;
   size_t end_piece = 0;
-  size_t first_chunk = 0;  // pieces before it that begin a column chunk
-  int64_t first_row = 0;   // of the window
+  size_t first_chunk = 0;  // number of earlier pieces that begin a column chunk
+  int64_t first_row = 0;   // first row in the window
 };
 
-// The views of a byte column's rows, by slot, and what they show, by share.
+// The views of a byte column's rows by slot, and the viewed bytes by share.
 struct StagedBytes {
   static Result<std::unique_ptr<StagedBytes>> Make(const Window& window, bool valid);
 
@@ -72,9 +72,9 @@ struct StagedBytes {
   std::vector<ByteArena> arenas;
 };
 
-// What a stream of a remote file will bring.
+// The ranges that a stream of a remote file will read.
 struct RemoteRanges {
-  size_t stream = 0;  // of its unit
+  size_t stream = 0;  // index of the stream in its unit
   int32_t file = 0;
   std::vector<ByteRange> ranges;
 };
@@ -82,8 +82,8 @@ struct RemoteRanges {
 // A request to a store for columns of a window.
 struct WindowRead {
   int64_t bytes = 0;
-  int32_t units = 0;     // that are not decoded yet and read from it
-  bool charged = false;  // its bytes count as fetched
+  int32_t units = 0;     // units that read from the request and are not decoded yet
+  bool charged = false;  // the request's bytes count as fetched
 };
 
 // Staged units take three steps, the others only the last.
@@ -94,11 +94,11 @@ enum class WindowStep : uint8_t {
 };
 
 struct WindowUnit {
-  // For each column of the unit, for each piece that begins a column chunk; null where
-  // the file lacks the column. Empty where none has anything to read.
+  // The streams: for each column of the unit, one for each piece that begins a column
+  // chunk; null where the file lacks the column. Empty where no column has bytes to read.
   std::vector<std::shared_ptr<ByteStream>> streams;
-  std::vector<RemoteRanges> remote;  // of streams that are not made yet
-  // What each of them leaves out of its column chunk.
+  std::vector<RemoteRanges> remote;  // ranges of streams that are not made yet
+  // For each stream, the pages that are left out of its column chunk.
   std::vector<ChunkPages> pages;
   // Staged units: of each part, the sizes of a ragged output that Layout::Place takes.
   std::vector<int64_t> sizes;
@@ -155,8 +155,8 @@ struct Window {
   int32_t undelivered = 0;  // whole parts left to hand out
 };
 
-// Cuts the window's pieces into shares: `wanted` of them, if it has as many column
-// chunks.
+// Cuts the window's pieces into shares: `wanted` shares if the window has as many column
+// chunks, else fewer.
 std::vector<Share> CutShares(const Window& window, int64_t wanted);
 
 // A task of decoding and collating one unit of one window. Tasks run without any lock:
@@ -170,12 +170,12 @@ class WindowTask {
   // Whether the step is the one that decodes.
   static bool Decodes(const Unit& unit, Step step);
 
-  // Task number `task` of a step.
+  // Makes task number `task` of a step.
   WindowTask(RowSource* source, Window* window, int32_t unit, int32_t task,
              Scratch* scratch);
 
   Status Run(Step step);
-  // After all tasks of the step.
+  // Completes the step, after all of its tasks.
   void Finish(Step step);
 
  private:
@@ -183,10 +183,11 @@ class WindowTask {
   Status Fill();
 
   using Sink = std::function<Status(Cursor& cursor, int64_t first, int64_t rows)>;
-  // Hands every run of rows of the share to `sink`, with the cursor at its first row.
+  // Passes every run of rows of the share to `sink`, with the cursor at the run's first
+  // row.
   Status ForEachRow(size_t column, const Sink& sink);
-  // Hands the rows of the share to `sink`, all columns of the unit together, a tile at a
-  // time: window rows [first, first + rows).
+  // Passes the rows of the share to `sink`, all columns of the unit together, one tile at
+  // a time: window rows [first, first + rows).
   using TileSink = std::function<Status(const Tile& tile, int64_t first, int64_t rows)>;
   Status ForEachTile(const TileSink& sink);
 
@@ -194,32 +195,33 @@ class WindowTask {
   struct Pieces {
     size_t begin;
     size_t end;
-    size_t stream;  // of a column's streams, the first one of the share
-    size_t chunks;  // streams of each column
-    int64_t first;  // row of the window
-    bool last;      // the window's last piece is one of them
+    size_t stream;  // index of the share's first stream among a column's streams
+    size_t chunks;  // number of streams of each column
+    int64_t first;  // first row in the window
+    bool last;      // the window's last piece is in the share
   };
   Pieces PiecesOfShare() const;
-  // Brings the cursor of a column to the piece's first row; a fresh piece is read from
+  // Moves the cursor of a column to the piece's first row; a fresh piece is read from
   // `stream`.
   Status Seek(size_t column, size_t piece, size_t stream, Cursor* cursor);
-  // `status` with the place where reading the column went wrong.
+  // Adds to `status` the location at which reading the column failed.
   Status Located(const Status& status, size_t column, const Piece& piece,
                  const Cursor& cursor) const;
-  // Keeps a column's cursor for the next window, if that goes on in the same row group.
+  // Keeps a column's cursor for the next window, if the next window continues the same
+  // row group.
   void Carry(Cursor cursor, const Pieces& pieces);
   Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
   static Status OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
                           Cursor* cursor);
-  // The parts that this task of a staged unit counts or fills.
+  // Returns the parts that this task of a staged unit counts or fills.
   std::span<Part> Parts() const;
   Status FillFixedInOrder();
-  // Through slots, in window_slots.cc.
+  // Fixed-width columns through slots, in window_slots.cc.
   Status FillFixed();
   Status FillDealtColumn();
   Status FillProvenance();
   Status FillRealRows();
-  // Where a column is dealt to: all of it is scratch.
+  // The scratch memory to which a column is dealt.
   struct DealMemory {
     uint8_t* block;
     uint8_t* values;
@@ -228,23 +230,23 @@ class WindowTask {
     uint8_t* table;
   };
   Result<DealtColumn> Deal(const DealMemory& memory);
-  // Dictionaries that a column of the window has, at most.
+  // Returns the most dictionaries that a column of the window has.
   int64_t Chunks() const;
   void CollateColumn(const DealtColumn& column);
   // Stacks, in window_stacks.cc.
   Status FillDealtStack();
-  // Deals out neighbouring columns of the unit, from number `first` on, whose cursors are
-  // at their first rows.
+  // Deals neighbouring columns of the unit, from column number `first` on, whose cursors
+  // are at their first rows.
   Status DealSlice(size_t first, std::span<Cursor> cursors, DealtRows* rows);
-  // Copies them from their slots: they begin `offset` bytes into the unit's part of a
-  // row.
+  // Copies the dealt columns from their slots to bytes `offset` and following of the
+  // unit's part of a row.
   Status CollateSlice(const DealtRows& rows, int64_t offset);
   // Columns of bytes, in window_bytes.cc.
   Status StageBytes();
   void CountBytes();
   void FillBytes();
-  // Columns of lists, in window_lists.cc.
-  // Of the elements of the share.
+  // Columns of lists, in window_lists.cc. ExpectedBytes returns the likely bytes of the
+  // share's elements.
   int64_t ExpectedBytes(const ColumnSpec& spec) const;
   Status StageNested();
   void CountNested();
@@ -261,7 +263,8 @@ class WindowTask {
   Window* window_;
   const Unit& unit_;
   WindowUnit& state_;
-  WindowUnit* before_;  // of the window before, where ours goes on from it
+  // the previous window's unit, if this window continues its row group
+  WindowUnit* before_;
   const int32_t task_;
   Scratch* scratch_;
 };

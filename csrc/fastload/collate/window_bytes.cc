@@ -32,7 +32,8 @@ Status WindowTask::StageBytes() {
     if (made.ok()) state_.bytes = std::move(*staged);
   });
   ARROW_RETURN_NOT_OK(made);
-  if (state_.bytes == nullptr) return Status::OutOfMemory("No memory for views of bytes");
+  if (state_.bytes == nullptr)
+    return Status::OutOfMemory("Expected memory for views of bytes, got none");
   StagedBytes& staged = *state_.bytes;
   const bool valid = staged.valid != nullptr;
   ByteArena& arena = staged.arenas[static_cast<size_t>(task_)];

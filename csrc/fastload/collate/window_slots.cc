@@ -159,7 +159,8 @@ Status WindowTask::FillProvenance() {
   const int64_t width = unit_.width;
   const bool dealt = window_->dealt();
   uint8_t* slots = scratch_->Get(Scratch::kRows, window_->slots() * width);
-  if (slots == nullptr) return Status::OutOfMemory("No memory for the rows' numbers");
+  if (slots == nullptr)
+    return Status::OutOfMemory("Expected memory for the rows' numbers, got none");
   int64_t at = 0;
   for (const Piece& piece : window_->pieces) {
     const bool file = unit_.kind == Unit::Kind::kFile;
@@ -171,7 +172,7 @@ Status WindowTask::FillProvenance() {
     rows.Skip(piece.start);
     for (int64_t left = piece.stop - piece.start; left > 0;) {
       const SelectedRows::Span span = rows.Next(left, /*blocks=*/false);
-      if (span.rows == 0) return Status::Invalid("Expected more rows that stay");
+      if (span.rows == 0) return Status::Invalid("Expected more selected rows, got none");
       for (int64_t row = span.start; row < span.start + span.rows; ++row, ++at) {
         const int64_t slot =
             dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
@@ -190,7 +191,8 @@ Status WindowTask::FillRealRows() {
   const bool mixed = std::ranges::any_of(window_->pieces, &Piece::substitute);
   if (mixed) {
     uint8_t* slots = scratch_->Get(Scratch::kRows, window_->slots());
-    if (slots == nullptr) return Status::OutOfMemory("No memory to mark the real rows");
+    if (slots == nullptr)
+      return Status::OutOfMemory("Expected memory for marks of real rows, got none");
     const bool dealt = window_->dealt();
     int64_t at = 0;
     for (const Piece& piece : window_->pieces) {

@@ -100,7 +100,8 @@ Status WindowTask::CollateSlice(const DealtRows& rows, int64_t offset) {
   const Layout::Slot& slot = unit_.slots[0];
   const int64_t row_bytes = rows.row_bytes();
   uint8_t* gathered = scratch_->Get(Scratch::kTile, kGatherRows * row_bytes);
-  if (gathered == nullptr) return Status::OutOfMemory("No memory for rows of a stack");
+  if (gathered == nullptr)
+    return Status::OutOfMemory("Expected memory for rows of a stack, got none");
   for (const Part& part : window_->parts) {
     uint8_t* out = Layout::Address(part.block->data(), part.areas, slot) + offset;
     ForEachRun(*window_, part, [&](const SlotRun& run) {

@@ -99,7 +99,7 @@ class Selected {
   Result<Span> Next(int64_t most) {
     Span span = rows_.Next(most, blocks_);
     if (span.rows == 0) {
-      return Status::Invalid("Expected ", most, " more rows that stay, got none");
+      return Status::Invalid("Expected ", most, " more selected rows, got none");
     }
     ARROW_RETURN_NOT_OK(SkipTo(span.start));
     // A span with gaps ends before omitted pages; a run never contains omitted pages.

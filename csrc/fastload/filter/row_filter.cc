@@ -33,7 +33,7 @@ Status RowFilter::Check(size_t columns) const {
     if (!known || (step < 0 && depth < 2) ||
         (step >= 0 && asked[static_cast<size_t>(step)])) {
       return Status::Invalid("Expected each of ", tests.size(),
-                             " tests once, and what joins two, got ", step);
+                             " tests once, and operators that join two, got ", step);
     }
     if (step >= 0) asked[static_cast<size_t>(step)] = true;
     depth += step < 0 ? -1 : 1;

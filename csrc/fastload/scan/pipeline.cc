@@ -20,7 +20,7 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
       plan.first_take.back() == static_cast<int64_t>(plan.takes.size());
   if (!sizes) return Status::Invalid("Expected a read plan, got arrays that disagree");
   if (plan.first_piece[0] != 0 || plan.first_take[0] != 0) {
-    return Status::Invalid("Expected windows from the first piece on");
+    return Status::Invalid("Expected windows from the first piece on, got others");
   }
   int64_t rows = 0;
   for (size_t w = 0; w < windows; ++w) {

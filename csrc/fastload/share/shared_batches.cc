@@ -202,7 +202,8 @@ void BatchSender::Report(const Held& memory) {
 
 Status BatchSender::Describe(std::string_view description) {
   uint8_t* copy = space_->Allocate(static_cast<int64_t>(description.size()) + 1);
-  if (copy == nullptr) return Status::OutOfMemory("No shared memory for a description");
+  if (copy == nullptr)
+    return Status::OutOfMemory("Expected shared memory for a description, got none");
   std::memcpy(copy, description.data(), description.size());
   space_->header()->description_start = copy - space_->mapping().data();
   space_->header()->description_bytes = static_cast<int64_t>(description.size());
@@ -258,7 +259,8 @@ Result<std::unique_ptr<ReceivedBatch>> BatchReceiver::Take(int32_t number) {
   uint32_t state = SharedSlot::kSent;
   if (!slot.state.compare_exchange_strong(state, SharedSlot::kOpened,
                                           std::memory_order_acquire)) {
-    return Status::Invalid("Expected a batch that is received once, got it again");
+    return Status::Invalid(
+        "Expected a batch that is received once, got a batch received before");
   }
   // Each value is read once, because the other process may still write to the slot.
   const int64_t start = slot.start;
@@ -266,7 +268,8 @@ Result<std::unique_ptr<ReceivedBatch>> BatchReceiver::Take(int32_t number) {
   const int64_t areas_start = slot.areas_start;
   const int64_t areas = slot.areas;
   if (!Holds(start, bytes, 1) || !Holds(areas_start, areas, sizeof(int64_t))) {
-    return Status::Invalid("Expected a batch in shared memory, got one outside of it");
+    return Status::Invalid(
+        "Expected a batch in shared memory, got one outside the mapping");
   }
   uint8_t* const data = mapping_->data();
   return std::make_unique<ReceivedBatch>(

@@ -78,7 +78,7 @@ Result<bool> NestedCursor::NextPage() {
     if (page == nullptr) return false;
     if (levels_left_ < 0) {
       return MakeError(ErrorKind::kCorruptFile,
-                       "Expected pages of as many values as the footer tells, got " +
+                       "Expected pages of as many values as the footer says, got " +
                            std::to_string(-levels_left_) + " more");
     }
     page_starts_ = 0;

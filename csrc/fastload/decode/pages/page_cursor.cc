@@ -34,7 +34,7 @@ void PageCursor::CheckRows(const parquet::DataPageStats& stats) const {
   const int64_t rows = page < page_rows_.size() ? page_rows_[page] : 0;
   if (stats.num_values == rows) return;
   throw parquet::ParquetException("Expected a page of " + std::to_string(rows) +
-                                  " rows, as the offset index tells, got " +
+                                  " rows, as the offset index says, got " +
                                   std::to_string(stats.num_values));
 }
 

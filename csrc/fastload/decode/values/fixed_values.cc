@@ -244,7 +244,7 @@ Status FixedValues::DecodeRaw(int64_t n, uint8_t* raw) {
     case Source::kArrow:
       return arrow_.Decode(n, raw);
   }
-  return Status::UnknownError("raw values of a PLAIN page need no decoding");
+  return Status::UnknownError("Expected a source to decode, got a PLAIN page");
 }
 
 Status FixedValues::DecodePlainBits(int64_t n, uint8_t* raw) {
