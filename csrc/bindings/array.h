@@ -5,7 +5,7 @@
 
 namespace fastload {
 
-// C-contiguous; copied, and cast, from what is not.
+// A C-contiguous array; any other argument is copied and cast.
 template <typename T>
 using Array = pybind11::array_t<T, pybind11::array::c_style | pybind11::array::forcecast>;
 

@@ -1,4 +1,4 @@
-// What other libraries hand over by the Arrow PyCapsule interface.
+// Imports of Arrow data from other libraries through the Arrow PyCapsule interface.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace fastload {
 
-// What a capsule holds.
+// Returns the pointer in a capsule.
 template <typename T>
 T* HeldBy(const pybind11::handle& capsule, const char* name) {
   auto* const held = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), name));

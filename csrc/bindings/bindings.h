@@ -1,4 +1,5 @@
-// One function for each noun of the native surface; module.cc calls them all.
+// One registration function for each group of native classes; module.cc calls all of
+// them.
 #pragma once
 
 #include "pybind11/pybind11.h"

@@ -22,13 +22,13 @@ namespace py = pybind11;
 
 namespace {
 
-// The value of a string in a table of names; ValueError when there is none.
+// Returns the value of a name in a table. Throws ValueError if the table lacks the name.
 template <typename T, size_t n>
 T Named(const std::array<std::pair<const char*, T>, n>& table, const std::string& name) {
   for (const auto& [text, value] : table) {
     if (name == text) return value;
   }
-  throw py::value_error("Expected one of the names of the core, got " + name);
+  throw py::value_error("Expected a name that the core knows, got" + name);
 }
 
 constexpr std::array<std::pair<const char*, DType>, 13> kDTypes = {{
@@ -61,7 +61,8 @@ constexpr std::array<std::pair<const char*, OutputKind>, 11> kOutputKinds = {{
     {"computed", OutputKind::kComputed},
 }};
 
-// The bytes of one value of the column; ValueError if an element has another size.
+// Returns the bytes of one value of the column. Throws ValueError if an element has
+// another size.
 std::string Element(const py::bytes& value, const ColumnSpec& spec) {
   std::string element(value);
   if (!spec.bytes && element.size() != static_cast<size_t>(ItemSize(spec.dtype))) {
@@ -93,7 +94,7 @@ Vocabulary::Integer VocabularyInteger(py::handle entry) {
                         std::string(py::str(entry)));
 }
 
-// None, or a list of all bytes or all int.
+// Makes a vocabulary from None, or from a list of only bytes or only int.
 std::shared_ptr<const Vocabulary> MakeVocabulary(
     const std::optional<std::vector<py::object>>& entries) {
   if (!entries) return nullptr;
@@ -131,7 +132,8 @@ void CheckCategories(const ColumnSpec& spec) {
 }  // namespace
 
 void RegisterColumns(py::module_& m) {
-  py::class_<ColumnSpec>(m, "ColumnSpec", "How one leaf column of the files is read.")
+  py::class_<ColumnSpec>(m, "ColumnSpec",
+                         "The way in which one leaf column of the files is read.")
       .def(py::init([](std::string name, std::vector<int32_t> leaves,
                        const std::string& dtype, bool bytes,
                        std::optional<py::bytes> fill, bool cast, bool unscaled,

@@ -27,7 +27,7 @@ std::unique_ptr<DecodedWriter> MakeWriter(int fd, const std::string& name,
   return ValueOrRaise(DecodedWriter::Make(fd, name, SchemaOf(schema)));
 }
 
-// Rows of a block.
+// Rows of a block, as one record batch.
 struct BlockBatch {
   std::shared_ptr<arrow::RecordBatch> rows;
 };
@@ -83,41 +83,43 @@ void RegisterDecoded(py::module_& m) {
           [](const BlockBatch& batch) {
             return arrow::util::TotalBufferSize(*batch.rows);
           },
-          "Of its columns.");
+          "Bytes of all columns.");
   py::class_<BlockRows, std::shared_ptr<BlockRows>>(
-      m, "BlockRows", "How batches become rows of a block: of `Pipeline.block_rows`.")
+      m, "BlockRows",
+      "A conversion of batches to rows of a block; `Pipeline.block_rows` makes\n"
+      "it.")
       .def("of", &RowsOfLent, py::arg("lent"),
-           "The rows of a batch that nobody else uses.");
-  py::class_<DecodedWriter>(m, "DecodedWriter", "Writes a block of decoded rows.")
+           "Returns the rows of a batch that nobody else uses.");
+  py::class_<DecodedWriter>(m, "DecodedWriter", "A writer of a block of decoded rows.")
       .def(py::init(&MakeWriter), py::arg("fd"), py::arg("name"), py::arg("schema"),
            "fd: an empty file, borrowed.\n"
-           "name: of the entry, which the checksum is of, too.\n"
-           "schema: of all record batches, with `__arrow_c_schema__`.")
+           "name: name of the cache's entry; the checksum covers the name, too.\n"
+           "schema: schema of all record batches, with `__arrow_c_schema__`.")
       .def("add", &AddRows, py::arg("batch"),
            "Writes rows. Raises StorageError where the system refuses.")
       .def("add", &Add, py::arg("batch"),
-           "Likewise, a record batch that has `__arrow_c_array__`, and no nulls.")
-      .def("finish", &Finish, "Ends the file; returns its checksum. Once.");
-  m.def(
-      "check_block", &CheckBlock, py::arg("path"), py::arg("name"),
-      "Whether a block is as it was written; one that is not is removed. None if it is\n"
-      "not there, or can't be opened.");
+           "Writes a record batch that has `__arrow_c_array__` and no nulls.")
+      .def("finish", &Finish,
+           "Completes the file, and returns the checksum. May be called once.");
+  m.def("check_block", &CheckBlock, py::arg("path"), py::arg("name"),
+        "Returns True if a block is as it was written, and False, after removing\n"
+        "the block, if not. Returns None if the block does not exist or can't be\n"
+        "opened.");
   py::class_<DecodedQueue, std::shared_ptr<DecodedQueue>>(
-      m, "DecodedQueue", "The blocks that passes of a dataset ask for.")
+      m, "DecodedQueue", "The queue of blocks that the passes of a dataset request.")
       .def(py::init<int32_t>(), py::arg("at_once"),
-           "at_once: blocks that are made at a time.")
+           "at_once: number of blocks that are made at a time.")
       .def_property_readonly("closed", &DecodedQueue::closed,
-                             "Whether nobody waits for it any more.")
+                             "True if no pass waits for blocks any more.")
       .def("take", &DecodedQueue::Take, py::call_guard<WithoutGil>(),
-           "The next file and row group of which a block is asked for; None if there is\n"
-           "none.")
+           "Returns the next file and row group whose block is requested, or None.")
       .def(
           "ask",
           [](DecodedQueue& queue, int32_t file, int32_t row_group) {
             queue.Ask({file, row_group}, [](const auto&) {});
           },
           py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
-          "Asks for a block that nobody waits for.")
+          "Requests a block without waiting for the block.")
       .def(
           "wait",
           [](DecodedQueue& queue, int64_t seen, double timeout_s) {
@@ -126,11 +128,11 @@ void RegisterDecoded(py::module_& m) {
                 seen, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
           },
           py::call_guard<WithoutGil>(), py::arg("seen"), py::arg("timeout_s"),
-          "How often something was asked for, it was closed, or woken: waits a while "
-          "for\n"
-          "another number than `seen`, which was had before looking for work.")
+          "Returns how often a block was requested, the queue was closed or `wake`\n"
+          "was called. Waits for at most `timeout_s` until the number differs from\n"
+          "`seen`, which the caller got before looking for work.")
       .def("wake", &DecodedQueue::Wake, py::call_guard<WithoutGil>(),
-           "Ends waits that have begun, and those for the number that was had so far.")
+           "Ends the waits that have begun, and later waits with a number from before.")
       .def(
           "open",
           [](DecodedQueue& queue, int32_t file, int32_t row_group,
@@ -143,12 +145,11 @@ void RegisterDecoded(py::module_& m) {
           py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
           py::arg("path"), py::arg("name"), py::arg("rows"), py::kw_only(),
           py::arg("written") = 0,
-          "Hands over the block of a row group, of so many rows. False if it is "
-          "damaged,\n"
-          "None if it is not there: then it is still asked for.\n"
-          "written: the checksum of one that this process has just written, which is "
-          "not\n"
-          "read for it; 0 = it has not.")
+          "Opens the block of a row group, which must have `rows` rows, and passes\n"
+          "the block to the waiting passes. Returns False if the block is damaged,\n"
+          "and None if the block does not exist; the block then stays requested.\n"
+          "written: checksum of a block that this process has just written and that\n"
+          "is not read again; 0 = not written by this process.")
       .def(
           "fail",
           [](DecodedQueue& queue, int32_t file, int32_t row_group, bool corrupt,
@@ -158,9 +159,10 @@ void RegisterDecoded(py::module_& m) {
           },
           py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
           py::kw_only(), py::arg("corrupt"), py::arg("message"),
-          "There is none: with CorruptFileError, or StorageError, of that message.")
+          "Fails the request with a CorruptFileError, or a StorageError, of that\n"
+          "message.")
       .def("close", &DecodedQueue::Close, py::call_guard<WithoutGil>(),
-           "Fails all that is asked for and all that will be. Idempotent.");
+           "Fails all requests, now and later. Idempotent.");
 }
 
 }  // namespace fastload

@@ -11,7 +11,8 @@ namespace py = pybind11;
 namespace {
 
 [[noreturn]] void RaiseOurs(const char* class_name, const std::string& message) {
-  // Imported when needed: the package is still being imported when the core is.
+  // Imported when needed, because the package is still being imported when the core is
+  // imported.
   const py::object type = py::module_::import("fastload.errors").attr(class_name);
   py::set_error(type, message.c_str());
   throw py::error_already_set();

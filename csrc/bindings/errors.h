@@ -1,4 +1,4 @@
-// The one way from the core's errors to Python's.
+// The only conversion of the core's errors to Python's exceptions.
 #pragma once
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace fastload {
 // The caller holds the GIL.
 void RaiseIfError(const Status& status);
 
-// The value of the result, or what RaiseIfError throws.
+// Returns the value of the result, or throws like RaiseIfError.
 template <typename T>
 T ValueOrRaise(Result<T> result) {
   RaiseIfError(result.status());

@@ -1,5 +1,5 @@
-// Files as Python names them: (path, modification time, footer); a remote file has no
-// modification time, but -1.
+// Files as Python passes them: (path, modification time, footer). The modification time
+// of a remote file is -1.
 #pragma once
 
 #include <cstdint>

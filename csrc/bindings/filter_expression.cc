@@ -60,15 +60,13 @@ py::tuple Bind(const py::bytes& serialized, const py::object& schema) {
 }  // namespace
 
 void RegisterFilterExpression(py::module_& m) {
-  m.def(
-      "bind_filter", &Bind, py::arg("serialized"), py::arg("schema"),
-      "What a pyarrow.compute Expression asks of the columns of an Arrow schema, as\n"
-      "nested tuples: (\"column\", name), (\"values\", [...]), (function, "
-      "[arguments...]),\n"
-      "and (\"other\",) for what is none of them. `serialized` is what the expression "
-      "is\n"
-      "pickled as. Casts that keep all values what they are, are left out. Raises what\n"
-      "does not fit the schema as ValueError, TypeError or UnsupportedTypeError.");
+  m.def("bind_filter", &Bind, py::arg("serialized"), py::arg("schema"),
+        "Binds a pyarrow.compute Expression to an Arrow schema. Returns nested\n"
+        "tuples: (\"column\", name), (\"values\", [...]), (function, [arguments...]),\n"
+        "and (\"other\",) for any other expression. `serialized` is the pickled form\n"
+        "of the expression. Casts that preserve all values are left out. Raises\n"
+        "ValueError, TypeError or UnsupportedTypeError if the expression does not\n"
+        "fit the schema.");
 }
 
 }  // namespace fastload

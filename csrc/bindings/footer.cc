@@ -23,7 +23,8 @@ namespace {
 
 constexpr const char kSchemaCapsule[] = "arrow_schema";
 
-// As the Arrow PyCapsule interface asks: whoever imports the schema marks it released.
+// Deletes a schema by the rules of the Arrow PyCapsule interface: an importer marks the
+// schema as released.
 void DeleteSchema(PyObject* capsule) {
   auto* schema = static_cast<ArrowSchema*>(PyCapsule_GetPointer(capsule, kSchemaCapsule));
   if (schema == nullptr) {
@@ -42,13 +43,13 @@ py::object ExportLeafSchema(const Footer& footer) {
     schema->release(schema.get());
     throw py::error_already_set();
   }
-  schema.release();  // the capsule's now
+  schema.release();  // the capsule owns the schema now
   return py::reinterpret_steal<py::object>(capsule);
 }
 
 std::shared_ptr<Footer> MakeFooter(const py::bytes& tail, int64_t file_bytes,
                                    std::string file, FooterSchemas* schemas) {
-  // Bytes objects don't change, and the caller's reference keeps this one alive.
+  // A bytes object is immutable, and the caller's reference keeps the object alive.
   const std::string_view view = tail;
   Result<std::shared_ptr<Footer>> footer = [&] {
     const WithoutGil without_gil;
@@ -57,13 +58,13 @@ std::shared_ptr<Footer> MakeFooter(const py::bytes& tail, int64_t file_bytes,
   return ValueOrRaise(std::move(footer));
 }
 
-// pybind11 holds by pointers that might change it.
+// pybind11 holds objects by pointers to non-const.
 using Schema = std::shared_ptr<FooterSchema>;
 Schema Held(const std::shared_ptr<const FooterSchema>& schema) {
   return std::const_pointer_cast<FooterSchema>(schema);
 }
 
-// (file, offset, bytes), or the bytes.
+// Kept bytes: (file, offset, bytes), or the bytes themselves.
 using Kept =
     std::variant<std::tuple<std::shared_ptr<KeptFile>, int64_t, int64_t>, py::bytes>;
 
@@ -102,7 +103,7 @@ py::bytes RowsOf(const Footer& footer) {
 Schema SchemaOf(const py::bytes& tail) {
   const std::string_view view = tail;
   const auto bytes = static_cast<int64_t>(view.size());
-  // A file of nothing else, but for the magic that it would begin with.
+  // The file has nothing but the footer, and the magic at its beginning.
   return Held(ValueOrRaise(Footer::Make(view, bytes + 4, ""))->schema());
 }
 
@@ -166,88 +167,92 @@ void RegisterFooter(py::module_& m) {
           "Names from the root, a tuple of str.")
       .def_property_readonly(
           "names", [](const Leaf& leaf) { return py::tuple(py::cast(leaf.names)); },
-          "As users name it, a tuple of str: the path without the groups that lists are\n"
-          "written as, and with key and value for those of a map.")
+          "The path as users write it, a tuple of str: without the groups in which\n"
+          "the format stores lists, and with key and value for the fields of a map.")
       .def_readonly("physical_type", &Leaf::physical_type,
-                    "As the format names it, such as INT64.")
-      .def_readonly("logical_type", &Leaf::logical_type,
-                    "As Arrow prints it, such as String; None where there is none.")
+                    "Name in the format, such as INT64.")
+      .def_readonly(
+          "logical_type", &Leaf::logical_type,
+          "Name that Arrow prints, such as String; None without a logical type.")
       .def_readonly("max_definition_level", &Leaf::max_definition_level,
                     "0: no nulls are possible.")
       .def_readonly("max_repetition_level", &Leaf::max_repetition_level,
-                    "0: flat, one value or null a row.")
+                    "0: flat, one value or null per row.")
       .def_property_readonly(
           "list_sizes",
           [](const Leaf& leaf) { return py::tuple(py::cast(leaf.list_sizes)); },
-          "Of the lists around a value, outermost first: their elements; 0 = any number.")
+          "Number of elements of each list around a value, outermost first; 0 = any\n"
+          "number.")
       .def_property_readonly(
           "tensor_shape",
           [](const Leaf& leaf) -> std::optional<py::tuple> {
             if (!leaf.tensor_shape.has_value()) return std::nullopt;
             return py::tuple(py::cast(*leaf.tensor_shape));
           },
-          "Of the arrow.fixed_shape_tensor that the innermost list is, as stored; None "
-          "where it is none.")
+          "Stored shape of the innermost list if it is an arrow.fixed_shape_tensor,\n"
+          "else None.")
       .def_property_readonly(
           "tensor_permutation",
           [](const Leaf& leaf) { return py::tuple(py::cast(leaf.tensor_permutation)); },
-          "Dimension i of that tensor is dimension permutation[i] as stored; empty "
-          "where\n"
-          "they are the same.");
+          "Dimension i of the tensor is stored dimension permutation[i]; empty if the\n"
+          "dimensions are stored in order.");
 
   py::class_<LeafChunks>(m, "LeafChunks",
-                         "What a footer says of one leaf column, by row group index.")
+                         "What a footer says about one leaf column, by row group index.")
       .def_readonly("compressed_bytes", &LeafChunks::compressed_bytes,
                     "Bytes in the file.")
       .def_readonly("uncompressed_bytes", &LeafChunks::uncompressed_bytes,
                     "Bytes of the decompressed pages, headers included.")
-      .def_readonly("num_values", &LeafChunks::num_values,
-                    "Values, nulls among them, and one for each list without elements.")
+      .def_readonly(
+          "num_values", &LeafChunks::num_values,
+          "Number of values: nulls included, and one for each list without elements.")
       .def_readonly("value_bytes", &LeafChunks::value_bytes,
                     "Bytes of all byte-array values; -1 = unknown.")
       .def_readonly("null_count", &LeafChunks::null_count,
-                    "Nulls, at any level; -1 = unknown.");
+                    "Number of nulls at any level; -1 = unknown.");
 
   py::class_<LeafSummary>(m, "LeafSummary",
-                          "What the footers of many files say of one leaf column.")
+                          "What the footers of many files say about one leaf column.")
       .def_readonly("values", &LeafSummary::values,
-                    "Elements, nulls among them, and one for each list without elements.")
+                    "Number of elements: nulls included, and one for each list without\n"
+                    "elements.")
       .def_readonly("value_bytes", &LeafSummary::value_bytes,
-                    "Bytes of all byte-array values; those of the pages where unknown.")
+                    "Bytes of all byte-array values, or of the pages where unknown.")
       .def_readonly("null_file", &LeafSummary::null_file,
-                    "Index of the first file with a null known of; -1 = none.")
+                    "Index of the first file that is known to contain a null; -1 = none.")
       .def_readonly("null_row_group", &LeafSummary::null_row_group,
-                    "The row group of that file with the null; -1 = none.");
+                    "Row group of that file with the null; -1 = none.");
 
-  py::class_<FooterSchema, Schema>(m, "FooterSchema",
-                                   "What the footers of files that are alike have in "
-                                   "common. Immutable.")
+  py::class_<FooterSchema, Schema>(
+      m, "FooterSchema", "The schema that the footers of similar files share. Immutable.")
       .def(py::init(&SchemaOf), py::arg("tail"))
       .def_property_readonly("text", &FooterSchema::Text,
-                             "In words; two that say the same are the same.")
+                             "The schema as text; schemas with equal texts are equal.")
       .def_property_readonly(
           "tail",
           [](const FooterSchema& schema) {
             return py::bytes(ValueOrRaise(schema.Serialize()));
           },
-          "The end of a file without row groups that has it.")
+          "The end of a file that has this schema and no row groups.")
       .def(py::pickle(
           [](const FooterSchema& schema) {
             return py::make_tuple(py::bytes(ValueOrRaise(schema.Serialize())));
           },
           [](const py::tuple& state) { return SchemaOf(state[0].cast<py::bytes>()); }));
 
-  py::class_<FooterSchemas>(m, "FooterSchemas", "Those of many files, each once.")
+  py::class_<FooterSchemas>(m, "FooterSchemas",
+                            "A set of the different schemas of many files.")
       .def(py::init<>())
       .def(
           "share",
           [](FooterSchemas& schemas, const Schema& schema) {
             return Held(ValueOrRaise(schemas.Share(schema)));
           },
-          py::arg("schema"), "The one that is known and the same, else it.");
+          py::arg("schema"),
+          "Returns the equal schema of the set; adds `schema` if there is none.");
 
   py::class_<KeptFile, std::shared_ptr<KeptFile>>(
-      m, "KeptFile", "A file that is not changed any more, open for reading.")
+      m, "KeptFile", "A file that no longer changes, open for reading.")
       .def(py::init<std::string>(), py::arg("path"));
 
   py::class_<Footer, std::shared_ptr<Footer>>(
@@ -260,52 +265,53 @@ void RegisterFooter(py::module_& m) {
       .def_static(
           "of_packed", &OfPacked, py::arg("packed"), py::arg("file_bytes"),
           py::arg("file"), py::arg("rows"), py::arg("schema"),
-          "Of what pack() made, as bytes or a place in a file, and of the rows of\n"
-          "its row groups as packed_rows has them.")
+          "Makes a footer from the bytes that pack() returned, as bytes or as a range\n"
+          "of a file, and from packed_rows.")
       .def("pack", &Pack, py::arg("tail"),
-           "The footer in few bytes; `tail` is what it was made of.")
+           "Packs the footer into few bytes; `tail` is the bytes from which it was\n"
+           "made.")
       .def_property_readonly("packed_rows", &RowsOf,
                              "Rows of each row group, as the bytes of int64 numbers.")
       .def_property_readonly(
           "schema", [](const Footer& footer) { return Held(footer.schema()); },
-          "What files like it share.")
+          "The schema that similar files share.")
       .def_static(
           "tail_bytes",
           [](const py::bytes& tail, int64_t file_bytes, const std::string& file) {
             return ValueOrRaise(Footer::TailBytes(tail, file_bytes, file));
           },
           py::arg("tail"), py::arg("file_bytes"), py::arg("file"),
-          "Bytes at the end of the file that hold the footer, trailer included, as the\n"
-          "last 8 bytes (or more) of the file tell.")
+          "Returns how many bytes at the end of the file hold the footer, trailer\n"
+          "included, given the last 8 bytes (or more) of the file.")
       .def_property_readonly("file", &Footer::file, "Name of the file in errors.")
       .def_property_readonly("file_bytes", &Footer::file_bytes, "Size of the file.")
       .def_property_readonly("num_rows", &Footer::num_rows, "Rows of all row groups.")
       .def_property_readonly("row_group_rows", &Footer::row_group_rows,
                              "Rows of each row group.")
       .def_property_readonly("leaves", &Footer::leaves,
-                             "Leaf columns in the order of the format.")
+                             "Leaf columns in the format's order.")
       .def("same_schema", &Footer::SameSchema, py::arg("other"),
-           "Whether the leaves and their Arrow types are the same, whatever the rows.")
+           "Returns True if both footers have the same leaves and Arrow types.")
       .def("leaf_chunks", &ReadLeafChunks, py::arg("leaf"),
-           "Sizes and null counts of one leaf column, by its index in `leaves`.")
+           "Returns sizes and null counts of one leaf column, by its index in\n"
+           "`leaves`.")
       .def("page_counts", &ReadPageCounts, py::arg("leaf"),
-           "Data pages of one leaf column by encoding, a dict for each row group; empty "
-           "where\nthe writer counted none.")
-      .def_property_readonly("tail", &TailOf,
-                             "The footer as the end of a file; other readers take it for "
-                             "one.")
+           "Returns the number of data pages of one leaf column by encoding, as a dict\n"
+           "for each row group; empty where the writer counted no pages.")
+      .def_property_readonly(
+          "tail", &TailOf,
+          "The footer as the end of a file, which other readers accept as a footer.")
       .def("__arrow_c_schema__", &ExportLeafSchema,
-           "Arrow PyCapsule of a schema with one field for each leaf, named by its "
-           "dotted\n"
-           "path, of the type that Arrow reads.")
+           "Returns the Arrow PyCapsule of a schema with one field for each leaf,\n"
+           "which has the leaf's dotted path and the type that Arrow reads.")
       .def(py::pickle(&StateOf, &OfState));
 
-  m.def(
-      "summarize_leaves", &Summarize, py::arg("footers"), py::arg("leaves"),
-      py::kw_only(), py::arg("statistics"),
-      "Takes together what the footers say of columns, `leaves[column][file]` being the\n"
-      "index of the leaf in the file, -1 = it lacks it. Without `statistics[column]` it\n"
-      "is quicker, finds no nulls, and the bytes are those of the pages.");
+  m.def("summarize_leaves", &Summarize, py::arg("footers"), py::arg("leaves"),
+        py::kw_only(), py::arg("statistics"),
+        "Summarizes what the footers say about columns. `leaves[column][file]` is\n"
+        "the index of the leaf in the file; -1 = the file lacks the column. Without\n"
+        "`statistics[column]`, the summary of a column is quicker, finds no nulls,\n"
+        "and its bytes are the bytes of the pages.");
 }
 
 }  // namespace fastload

@@ -1,4 +1,4 @@
-// Native objects with threads and locks, in a process that may be forked.
+// A guard of native objects with threads and locks in a process that may be forked.
 #pragma once
 
 #include <unistd.h>
@@ -8,8 +8,9 @@
 
 namespace fastload {
 
-// Owns an object of the process that made it. A child of fork() has a copy whose threads
-// are gone and whose locks may be held for ever: there the copy is left alone and leaks.
+// An owner of an object that belongs to the process which made the object. A child of
+// fork() has a copy whose threads are gone and whose locks may be held for ever, so the
+// child leaves the copy alone, and leaks the copy.
 template <typename T>
 class ForkGuard {
  public:
@@ -22,7 +23,7 @@ class ForkGuard {
   T* operator->() const { return object_.get(); }
   const std::shared_ptr<T>& object() const { return object_; }
 
-  // Does at once what the end of the guard would do. Idempotent.
+  // Does the work of the guard's destructor now. Idempotent.
   void Drop() {
     if (!mine()) new std::shared_ptr<T>(std::move(object_));
     object_.reset();

@@ -14,14 +14,14 @@ namespace py = pybind11;
 
 namespace {
 
-// One hash for each of `seeds`, by hash(i, seed i).
+// Returns one hash for each of `seeds`: hash(i, seed i).
 template <typename Hash>
 py::array_t<uint64_t> HashRows(const Array<uint64_t>& seeds, const Hash& hash) {
   py::array_t<uint64_t> out(seeds.size());
   const uint64_t* const from = seeds.data();
   uint64_t* const to = out.mutable_data();
   const py::ssize_t rows = seeds.size();
-  // Nothing below touches Python: the arrays are arguments, which the caller holds.
+  // The code below touches no Python object; the caller keeps the arrays alive.
   const WithoutGil without_gil;
   for (py::ssize_t i = 0; i < rows; ++i) to[i] = hash(i, from[i]);
   return out;
@@ -67,12 +67,15 @@ void RegisterHash(py::module_& m) {
         return Hash64(view.data(), view.size(), seed);
       },
       py::arg("data"), py::arg("seed") = 0,
-      "XXH64 of bytes, as columns with hash_buckets use it before the modulo.");
+      "Returns the XXH64 of bytes, which columns with hash_buckets take modulo\n"
+      "the buckets.");
   m.def("xxhash64_integers", &HashIntegers, py::arg("values"), py::arg("seeds"),
-        "XXH64 of each int64's 8 bytes, little-endian, each with a seed of its own.");
+        "Returns the XXH64 of each int64's 8 bytes, little-endian, each with a seed\n"
+        "of its own.");
   m.def("xxhash64_bytes", &HashBytes, py::arg("values"), py::arg("offsets"),
         py::arg("seeds"),
-        "XXH64 of values[offsets[i]:offsets[i + 1]], each with a seed of its own.");
+        "Returns the XXH64 of each values[offsets[i]:offsets[i + 1]], each with a\n"
+        "seed of its own.");
 }
 
 }  // namespace fastload

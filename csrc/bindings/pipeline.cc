@@ -61,7 +61,7 @@ class PyPipeline {
       : memory_(std::move(memory)),
         remote_(std::move(remote)),
         pipeline_(std::move(pipeline)) {}
-  // Joins threads.
+  // Joins threads, so without the GIL.
   ~PyPipeline() {
     const WithoutGil without_gil;
     pipeline_.Drop();
@@ -69,7 +69,7 @@ class PyPipeline {
   PyPipeline(const PyPipeline&) = delete;
   PyPipeline& operator=(const PyPipeline&) = delete;
 
-  // Takes what the plan holds: of many row groups that is much.
+  // Moves the content out of the plan, which is large for many row groups.
   std::unique_ptr<PyScan> Start(ReadPlan& plan, const ScanOptions& options,
                                 const PyScan* before) {
     Scan* const scan_before = before == nullptr ? nullptr : before->get();
@@ -127,7 +127,7 @@ class PyPipeline {
 
   void StartSpans(size_t capacity) { pipeline_->StartSpans(capacity); }
 
-  // (spans, names of units, spans dropped)
+  // Returns (spans, names of units, number of dropped spans).
   py::tuple StopSpans() {
     const SpanRecorder::Recorded recorded = pipeline_->StopSpans();
     py::list spans(recorded.spans.size());
@@ -145,12 +145,13 @@ class PyPipeline {
  private:
   int64_t remote_bytes() const { return remote_ == nullptr ? 0 : remote_->held_bytes(); }
 
-  std::shared_ptr<TensorMemory> memory_;  // of batches; null: the core's
+  std::shared_ptr<TensorMemory> memory_;  // memory of batches; null: the core's
   std::shared_ptr<const RemoteQueue> remote_;
   ForkGuard<Pipeline> pipeline_;
 };
 
-// By file None, or (bits, offsets): see FileSelection. The bits are borrowed.
+// Returns the selection of each file from None, or from (bits, offsets): see
+// FileSelection. The bits are borrowed.
 std::vector<FileSelection> Selections(const py::sequence& selections,
                                       const std::vector<FileSpec>& files) {
   if (selections.empty()) return {};
@@ -165,7 +166,7 @@ std::vector<FileSelection> Selections(const py::sequence& selections,
     if (entry.is_none()) continue;
     const auto [bits, offsets] =
         entry.cast<std::tuple<py::object, std::vector<int64_t>>>();
-    // A conversion would make a copy that nobody keeps.
+    // A conversion would make a copy that nobody keeps alive.
     using Bytes = py::array_t<uint8_t, py::array::c_style>;
     if (!py::isinstance<Bytes>(bits)) {
       throw py::type_error("Expected a selection's bits as contiguous uint8");
@@ -215,7 +216,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
 
 void RegisterPipeline(py::module_& m) {
   py::class_<PyPipeline>(m, "Pipeline",
-                         "Owner of the threads and the memory of one dataset.")
+                         "The owner of the threads and the memory of one dataset.")
       .def(py::init(&MakePipeline), py::kw_only(), py::arg("files"), py::arg("columns"),
            py::arg("outputs"), py::arg("threads"), py::arg("io_threads"),
            py::arg("batch_memory_bytes"), py::arg("staging_memory_bytes"),
@@ -223,7 +224,7 @@ void RegisterPipeline(py::module_& m) {
            py::arg("selections") = py::tuple(), py::arg("sender") = nullptr,
            py::arg("allocate") = py::none(), py::arg("remote") = nullptr,
            py::arg("kernels") = std::vector<KernelSpec>(), py::arg("blocks") = nullptr,
-           // The selections' bits, which the pipeline borrows.
+           // Keeps the selections alive, whose bits the pipeline borrows.
            py::keep_alive<1, 11>())
       .def(
           "start",
@@ -241,35 +242,37 @@ void RegisterPipeline(py::module_& m) {
                                .kernel_keys = std::move(kernel_keys)},
                               before);
           },
-          // A scan works on the threads and files of its pipeline.
+          // Keeps the pipeline alive, whose threads and files the scan uses.
           py::keep_alive<0, 1>(), py::arg("plan"), py::kw_only(), py::arg("open_windows"),
           py::arg("fetch_bytes"), py::arg("segment_bytes"), py::arg("request_bytes"),
           py::arg("hole_bytes"), py::arg("before") = nullptr,
           py::arg("kernel_keys") = std::vector<uint64_t>(), py::arg("wakes") = nullptr,
-          "Begins a pass with what the plan holds, which is empty then; or prepares\n"
-          "the one that is expected after the pass `before`.\n"
-          "wakes: woken when the pass may have something, for who makes blocks.\n"
+          "Begins a pass, and takes the content of the plan, which is empty\n"
+          "afterwards. With `before`, prepares the pass that is expected after the\n"
+          "pass `before`.\n"
+          "wakes: queue that is woken when the pass may have a batch.\n"
           "Raises RuntimeError once closed.")
       .def("block_rows", &PyPipeline::RowsOfBlocks, py::arg("schema"), py::arg("outputs"),
-           "How its batches become rows of a block.\n"
-           "schema: of the block, with `__arrow_c_schema__`.\n"
-           "outputs: for each of its fields the output that it has, by number, whose\n"
-           "elements lie as the field's do.")
-      // Joins threads.
+           "Returns the conversion of batches to rows of a block.\n"
+           "schema: schema of the block, with `__arrow_c_schema__`.\n"
+           "outputs: for each field, the index of the output with the same elements in\n"
+           "the same order.")
+      // Joins threads, so without the GIL.
       .def("close", &PyPipeline::Close, py::call_guard<WithoutGil>(),
            "Ends all passes and threads; batches stay valid. Idempotent.")
       .def("counts", &PyPipeline::Counts,
-           "What the stages have done so far: requests, bytes, values, nanoseconds.")
+           "Returns counters of the work so far: requests, bytes, values, nanoseconds.")
       .def("start_spans", &PyPipeline::StartSpans, py::arg("capacity"),
-           "Records when each stage works, on which thread; up to `capacity` spans.")
+           "Starts recording when each stage works, on which thread; up to `capacity`\n"
+           "spans.")
       .def("stop_spans", &PyPipeline::StopSpans,
-           "Ends that. (spans, the first column of each unit, how many were dropped), a\n"
-           "span as (stage, thread, start, end, file or batch or window, unit, bytes);\n"
-           "times in nanoseconds of the monotonic clock.")
-      .def_property_readonly("memory", &PyPipeline::Memory,
-                             "Bytes held, in use and for reuse: of reads, of what waits "
-                             "for its batch, and of\n"
-                             "batches.")
+           "Stops recording. Returns (spans, the first column of each unit, number of\n"
+           "dropped spans). A span is (stage, thread, start, end, file or batch or\n"
+           "window, unit, bytes), with times in nanoseconds of the monotonic clock.")
+      .def_property_readonly(
+          "memory", &PyPipeline::Memory,
+          "Bytes held, in use and for reuse: for reads, for staged rows, and for\n"
+          "batches.")
       .def_property_readonly("lent_bytes", &PyPipeline::lent_bytes,
                              "Bytes of batch memory that the consumer holds.");
 }

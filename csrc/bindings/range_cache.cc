@@ -32,7 +32,7 @@ py::object Read(RangeCache& cache, const std::string& object, int64_t start,
   auto* const out = reinterpret_cast<uint8_t*>(PyBytes_AS_STRING(bytes.ptr()));
   bool found = false;
   {
-    // Nobody else has the new object yet.
+    // No other thread has the new object yet.
     const WithoutGil without_gil;
     found = cache.Read(object, range, out);
   }
@@ -92,7 +92,7 @@ int64_t PyRangeClaim::Publish(const py::buffer& bytes) {
     written = Status::Invalid("Expected " + std::to_string(claim_->entry().range.bytes) +
                               " bytes, got " + std::to_string(view.len));
   } else {
-    // The view keeps the bytes.
+    // The view keeps the bytes alive.
     const WithoutGil without_gil;
     written = cache_->Publish(claim_.get(), static_cast<const uint8_t*>(view.buf));
   }
@@ -102,30 +102,32 @@ int64_t PyRangeClaim::Publish(const py::buffer& bytes) {
 
 void RegisterRangeCache(py::module_& m) {
   py::class_<RangeCache, std::shared_ptr<RangeCache>>(
-      m, "RangeCache", "Byte ranges of objects, kept in files of a directory.")
+      m, "RangeCache", "A cache of byte ranges of objects, in files of a directory.")
       .def(py::init<std::string>(), py::arg("directory"))
       .def("covers", &Covers, py::arg("object"), py::arg("start"), py::arg("stop"),
-           "Whether all of the bytes are there.")
+           "Returns True if the cache has all of the bytes.")
       .def("read", &Read, py::arg("object"), py::arg("start"), py::arg("stop"),
-           "The bytes; None if some are not there, or are damaged: those are removed.")
-      .def(
-          "claim", &Claim, py::arg("object"), py::arg("start"), py::arg("stop"),
-          "The right to fill an entry; None if another thread or process has it, or the\n"
-          "entry is there. Raises StorageError where the system refuses.");
+           "Returns the bytes, or None if bytes are missing or damaged; damaged\n"
+           "entries are removed.")
+      .def("claim", &Claim, py::arg("object"), py::arg("start"), py::arg("stop"),
+           "Returns the right to fill an entry, or None if another thread or process\n"
+           "has the right, or the entry exists. Raises StorageError where the system\n"
+           "refuses.");
   m.def("check_range", &CheckRange, py::arg("directory"), py::arg("object"),
         py::arg("start"), py::arg("stop"),
-        "Whether an entry of a RangeCache is as it was written; one that is not is\n"
-        "removed. None if it is not there, or can't be opened.");
+        "Returns True if an entry of a RangeCache is as it was written, and False,\n"
+        "after removing the entry, if not. Returns None if the entry does not exist\n"
+        "or can't be opened.");
   py::class_<PyRangeClaim>(m, "RangeClaim", "The right to fill an entry of a RangeCache.")
       .def_property_readonly(
           "descriptor", &PyRangeClaim::descriptor,
-          "Of the file that is written to, which is empty at first; -1\n"
-          "once it is given up.")
+          "Descriptor of the file being written, which is empty at first; -1 once the\n"
+          "right is released.")
       .def("publish", &PyRangeClaim::Publish, py::arg("bytes"),
-           "Writes the entry, which appears at once or not at all; returns the bytes "
-           "that\n"
-           "it takes on disk. Raises StorageError where the system refuses. Once.")
-      .def("release", &PyRangeClaim::Release, "Gives it up. Idempotent.");
+           "Writes the entry, which appears complete or not at all, and returns the\n"
+           "bytes that the entry takes on disk. Raises StorageError where the system\n"
+           "refuses. May be called once.")
+      .def("release", &PyRangeClaim::Release, "Releases the right. Idempotent.");
 }
 
 }  // namespace fastload

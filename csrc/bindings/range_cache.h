@@ -1,4 +1,4 @@
-// The cache of byte ranges, as Python's client fills it.
+// The cache of byte ranges, which Python's client fills.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace fastload {
 
-// The right to fill an entry.
+// The right to fill an entry of the cache.
 class PyRangeClaim {
  public:
   PyRangeClaim(std::shared_ptr<RangeCache> cache, std::unique_ptr<RangeClaim> claim)

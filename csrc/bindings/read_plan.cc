@@ -74,16 +74,17 @@ py::array_t<uint32_t> PermutationArray(uint64_t key, uint32_t rows) {
 }  // namespace
 
 void RegisterReadPlan(py::module_& m) {
-  py::class_<ReadPlan>(m, "ReadPlan",
-                       "What one pass reads: fastload.plan.read_plan.ReadPlan.")
+  py::class_<ReadPlan>(
+      m, "ReadPlan",
+      "The rows that one pass reads, from fastload.plan.read_plan.ReadPlan.")
       .def(py::init(&MakeReadPlan), py::kw_only(), py::arg("batch_rows"), py::arg("rows"),
            py::arg("padding"), py::arg("shuffled"), py::arg("pieces"), py::arg("takes"),
            py::arg("windows"), py::arg("keys"),
            py::arg("substitutes") = Array<int64_t>(0))
       .def_readonly("rows", &ReadPlan::rows, "Rows delivered, repeats included.");
   m.def("permutation", &PermutationArray, py::arg("key"), py::arg("rows"),
-        "The permutation of 0 .. rows-1 that `key` names, uint32; as\n"
-        "fastload.plan.read_plan.permutation.");
+        "Returns the permutation of 0 .. rows-1 that `key` names, uint32, equal to\n"
+        "fastload.plan.permutation.permutation.");
 }
 
 }  // namespace fastload

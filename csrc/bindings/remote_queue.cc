@@ -17,7 +17,7 @@ namespace py = pybind11;
 
 namespace {
 
-// Bytes that a Python object lends.
+// A buffer over the bytes of a Python object.
 class LentBuffer final : public arrow::Buffer {
  public:
   LentBuffer(std::unique_ptr<Py_buffer> buffer, std::shared_ptr<RemoteQueue> queue,
@@ -28,11 +28,11 @@ class LentBuffer final : public arrow::Buffer {
         returned_(std::move(returned)) {
     queue_->AddHeldBytes(size());
   }
-  // On any thread: the one that serves the queue lets go of the object.
+  // Runs on any thread, so the thread that serves the queue releases the object.
   ~LentBuffer() override {
     queue_->AddHeldBytes(-size());
     returned_->Add(std::move(buffer_));
-    // Whoever brings bytes next lets go of it, too.
+    // The client's next call also releases the object.
     if (!queue_->brings()) queue_->Wake();
   }
   LentBuffer(const LentBuffer&) = delete;
@@ -53,7 +53,7 @@ py::object AsTuple(const std::optional<RemoteQueue::Request>& request) {
 }  // namespace
 
 ReturnedBuffers::~ReturnedBuffers() {
-  // Of a core that outlived the client: nobody with the GIL is left to take them.
+  // The core has outlived the client, so no thread with the GIL is left to release these.
   for (auto& buffer : buffers_) static_cast<void>(buffer.release());
 }
 
@@ -124,33 +124,32 @@ void PyRemoteQueue::Close() {
 
 void RegisterRemoteQueue(py::module_& m) {
   py::class_<PyRemoteQueue, std::shared_ptr<PyRemoteQueue>>(
-      m, "RemoteQueue", "What the core asks for of a dataset's remote files.")
-      .def(
-          py::init<std::shared_ptr<RangeCache>, std::vector<std::string>>(),
-          py::arg("cache") = nullptr, py::arg("objects") = std::vector<std::string>(),
-          "cache: where bytes are looked for before they are asked for, by the names in\n"
-          "it of all files; \"\" = that of one whose bytes are not kept.")
-      .def_property_readonly("wake_fd", &PyRemoteQueue::wake_fd,
-                             "A descriptor that is readable when there may be something "
-                             "to take.")
+      m, "RemoteQueue",
+      "The queue of reads that the core requests from a dataset's remote files.")
+      .def(py::init<std::shared_ptr<RangeCache>, std::vector<std::string>>(),
+           py::arg("cache") = nullptr, py::arg("objects") = std::vector<std::string>(),
+           "cache: cache that is searched before bytes are requested.\n"
+           "objects: name of each file in the cache; \"\" = the file's bytes are not\n"
+           "cached.")
+      .def_property_readonly(
+          "wake_fd", &PyRemoteQueue::wake_fd,
+          "A descriptor that is readable when there may be a request to take.")
       .def_property_readonly("closed", &PyRemoteQueue::closed,
-                             "Whether nobody waits for it any more.")
-      .def(
-          "take", &PyRemoteQueue::Take, py::arg("most"),
-          "The next requests to serve, as (id, file, offset, bytes); lets go of buffers\n"
-          "that the core has done with.")
+                             "True if no pass waits for reads any more.")
+      .def("take", &PyRemoteQueue::Take, py::arg("most"),
+           "Returns the next requests to serve, as (id, file, offset, bytes). Releases\n"
+           "buffers that the core no longer uses.")
       .def("finish", &PyRemoteQueue::Finish, py::arg("id"), py::arg("bytes"),
            py::kw_only(), py::arg("take") = false,
-           "Hands over the bytes of a request, without a copy; lets go of others as "
-           "`take`\n"
-           "does. Returns the next request if it is to be taken and there is one, else "
-           "None.")
+           "Passes the bytes of a request to the core, without a copy. Releases\n"
+           "buffers like `take`. With `take`, returns the next request, or None if\n"
+           "there is none.")
       .def("fail", &PyRemoteQueue::Fail, py::arg("id"), py::kw_only(), py::arg("changed"),
            py::arg("message"),
            "Fails a request: with SourceChangedError if the file has changed, else with\n"
            "StorageError.")
       .def("close", &PyRemoteQueue::Close,
-           "Fails all that is asked for and all that will be. Idempotent.");
+           "Fails all requests, now and later. Idempotent.");
   m.def(
       "coalesce",
       [](const std::vector<std::pair<int64_t, int64_t>>& ranges, int64_t hole_bytes,
@@ -165,9 +164,9 @@ void RegisterRemoteQueue(py::module_& m) {
         return requests;
       },
       py::arg("ranges"), py::kw_only(), py::arg("hole_bytes"), py::arg("request_bytes"),
-      "The fewest requests, as (offset, bytes), that bring ranges of a file: none "
-      "larger\n"
-      "than `request_bytes`, none with a larger hole than `hole_bytes`.");
+      "Returns the fewest requests, as (offset, bytes), that cover ranges of a\n"
+      "file. No request is larger than `request_bytes` or has a hole of more than\n"
+      "`hole_bytes`.");
 }
 
 }  // namespace fastload

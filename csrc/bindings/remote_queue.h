@@ -1,4 +1,4 @@
-// The queue of a dataset's remote reads, as Python's client serves it.
+// The queue of a dataset's remote reads, which Python's client serves.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,8 @@
 
 namespace fastload {
 
-// Python buffers whose bytes the core has done with: let go of by a thread with the GIL.
+// A list of Python buffers whose bytes the core no longer uses. A thread with the GIL
+// releases the buffers.
 class ReturnedBuffers {
  public:
   ~ReturnedBuffers();

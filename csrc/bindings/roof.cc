@@ -14,10 +14,11 @@ namespace fastload {
 namespace py = pybind11;
 
 void RegisterRoof(py::module_& m) {
-  py::class_<RoofTimes>(m, "RoofTimes", "What reading, decompressing and a copy cost.")
+  py::class_<RoofTimes>(m, "RoofTimes",
+                        "The cost of reading, decompressing and one copy.")
       .def_readonly("pages_s", &RoofTimes::pages_s,
                     "Seconds to read and decompress the pages.")
-      .def_readonly("read_s", &RoofTimes::read_s, "The share of these spent reading.")
+      .def_readonly("read_s", &RoofTimes::read_s, "Seconds of pages_s spent on reading.")
       .def_readonly("memcpy_s", &RoofTimes::memcpy_s, "Seconds to copy the output once.")
       .def_readonly("pages", &RoofTimes::pages, "Data and dictionary pages read.")
       .def_readonly("read_bytes", &RoofTimes::read_bytes, "Bytes read from the files.");
@@ -35,10 +36,9 @@ void RegisterRoof(py::module_& m) {
       },
       py::kw_only(), py::arg("files"), py::arg("leaves"), py::arg("output_bytes"),
       py::arg("threads"), py::arg("first_rows") = std::numeric_limits<int64_t>::max(),
-      "Times libparquet's PageReader over the pages of the columns `leaves[file]` that "
-      "hold\n"
-      "the first `first_rows` rows, and one copy of `output_bytes` bytes, on `threads` "
-      "threads.");
+      "Measures libparquet's PageReader over the pages of the columns\n"
+      "`leaves[file]` that contain the first `first_rows` rows, and one copy of\n"
+      "`output_bytes` bytes, on `threads` threads.");
 }
 
 }  // namespace fastload

@@ -41,7 +41,7 @@ ValueTest TestOf(const TestTuple& test) {
   return result;
 }
 
-// None, or the bits as an array that owns them.
+// Returns None, or the bits as an array that owns its memory.
 py::object BitsOf(const FoundRows& found) {
   if (found.bits.empty()) return py::none();
   const auto bytes = static_cast<py::ssize_t>(found.bits.size() * sizeof(uint64_t));
@@ -66,7 +66,7 @@ class PyRowFinder {
       return fn();
     };
     released([&] { search.emplace(finder_.operator->(), std::move(ids), skip); });
-    // Ctrl-C is looked at this often.
+    // The interval at which Ctrl-C is checked.
     constexpr std::chrono::milliseconds kSlice{50};
     while (!released([&] { return search->Wait(kSlice); })) {
       if (PyErr_CheckSignals() == 0) continue;
@@ -105,21 +105,22 @@ std::unique_ptr<PyRowFinder> Make(const std::vector<FileTuple>& files,
 }  // namespace
 
 void RegisterRowFinder(py::module_& m) {
-  py::class_<PyRowFinder>(m, "RowFinder", py::release_gil_before_calling_cpp_dtor(),
-                          "Finds the rows of row groups that pass tests of columns.")
-      .def(
-          py::init(&Make), py::kw_only(), py::arg("files"), py::arg("columns"),
-          py::arg("tests"), py::arg("program"), py::arg("threads"),
-          py::arg("remote") = nullptr,
-          "tests: of each a column, the ranges of keys that pass as int64 (n, 2), first\n"
-          "and last, and whether a null passes. program: postfix; a number of a test\n"
-          "stands for what that says, -1 joins the two before by \"and\", -2 by \"or\".")
-      .def(
-          "find", &PyRowFinder::Find, py::arg("row_groups"), py::kw_only(),
-          py::arg("skip") = false,
-          "For each (file, row group) how many rows pass, and a bit of each row; None\n"
-          "where all pass, or none. Waits without the GIL; Ctrl-C interrupts it. Raises\n"
-          "what went wrong, with its place; with `skip` damage is a message instead.");
+  py::class_<PyRowFinder>(
+      m, "RowFinder", py::release_gil_before_calling_cpp_dtor(),
+      "A finder of the rows of row groups that pass tests of columns.")
+      .def(py::init(&Make), py::kw_only(), py::arg("files"), py::arg("columns"),
+           py::arg("tests"), py::arg("program"), py::arg("threads"),
+           py::arg("remote") = nullptr,
+           "tests: for each test its column, the ranges of keys that pass as int64 (n,\n"
+           "2), first and last, and whether a null passes.\n"
+           "program: the filter in postfix notation; a test's number stands for its\n"
+           "outcome, -1 joins the two outcomes before by \"and\", -2 by \"or\".")
+      .def("find", &PyRowFinder::Find, py::arg("row_groups"), py::kw_only(),
+           py::arg("skip") = false,
+           "Returns, for each (file, row group), how many rows pass, and a bit for\n"
+           "each row; None where all rows pass, or none. Waits without the GIL; Ctrl-C\n"
+           "interrupts the wait. Errors name their location. With `skip`, damage\n"
+           "becomes a message instead of an error.");
 }
 
 }  // namespace fastload

@@ -26,12 +26,12 @@ std::unique_ptr<LentBatch> PyScan::Next() {
   if (!scan_.mine()) {
     throw std::runtime_error("Expected a pass of this process, got one from before fork");
   }
-  // Ctrl-C is looked at this often.
+  // The interval at which Ctrl-C is checked.
   constexpr std::chrono::milliseconds kSlice{50};
   while (true) {
     bool done = false;
     Result<std::optional<Batch>> batch = [&] {
-      // Nothing of Python is touched while waiting.
+      // The wait touches no Python object.
       const WithoutGil without_gil;
       return scan_->Next(kSlice, &done);
     }();
@@ -82,25 +82,26 @@ void RegisterScan(py::module_& m) {
             const auto start = reinterpret_cast<uintptr_t>(lent.batch.block->data());
             return std::pair(start, start + lent.batch.areas.bytes);
           },
-          "Addresses of its first byte, and behind its last.")
+          "Addresses of the batch's first byte, and behind its last byte.")
       .def_property_readonly(
           "window", [](const LentBatch& lent) { return lent.batch.window; },
-          "The window of the pass that its last row lies in.")
+          "Window of the pass that contains the batch's last row.")
       .def_property_readonly(
           "failed_kernel", [](const LentBatch& lent) { return lent.batch.failed_kernel; },
-          "Number of the kernel that failed on it; -1: none did. One that has is only to "
-          "be\n"
-          "looked at: the scan still has it.")
+          "Number of the kernel that failed on the batch; -1: none. A batch with a\n"
+          "failed kernel may only be inspected, because the scan still owns the\n"
+          "batch.")
       .def_property_readonly(
           "failed_key", [](const LentBatch& lent) { return lent.batch.failed_key; },
-          "What the seeds of that kernel are made of.")
+          "Key of the failed kernel's seeds.")
       .def(
           "take_tensor",
           [](const LentBatch& lent) -> py::object {
             if (lent.memory == nullptr) return py::none();
             return lent.memory->Take(lent.batch.block->data());
           },
-          "The tensor that it lies in, once; None if it lies in the core's memory.")
+          "Returns the tensor that holds the batch, once, or None if the core's\n"
+          "memory holds the batch.")
       .def_property_readonly(
           "areas",
           [](const LentBatch& lent) {
@@ -111,22 +112,24 @@ void RegisterScan(py::module_& m) {
             }
             return areas;
           },
-          "Where the outputs lie: fastload.batch.assembler.Assembler reads it.");
+          "Offsets and sizes of the outputs, which fastload.batch.assembler.Assembler\n"
+          "reads.");
 
   py::class_<PyScan>(m, "Scan", "One pass over a dataset.")
       .def("next", &PyScan::Next,
-           "The next batch in plan order, or None at the end of the pass. Waits without\n"
-           "the GIL; Ctrl-C interrupts it. Raises what went wrong, with its place.")
+           "Returns the next batch in plan order, or None at the end of the pass.\n"
+           "Waits without the GIL; Ctrl-C interrupts the wait. Errors name their\n"
+           "location.")
       .def("begin", &PyScan::Begin, py::call_guard<WithoutGil>(),
-           "The pass, prepared ahead, has begun.")
+           "Marks the pass, which was prepared ahead, as begun.")
       .def_property_readonly("opened_all", &PyScan::opened_all,
-                             "Whether its last window is in work.")
+                             "True if the last window is being worked on.")
       .def_property_readonly("ready", &PyScan::ready,
-                             "Whether next() has a batch without waiting.")
-      .def_property_readonly("waits", &PyScan::waits,
-                             "Whether next() would wait, rather than have a batch, the "
-                             "end, an\n"
-                             "error, or work to do.")
+                             "True if next() has a batch without waiting.")
+      .def_property_readonly(
+          "waits", &PyScan::waits,
+          "True if next() would wait: it has no batch, no end, no error and no work\n"
+          "to do.")
       .def_property_readonly(
           "damage",
           [](const PyScan& self) -> std::optional<std::tuple<int64_t, int32_t, int32_t>> {
@@ -135,14 +138,16 @@ void RegisterScan(py::module_& m) {
             return std::tuple(damage->window, damage->row_group.file,
                               damage->row_group.row_group);
           },
-          "Of the CorruptFileError or StorageError that ended the pass: the window of\n"
-          "the plan, the index of the file and the row group in that; None if nothing\n"
-          "tells them.")
-      .def(
-          "describe", &PyScan::Describe, py::call_guard<WithoutGil>(),
-          "What delivery and every window in work wait for, a line each: for a debugger\n"
-          "in a pass that is stuck.")
-      // Frees windows that were not handed out: no need to hold up Python for that.
+          "Location of the CorruptFileError or StorageError that ended the pass:
+"
+          "window of the plan, index of the file, row group of the file; None if
+"
+          "unknown.")
+      .def("describe", &PyScan::Describe, py::call_guard<WithoutGil>(),
+           "Describes, in a line each, the conditions that delivery and every open window
+"
+           "wait for: for a debugger in a pass that is stuck.")
+      // Frees undelivered windows, which takes time, so without the GIL.
       .def("close", &PyScan::Close, py::call_guard<WithoutGil>(),
            "Abandons the pass. Idempotent.");
 }

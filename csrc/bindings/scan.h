@@ -1,4 +1,4 @@
-// Scan and the batches it lends, as Python sees them.
+// Scan and the batches that a scan lends, as Python sees them.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,11 @@
 
 namespace fastload {
 
-// A batch lent to Python; its memory goes back when the last view of it dies.
+// A batch lent to Python. The memory goes back to the pool when the last view of the
+// batch dies.
 struct LentBatch {
   Batch batch;
-  std::shared_ptr<TensorMemory> memory;  // that it lies in; null if the core made it
+  std::shared_ptr<TensorMemory> memory;  // owner of the batch's memory; null: the core
 };
 
 class PyScan {
@@ -27,11 +28,11 @@ class PyScan {
   PyScan(const PyScan&) = delete;
   PyScan& operator=(const PyScan&) = delete;
 
-  // The next batch, or nullptr at the end. Called with the GIL, which it releases while
-  // it waits.
+  // Returns the next batch, or nullptr at the end. The caller holds the GIL, which Next
+  // releases while it waits.
   std::unique_ptr<LentBatch> Next();
   void Close();
-  // The pass that was expected has begun.
+  // Marks the pass, which was prepared ahead, as begun.
   void Begin();
   bool opened_all() const;
   bool ready() const;
@@ -39,7 +40,7 @@ class PyScan {
   // As Scan::Describe.
   std::string Describe() const;
   std::optional<Damage> damage() const;
-  // Borrowed; null in a process that did not make it.
+  // Returns the borrowed scan, or null in a process that did not make the scan.
   Scan* get() const { return scan_.mine() ? scan_.operator->() : nullptr; }
 
  private:

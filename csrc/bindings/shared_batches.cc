@@ -19,7 +19,7 @@ namespace py = pybind11;
 
 namespace {
 
-// What they are taken by; nullopt if not all of them can be sent.
+// Returns the slots of the batches, or nullopt if one of the batches can't be sent.
 std::optional<std::vector<int32_t>> Send(const PySender& self,
                                          const std::vector<const LentBatch*>& lent) {
   std::vector<int32_t> slots;
@@ -53,35 +53,39 @@ py::tuple Areas(const ReceivedBatch& batch) {
 }  // namespace
 
 void RegisterSharedBatches(py::module_& m) {
-  py::class_<PySender>(m, "BatchSender",
-                       "Shared memory of a process that makes batches for another one.")
+  py::class_<PySender>(
+      m, "BatchSender",
+      "The shared memory of a process that makes batches for another process.")
       .def(py::init([](int64_t size, const std::string& description) {
              auto sender = ValueOrRaise(BatchSender::Make(size));
              RaiseIfError(sender->Describe(description));
              return std::make_unique<PySender>(std::move(sender));
            }),
            py::kw_only(), py::arg("size"), py::arg("description"),
-           "At most `size` bytes of address space; receivers get the description.\n"
+           "size: the most bytes of address space.\n"
+           "description: bytes that receivers can read.\n"
            "Raises StorageError if the system refuses shared memory.")
-      .def("allocate", &Allocate, py::arg("size"), "A block that can be sent.")
+      .def("allocate", &Allocate, py::arg("size"), "Returns a block that can be sent.")
       .def("send", &Send, py::arg("batches"),
-           "Keeps batches until their receiver is done with them. Returns what it takes\n"
-           "them by; None if one of them does not lie in this memory.")
+           "Keeps batches until their receiver returns them. Returns the slots by\n"
+           "which the receiver takes the batches, or None if a batch is not in this\n"
+           "memory.")
       .def_property_readonly(
           "held_bytes", [](const PySender& self) { return self->HeldBytes(); },
-          "Bytes of batches that the receiver took and has not done with.")
+          "Bytes of batches that the receiver has taken and not returned.")
       .def(
           "report",
           [](const PySender& self, const BatchSender::Held& memory) {
             self->Report(memory);
           },
           py::arg("memory"),
-          "Has receivers see what memory this process holds, by stage.")
+          "Reports to receivers how much memory this process holds, by stage.")
       .def_property_readonly(
           "met", [](const PySender& self) { return self->met(); },
-          "Whether a receiver has mapped the memory.")
+          "True if a receiver has mapped the memory.")
       .def_property_readonly(
-          "fd", [](const PySender& self) { return self->fd(); }, "Of the memory's file.");
+          "fd", [](const PySender& self) { return self->fd(); },
+          "Descriptor of the memory's file.");
 
   py::class_<ReceivedBatch>(
       m, "ReceivedBatch", py::buffer_protocol(),
@@ -91,34 +95,37 @@ void RegisterSharedBatches(py::module_& m) {
       })
       .def_property_readonly("rows", &ReceivedBatch::rows, "Rows of the batch.")
       .def_property_readonly("receiver", &ReceivedBatch::receiver,
-                             "Whose memory it lies in.")
+                             "Receiver whose memory holds the batch.")
       .def_property_readonly(
           "segment",
           [](const ReceivedBatch& batch) {
             const auto segment = batch.segment();
             return std::pair(reinterpret_cast<uintptr_t>(segment.data()), segment.size());
           },
-          "Address and bytes of the stretch of that memory in which it lies with "
-          "others;\n"
-          "0 bytes if it is larger than these stretches.")
+          "Address and bytes of the memory's segment that holds the batch; 0 bytes if\n"
+          "the batch is larger than a segment.")
       .def_property_readonly(
           "areas", &Areas,
-          "Where the outputs lie: fastload.batch.assembler.Assembler reads it.");
+          "Offsets and sizes of the outputs, which fastload.batch.assembler.Assembler\n"
+          "reads.");
 
   py::class_<BatchReceiver, std::shared_ptr<BatchReceiver>>(
-      m, "BatchReceiver", "The memory of a `BatchSender`, in the process that receives.")
+      m, "BatchReceiver", "The memory of a `BatchSender` in the receiving process.")
       .def(py::init([](int fd) { return ValueOrRaise(BatchReceiver::Open(fd)); }),
-           py::arg("fd"), "The caller keeps `fd`. Raises StorageError, ValueError.")
+           py::arg("fd"),
+           "fd: descriptor of a sender's memory, which the caller keeps.\n"
+           "Raises StorageError or ValueError.")
       .def(
           "take",
           [](BatchReceiver& self, int32_t slot) { return ValueOrRaise(self.Take(slot)); },
-          py::arg("slot"), "The batch that was sent so, once. Raises ValueError.")
+          py::arg("slot"),
+          "Returns the batch of a slot, once. Raises ValueError for any other slot.")
       .def_property_readonly("memory", &BatchReceiver::memory,
-                             "What the sender reported last.")
+                             "Bytes of memory by stage that the sender reported last.")
       .def_property_readonly(
           "description",
           [](const BatchReceiver& self) { return py::bytes(self.description()); },
-          "What the sender described.");
+          "The description that the sender was made with.");
 }
 
 }  // namespace fastload

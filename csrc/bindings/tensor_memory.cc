@@ -11,14 +11,14 @@ namespace py = pybind11;
 
 struct TensorMemory::State {
   struct Tensor {
-    PyObject* object;  // owned; touched with the GIL only
+    PyObject* object;  // owned; used with the GIL only
     int64_t bytes;
   };
 
   explicit State(py::object allocate) : allocate(std::move(allocate)) {}
 
   ~State() {
-    // A child of fork() leaves the tensors to its parent: they may be a device's.
+    // A child of fork() leaves the tensors to its parent, because a device may use them.
     if (getpid() != owner || Py_IsInitialized() == 0) {
       allocate.release();
       return;
@@ -31,7 +31,8 @@ struct TensorMemory::State {
     allocate = py::object();
   }
 
-  // A new tensor and where it begins; {nullptr, nullptr} if there is none. With the GIL.
+  // Returns the address of a new tensor and the tensor, or {nullptr, nullptr} if the
+  // allocation failed. The caller holds the GIL.
   std::pair<uint8_t*, PyObject*> Make(int64_t bytes) const {
     try {
       py::object tensor = allocate(bytes);
@@ -46,7 +47,8 @@ struct TensorMemory::State {
   py::object allocate;
   std::mutex mutex;  // never held while waiting for the GIL
   std::map<const uint8_t*, Tensor> used;
-  std::map<int64_t, std::vector<std::pair<uint8_t*, PyObject*>>> spare;  // by bytes
+  std::map<int64_t, std::vector<std::pair<uint8_t*, PyObject*>>>
+      spare;  // by size in bytes
 };
 
 namespace {
@@ -78,7 +80,7 @@ class TensorSource final : public MemorySource {
   void Unmap(uint8_t* data, int64_t bytes) override {
     std::lock_guard lock(state_->mutex);
     const auto found = state_->used.find(data);
-    if (found == state_->used.end()) return;  // a batch took it along
+    if (found == state_->used.end()) return;  // a batch has taken the tensor along
     state_->spare[bytes].emplace_back(data, found->second.object);
     state_->used.erase(found);
   }

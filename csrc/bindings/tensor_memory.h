@@ -1,4 +1,4 @@
-// Memory of batches that Python makes: each block is a tensor of its own.
+// Memory of batches from Python: each block is a tensor of its own.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,19 @@
 
 namespace fastload {
 
-// A batch takes its tensor along, so that whoever made it may guard its memory: torch
-// reuses pinned memory only after the copies from it. Blocks should not be kept for reuse
-// elsewhere. Asks for the GIL in the threads that need memory, but where a tensor was put
-// by.
+// A source of tensors for batches. A batch takes its tensor along, so that the tensor's
+// allocator can guard the memory: torch reuses pinned memory only after the copies from
+// the memory have finished. No other pool should keep the blocks for reuse. A thread that
+// needs memory takes the GIL, unless a spare tensor exists.
 class TensorMemory {
  public:
-  // `allocate` makes a tensor of so many bytes.
+  // `allocate(bytes)` makes a tensor of `bytes` bytes.
   explicit TensorMemory(pybind11::object allocate);
 
   std::unique_ptr<MemorySource> Source() const;
 
-  // The tensor that begins there; another one is put by in its place. With the GIL.
+  // Returns the tensor that begins at `data`, and makes a spare tensor to replace it. The
+  // caller holds the GIL.
   pybind11::object Take(const uint8_t* data);
 
   struct State;

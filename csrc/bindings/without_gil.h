@@ -1,4 +1,4 @@
-// Python's lock, let go while the core works.
+// The release of Python's GIL while the core works.
 #pragma once
 
 #include <cxxabi.h>
@@ -8,13 +8,14 @@
 
 namespace fastload {
 
-// Lets go of the GIL as long as it lives. Made and destroyed by a thread that has it.
+// A scope without the GIL. Made and destroyed by a thread that holds the GIL.
 class WithoutGil {
  public:
   WithoutGil() : thread_(PyEval_SaveThread()) {}
-  // Once the interpreter has ended, Python before 3.14 ends a thread that asks for the
-  // GIL by unwinding its stack, which destructors turn into std::terminate. Instead it
-  // waits here for the end of the process, as from 3.14 on.
+  // Takes the GIL again. Once the interpreter has ended, Python before 3.14 ends a thread
+  // that asks for the GIL by unwinding the thread's stack, which destructors turn into
+  // std::terminate. Such a thread instead waits here for the end of the process, as in
+  // Python 3.14.
   ~WithoutGil() {
 #if defined(__GLIBCXX__)
     try {

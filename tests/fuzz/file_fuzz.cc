@@ -199,7 +199,7 @@ bool IsStricter(const Status& status) {
   const std::string& why = status.message();
   return why.find("of a list that has begun") != std::string::npos ||
          why.find(" rows in the page, got ") != std::string::npos ||
-         why.find("pages of as many values as the footer tells") != std::string::npos;
+         why.find("pages of as many values as the footer says") != std::string::npos;
 }
 
 // Whether the error says that the bytes are wrong, rather than that they are not read so.

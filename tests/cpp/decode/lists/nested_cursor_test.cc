@@ -175,7 +175,7 @@ TEST_F(NestedCursorTest, MoreValuesThanTheFooterTellsAreAnError) {
   const Status status = Read(2).status();
   EXPECT_EQ(KindOf(status), ErrorKind::kCorruptFile);
   EXPECT_EQ(status.message(),
-            "Expected pages of as many values as the footer tells, got 1 more");
+            "Expected pages of as many values as the footer says, got 1 more");
 }
 
 TEST_F(NestedCursorTest, FewerRowsThanTheFooterTellsAreAnError) {
