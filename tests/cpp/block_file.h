@@ -1,4 +1,4 @@
-// Blocks of decoded rows whose values follow from their number.
+// Blocks of decoded rows whose values follow from the rows' numbers.
 #pragma once
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 namespace fastload::testing {
 
-// Of row i: the number itself, three floats, a text, and a list of texts.
+// The values of row i: the number itself, three floats, a text, and a list of texts.
 inline std::string TextOf(int64_t row) {
   return std::string(static_cast<size_t>(row % 5), 'x') + std::to_string(row);
 }
@@ -61,7 +61,7 @@ inline std::shared_ptr<arrow::Schema> BlockSchema() {
   });
 }
 
-// The rows [first, first + rows).
+// Returns the rows [first, first + rows).
 inline std::shared_ptr<arrow::RecordBatch> BlockRows(int64_t first, int64_t rows) {
   const auto schema = BlockSchema();
   auto* const pool = arrow::default_memory_pool();
@@ -88,7 +88,8 @@ inline std::shared_ptr<arrow::RecordBatch> BlockRows(int64_t first, int64_t rows
       {*numbers.Finish(), *vectors.Finish(), *texts.Finish(), *lists.Finish()});
 }
 
-// A block of that name with record batches of so many rows each; returns its checksum.
+// Writes a block of that name with one record batch for each number of rows. Returns the
+// checksum.
 inline uint64_t WriteBlock(const std::string& path, const std::string& name,
                            const std::vector<int64_t>& batches) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -1,5 +1,5 @@
 // Parquet files of one flat column in memory, written with the low-level writer, so that
-// every encoding, page version and codec can be asked for.
+// a test can choose every encoding, page version and codec.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,12 @@
 
 namespace fastload::testing {
 
-// How the file is written.
+// The options with which the file is written.
 struct Layout {
   parquet::Encoding::type encoding = parquet::Encoding::PLAIN;
   bool dictionary = false;
-  int64_t dictionary_bytes = 1 << 20;  // beyond this the writer falls back to `encoding`
+  // beyond this size the writer falls back to `encoding`
+  int64_t dictionary_bytes = 1 << 20;
   int64_t page_bytes = 1 << 20;
   bool v2_pages = false;
   parquet::Compression::type codec = parquet::Compression::UNCOMPRESSED;
@@ -38,11 +39,11 @@ inline std::string Describe(const Layout& layout) {
          " codec " + std::to_string(layout.codec);
 }
 
-// A column of `valid.size()` rows; `values` holds those that are not null.
+// Writes a column of `valid.size()` rows; `values` holds the values that are not null.
 template <typename ParquetType>
 struct ColumnData {
   using Physical = typename ParquetType::c_type;
-  // A std::vector<bool> has no bytes to hand out.
+  // A std::vector<bool> has no addressable bytes.
   using Value = std::conditional_t<std::is_same_v<Physical, bool>, uint8_t, Physical>;
   std::vector<Value> values;
   std::vector<uint8_t> valid;
@@ -58,7 +59,8 @@ inline parquet::schema::NodePtr Leaf(
                                               length);
 }
 
-// With `nested` the leaf stands in an optional struct, and a null is one of the struct.
+// Writes a file. With `nested` the leaf is in an optional struct, and a null is a null
+// struct.
 template <typename ParquetType>
 std::shared_ptr<arrow::Buffer> WriteColumn(const parquet::schema::NodePtr& leaf,
                                            const ColumnData<ParquetType>& data,

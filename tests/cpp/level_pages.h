@@ -13,7 +13,7 @@
 
 namespace fastload::testing {
 
-// The leaf of a schema of one column.
+// Returns a schema of one column with the given leaf.
 inline std::unique_ptr<parquet::SchemaDescriptor> Schema(
     const parquet::schema::NodePtr& column) {
   auto schema = std::make_unique<parquet::SchemaDescriptor>();
@@ -31,7 +31,7 @@ inline parquet::schema::NodePtr List(const parquet::schema::NodePtr& element,
       parquet::LogicalType::List());
 }
 
-// Bit-packed levels, the lowest bits first.
+// Returns bit-packed levels, lowest bits first.
 inline std::vector<uint8_t> Packed(const std::vector<uint8_t>& levels, int width) {
   std::vector<uint8_t> bytes((levels.size() * width + 7) / 8);
   for (size_t i = 0; i < levels.size() * width; ++i) {
@@ -41,14 +41,15 @@ inline std::vector<uint8_t> Packed(const std::vector<uint8_t>& levels, int width
   return bytes;
 }
 
-// The bytes of levels of a page of V2.
+// The bytes of the levels of a V2 page.
 struct LevelBytes {
   std::shared_ptr<arrow::Buffer> bytes;
-  int32_t repetition = 0;  // the first of them
+  int32_t repetition = 0;  // bytes of repetition levels, which come first
   int32_t definition = 0;
 };
 
-// Repetition levels (maximum 1) bit-packed, definition levels (maximum 2 or 3) in runs.
+// Encodes repetition levels (maximum 1) bit-packed, and definition levels (maximum 2 or
+// 3) in runs.
 inline LevelBytes Encode(const std::vector<uint8_t>& repetition,
                          const std::vector<uint8_t>& definition) {
   std::vector<uint8_t> bytes;

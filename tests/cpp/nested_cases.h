@@ -1,4 +1,4 @@
-// Nested columns, and how each is asked for.
+// Nested columns, with the specs that read them.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace fastload::testing {
 
-// Lists of every kind in lists of every kind.
+// Returns lists of every kind inside lists of every kind.
 inline std::vector<NestedCase> NestedCases() {
   const auto required = [](const std::shared_ptr<arrow::DataType>& type) {
     return arrow::field("element", type, /*nullable=*/false);
@@ -68,7 +68,7 @@ inline const arrow::DataType& LeafType(const NestedCase& nested) {
   return *type;
 }
 
-// Every null has a fill.
+// Returns a spec in which every null has a fill.
 inline ColumnSpec SpecOf(const NestedCase& nested) {
   ColumnSpec spec;
   spec.name = "column";

@@ -1,5 +1,5 @@
-// Random nested arrays, written by Arrow to Parquet files in memory, and what Arrow reads
-// back of one leaf of them, as NestedReader gives it.
+// Random nested arrays that Arrow writes to Parquet files in memory, and what Arrow reads
+// back of one leaf, in NestedReader's form.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ namespace fastload::testing {
 struct NestedCase {
   std::string name;
   std::shared_ptr<arrow::DataType> type;
-  std::vector<int> path;  // the child taken at each struct (a map's entries are one)
+  // index of the child at each struct (a map's entries are a struct)
+  std::vector<int> path;
   int32_t depth = 1;
   int64_t list_size = 0;
   bool nullable = true;
@@ -44,8 +45,8 @@ inline std::string Describe(const NestedCase& nested, const NestedLayout& layout
 
 struct RandomLists {
   uint64_t null_percent = 10;
-  uint64_t max_length = 5;  // of a list
-  uint64_t kinds = 50;      // of values
+  uint64_t max_length = 5;  // most elements of a list
+  uint64_t kinds = 50;      // number of different values
 };
 
 // Appends a random value of the builder's type.
@@ -134,7 +135,7 @@ inline std::shared_ptr<arrow::Buffer> WriteArray(
       ->write_batch_size(64)
       ->data_page_version(layout.v2_pages ? parquet::ParquetDataPageVersion::V2
                                           : parquet::ParquetDataPageVersion::V1);
-  // Pages of V1 then end where their bytes do, in the middle of a row.
+  // Without a page index, V1 pages end at a number of bytes, in the middle of a row.
   if (!layout.v2_pages) builder.disable_write_page_index();
   if (layout.dictionary) {
     builder.enable_dictionary()->dictionary_pagesize_limit(4000);
@@ -143,7 +144,8 @@ inline std::shared_ptr<arrow::Buffer> WriteArray(
   }
   const auto table = arrow::Table::Make(
       arrow::schema({arrow::field("column", nested.type, nested.nullable)}), {array});
-  // Without the Arrow schema, lists of fixed size would be read back as plain ones.
+  // Without the Arrow schema, lists of fixed size would be read back as variable-length
+  // lists.
   const auto arrow_properties =
       parquet::ArrowWriterProperties::Builder().store_schema()->build();
   auto sink = *arrow::io::BufferOutputStream::Create();
@@ -153,7 +155,7 @@ inline std::shared_ptr<arrow::Buffer> WriteArray(
   return *sink->Finish();
 }
 
-// The column as Arrow reads it.
+// Returns the column as Arrow reads the column.
 inline std::shared_ptr<arrow::Array> ReadArray(
     const std::shared_ptr<arrow::Buffer>& bytes) {
   auto reader = *parquet::arrow::OpenFile(
@@ -162,7 +164,7 @@ inline std::shared_ptr<arrow::Array> ReadArray(
   return *arrow::Concatenate(table->column(0)->chunks());
 }
 
-// Rows of one leaf; elements as their bytes.
+// The expected rows of one leaf, with elements as their bytes.
 struct ExpectedRows {
   std::vector<std::vector<int64_t>> offsets;
   std::vector<std::string> elements;
@@ -263,7 +265,7 @@ class LeafWalk {
   bool root_ = false;
 };
 
-// A leaf of a file in memory; leaf 0 is that of all first children.
+// A leaf of a file in memory. Leaf 0 is the leaf reached through all first children.
 class OpenedLeaf {
  public:
   OpenedLeaf(const std::shared_ptr<arrow::Buffer>& bytes, int leaf)

@@ -1,5 +1,5 @@
-// Parquet files on disk whose columns of lists follow from file and row, and batches of
-// them read back as text, row by row.
+// Parquet files on disk whose columns of lists follow from file and row, and batches read
+// back as text, row by row.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ inline constexpr int64_t kVectorSize = 40;
 inline constexpr int64_t kPadLength = 4;
 inline constexpr int64_t kPairsLength = 2;
 
-// The columns of one row as JSON, as the file has them; or, when `read`, as they are read
-// with the fills of NestedColumns().
+// The columns of one row as JSON: as the file stores them, or, if `read`, as they are
+// read with the fills of NestedColumns().
 class NestedRow {
  public:
   NestedRow(int64_t file, int64_t row, bool read)
@@ -131,7 +131,7 @@ inline std::shared_ptr<arrow::Table> NestedTable(int64_t file, int64_t first,
   return arrow::Table::Make(schema, arrays);
 }
 
-// Small pages, so that windows begin inside of them and skip whole ones.
+// Writes small pages, so that windows begin inside pages and skip whole pages.
 inline void WriteNestedRows(const std::string& path, int64_t file,
                             const std::vector<int64_t>& row_group_rows) {
   parquet::WriterProperties::Builder properties;
@@ -175,13 +175,13 @@ inline std::vector<ColumnSpec> NestedColumns(size_t files) {
   return columns;
 }
 
-// One output and how a row of it reads.
+// One output, and the expected text of one of its rows.
 struct NestedOutput {
   OutputSpec spec;
   std::function<std::string(const NestedRow&)> text;
 };
 
-// Every kind of output of lists; columns under two names.
+// Returns every kind of output of lists, with some columns under two names.
 inline std::vector<NestedOutput> NestedOutputs() {
   const auto bit = [](bool valid) { return std::string(valid ? "1" : "0"); };
   const auto padded = [](int64_t count, int64_t length, const auto& item,
@@ -234,7 +234,7 @@ inline std::vector<OutputSpec> SpecsOf(const std::vector<NestedOutput>& outputs)
   return specs;
 }
 
-// Rows of one output of a batch, as text.
+// The rows of one output of a batch, as text.
 class NestedTexts {
  public:
   NestedTexts(const Layout& layout, int32_t output, const OutputSpec& spec,

@@ -1,4 +1,5 @@
-// Read plans written by hand, what they stand for, and passes that carry them out.
+// Read plans written by hand, the rows that the plans stand for, and passes that execute
+// the plans.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,7 @@ class PlanBuilder {
     plan_.keys.push_back(0x1234567 * plan_.keys.size() + 99);
     return *this;
   }
-  // A window of all the rows of `pieces`.
+  // Adds a window of all rows of `pieces`.
   PlanBuilder& Window(const std::vector<Piece>& pieces) {
     int64_t rows = 0;
     for (const Piece& piece : pieces) rows += piece.stop - piece.start;
@@ -47,7 +48,7 @@ class PlanBuilder {
   ReadPlan plan_{.first_piece = {0}, .first_take = {0}};
 };
 
-// Whole row groups of all files, in order.
+// Returns the whole row groups of all files, in order.
 inline std::vector<Piece> AllPieces(const std::vector<FileSpec>& files) {
   std::vector<Piece> pieces;
   for (size_t f = 0; f < files.size(); ++f) {
@@ -59,7 +60,7 @@ inline std::vector<Piece> AllPieces(const std::vector<FileSpec>& files) {
   return pieces;
 }
 
-// The rows of `pieces` cut into windows of `window_rows` rows.
+// Cuts the rows of `pieces` into windows of `window_rows` rows.
 inline ReadPlan CutPlan(const std::vector<Piece>& pieces, int64_t window_rows,
                         int64_t batch_rows, bool shuffled) {
   PlanBuilder builder(shuffled);
@@ -81,7 +82,7 @@ inline ReadPlan CutPlan(const std::vector<Piece>& pieces, int64_t window_rows,
   return builder.Build(batch_rows);
 }
 
-// The rows that a plan stands for.
+// Returns the rows that a plan stands for.
 inline std::vector<RowId> PlannedRows(const ReadPlan& plan,
                                       const std::vector<FileSpec>& files) {
   std::vector<RowId> ids;
@@ -111,7 +112,7 @@ inline std::vector<RowId> PlannedRows(const ReadPlan& plan,
   return ids;
 }
 
-// One line each.
+// Returns one line for each planned row.
 inline std::vector<std::string> PlannedTexts(const ReadPlan& plan,
                                              const std::vector<FileSpec>& files) {
   std::vector<std::string> lines;
@@ -119,7 +120,7 @@ inline std::vector<std::string> PlannedTexts(const ReadPlan& plan,
   return lines;
 }
 
-// What a pass gave until its end or its error.
+// What a pass delivered until its end or its error.
 struct Delivered {
   std::vector<Batch> batches;
   Status status;

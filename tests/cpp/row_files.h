@@ -22,11 +22,11 @@
 
 namespace fastload::testing {
 
-// More float columns than a cache line has room for.
+// More float columns than fit a cache line.
 inline constexpr int kStacked = 18;
 
-// `number` int64, `half` float with nulls, `text` with nulls, `flag` bool, `s0`, ...
-// float.
+// The values of one row: `number` int64, `half` float with nulls, `text` with nulls,
+// `flag` bool, `s0`, ... float.
 struct RowValues {
   int64_t number;
   float half;
@@ -78,7 +78,7 @@ inline std::shared_ptr<arrow::Table> Rows(int64_t file, int64_t first, int64_t r
   return arrow::Table::Make(arrow::schema(fields), arrays);
 }
 
-// Small pages, so that windows begin inside of them and skip whole ones.
+// Writes small pages, so that windows begin inside pages and skip whole pages.
 inline void WriteRows(const std::string& path, int64_t file,
                       const std::vector<int64_t>& row_group_rows) {
   parquet::WriterProperties::Builder properties;
@@ -98,7 +98,7 @@ inline void WriteRows(const std::string& path, int64_t file,
   PARQUET_THROW_NOT_OK(sink->Close());
 }
 
-// As a footer read now says.
+// Returns the spec of a file whose footer is read now.
 inline FileSpec SpecOf(const std::string& path) {
   const std::string tail =
       *SerializeTail(*parquet::ParquetFileReader::OpenFile(path)->metadata());
@@ -133,7 +133,7 @@ inline std::vector<ColumnSpec> Columns(size_t files) {
   return columns;
 }
 
-// Every kind of output; columns under two names.
+// Returns every kind of output, with some columns under two names.
 inline std::vector<OutputSpec> Outputs() {
   std::vector<int32_t> stacked;
   for (int32_t c = 0; c < kStacked; ++c) stacked.push_back(4 + c);
@@ -170,7 +170,7 @@ inline std::string Text(const RowId& id) {
   return line;
 }
 
-// The rows of a batch of Outputs(), as Text gives them.
+// Returns the rows of a batch of Outputs(), in the form of Text.
 inline std::vector<std::string> Texts(const Layout& layout, const Batch& batch) {
   uint8_t* base = batch.block->data();
   const auto value = [&]<typename T>(T, int32_t output, int64_t row, int64_t at = 0) {

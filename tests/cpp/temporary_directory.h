@@ -1,4 +1,4 @@
-// A directory of one test, removed with all that is in it.
+// The directory of one test, removed with its content.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Files of some bytes, and reads of them.
+// Files of some bytes, and reads of the files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,13 +25,13 @@ class FilesTest : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-// Descriptors of this process.
+// Returns the number of open descriptors of this process.
 inline int64_t OpenDescriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return std::distance(begin(all), end(all));
 }
 
-// The bytes that lie there, or the message of the error.
+// Returns the bytes at `offset`, or the message of the error.
 inline std::string ReadAt(const File& file, int64_t offset, int64_t bytes) {
   std::string text(static_cast<size_t>(bytes), '?');
   const Status status =

@@ -18,7 +18,7 @@
 namespace fastload {
 namespace {
 
-// Submits what shows the order: priorities 3, 1, 2, 1.
+// Submits four tasks that record their order: priorities 3, 1, 2, 1.
 void SubmitFour(Executor* executor, std::string* order) {
   executor->Submit(3, [order](Scratch&) { *order += 'd'; });
   executor->Submit(1, [order](Scratch&) { *order += 'a'; });
@@ -131,7 +131,7 @@ TEST(ThreadPool, TasksRunOnItsNamedThreads) {
         threads.insert(std::this_thread::get_id());
         names.insert(name);
       }
-      // None ends before all have begun: three threads at once.
+      // No task ends before all three have begun, so three threads run tasks at once.
       for (++waiting; waiting < 3;) std::this_thread::yield();
     });
   }

@@ -18,7 +18,8 @@ constexpr int64_t kWidths[] = {1,  2,  3,  4,  5,  8,  12, 16, 20,
                                24, 32, 36, 40, 48, 56, 60, 64};
 constexpr int64_t kCounts[] = {0, 1, 2, 7, 8, 9, 63, 64, 65, 1000};
 
-// Aligned, as scratch and batches are; exactly `bytes` long, so that ASan sees overruns.
+// Aligned memory, like scratch and batches, of exactly `bytes` bytes, so that ASan sees
+// overruns.
 struct Free {
   void operator()(uint8_t* data) const { std::free(data); }
 };
@@ -66,7 +67,7 @@ TEST(Gather, EqualsAPlainLoop) {
           Bytes out(count * stride + 64);
           Gather(from.data(), width, index.data(), count, out.data(), stride, ahead,
                  next);
-          // Between the rows, and after the last, nothing is written.
+          // No byte between the rows, or after the last row, is written.
           ASSERT_TRUE(out == expected)
               << "width " << width << " stride " << stride << " count " << count;
         }
@@ -75,7 +76,7 @@ TEST(Gather, EqualsAPlainLoop) {
   }
 }
 
-// A row of a stack begins at a multiple of its item, not of its width.
+// A row of a stack begins at a multiple of the item's size, not of the row's width.
 TEST(Gather, WritesRowsAtAnyMultipleOfTheirItem) {
   const std::vector<uint16_t> index = {2, 0, 1, 2};
   for (const int64_t width : {4, 8, 32, 64}) {
@@ -148,7 +149,7 @@ TEST(GatherRecordCodes, EqualsAPlainLoop) {
           const auto slot = static_cast<uint16_t>(random() % slots);
           const uint32_t code = random() % entries;
           index[static_cast<size_t>(i)] = slot;
-          // A slot that is taken twice has its last code.
+          // A slot that two rows take holds the last row's code.
           std::memcpy(records.data() + slot * kPitch + kAt, &code,
                       static_cast<size_t>(code_bytes));
         }
@@ -175,7 +176,7 @@ TEST(Scatter, EqualsAPlainLoop) {
     for (const int64_t count : kCounts) {
       Bytes from(count * width);
       from.Randomise(&random);
-      // A window is dealt in runs: some of its slots are another run's.
+      // A window is dealt in runs, so some slots belong to another run.
       const int64_t slots_total = count + random() % 50;
       std::vector<uint32_t> slots(static_cast<size_t>(slots_total));
       std::iota(slots.begin(), slots.end(), 0U);
@@ -193,7 +194,7 @@ TEST(Scatter, EqualsAPlainLoop) {
 }
 
 TEST(Scatter, ReachesPastFourGigabytes) {
-  // Only the pages of the first and the last row are touched.
+  // Only the pages of the first row and the last row are touched.
   constexpr int64_t kWidth = 64;
   constexpr int64_t kRows = (int64_t{5} << 30) / kWidth;
   const auto memory = MakePrivateMemory();

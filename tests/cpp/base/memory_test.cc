@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// Has a fixed amount to give, and sees what comes back.
+// A source with a fixed amount of memory, which records returned memory.
 class CountedMemory final : public MemorySource {
  public:
   CountedMemory(int64_t bytes, int64_t* mapped) : left_(bytes), mapped_(mapped) {}
@@ -96,7 +96,7 @@ TEST(BlockPool, KeepsNoMoreThanItsLimit) {
     EXPECT_EQ(pool.stats().used_bytes, 0);
     EXPECT_EQ(pool.stats().cached_bytes, 4 * kMiB);
     EXPECT_EQ(mapped, 4 * kMiB);
-    // A class of its own: what is cached makes room.
+    // The block has a class of its own, so cached blocks are freed.
     const auto large = *pool.Allocate(3 * kMiB);
     EXPECT_EQ(pool.stats().cached_bytes, kMiB);
     EXPECT_EQ(mapped, 4 * kMiB);
@@ -127,7 +127,7 @@ TEST(BlockPool, CountsWhatIsLent) {
   EXPECT_EQ(pool.stats().lent_bytes, first->capacity());
   first.reset();
   EXPECT_EQ(pool.stats().lent_bytes, 0);
-  // The same memory, lent before, is not lent now.
+  // The same memory was lent before, but the new block is not lent.
   first = *pool.Allocate(5000);
   EXPECT_EQ(pool.stats().lent_bytes, 0);
 }

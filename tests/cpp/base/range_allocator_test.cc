@@ -68,7 +68,7 @@ TEST(RangeAllocator, RangesLieInOneSegmentIfTheyFit) {
   RangeAllocator ranges(10, 400, 100);
   EXPECT_EQ(ranges.Allocate(95), 100);
   EXPECT_EQ(ranges.Allocate(90), 10);
-  EXPECT_EQ(ranges.Allocate(120), 195);  // fits in none
+  EXPECT_EQ(ranges.Allocate(120), 195);  // fits into no segment
   EXPECT_EQ(ranges.Allocate(80), 315);
   EXPECT_EQ(ranges.Allocate(10), -1);
   EXPECT_EQ(ranges.Allocate(5), 395);

@@ -66,7 +66,7 @@ TEST(Status, CatchesWhatIsThrown) {
       CatchParquet([]() -> Status { throw parquet::ParquetException("bad header"); });
   EXPECT_EQ(KindOf(corrupt), ErrorKind::kCorruptFile);
   EXPECT_EQ(corrupt.message(), "bad header");
-  // Codecs refuse bytes with Arrow's own status, without a detail.
+  // Codecs refuse bytes with a status of Arrow that has no detail.
   const Status codec = CatchParquet([]() -> Status {
     throw parquet::ParquetStatusException(Status::IOError("bad frame"));
   });

@@ -30,7 +30,7 @@ class BlockRowsTest : public ::testing::Test {
   BlockPool pool_{MakePrivateMemory(), 0};
 };
 
-// A batch with the rows that testing::BlockRows has; where nothing lies are ones.
+// Fills a batch with the rows of testing::BlockRows; the bytes between areas are ones.
 TEST_F(BlockRowsTest, RowsAreThoseOfTheBatch) {
   for (const int64_t rows : {1, 7, 64, 333}) {
     const auto expected = testing::BlockRows(5, rows);
@@ -39,7 +39,7 @@ TEST_F(BlockRowsTest, RowsAreThoseOfTheBatch) {
     const auto& texts = static_cast<const arrow::LargeStringArray&>(*expected->column(2));
     const auto& lists = static_cast<const arrow::LargeListArray&>(*expected->column(3));
     const auto& words = static_cast<const arrow::LargeStringArray&>(*lists.values());
-    // In the order of the layout's ragged outputs.
+    // The sizes have the order of the layout's ragged outputs.
     const std::vector<int64_t> sizes{words.length(), words.total_values_length(),
                                      texts.total_values_length()};
     const Layout::Areas areas = layout_.Place(rows, sizes);

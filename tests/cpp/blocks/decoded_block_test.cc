@@ -31,7 +31,7 @@ class DecodedBlockTest : public ::testing::Test {
   BlockState Open(uint64_t checked = 0) const {
     return DecodedBlock::Open(path_, kName, &checked).state;
   }
-  // What takes the block's place is found to be damaged, and removed.
+  // Replaces the block by `bytes`, and expects the block to be found damaged and removed.
   void ExpectDamage(const std::string& bytes, const std::string& what) const {
     testing::WriteFile(path_, bytes);
     EXPECT_EQ(Open(), BlockState::kDamaged) << what;
@@ -84,7 +84,7 @@ TEST_F(DecodedBlockTest, ColumnsOfAFixedWidthAreAligned) {
   const auto opened = DecodedBlock::Open(path_, kName, &checked);
   for (const ColumnSpec& spec : {testing::NumberSpec(), testing::VectorSpec()}) {
     const auto runs = *opened.block->Column(spec);
-    // Behind columns of texts, those of the next record batch need not be.
+    // Only the first record batch is aligned behind columns of texts.
     EXPECT_EQ(reinterpret_cast<uintptr_t>(runs[0].values) % 64, 0) << spec.name;
   }
 }

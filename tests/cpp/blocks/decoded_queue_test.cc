@@ -36,7 +36,7 @@ class DecodedQueueTest : public ::testing::Test {
   BlockState Open(Key key, uint64_t written = 0) {
     return queue_.Open(key, Path(key), "name", RowsOf(key), written);
   }
-  // What Ask is answered with, later.
+  // Returns the later answer to Ask.
   std::future<Result<DecodedQueue::Block>> Ask(Key key) {
     auto promise = std::make_shared<std::promise<Result<DecodedQueue::Block>>>();
     queue_.Ask(key, [promise](const auto& block) { promise->set_value(block); });
@@ -151,7 +151,7 @@ TEST_F(DecodedQueueTest, AWaitEndsWithWhateverIsNext) {
   EXPECT_EQ(queue_.Wait(closed, 60'000ms), closed) << "there will be nothing more";
 }
 
-// Several threads ask for the same blocks while others make them.
+// Several threads ask for the same blocks while other threads make the blocks.
 TEST_F(DecodedQueueTest, EachIsMadeOnceForAllWhoAsk) {
   constexpr int32_t kBlocks = 60;
   std::mutex mutex;
@@ -162,7 +162,7 @@ TEST_F(DecodedQueueTest, EachIsMadeOnceForAllWhoAsk) {
       seen = queue_.Wait(seen, 50ms);
       const auto key = queue_.Take();
       if (!key) continue;
-      seen = -1;  // there may be more
+      seen = -1;  // more requests may be waiting
       {
         const std::lock_guard lock(mutex);
         ++made[*key];

@@ -29,7 +29,8 @@ class DecodedReaderTest : public ::testing::Test {
     block_ = DecodedBlock::Open(path, "name", &checked).block;
   }
 
-  // Passes over all rows, some of which `skip` is called for, else read(first, rows).
+  // Walks over all rows: calls skip(rows) for some rows, and read(first, rows) for the
+  // others.
   static void Walk(uint32_t seed, const std::function<Status(int64_t)>& skip,
                    const std::function<void(int64_t, int64_t)>& read) {
     std::mt19937 random(seed);

@@ -25,7 +25,7 @@ uint64_t Mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// (random * bound) >> 64, multiplied in halves.
+// Returns (random * bound) >> 64, multiplied in halves.
 uint64_t Below(uint64_t random, uint64_t bound) {
   return ((random >> 32) * bound + (((random & 0xFFFFFFFF) * bound) >> 32)) >> 32;
 }
@@ -58,7 +58,7 @@ std::vector<uint32_t> Model(uint64_t key, uint32_t rows) {
   return order;
 }
 
-// The values that tests/unit/test_permutation.py keeps for fastload.plan.permutation.
+// The values are the same as the fixed values in tests/unit/plan/test_permutation.py.
 TEST(Shuffle, ValuesStayAsTheyAre) {
   EXPECT_EQ(Permuted(0xCD7F3A87B5BB05BEULL, 10),
             (std::vector<uint32_t>{2, 4, 6, 7, 9, 3, 5, 1, 8, 0}));
@@ -97,7 +97,7 @@ TEST(Shuffle, BucketsCoverTheRowsInOrder) {
   MakeShuffle(7, 300'000, &shuffle);
   EXPECT_EQ(shuffle.bucket_starts.front(), 0);
   EXPECT_TRUE(std::is_sorted(shuffle.bucket_starts.begin(), shuffle.bucket_starts.end()));
-  // Rows of a bucket keep their order when they are dealt, so that writing is sequential.
+  // Rows of a bucket keep their order when they are dealt, so that writes are sequential.
   std::vector<int64_t> next;
   for (int64_t b = 0; b < shuffle.buckets(); ++b) next.push_back(shuffle.SlotStart(b));
   const std::vector<int64_t> starts = next;

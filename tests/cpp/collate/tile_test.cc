@@ -9,7 +9,7 @@
 namespace fastload {
 namespace {
 
-// A plain loop is the oracle of both ways to store.
+// A plain loop is the oracle of Store and Stream.
 TEST(Tile, StoresRowsSideBySide) {
   std::mt19937 random(1);
   for (const int64_t item : {1, 2, 4, 8}) {
@@ -22,7 +22,7 @@ TEST(Tile, StoresRowsSideBySide) {
         const Tile tile(memory.data(), item, columns);
         const int64_t first = static_cast<int64_t>(random() % 100);
         const int64_t rows = Tile::Rows(item, columns) - first;
-        // It begins at a multiple of an item, not of a word.
+        // The output begins at a multiple of an item, not of a word.
         const auto size = static_cast<size_t>(item + rows * stride);
         std::vector<uint8_t> expected(size);
         for (int64_t row = 0; row < rows; ++row) {

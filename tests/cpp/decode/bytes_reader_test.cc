@@ -27,7 +27,7 @@ struct Strings {
   std::vector<uint8_t> valid;
 };
 
-// Lengths 0 to 40, or kFixedSize; `null_share` of 0, 1 or between.
+// Returns strings of lengths 0 to 40, or of kFixedSize; `null_share` is from 0 to 1.
 Strings RandomStrings(bool fixed, double null_share, uint32_t kinds,
                       std::mt19937* random) {
   Strings strings;
@@ -60,7 +60,8 @@ std::shared_ptr<arrow::Buffer> Write(const Strings& strings, const Layout& layou
       layout);
 }
 
-// All views are kept to the end, so that an owner let go too early is found.
+// Keeps all views to the end, so that sanitizers find an owner that is released too
+// early.
 Status ReadInPieces(BytesReader* reader, std::mt19937* random, bool with_skips,
                     std::vector<ByteView>* views, std::vector<uint8_t>* valid,
                     ByteArena* arena) {
@@ -149,7 +150,7 @@ TEST(BytesReader, NullWithoutFillIsAnError) {
             ErrorKind::kNullValue);
 }
 
-// Bytes flipped in the file: an error or values, never a crash.
+// With flipped bytes in the file, reading returns an error or values, and never crashes.
 TEST(BytesReader, SurvivesDamage) {
   std::mt19937 random(4);
   const std::vector<Encoding::type> encodings = {
@@ -167,7 +168,7 @@ TEST(BytesReader, SurvivesDamage) {
     layout.v2_pages = round % 5 < 2;
     layout.page_bytes = 1500;
     std::string damaged = Write<parquet::ByteArrayType>(strings, layout)->ToString();
-    const size_t chunk = damaged.size() * 4 / 5;  // the footer has its own checks
+    const size_t chunk = damaged.size() * 4 / 5;  // the footer has checks of its own
     for (int i = 0; i < 1 + round % 7; ++i) {
       damaged[4 + random() % (chunk - 4)] = static_cast<char>(random());
     }

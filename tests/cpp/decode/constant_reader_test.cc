@@ -1,4 +1,4 @@
-// Columns that files lack: the readers of their constants, and passes over such files.
+// Tests of columns that files lack: the readers of constants, and passes over such files.
 #include "fastload/decode/constant_reader.h"
 
 #include <gtest/gtest.h>
@@ -143,7 +143,7 @@ TEST(ConstantReader, NullListsAreEmpty) {
   ASSERT_TRUE(reader->Read(2, &rows, /*valid=*/true).ok());
   using Offsets = std::vector<std::vector<int64_t>>;
   EXPECT_EQ(rows.offsets, (Offsets{{0, 0, 0}, {0}}));
-  // After rows of another file.
+  // The rows follow rows of another file.
   rows.offsets = {{0, 2}, {0, 1, 4}};
   rows.valid = {1};
   ASSERT_TRUE(reader->Read(3, &rows, /*valid=*/true).ok());
@@ -169,7 +169,7 @@ TEST(ConstantReader, NullListsOfFixedSizeAreAllFill) {
   EXPECT_EQ(valid[0] + valid[1], 0);
 }
 
-// Of three files the second lacks `number`, `text` and a column of the stack, and has
+// Three files. The second file lacks `number`, `text` and a column of the stack, and has
 // constants for the first two.
 class LackingColumns : public ::testing::Test {
  protected:
@@ -191,7 +191,8 @@ class LackingColumns : public ::testing::Test {
 
   static constexpr int64_t kNumber = 123'456;
 
-  // A row as testing::Text has it, with what the second file's rows have instead.
+  // Returns a row in the form of testing::Text, with the values of the second file's
+  // rows.
   static std::string Lacking(const std::string& line) {
     std::istringstream stream(line);
     std::vector<std::string> words(std::istream_iterator<std::string>(stream), {});

@@ -34,7 +34,7 @@ ColumnSpec Spec(DType dtype, std::optional<std::string> fill = std::nullopt) {
   return spec;
 }
 
-// Every row (or those that `kept` leaves) read in pieces of random size and stride.
+// Reads every row (or the rows that `kept` leaves) in pieces of random size and stride.
 template <typename T>
 struct Rows {
   std::vector<T> values;
@@ -74,7 +74,7 @@ Status ReadInPieces(FixedReader* reader, int64_t rows, std::mt19937* random,
 
 enum class Nulls { kNone, kSome, kLong, kAll };
 
-// Values of few or of many kinds, so that dictionaries are small or overflow.
+// Returns values of few or of many kinds, so that dictionaries are small or overflow.
 template <typename ParquetType>
 ColumnData<ParquetType> RandomColumn(int64_t rows, Nulls nulls, uint64_t kinds,
                                      std::mt19937_64* random) {
@@ -173,7 +173,7 @@ TEST(FixedReader, ReadsBool) {
                                      false);
 }
 
-// A chunk of int64 values without nulls, in a dictionary or not.
+// Writes a chunk of int64 values without nulls, with or without a dictionary.
 std::shared_ptr<arrow::Buffer> Int64File(const std::vector<int64_t>& values,
                                          bool dictionary) {
   ColumnData<parquet::Int64Type> data;
@@ -331,7 +331,7 @@ TEST(FixedReader, SkippedPagesAreCountedButNotRead) {
   EXPECT_GT(reader->page(), 30);
 }
 
-// Bytes flipped in the file: an error or values, never a crash.
+// With flipped bytes in the file, reading returns an error or values, and never crashes.
 TEST(FixedReader, SurvivesDamage) {
   std::mt19937_64 random(3);
   std::mt19937 pieces(4);
@@ -349,7 +349,7 @@ TEST(FixedReader, SurvivesDamage) {
     const auto bytes =
         WriteColumn<parquet::Int64Type>(Leaf(parquet::Type::INT64), data, layout);
     std::string damaged = bytes->ToString();
-    const size_t chunk = damaged.size() * 4 / 5;  // the footer has its own checks
+    const size_t chunk = damaged.size() * 4 / 5;  // the footer has checks of its own
     for (int i = 0; i < 1 + round % 7; ++i) {
       damaged[4 + random() % (chunk - 4)] = static_cast<char>(random());
     }

@@ -103,7 +103,8 @@ TEST_F(CachedStreamTest, AtRestItHoldsLittleAndReadsTheSame) {
   const auto kept = *stream->Read(1000);
   stream->Rest();
   ASSERT_EQ(*stream->Peek(10), Expected(1000, 10));
-  EXPECT_EQ(counters_.read_bytes, 1000 + (16 << 10));  // it was too little to let go
+  // the few bytes held were not released
+  EXPECT_EQ(counters_.read_bytes, 1000 + (16 << 10));
   EXPECT_EQ(std::string_view(**stream->Read(200'000)), Expected(1000, 200'000));
   stream->Rest();
   EXPECT_EQ(std::string_view(*kept), Expected(0, 1000));
@@ -136,7 +137,8 @@ TEST_F(CachedStreamTest, CancelledReadsFail) {
   EXPECT_EQ(KindOf(stream->Read(100'000).status()), ErrorKind::kClosed);
 }
 
-// What was just written is in the page cache, on file systems that can tell.
+// Bytes that were just written are in the page cache, on file systems that report cached
+// bytes.
 TEST_F(CachedStreamTest, LocalStreamsAreCachedOnesWhereThePageCacheHasAll) {
   const FetchContext context{io_.get(), &pool_, files_.get(), &counters_};
   const StreamOptions options{.segment_bytes = 4096, .cancelled = cancelled_};
@@ -154,7 +156,7 @@ TEST_F(CachedStreamTest, LocalStreamsAreCachedOnesWhereThePageCacheHasAll) {
   EXPECT_NE(dynamic_cast<ChunkStream*>(beyond.get()), nullptr);
 }
 
-// As no look finds anything behind the end of the file.
+// The range is behind the end of the file, where a look would find no byte.
 TEST_F(CachedStreamTest, BytesNearOneThatWasSeenNeedNoLook) {
   const auto file = *files_->Open(0);
   std::optional<int64_t> seen;

@@ -19,7 +19,8 @@ namespace {
 
 constexpr int64_t kOffset = 100;
 constexpr int64_t kBytes = 40'000;
-// A size class of the pool, so that the bytes it counts are those of segments.
+// The segment size is a size class of the pool, so that the pool counts the bytes of
+// segments.
 constexpr int64_t kSegment = 4096;
 
 class ChunkStreamTest : public ::testing::TestWithParam<int> {
@@ -125,13 +126,13 @@ TEST_P(ChunkStreamTest, HoldsTwoSegments) {
   EXPECT_EQ(stream->MemoryBytes(), 2 * kSegment);
   std::string out(1000, ' ');
   for (int64_t position = 0; position < kBytes; position += 1000) {
-    // Headers are peeked at across segments.
+    // Peeks at headers that straddle segments.
     ASSERT_TRUE(stream->Peek(1500).ok());
     EXPECT_LE(pool_.stats().used_bytes, 2 * kSegment) << position;
     if (position % 3000 == 0) {
       ASSERT_EQ(*stream->Read(1000, out.data()), 1000);
     } else {
-      // One buffer at a time, joined of two segments at worst.
+      // Each buffer is joined from at most two segments.
       const auto buffer = *stream->Read(1000);
       EXPECT_LE(pool_.stats().used_bytes, 3 * kSegment) << position;
     }
@@ -167,10 +168,10 @@ TEST_P(ChunkStreamTest, ErrorsComeFromReads) {
 
 TEST_P(ChunkStreamTest, AFileThatEndsEarly) {
   const auto stream = Make(kSegment);
-  // Two segments are there, so whoever reads on finds the file open.
+  // Two segments have arrived, so the next read finds the file open.
   ASSERT_TRUE(stream->Peek(kSegment + 1).ok());
   std::filesystem::resize_file(path_, 30'000);
-  // What was read before is still there; the kept descriptor finds the end.
+  // Segments that were read before stay readable; the next read finds the file's end.
   Status status;
   int64_t read = 0;
   while (status.ok()) {
@@ -186,7 +187,7 @@ TEST_P(ChunkStreamTest, CancelledReadsFail) {
   const auto stream = Make(kSegment);
   ASSERT_TRUE(stream->Peek(10).ok());
   *cancelled_ = true;
-  // The segment that was there stays readable.
+  // The segment that had arrived stays readable.
   EXPECT_EQ(std::string_view(**stream->Read(100)), Expected(0, 100));
   ASSERT_TRUE(stream->Peek(kSegment - 100).ok());
   EXPECT_EQ(KindOf(stream->Advance(3 * kSegment)), ErrorKind::kClosed);

@@ -26,11 +26,11 @@ TEST_F(FileTableTest, KeepsTheFilesUsedLast) {
   EXPECT_EQ(*table.Open(0), first);
   for (int32_t i = 1; i < 100; ++i) {
     ASSERT_TRUE(table.Open(i).ok());
-    EXPECT_EQ(*table.Open(0), first);  // used again and again: it stays
+    EXPECT_EQ(*table.Open(0), first);  // used again and again, so the file stays open
     EXPECT_LE(OpenDescriptors(), before + 64);
   }
   EXPECT_EQ(OpenDescriptors(), before + 64);
-  // One that was closed meanwhile is opened anew.
+  // A file that was closed meanwhile is opened again.
   EXPECT_EQ(ReadAt(**table.Open(1), 0, 1), "x");
   table.CloseAll();
   EXPECT_EQ(OpenDescriptors(), before + 1);

@@ -40,7 +40,7 @@ TEST(Roof, ReadsThePagesOfTheFirstRows) {
   EXPECT_EQ(measure(0, 300).read_bytes, bytes);
   EXPECT_EQ(measure(0, 301).pages, measure(0, 300).pages + 1);
   EXPECT_EQ(measure(0, 500).read_bytes, bytes + ChunkRange(spec, 1, 0)->bytes);
-  // Its dictionary, too.
+  // The dictionary is a page, too.
   EXPECT_EQ(measure(2, 1).pages, 2);
 }
 

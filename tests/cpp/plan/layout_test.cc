@@ -17,7 +17,7 @@ namespace fastload {
 namespace {
 
 constexpr int kStacked = 20;
-// Columns of lists, after the stacked ones.
+// The columns of lists, behind the stacked columns.
 enum Column { kEmbedding = 4 + kStacked, kPadded, kTokens, kWords, kColumns };
 constexpr int64_t kEmbeddingSize = 3;
 constexpr int64_t kLength = 5;
@@ -60,7 +60,7 @@ std::vector<OutputSpec> Outputs() {
           {OutputKind::kList, {kEmbedding}}};
 }
 
-// Outputs 1, 5 and 10 are int64, 4 and 8 bool: each a group.
+// Outputs 1, 5 and 10 are int64, and outputs 4 and 8 bool: each dtype is a group.
 enum Number {
   kInt64Group = 0,
   kInt16Group = 2,
@@ -119,10 +119,10 @@ struct Area {
   int64_t end;
 };
 
-// The areas whose size follows from the rows.
+// The number of areas whose size follows from the rows.
 constexpr size_t kFixedAreas = 11;
 
-// All memory that the outputs of a batch take.
+// Returns all areas of memory that the outputs of a batch take.
 std::vector<Area> AreasOf(const Layout::Areas& areas) {
   const std::vector<int64_t>& n = areas.numbers;
   const int64_t rows = areas.rows;
@@ -193,7 +193,7 @@ TEST(Layout, AddressesOfColumnsAndStacks) {
             block.data() + areas.numbers[kRowMajor] + 64);
 }
 
-// A batch whose every value tells output, column and row.
+// A batch in which every value states its output, column and row.
 struct Filled {
   Layout::Areas areas;
   std::vector<uint64_t> memory;  // of uint64_t for alignment
@@ -208,7 +208,8 @@ std::string TextAt(int64_t row) {
   return std::string(static_cast<size_t>(row * 5 % 9), static_cast<char>('a' + row % 26));
 }
 
-// The lists of a row of two levels, as strings whose characters are `width` bytes.
+// Returns the lists of a row of two levels, as strings whose characters are `width`
+// bytes.
 std::vector<std::string> ListsAt(int64_t row, int64_t width) {
   std::vector<std::string> lists(static_cast<size_t>((row * 7 + width) % 4));
   for (size_t i = 0; i < lists.size(); ++i) {
@@ -220,7 +221,7 @@ std::vector<std::string> ListsAt(int64_t row, int64_t width) {
 }
 
 Filled Fill(const Layout& layout, int64_t first_row, int64_t rows) {
-  // Of each ragged output: its offsets by level, and its values.
+  // Offsets by level, and values, of each ragged output.
   struct Ragged {
     std::vector<std::vector<int64_t>> offsets;
     std::string values;
@@ -291,8 +292,8 @@ TEST(Units, CoverEveryOutput) {
   const std::vector<ColumnSpec> columns = Columns();
   const Layout layout(columns, Outputs());
   const std::vector<Unit> units = MakeUnits(columns, Outputs(), layout);
-  // Three that are staged, one that is padded, three of fixed width, three of provenance,
-  // and the stacks.
+  // Three staged units, one padded unit, three of fixed width, three of provenance, and
+  // the stacks.
   ASSERT_EQ(units.size(), 12);
   EXPECT_EQ(units[0].kind, Unit::Kind::kBytes);
   EXPECT_EQ(units[1].kind, Unit::Kind::kNested);

@@ -34,7 +34,7 @@ std::vector<bool> Scattered(int64_t rows, double share, uint32_t seed) {
   return kept;
 }
 
-// Rows in runs of up to `longest`, between gaps of up to `gap`.
+// Returns rows in runs of up to `longest` rows, with gaps of up to `gap` rows.
 std::vector<bool> Clustered(int64_t rows, int longest, int gap, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<bool> kept;
@@ -46,7 +46,7 @@ std::vector<bool> Clustered(int64_t rows, int longest, int gap, uint32_t seed) {
   return kept;
 }
 
-// Every row that a walk hands out, in steps of up to `most` rows.
+// Returns every row of a walk in steps of up to `most` rows.
 std::vector<int64_t> Walk(SelectedRows* rows, int64_t most, bool blocks) {
   std::vector<int64_t> found;
   std::vector<uint16_t> positions(SelectedRows::kBlockRows);

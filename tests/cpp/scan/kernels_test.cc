@@ -12,14 +12,14 @@ namespace {
 
 constexpr int64_t kRows = 5;
 
-// out[i] = a[i] + 10; then the seed.
+// A kernel that writes out[i] = a[i] + 10 and then the seed.
 int64_t AddTen(void** arrays, int64_t rows) {
   const auto* in = static_cast<const int64_t*>(arrays[0]);
   const auto* seeds = static_cast<const uint64_t*>(arrays[1]);
   auto* out = static_cast<int64_t*>(arrays[2]);
   auto* kept = static_cast<uint64_t*>(arrays[3]);
   for (int64_t i = 0; i < rows; ++i) {
-    if (out[i] != 0) return 2;  // not zeroed
+    if (out[i] != 0) return 2;  // the output was not zeroed
     out[i] = in[i] + 10;
     kept[i] = seeds[i];
   }

@@ -1,4 +1,5 @@
-// Ends: passes and pipelines closed or dropped at any moment leave nothing behind.
+// Tests of ends: passes and pipelines that are closed or dropped at any moment leave
+// nothing behind.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -47,7 +48,8 @@ class PipelineCloseTest : public ::testing::Test {
   ReadPlan shuffled_;
 };
 
-// Segments of 300 bytes: tasks that run while the pipeline closes go on asking for reads.
+// With segments of 300 bytes, tasks that run while the pipeline closes still request
+// reads.
 TEST_F(PipelineCloseTest, APipelineMayCloseAtAnyMoment) {
   std::mt19937 random(1);
   for (int round = 0; round < 150; ++round) {
@@ -89,7 +91,7 @@ TEST_F(PipelineCloseTest, PassesMayBeClosedOrDroppedAtAnyMoment) {
                   ErrorKind::kClosed);
       }
     }
-    // What was abandoned does no harm to what comes after.
+    // An abandoned pass does no harm to the next pass.
     const auto scan = pipeline->Start(plan_, {}).ValueOrDie();
     EXPECT_EQ(Deliver(scan.get()).batches.size(), 30);
     pipeline->Close();
@@ -97,7 +99,7 @@ TEST_F(PipelineCloseTest, PassesMayBeClosedOrDroppedAtAnyMoment) {
   }
 }
 
-// The expected pass is begun, dropped or closed, after whatever part of the one before.
+// The expected pass is begun, dropped or closed after any part of the pass before.
 TEST_F(PipelineCloseTest, PassesMayBePreparedAtAnyMoment) {
   std::mt19937 random(3);
   for (const int32_t threads : {0, 1, 4}) {
@@ -187,7 +189,7 @@ TEST_F(PipelineCloseTest, SeveralMayCloseAtOnce) {
 TEST_F(PipelineCloseTest, CloseEndsAWait) {
   for (const int32_t threads : {1, 3}) {
     const auto pipeline = Make(threads);
-    // The plan's windows are done long before; nobody takes their batches but one.
+    // The plan's windows are finished long before; only one batch is taken.
     const auto scan = pipeline->Start(plan_, {.open_windows = 1}).ValueOrDie();
     Status last;
     std::jthread consumer([&] {
@@ -209,13 +211,13 @@ TEST_F(PipelineCloseTest, WindowsOpenNoFurtherThanAllowed) {
   const auto scan = pipeline->Start(plan_, {.open_windows = 2}).ValueOrDie();
   const Delivered first = Deliver(scan.get(), 1);
   ASSERT_EQ(first.batches.size(), 1);
-  // Long enough to decode the file, if nothing held it back.
+  // Long enough to decode the file, if nothing held the scan back.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_LE(pipeline->counters().decoded_values.load(), 300 * (4 + testing::kStacked));
   EXPECT_EQ(Deliver(scan.get()).batches.size(), 29);
 }
 
-// Whoever makes blocks turns to a pass when it is woken, and Next has something then.
+// A maker of blocks turns to a pass when its queue is woken, and Next then has a batch.
 TEST_F(PipelineCloseTest, WhatAPassHasIsToldToAQueue) {
   const auto pipeline = Make(2);
   const auto queue = std::make_shared<DecodedQueue>(1);

@@ -1,4 +1,4 @@
-// Errors: what comes before them is delivered, and they name their place.
+// Tests of errors: batches before an error are delivered, and errors name their location.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -31,7 +31,8 @@ class PipelineErrorTest : public ::testing::Test {
         PipelineOptions{.threads = threads, .io_threads = threads});
   }
 
-  // The pass delivers the rows before `failing_window` and fails there, again and again.
+  // Expects that the pass delivers the rows before `failing_row` and fails there, on
+  // every call.
   void ExpectFailure(const ReadPlan& plan, int64_t failing_row, ErrorKind kind,
                      const std::string& message) const {
     for (const int32_t threads : kThreads) {
@@ -91,7 +92,7 @@ TEST_F(PipelineErrorTest, DamageEndsThePassInItsWindow) {
   const std::string place = path_ + ", row group 3, column `half`";
   ExpectFailure(Plan(100, 20), 300, ErrorKind::kCorruptFile, place);
   ExpectFailure(Plan(50, 20, true), 300, ErrorKind::kCorruptFile, place);
-  // A batch of several windows fails when one of them does.
+  // A batch of several windows fails when one of the windows fails.
   ExpectFailure(Plan(60, 25), 300, ErrorKind::kCorruptFile, place);
   ExpectFailure(Plan(100, 600), 0, ErrorKind::kCorruptFile, place);
 }

@@ -1,5 +1,5 @@
-// Columns of lists: whatever the plan, the threads and the sizes of reads, batches hold
-// the lists that the plan stands for.
+// Tests of columns of lists: whatever the plan, the threads and the sizes of reads,
+// batches hold the lists of the planned rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ class PipelineNestedTest : public ::testing::Test {
     EXPECT_EQ(first, expected.size());
   }
 
-  // The plan with several numbers of threads, and reads large and tiny.
+  // Checks the plan with several numbers of threads, and with large and tiny reads.
   void Check(const ReadPlan& plan,
              const std::vector<NestedOutput>& outputs = NestedOutputs()) const {
     for (const int32_t threads : {0, 1, 2}) {
@@ -135,7 +135,8 @@ TEST_F(PipelineNestedSmallTest, TakesCutWindowsAndRepeatRows) {
 
 TEST_F(PipelineNestedSmallTest, NoRows) { Check(PlanBuilder(false).Build(8)); }
 
-// Each output alone: with no other the way of a column to its batches is another.
+// Each output alone, because a column without other outputs takes another path to its
+// batches.
 TEST_F(PipelineNestedSmallTest, SingleOutputs) {
   for (const bool shuffled : {false, true}) {
     const ReadPlan plan = CutPlan(pieces_, 600, 256, shuffled);
@@ -180,7 +181,7 @@ TEST_F(PipelineNestedSmallTest, NullListsAreErrorsWithTheirPlace) {
   }
 }
 
-// Windows of more rows than a bucket of the shuffle has.
+// Windows with more rows than a bucket of the shuffle.
 class PipelineNestedShuffleTest : public PipelineNestedTest {
  protected:
   PipelineNestedShuffleTest() { Write({{25'000, 16'000}}); }

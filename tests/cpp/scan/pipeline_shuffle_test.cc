@@ -1,4 +1,4 @@
-// Windows of more rows than a bucket of the shuffle has.
+// Tests of windows with more rows than a bucket of the shuffle.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -64,7 +64,7 @@ TEST_F(PipelineShuffleTest, TakesAndBatchesAcrossBucketsAndWindows) {
   Check(plan, testing::Outputs());
 }
 
-// The same columns each alone or a few together, without copies or validity: other ways
+// The same columns alone or a few together, without copies or validity, take other paths
 // to the same rows.
 TEST_F(PipelineShuffleTest, SingleColumnsAndANarrowStack) {
   const ReadPlan plan = CutPlan({{0, 0, 0, 45'000}}, 45'000, 45'000, true);

@@ -1,5 +1,5 @@
-// Values: whatever the plan, the threads and the sizes of reads, batches hold the rows
-// that the plan stands for.
+// Tests of values: whatever the plan, the threads and the sizes of reads, batches hold
+// the planned rows.
 #include "fastload/scan/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ class PipelineTest : public ::testing::Test {
     EXPECT_EQ(row, expected.size());
   }
 
-  // The plan with all numbers of threads, and reads large and tiny.
+  // Checks the plan with all numbers of threads, and with large and tiny reads.
   void Check(const ReadPlan& plan) const {
     const std::vector<std::string> expected = testing::PlannedTexts(plan, files_);
     for (const Threads threads : kThreads) {

@@ -1,4 +1,5 @@
-// The first row that can't be had, be it null or not of the dtype, is named exactly.
+// Tests that the first failing row, a null or a value that does not fit the dtype, is
+// named exactly.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,12 +25,12 @@ using testing::WriteColumn;
 
 struct Case {
   ColumnData<parquet::Int64Type> data;
-  // The row that fails first, if rows are read from this one on.
+  // For each start row: the row that fails first if rows are read from the start row on.
   std::vector<int64_t> failing;
-  std::vector<int64_t> value;  // of that row
+  std::vector<int64_t> value;  // value of the failing row
 };
 
-// `rare`: one row in so many does not fit int8.
+// One row in `rare` does not fit int8.
 Case RandomCase(int64_t rows, uint64_t rare, bool nulls, std::mt19937_64* random) {
   Case made;
   std::vector<int64_t> values;
@@ -62,7 +63,7 @@ ColumnSpec Int8Spec() {
   return spec;
 }
 
-// Reads in pieces from `start` on, until something fails.
+// Reads in pieces from `start` on, until a read fails.
 Status ReadFrom(const std::shared_ptr<arrow::Buffer>& bytes, const ColumnSpec& spec,
                 int64_t start, int64_t rows, int64_t stride, std::mt19937_64* random) {
   OpenedColumn file(bytes);
@@ -156,8 +157,8 @@ TEST(RowError, NamesTheFirstNullOfBytes) {
   EXPECT_EQ(RowOf(status), 1500);
 }
 
-// Values take steps: to 64 bits, by a factor, to the dtype; any of them may fail, a later
-// one at an earlier row.
+// Values take three steps: to 64 bits, by a factor, to the dtype. Any step may fail, and
+// a later step may fail at an earlier row.
 TEST(RowError, NamesTheFirstOfAllSteps) {
   constexpr int64_t kLarge = std::numeric_limits<int64_t>::max();
   const auto read = [](std::vector<int64_t> values, bool is_signed) {
@@ -174,7 +175,7 @@ TEST(RowError, NamesTheFirstOfAllSteps) {
   const std::string message =
       "Expected a value that fits int8 after it is multiplied by 10, got ";
   std::vector<int64_t> values(600, 12);
-  values[300] = -1;      // above int64 where it is unsigned
+  values[300] = -1;      // above int64 where the column is unsigned
   values[290] = kLarge;  // times 10 above int64
   values[280] = 13;      // times 10 above int8
   Status status = read(values, false);

@@ -35,7 +35,7 @@ std::string TextOf(const ReceivedBatch& batch) {
   return reinterpret_cast<const char*>(batch.data());
 }
 
-// What the function returns, run by a child of fork().
+// Runs the function in a child of fork(), and returns the child's exit status.
 int InChild(const std::function<bool()>& run) {
   const pid_t child = fork();
   if (child == 0) _exit(run() ? 0 : 1);
@@ -76,7 +76,7 @@ TEST_F(SharedBatches, ArriveInAnotherProcess) {
 TEST_F(SharedBatches, AreKeptUntilTheReceiverIsDone) {
   auto receiver = *BatchReceiver::Open(sender_->fd());
   const int32_t slot = Send("kept");
-  EXPECT_EQ(sender_->HeldBytes(), 0);  // nobody took it yet
+  EXPECT_EQ(sender_->HeldBytes(), 0);  // no receiver has taken the batch yet
   auto batch = *receiver->Take(slot);
   EXPECT_EQ(sender_->HeldBytes(), SizeClass(5000));
   for (int i = 0; i < 100; ++i) (void)*receiver->Take(Send("others"));
@@ -171,7 +171,7 @@ TEST_F(SharedBatches, SentAndGivenBackByThreads) {
   EXPECT_EQ(sender_->HeldBytes(), 0);
 }
 
-// The words that tell where the batch lies that was sent last, of so many bytes.
+// Returns the words of the slot of the batch of `bytes` bytes that was sent last.
 int64_t* SlotOf(int64_t bytes, const SharedMapping& mapping) {
   auto* words = reinterpret_cast<int64_t*>(mapping.data());
   while (words[1] != bytes || words[2] != 10 || words[4] != std::ssize(kAreas)) {
@@ -183,8 +183,8 @@ int64_t* SlotOf(int64_t bytes, const SharedMapping& mapping) {
 TEST_F(SharedBatches, OutsideOfTheMemoryAreRefused) {
   auto receiver = *BatchReceiver::Open(sender_->fd());
   const int64_t size = receiver->mapping().size();
-  // Which of start, bytes, rows, areas_start, areas. Of the last one, the bytes that
-  // do not overflow would lie in the mapping.
+  // Each claim is a word (start, bytes, rows, areas_start or areas) and its value. The
+  // last claim overflows to bytes inside the mapping.
   const std::vector<std::pair<int, int64_t>> claims = {
       {0, -64},
       {0, size},

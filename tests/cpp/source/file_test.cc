@@ -30,7 +30,8 @@ TEST_F(FileTest, ReadsAnywhere) {
   EXPECT_EQ(ReadAt(*file, 4, 0), "");
 }
 
-// Pages of a file that are in memory. A look by reading would bring them.
+// Returns how many of the file's pages are in memory. Reading bytes would bring more
+// pages into memory, so mincore is used.
 int64_t PagesInMemory(int fd, int64_t pages) {
   const auto bytes = static_cast<size_t>(pages * sysconf(_SC_PAGESIZE));
   void* const mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
@@ -40,7 +41,7 @@ int64_t PagesInMemory(int fd, int64_t pages) {
   return std::ranges::count_if(found, [](unsigned char page) { return (page & 1) != 0; });
 }
 
-// Where the file system lets a file leave the page cache.
+// Runs only where the file system lets a file leave the page cache.
 TEST_F(FileTest, BytesComeAheadWithoutARead) {
   constexpr int64_t kPages = 600;
   const int64_t page = sysconf(_SC_PAGESIZE);

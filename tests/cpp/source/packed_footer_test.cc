@@ -71,7 +71,7 @@ TEST_F(PackedFooterTest, OtherBytesAreAnError) {
 TEST_F(PackedFooterTest, FewBytesAskForLittleMemory) {
   std::string claims = *spec_.footer->Pack(tail_);
   const int64_t four_gib = int64_t{1} << 32;
-  // The second number of its head: of bytes before it was packed.
+  // The second number of the head is the number of bytes before packing.
   std::memcpy(claims.data() + sizeof(int64_t), &four_gib, sizeof(four_gib));
   EXPECT_FALSE(Packed(claims).footer->Serialize().ok());
 }

@@ -16,7 +16,7 @@ std::shared_ptr<arrow::Buffer> BufferOf(std::vector<T> values) {
   return arrow::Buffer::FromVector(std::move(values));
 }
 
-// Appends random runs of all kinds; `expected` is what they mean.
+// Appends random runs of all kinds; `expected` receives their elements.
 template <typename T>
 void AppendRuns(std::mt19937* random, std::vector<std::vector<T>>* borrowed,
                 ElementRuns* runs, std::vector<T>* expected) {

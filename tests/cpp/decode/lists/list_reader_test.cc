@@ -59,7 +59,7 @@ ColumnSpec SpecOf(const NestedCase& nested) {
   return spec;
 }
 
-// Reads the rows, or those left by random skips, in pieces and with random strides.
+// Reads the rows, or the rows left by random skips, in pieces and with random strides.
 void CheckPieces(const NestedCase& nested, const std::shared_ptr<arrow::Buffer>& bytes,
                  const arrow::Array& array, bool skips, std::mt19937_64* random) {
   const ColumnSpec spec = SpecOf(nested);

@@ -13,7 +13,7 @@ namespace {
 
 using Levels = std::vector<uint8_t>;
 
-// Levels of a page, and the rows that its header tells; -1: a page of V1.
+// The levels of a page, and the rows in its header; -1: a V1 page.
 struct PageSpec {
   Levels repetition;
   int32_t rows;
@@ -39,7 +39,7 @@ class MadePages : public parquet::PageReader {
             levels.bytes, values, 0, spec.rows, parquet::Encoding::PLAIN,
             levels.definition, levels.repetition, levels.bytes->size());
       }
-      // Pages of V1 have the length of each kind of levels before them.
+      // In V1 pages, a length precedes each kind of levels.
       std::vector<uint8_t> bytes;
       const auto put = [&](int64_t first, int32_t size) {
         const auto* length = reinterpret_cast<const uint8_t*>(&size);
@@ -78,7 +78,7 @@ class NoValues : public PageValues {
     skipped_in_page += values;
     return Status::OK();
   }
-  int64_t skipped_in_page = 0;  // values passed over in the page
+  int64_t skipped_in_page = 0;  // values skipped in the page
 };
 
 class NestedCursorTest : public ::testing::Test {
@@ -95,7 +95,7 @@ class NestedCursorTest : public ::testing::Test {
     cursor_ = std::make_unique<NestedCursor>(std::move(input), &values_, 0);
   }
 
-  // The repetition levels of the next rows.
+  // Returns the repetition levels of the next rows.
   Result<Levels> Read(int64_t rows) {
     Levels levels;
     ARROW_RETURN_NOT_OK(cursor_->Begin(rows));

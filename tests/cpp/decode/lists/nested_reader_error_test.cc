@@ -110,7 +110,7 @@ TEST(NestedReaderErrors, DamagedBytesAreErrorsOrValues) {
       layout.page_bytes = 600;
       const auto bytes = WriteArray(nested, array, layout);
       auto damaged = *bytes->CopySlice(0, bytes->size());
-      // Only pages are damaged: the footer and its length stay as they are.
+      // Only pages are damaged; the footer and its length are unchanged.
       uint32_t footer_bytes;
       std::memcpy(&footer_bytes, bytes->data() + bytes->size() - 8, 4);
       const auto pages = static_cast<uint64_t>(bytes->size()) - 12 - footer_bytes;

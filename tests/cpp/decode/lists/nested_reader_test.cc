@@ -44,7 +44,7 @@ std::vector<std::string> Elements(const ColumnSpec& spec, const NestedRows& rows
   return elements;
 }
 
-// Reads the rows, or those left by random skips, in pieces, and compares them.
+// Reads the rows, or the rows left by random skips, in pieces, and compares them.
 void CheckPieces(const NestedCase& nested, const std::shared_ptr<arrow::Buffer>& bytes,
                  const arrow::Array& array, bool skips, std::mt19937_64* random) {
   const ColumnSpec spec = SpecOf(nested);
@@ -134,7 +134,7 @@ TEST(NestedReader, ReadsNullsOnly) {
   }
 }
 
-// Two rows, in a list written without the annotation or with two levels.
+// Writes two rows, in a list without the annotation or with two levels.
 std::shared_ptr<arrow::Buffer> LegacyFile(const parquet::schema::NodePtr& node,
                                           const std::vector<int16_t>& definition,
                                           const std::vector<int16_t>& repetition,

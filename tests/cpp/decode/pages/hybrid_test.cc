@@ -23,7 +23,7 @@ void PutHeader(uint64_t header, std::vector<uint8_t>* bytes) {
   bytes->push_back(static_cast<uint8_t>(header));
 }
 
-// Runs of both kinds, written bit by bit.
+// Returns runs of both kinds, written bit by bit.
 Encoded RandomRuns(int width, std::mt19937* random) {
   Encoded encoded;
   const uint32_t mask = width == 0 ? 0 : 0xFFFFFFFFU >> (32 - width);
@@ -79,7 +79,8 @@ TEST(HybridDecoder, FindsZerosInPieces) {
 }
 
 TEST(HybridDecoder, SkipsEqualRows) {
-  // Three rows of a 0 and 19 ones, in 8 packed values and a run of 12, then one of 26.
+  // Three rows of a 0 and 19 ones, in 8 packed values and a run of 12, then one row of
+  // 26.
   std::vector<uint8_t> bytes;
   for (const uint8_t ones : {12, 12, 12, 18}) {
     bytes.insert(bytes.end(), {3, 0xFE, static_cast<uint8_t>(ones << 1), 1});
@@ -108,7 +109,7 @@ TEST(HybridDecoder, DecodesEveryWidthInPieces) {
   std::mt19937 random(1);
   for (int width = 0; width <= 32; ++width) {
     const Encoded encoded = RandomRuns(width, &random);
-    // A copy of its own, so that a read past the end is one past an allocation.
+    // The bytes are copied, so that a read past the end is a read past an allocation.
     const std::vector<uint8_t> bytes(encoded.bytes);
     HybridDecoder decoder;
     decoder.Reset(bytes.data(), static_cast<int64_t>(bytes.size()), width);
@@ -187,7 +188,7 @@ TEST(HybridDecoder, ABitIsTheLowestOfItsByte) {
 }
 
 TEST(HybridDecoder, EmptyRunsMayComeLast) {
-  // Two equal values, then no group of packed ones, then no equal ones.
+  // Two equal values, then an empty packed run, then an empty run of equal values.
   const std::vector<uint8_t> bytes = {2 << 1, 1, (0 << 1) | 1, 0 << 1, 0};
   HybridDecoder decoder;
   decoder.Reset(bytes.data(), static_cast<int64_t>(bytes.size()), 1);

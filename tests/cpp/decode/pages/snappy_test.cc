@@ -15,7 +15,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-// Memory that ends where it says, so that a sanitizer sees what is read behind it.
+// Returns memory without spare bytes, so that a sanitizer sees reads behind the end.
 std::unique_ptr<uint8_t[]> Exact(const Bytes& bytes) {
   auto copy = std::make_unique<uint8_t[]>(bytes.size());
   std::copy(bytes.begin(), bytes.end(), copy.get());
@@ -27,7 +27,7 @@ struct Output {
   Bytes bytes;
 };
 
-// Decompresses between two guards, which it has to leave as they are.
+// Decompresses between two guards, which must stay unchanged.
 Output Decompress(const Bytes& compressed, int64_t size) {
   constexpr int64_t kGuard = 64;
   constexpr uint8_t kMark = 0xA7;
@@ -52,7 +52,7 @@ Bytes Compress(const Bytes& plain) {
   return compressed;
 }
 
-// What Arrow makes of the bytes; not ok where it finds them damaged.
+// Decompresses with Arrow; not ok if Arrow finds the bytes damaged.
 Output ByArrow(const Bytes& compressed, int64_t size) {
   const auto codec = *arrow::util::Codec::Create(arrow::Compression::SNAPPY);
   Output output{.ok = true, .bytes = Bytes(static_cast<size_t>(size))};
@@ -62,7 +62,7 @@ Output ByArrow(const Bytes& compressed, int64_t size) {
   return output;
 }
 
-// Bytes that repeat after all kinds of distances, between some that don't.
+// Returns bytes that repeat after all kinds of distances, among bytes that don't repeat.
 Bytes Repetitive(size_t size, std::mt19937* random) {
   Bytes bytes;
   while (bytes.size() < size) {
@@ -92,7 +92,8 @@ TEST(Snappy, GivesBackWhatWasCompressed) {
   }
 }
 
-// Compressors choose among elements; this has every one, near the end and far from it.
+// A compressor uses only some elements; this input has every element, near the end and
+// far from the end.
 TEST(Snappy, TakesEveryElement) {
   const std::string text = "0123456789abcdefghijklmnopqrstuvwxyz";
   for (uint32_t tag = 0; tag < 256; ++tag) {
@@ -120,7 +121,7 @@ TEST(Snappy, TakesEveryElement) {
           plain.push_back(static_cast<uint8_t>(i));
         }
       } else if ((tag & 3) == 1) {
-        if (tag >> 5 != 0) continue;  // farther back than there is
+        if (tag >> 5 != 0) continue;  // farther back than the output begins
         number(1 + tag % 30, 1);
         copy(1 + tag % 30, ((tag >> 2) & 7) + 4);
       } else {
@@ -165,7 +166,7 @@ TEST(Snappy, TakesDamagedBytesAsArrowDoes) {
   EXPECT_GT(refused, 1000);
 }
 
-// Its length has 32 bits in Snappy's own decoder, where 2^32 is no byte.
+// The literal's length has 32 bits in Snappy's own decoder, where 2^32 becomes 0.
 TEST(Snappy, TakesTheLongestLiteralForNone) {
   for (size_t behind : {0, 3, 100}) {
     Bytes compressed = {static_cast<uint8_t>(behind), 63 << 2, 0xFF, 0xFF, 0xFF, 0xFF};

@@ -120,7 +120,8 @@ TEST(Half, RoundsAsArrow) {
 }
 
 TEST(Half, RoundsOnce) {
-  // Above a tie by less than a float tells: rounding to float first would lose it.
+  // The value is above a tie by less than a float resolves, so rounding to float first
+  // would lose the difference.
   const double above_tie = 1 + 0x1p-8 + 0x1p-40;
   EXPECT_EQ(BFloatFromFloat(RoundToOdd(above_tie)), 0x3F81);
   EXPECT_EQ(BFloatFromFloat(static_cast<float>(above_tie)), 0x3F80);

@@ -38,7 +38,7 @@ TEST(Decimal, IsCorrectlyRounded) {
 TEST(Decimal, OfInt64IsThatOfAnySize) {
   std::mt19937_64 random(5);
   for (int i = 0; i < 200'000; ++i) {
-    // All magnitudes, most often those about 2^53, where integers stop being exact.
+    // All magnitudes, most often near 2^53, where doubles stop holding every integer.
     const int bits =
         i % 2 == 0 ? 9 + static_cast<int>(random() % 4) : static_cast<int>(random() % 64);
     const int64_t value = static_cast<int64_t>(random()) >> bits;

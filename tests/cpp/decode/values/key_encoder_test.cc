@@ -1,4 +1,4 @@
-// Categories: strings, binary and integers as hash buckets or as indices.
+// Tests of categories: strings, binary and integers as hash buckets or as indices.
 #include "fastload/decode/values/key_encoder.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ ColumnSpec CodesSpec(std::shared_ptr<const Vocabulary> vocabulary) {
   return spec;
 }
 
-// Reads a chunk with a Skip in the middle; the rows passed over are 0.
+// Reads a chunk with a Skip in the middle; skipped rows are 0 in the result.
 Result<std::vector<int64_t>> ReadRows(const std::shared_ptr<arrow::Buffer>& bytes,
                                       const ColumnSpec& spec, int64_t rows) {
   OpenedColumn file(bytes);
@@ -59,7 +59,7 @@ Result<std::vector<int64_t>> ReadRows(const std::shared_ptr<arrow::Buffer>& byte
   return out;
 }
 
-// A file of keys, and the code that each row should have.
+// A file of keys, and the expected code of each row.
 template <typename Type>
 void CheckFile(const parquet::schema::NodePtr& leaf, const ColumnData<Type>& data,
                const std::vector<int64_t>& codes, const ColumnSpec& spec,
@@ -155,7 +155,7 @@ TEST(KeyEncoder, CodesFixedBinary) {
   }
 }
 
-// `Widened` is what a stored value stands for.
+// `Widened` is the type of the value that a stored value stands for.
 template <typename Type, typename Widened>
 void CheckIntegers(const std::shared_ptr<const parquet::LogicalType>& logical) {
   using Stored = typename Type::c_type;
@@ -242,7 +242,7 @@ TEST(KeyEncoder, RefusesOtherColumns) {
       MakeReader(Leaf(parquet::Type::INT32, LogicalType::Null()), HashSpec()).ok());
 }
 
-// Bytes flipped in the file: an error or codes, never a crash.
+// With flipped bytes in the file, reading returns an error or codes, and never crashes.
 TEST(KeyEncoder, SurvivesDamage) {
   std::mt19937_64 random(4);
   const ColumnSpec spec = HashSpec();
@@ -259,7 +259,7 @@ TEST(KeyEncoder, SurvivesDamage) {
         WriteColumn<parquet::ByteArrayType>(leaf, data, layout)->ToString();
     for (int round = 0; round < 40; ++round) {
       std::string damaged = whole;
-      const size_t chunk = damaged.size() * 3 / 5;  // the footer has its own checks
+      const size_t chunk = damaged.size() * 3 / 5;  // the footer has checks of its own
       for (int i = 0; i < 1 + round % 5; ++i) {
         damaged[4 + random() % (chunk - 4)] = static_cast<char>(random());
       }
