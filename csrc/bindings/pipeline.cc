@@ -135,7 +135,7 @@ class PyPipeline {
       const Span& span = recorded.spans[i];
       spans[i] =
           py::make_tuple(StageName(span.stage), span.thread, span.start_ns, span.end_ns,
-                         span.place.index, span.place.unit, span.place.bytes);
+                         span.subject.index, span.subject.unit, span.subject.bytes);
     }
     return py::make_tuple(std::move(spans), pipeline_->UnitNames(), recorded.dropped);
   }

@@ -34,13 +34,13 @@ inline int64_t NowNs() {
 class SpanTimer {
  public:
   // `spans` may be null.
-  SpanTimer(SpanRecorder* spans, Stage stage, const SpanPlace& place)
+  SpanTimer(SpanRecorder* spans, Stage stage, const SpanSubject& subject)
       : spans_(spans != nullptr && spans->on() ? spans : nullptr),
         stage_(stage),
-        place_(place),
+        subject_(subject),
         start_ns_(spans_ == nullptr ? 0 : NowNs()) {}
   ~SpanTimer() {
-    if (spans_ != nullptr) spans_->Add(stage_, start_ns_, NowNs(), place_);
+    if (spans_ != nullptr) spans_->Add(stage_, start_ns_, NowNs(), subject_);
   }
   SpanTimer(const SpanTimer&) = delete;
   SpanTimer& operator=(const SpanTimer&) = delete;
@@ -48,7 +48,7 @@ class SpanTimer {
  private:
   SpanRecorder* spans_;
   Stage stage_;
-  SpanPlace place_;
+  SpanSubject subject_;
   int64_t start_ns_;
 };
 

@@ -21,7 +21,7 @@ SpanRecorder::Recorded SpanRecorder::Stop() {
 }
 
 void SpanRecorder::Add(Stage stage, int64_t start_ns, int64_t end_ns,
-                       const SpanPlace& place) {
+                       const SpanSubject& subject) {
   // The number is not cached per thread: after a fork the child's thread would keep its
   // parent's number.
   const auto thread = static_cast<int32_t>(ThreadNumber());
@@ -31,7 +31,7 @@ void SpanRecorder::Add(Stage stage, int64_t start_ns, int64_t end_ns,
     ++recorded_.dropped;
     return;
   }
-  recorded_.spans.push_back({stage, thread, start_ns, end_ns, place});
+  recorded_.spans.push_back({stage, thread, start_ns, end_ns, subject});
 }
 
 }  // namespace fastload

@@ -23,7 +23,7 @@ enum class Stage : uint8_t {
 };
 
 // The object that a stage worked on.
-struct SpanPlace {
+struct SpanSubject {
   // Index of the file (kRead, kRequest), of the batch (kMerge, kKernels, kWait), or else
   // of the window.
   int64_t index = -1;
@@ -36,7 +36,7 @@ struct Span {
   int32_t thread = 0;    // thread number of the system
   int64_t start_ns = 0;  // of std::chrono::steady_clock
   int64_t end_ns = 0;
-  SpanPlace place;
+  SpanSubject subject;
 };
 
 // A recorder of spans. Keeps the spans that are added while the recorder is on.
@@ -58,7 +58,7 @@ class SpanRecorder {
   Recorded Stop();
 
   // Adds a span of the calling thread.
-  void Add(Stage stage, int64_t start_ns, int64_t end_ns, const SpanPlace& place);
+  void Add(Stage stage, int64_t start_ns, int64_t end_ns, const SpanSubject& subject);
 
  private:
   std::atomic<bool> on_ = false;

@@ -58,17 +58,17 @@ arrow::StatusCode CodeOf(ErrorKind kind) {
   return arrow::StatusCode::UnknownError;
 }
 
-std::string Describe(const Place& place) {
+std::string Describe(const Location& location) {
   std::string text;
   const auto add = [&text](const std::string& part) {
     text += text.empty() ? "" : ", ";
     text += part;
   };
-  if (!place.file.empty()) add(place.file);
-  if (place.row_group >= 0) add("row group " + std::to_string(place.row_group));
-  if (!place.column.empty()) add("column `" + place.column + "`");
-  if (place.page >= 0) add("page " + std::to_string(place.page));
-  if (place.row >= 0) add("row " + std::to_string(place.row));
+  if (!location.file.empty()) add(location.file);
+  if (location.row_group >= 0) add("row group " + std::to_string(location.row_group));
+  if (!location.column.empty()) add("column `" + location.column + "`");
+  if (location.page >= 0) add("page " + std::to_string(location.page));
+  if (location.row >= 0) add("row " + std::to_string(location.row));
   return text;
 }
 
@@ -115,9 +115,9 @@ std::optional<int64_t> RowOf(const Status& status) {
   return detail == nullptr ? std::nullopt : detail->members().row;
 }
 
-Status At(const Status& status, const Place& place) {
+Status At(const Status& status, const Location& location) {
   if (status.ok()) return status;
-  const std::string where = Describe(place);
+  const std::string where = Describe(location);
   if (where.empty()) return status;
   const std::string message = status.message() + " - at " + where;
   const ErrorDetail* detail = DetailOf(status);
@@ -125,8 +125,8 @@ Status At(const Status& status, const Place& place) {
     auto members = detail->members();
     if (members.placed) return status;
     members.placed = true;
-    if (place.file_index >= 0 && place.row_group >= 0) {
-      members.row_group = {place.file_index, place.row_group};
+    if (location.file_index >= 0 && location.row_group >= 0) {
+      members.row_group = {location.file_index, location.row_group};
     }
     return With(status, message, members);
   }

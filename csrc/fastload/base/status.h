@@ -28,7 +28,7 @@ enum class ErrorKind : uint8_t {
 };
 
 // The location of an error; -1 and "" mean "unknown".
-struct Place {
+struct Location {
   std::string file;
   int32_t row_group = -1;
   std::string column;
@@ -64,7 +64,7 @@ std::optional<int64_t> RowOf(const Status& status);
 
 // Adds " - at part-003.parquet, row group 7, column `price`" to an error without a
 // location. Returns an error that has a location, and OK, unchanged.
-Status At(const Status& status, const Place& place);
+Status At(const Status& status, const Location& location);
 
 // Makes an error of a row group whose message already names the location.
 Status AtRowGroup(ErrorKind kind, std::string message, RowGroupId row_group);

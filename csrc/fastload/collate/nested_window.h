@@ -27,7 +27,7 @@ class StagedLists {
     NestedRows rows;
   };
   // A row of the window, as a row of one share.
-  struct Place {
+  struct Row {
     const NestedRows* rows;
     int64_t row;
   };
@@ -39,7 +39,7 @@ class StagedLists {
   // Returns the number of levels of offsets, once shares have rows.
   size_t levels() const { return shares_[0]->rows.offsets.size(); }
 
-  Place Find(int64_t row) const {
+  Row Find(int64_t row) const {
     if (shares_.size() == 1) return {&shares_[0]->rows, row};
     size_t share = 0;
     for (size_t i = 1; i < first_rows_.size(); ++i) share += row >= first_rows_[i];
@@ -50,10 +50,10 @@ class StagedLists {
   template <typename Fn>
   void ForEachShare(int64_t first, int64_t count, const Fn& fn) const {
     while (count > 0) {
-      const Place place = Find(first);
-      const auto held = static_cast<int64_t>(place.rows->offsets[0].size()) - 1;
-      const int64_t n = std::min(count, held - place.row);
-      fn(*place.rows, place.row, n);
+      const Row at = Find(first);
+      const auto held = static_cast<int64_t>(at.rows->offsets[0].size()) - 1;
+      const int64_t n = std::min(count, held - at.row);
+      fn(*at.rows, at.row, n);
       first += n;
       count -= n;
     }

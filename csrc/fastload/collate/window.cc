@@ -80,13 +80,13 @@ WindowTask::WindowTask(RowSource* source, Window* window, int32_t unit, int32_t 
       task_(task),
       scratch_(scratch) {}
 
-Place WindowTask::PlaceOf(size_t column, const Piece& piece, int64_t page) const {
+Location WindowTask::LocationOf(size_t column, const Piece& piece, int64_t page) const {
   const auto spec = static_cast<size_t>(unit_.columns[column]);
-  return Place{.file = source_->files.spec(static_cast<int32_t>(piece.file)).path,
-               .row_group = static_cast<int32_t>(piece.row_group),
-               .column = source_->columns[spec].name,
-               .page = page,
-               .file_index = static_cast<int32_t>(piece.file)};
+  return Location{.file = source_->files.spec(static_cast<int32_t>(piece.file)).path,
+                  .row_group = static_cast<int32_t>(piece.row_group),
+                  .column = source_->columns[spec].name,
+                  .page = page,
+                  .file_index = static_cast<int32_t>(piece.file)};
 }
 
 Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
@@ -178,12 +178,12 @@ Status WindowTask::Located(const Status& status, size_t column, const Piece& pie
   if (cursor.fixed) page = cursor.fixed->page();
   if (cursor.bytes) page = cursor.bytes->page();
   if (cursor.nested) page = cursor.nested->page();
-  Place place = PlaceOf(column, piece, page);
+  Location location = LocationOf(column, piece, page);
   if (const auto row = RowOf(status)) {
-    place.row = *row + source_->FirstRow(static_cast<int32_t>(piece.file),
-                                         static_cast<int32_t>(piece.row_group));
+    location.row = *row + source_->FirstRow(static_cast<int32_t>(piece.file),
+                                            static_cast<int32_t>(piece.row_group));
   }
-  return At(status, place);
+  return At(status, location);
 }
 
 void WindowTask::Carry(Cursor cursor, const Pieces& pieces) {

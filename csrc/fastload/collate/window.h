@@ -139,9 +139,9 @@ struct Window {
   RowOrder order;             // if shuffled, as far as units need it
   BlockPool* pool = nullptr;  // of what is staged for batches
 
-  // Places that decoded rows are put in before they are collated.
+  // Returns the number of slots that receive decoded rows before the rows are collated.
   int64_t slots() const { return shuffled ? shuffle.slot_count() : rows; }
-  // Rows are dealt out to those places rather than put in as they come.
+  // Returns true if rows are dealt to slots rather than written to slots in order.
   bool dealt() const { return shuffled && !shuffle.slots.empty(); }
 
   std::vector<Part> parts;
@@ -257,7 +257,7 @@ class WindowTask {
   Status FillWideStack();
   void RepeatRows();
   TakenRows Taken(const Part& part) const;
-  Place PlaceOf(size_t column, const Piece& piece, int64_t page) const;
+  Location LocationOf(size_t column, const Piece& piece, int64_t page) const;
 
   RowSource* source_;
   Window* window_;

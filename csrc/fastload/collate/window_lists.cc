@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fastload/collate/nested_window.h"
-#include "fastload/collate/row_places.h"
+#include "fastload/collate/row_addresses.h"
 #include "fastload/collate/window.h"
 
 namespace fastload {
@@ -50,10 +50,10 @@ int64_t ItemOf(const Unit& unit) { return std::max<int64_t>(1, unit.width); }
 
 // Writes `count` rows of a block to the addresses of the output rows `outputs`.
 void PadRows(const NestedRows& rows, int64_t item, const std::string& padding,
-             const uint32_t* outputs, int64_t count, const RowPlaces& places) {
+             const uint32_t* outputs, int64_t count, const RowAddresses& addresses) {
   for (int64_t i = 0; i < count; ++i) {
     if (outputs[i] == RowOrder::kNone) continue;
-    PadRow(rows, i, item, padding, places[outputs[i]]);
+    PadRow(rows, i, item, padding, addresses[outputs[i]]);
   }
 }
 
@@ -157,7 +157,7 @@ Status WindowTask::FillPadded() {
       std::clamp<int64_t>(kPadBytes / row_bytes, 1, kMostBlockRows);
   const bool with_valid = !unit_.valid_slots.empty();
   const std::vector<std::string> paddings = PaddingsOf(unit_);
-  const UnitPlaces places(window_->parts, unit_);
+  const UnitAddresses addresses(window_->parts, unit_);
   OutputRows outputs(*window_, block_rows);
   NestedRows block;
   block.as_they_are = true;
@@ -169,16 +169,16 @@ Status WindowTask::FillPadded() {
       ARROW_RETURN_NOT_OK(cursor.nested->Read(n, &block, with_valid));
       const uint32_t* to = outputs.Get(first, n);
       for (size_t p = 0; p < paddings.size(); ++p) {
-        PadRows(block, unit_.width, paddings[p], to, n, places.pads[p]);
+        PadRows(block, unit_.width, paddings[p], to, n, addresses.pads[p]);
       }
       for (size_t l = 0; l < unit_.lengths.size(); ++l) {
         for (int64_t i = 0; i < n; ++i) {
           lengths[static_cast<size_t>(i)] = block.Length(i, unit_.lengths[l].most);
         }
         CopyRows(reinterpret_cast<const uint8_t*>(lengths.data()), sizeof(int64_t), to, n,
-                 places.lengths[l]);
+                 addresses.lengths[l]);
       }
-      for (const RowPlaces& p : places.valid) {
+      for (const RowAddresses& p : addresses.valid) {
         CopyRows(block.valid.data(), 1, to, n, p);
       }
     }

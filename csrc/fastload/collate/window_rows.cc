@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "fastload/collate/row_places.h"
+#include "fastload/collate/row_addresses.h"
 #include "fastload/collate/window.h"
 
 namespace fastload {
@@ -33,15 +33,15 @@ Status WindowTask::FillLists() {
   uint8_t* block = scratch_->Get(Scratch::kBlock, block_rows * (width + 1));
   if (block == nullptr) return NoMemory(width);
   uint8_t* block_valid = with_valid ? block + block_rows * width : nullptr;
-  const UnitPlaces places(window_->parts, unit_);
+  const UnitAddresses addresses(window_->parts, unit_);
   OutputRows outputs(*window_, block_rows);
   return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
     for (const int64_t end = first + rows; first < end; first += block_rows) {
       const int64_t n = std::min(block_rows, end - first);
       ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, width, block_valid));
       const uint32_t* to = outputs.Get(first, n);
-      for (const RowPlaces& p : places.rows) CopyRows(block, width, to, n, p);
-      for (const RowPlaces& p : places.valid) CopyRows(block_valid, 1, to, n, p);
+      for (const RowAddresses& p : addresses.rows) CopyRows(block, width, to, n, p);
+      for (const RowAddresses& p : addresses.valid) CopyRows(block_valid, 1, to, n, p);
     }
     return Status::OK();
   });
@@ -52,13 +52,13 @@ Status WindowTask::FillWideStack() {
   const int64_t block_rows = BlockRows(width);
   uint8_t* block = scratch_->Get(Scratch::kBlock, block_rows * width);
   if (block == nullptr) return NoMemory(width);
-  const RowPlaces places(window_->parts, unit_.slots[0]);
+  const RowAddresses addresses(window_->parts, unit_.slots[0]);
   const uint32_t* outputs = window_->order.outputs.data();
   return ForEachTile([&](const Tile& tile, int64_t first, int64_t rows) {
     for (int64_t row = 0; row < rows; row += block_rows) {
       const int64_t n = std::min(block_rows, rows - row);
       tile.Store(row, n, block, width);
-      CopyRows(block, width, outputs + first + row, n, places);
+      CopyRows(block, width, outputs + first + row, n, addresses);
     }
     return Status::OK();
   });
@@ -69,17 +69,17 @@ void WindowTask::RepeatRows() {
   // Rows of other kinds vary in size, so that their slots hold offsets, not `width` bytes
   // a row.
   assert(unit_.kind == Unit::Kind::kFixed || unit_.kind == Unit::Kind::kPadded);
-  const UnitPlaces places(window_->parts, unit_);
-  const auto repeat = [this](const RowPlaces& p, int64_t bytes) {
+  const UnitAddresses addresses(window_->parts, unit_);
+  const auto repeat = [this](const RowAddresses& p, int64_t bytes) {
     for (const RowOrder::Repeat& r : window_->order.repeats) {
       std::memcpy(p[r.to], p[r.from], static_cast<size_t>(bytes));
     }
   };
-  for (const RowPlaces& p : places.rows) repeat(p, unit_.width);
-  for (const RowPlaces& p : places.valid) repeat(p, 1);
-  for (const RowPlaces& p : places.lengths) repeat(p, sizeof(int64_t));
+  for (const RowAddresses& p : addresses.rows) repeat(p, unit_.width);
+  for (const RowAddresses& p : addresses.valid) repeat(p, 1);
+  for (const RowAddresses& p : addresses.lengths) repeat(p, sizeof(int64_t));
   for (size_t p = 0; p < unit_.pads.size(); ++p) {
-    repeat(places.pads[p], unit_.pads[p].slot.stride);
+    repeat(addresses.pads[p], unit_.pads[p].slot.stride);
   }
 }
 

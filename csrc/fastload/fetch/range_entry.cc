@@ -159,7 +159,7 @@ void MakeDirectories(const std::string& directory) {
 Status WriteError(const RangeEntry& entry, int error) {
   return At(MakeError(ErrorKind::kStorage, "Expected to write to the cache, got: " +
                                                std::generic_category().message(error)),
-            Place{.file = entry.directory});
+            Location{.file = entry.directory});
 }
 
 }  // namespace
@@ -232,7 +232,8 @@ Result<std::unique_ptr<RangeClaim>> RangeClaim::Take(RangeEntry entry, bool* the
 RangeClaim::~RangeClaim() { Release(); }
 
 Result<int64_t> RangeClaim::Publish(const uint8_t* bytes) {
-  if (!held()) return MakeError(ErrorKind::kStorage, "Expected a claim that is held");
+  if (!held())
+    return MakeError(ErrorKind::kStorage, "Expected a held claim, got a released one");
   Head head = HeadOf(entry_);
   head.checksum = Hash64(bytes, static_cast<size_t>(head.bytes), SeedOf(head));
   struct stat status{};

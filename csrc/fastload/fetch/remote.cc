@@ -41,7 +41,9 @@ bool RemoteRead::Then(std::function<void()> then) {
 
 Result<std::shared_ptr<arrow::Buffer>> RemoteRead::bytes() const {
   std::lock_guard lock(mutex_);
-  if (!bytes_) return MakeError(ErrorKind::kStorage, "Expected bytes that have come");
+  if (!bytes_)
+    return MakeError(ErrorKind::kStorage,
+                     "Expected bytes that have arrived, got a pending read");
   return *bytes_;
 }
 

@@ -258,14 +258,14 @@ class RowGroupSearch {
   }
 
   Status AtColumn(const ColumnTests& column, const Status& status) const {
-    Place place{.file = file_.path,
-                .row_group = id_.row_group,
-                .column = column.name(),
-                .page = column.page()};
+    Location location{.file = file_.path,
+                      .row_group = id_.row_group,
+                      .column = column.name(),
+                      .page = column.page()};
     if (const auto row = RowOf(status)) {
-      place.row = *row + RowGroupStarts(file_)[static_cast<size_t>(id_.row_group)];
+      location.row = *row + RowGroupStarts(file_)[static_cast<size_t>(id_.row_group)];
     }
-    return At(status, place);
+    return At(status, location);
   }
 
   const SearchContext context_;

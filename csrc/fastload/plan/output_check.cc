@@ -80,7 +80,8 @@ Status CheckOutputs(const std::vector<ColumnSpec>& columns,
                                " is made of, got `", spec.name, "`");
       }
       if (spec.dtype != columns[static_cast<size_t>(output.columns[0])].dtype) {
-        return Status::Invalid("Expected columns of one dtype in output ", i);
+        return Status::Invalid("Expected columns of one dtype, got several in output ",
+                               i);
       }
     }
   }

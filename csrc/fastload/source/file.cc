@@ -75,21 +75,21 @@ Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
   if (fd < 0) {
     return At(
         MakeError(ErrorKind::kStorage, "Expected to open the file, got: " + ErrnoText()),
-        Place{.file = spec.path});
+        Location{.file = spec.path});
   }
   std::shared_ptr<LocalFile> file(new LocalFile(fd, spec.path));
   struct stat now{};
   if (fstat(fd, &now) != 0) {
     return At(
         MakeError(ErrorKind::kStorage, "Expected the file's size, got: " + ErrnoText()),
-        Place{.file = spec.path});
+        Location{.file = spec.path});
   }
   if (now.st_size != spec.bytes || ModifiedNs(now) != spec.mtime_ns) {
     return At(MakeError(ErrorKind::kSourceChanged,
                         "Expected the file as its footer was read (" +
                             std::to_string(spec.bytes) + " bytes), got one of " +
                             std::to_string(now.st_size) + " bytes, modified since"),
-              Place{.file = spec.path});
+              Location{.file = spec.path});
   }
   return file;
 }
@@ -104,13 +104,13 @@ Status LocalFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
       return At(MakeError(ErrorKind::kStorage,
                           "Expected " + std::to_string(bytes) + " bytes at offset " +
                               std::to_string(offset) + ", got: " + ErrnoText()),
-                Place{.file = path_});
+                Location{.file = path_});
     }
     if (n == 0) {
       return At(MakeError(ErrorKind::kSourceChanged,
                           "Expected " + std::to_string(bytes) + " more bytes at offset " +
                               std::to_string(offset) + ", got the end of the file"),
-                Place{.file = path_});
+                Location{.file = path_});
     }
     offset += n;
     out += n;

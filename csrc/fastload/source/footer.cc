@@ -25,8 +25,9 @@ int64_t FooterLength(std::string_view trailer) {
   return length;
 }
 
-Place PlaceIn(const std::string& file, int32_t row_group = -1, std::string column = "") {
-  return Place{file, row_group, std::move(column), -1};
+Location LocationIn(const std::string& file, int32_t row_group = -1,
+                    std::string column = "") {
+  return Location{file, row_group, std::move(column), -1};
 }
 
 std::string_view Trailer(std::string_view tail) {
@@ -150,12 +151,12 @@ LeafTotals TotalsOf(const LeafChunks& chunks) {
 
 Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
                                   const std::string& file) {
-  const Place place = PlaceIn(file);
+  const Location location = LocationIn(file);
   if (file_bytes < kMagicBytes + kTrailerBytes) {
     return At(MakeError(ErrorKind::kCorruptFile,
                         "Not a Parquet file: expected at least 12 bytes, got " +
                             std::to_string(file_bytes)),
-              place);
+              location);
   }
   if (static_cast<int64_t>(tail.size()) < kTrailerBytes) {
     return Status::Invalid("Expected the 8 bytes of a trailer, got ", tail.size());
@@ -167,13 +168,13 @@ Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
         MakeError(ErrorKind::kUnsupported,
                   "Expected a plain footer, got an encrypted one; fastload reads no "
                   "encrypted Parquet"),
-        place);
+        location);
   }
   if (magic != kMagic) {
     return At(MakeError(ErrorKind::kCorruptFile,
                         "Not a Parquet file: expected it to end in PAR1, got other bytes "
                         "(it may be truncated)"),
-              place);
+              location);
   }
   const int64_t length = FooterLength(trailer);
   if (length > file_bytes - kMagicBytes - kTrailerBytes) {
@@ -181,7 +182,7 @@ Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
                                                      std::to_string(file_bytes) +
                                                      " bytes of the file, got one of " +
                                                      std::to_string(length) + " bytes"),
-              place);
+              location);
   }
   return length + kTrailerBytes;
 }
@@ -197,7 +198,7 @@ Result<std::shared_ptr<Footer>> Footer::Make(std::string_view tail, int64_t file
   std::shared_ptr<Footer> footer(new Footer());
   footer->file_bytes_ = file_bytes;
   footer->file_ = std::move(file);
-  ARROW_RETURN_NOT_OK(At(footer->Parse(thrift, schemas), PlaceIn(footer->file_)));
+  ARROW_RETURN_NOT_OK(At(footer->Parse(thrift, schemas), LocationIn(footer->file_)));
   return footer;
 }
 
@@ -234,12 +235,12 @@ Result<std::string> Footer::Pack(std::string_view tail) const {
 Result<std::vector<LeafTotals>> Footer::PackedTotals() const {
   if (!packed()) return std::vector<LeafTotals>();
   auto totals = packed_.Totals();
-  if (!totals.ok()) return At(totals.status(), PlaceIn(file_));
+  if (!totals.ok()) return At(totals.status(), LocationIn(file_));
   if (totals->size() == leaves().size()) return totals;
   return At(MakeError(ErrorKind::kStorage,
                       "Expected a kept footer of " + std::to_string(leaves().size()) +
                           " columns, got one of " + std::to_string(totals->size())),
-            PlaceIn(file_));
+            LocationIn(file_));
 }
 
 Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
@@ -266,7 +267,7 @@ Result<std::shared_ptr<parquet::FileMetaData>> Footer::Metadata() const {
         "Expected a kept footer with the rows and columns of its entry, got another "
         "file's footer");
   }();
-  if (!status.ok()) return At(status, PlaceIn(file_));
+  if (!status.ok()) return At(status, LocationIn(file_));
   return metadata;
 }
 
@@ -294,7 +295,7 @@ Status Footer::ReadRowGroups() {
                                       row_group = metadata_->RowGroup(g);
                                       return Status::OK();
                                     }),
-                           PlaceIn(file_, g)));
+                           LocationIn(file_, g)));
     ARROW_RETURN_NOT_OK(AddRows(row_group->num_rows(), g));
     row_group_rows_.push_back(row_group->num_rows());
   }
@@ -302,16 +303,16 @@ Status Footer::ReadRowGroups() {
 }
 
 Status Footer::AddRows(int64_t rows, int32_t row_group) {
-  const Place place = PlaceIn(file_, row_group);
+  const Location location = LocationIn(file_, row_group);
   if (rows < 0) {
     return At(MakeError(ErrorKind::kCorruptFile,
                         "Expected a row count of 0 or more, got " + std::to_string(rows)),
-              place);
+              location);
   }
   if (__builtin_add_overflow(num_rows_, rows, &num_rows_)) {
     return At(MakeError(ErrorKind::kCorruptFile,
                         "Expected row counts whose sum fits int64, got more"),
-              place);
+              location);
   }
   return Status::OK();
 }
@@ -326,7 +327,8 @@ Result<std::vector<LeafChunks>> Footer::ReadChunks(
   ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
   for (const int32_t leaf : leaves) {
     if (leaf < 0 || leaf >= metadata->num_columns()) {
-      return Status::IndexError("leaf ", leaf, " of ", metadata->num_columns());
+      return Status::IndexError("Expected one of ", metadata->num_columns(),
+                                " leaves, got ", leaf);
     }
   }
   std::vector<LeafChunks> chunks(leaves.size());
@@ -336,12 +338,12 @@ Result<std::vector<LeafChunks>> Footer::ReadChunks(
       row_group = metadata->RowGroup(g);
       return Status::OK();
     });
-    if (!status.ok()) return At(status, PlaceIn(file_, g));
+    if (!status.ok()) return At(status, LocationIn(file_, g));
     for (size_t i = 0; i < leaves.size(); ++i) {
       status = ReadChunk(*metadata, *row_group, leaves[i], statistics[i], &chunks[i]);
       if (status.ok()) continue;
       const Leaf& leaf = this->leaves()[static_cast<size_t>(leaves[i])];
-      return At(status, PlaceIn(file_, g, leaf.DottedName()));
+      return At(status, LocationIn(file_, g, leaf.DottedName()));
     }
   }
   return chunks;
@@ -367,7 +369,8 @@ Status Footer::ReadChunk(const parquet::FileMetaData& metadata,
 Result<std::vector<std::vector<PageCount>>> Footer::ReadPageCounts(int32_t leaf) const {
   ARROW_ASSIGN_OR_RAISE(const auto metadata, Metadata());
   if (leaf < 0 || leaf >= metadata->num_columns()) {
-    return Status::IndexError("leaf ", leaf, " of ", metadata->num_columns());
+    return Status::IndexError("Expected one of ", metadata->num_columns(),
+                              " leaves, got ", leaf);
   }
   std::vector<std::vector<PageCount>> counts;
   for (int g = 0; g < metadata->num_row_groups(); ++g) {
@@ -387,7 +390,7 @@ Result<std::vector<std::vector<PageCount>>> Footer::ReadPageCounts(int32_t leaf)
     }();
     if (status.ok()) continue;
     const std::string name = leaves()[static_cast<size_t>(leaf)].DottedName();
-    return At(status, PlaceIn(file_, g, name));
+    return At(status, LocationIn(file_, g, name));
   }
   return counts;
 }

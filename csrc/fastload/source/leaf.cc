@@ -38,7 +38,8 @@ class LeafReader {
   Result<Leaves> Finish() && {
     for (size_t i = 0; i < leaves_.size(); ++i) {
       if (fields_[i] == nullptr) {
-        return Status::KeyError("leaf ", i, " is no field of the Arrow schema");
+        return Status::KeyError("Expected leaf ", i,
+                                " in the Arrow schema, got no such field");
       }
     }
     return Leaves{std::move(leaves_), arrow::schema(std::move(fields_))};

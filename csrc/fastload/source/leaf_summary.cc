@@ -24,7 +24,7 @@ Result<std::vector<LeafSummary>> SummarizeLeaves(
     if (of_column.size() == footers.size() && leaves.size() == statistics.size()) {
       continue;
     }
-    return Status::Invalid("Expected a leaf for each column and file");
+    return Status::Invalid("Expected a leaf for each column and file, got fewer");
   }
   std::vector<LeafSummary> summaries(leaves.size());
   // columns that the file has, with their leaves and statistics

@@ -36,7 +36,8 @@ Result<Head> ReadHead(const KeptBytes& bytes) {
       head.tail_bytes > kMostTailBytes ||
       head.packed_bytes != rest - head.leaves * kTotalsBytes ||
       head.tail_bytes / kMostShrinking > head.packed_bytes) {
-    return MakeError(ErrorKind::kStorage, "Expected a kept footer, got other bytes");
+    return MakeError(ErrorKind::kStorage,
+                     "Expected a kept footer, got bytes without its head");
   }
   return head;
 }
@@ -92,7 +93,8 @@ Result<std::string> PackedFooter::Tail() const {
       codec->Decompress(head.packed_bytes, BytesOf(packed), head.tail_bytes,
                         reinterpret_cast<uint8_t*>(tail.data())));
   if (length != head.tail_bytes) {
-    return MakeError(ErrorKind::kStorage, "Expected a kept footer, got a shorter one");
+    return MakeError(ErrorKind::kStorage,
+                     "Expected a whole kept footer, got the beginning of one");
   }
   return tail;
 }

@@ -12,11 +12,11 @@
 namespace fastload {
 namespace {
 
-using Location = std::optional<parquet::IndexLocation>;
+using IndexLocation = std::optional<parquet::IndexLocation>;
 
 // Returns the range of an index, or no bytes if the file has no index or the index is not
 // inside the file.
-ByteRange RangeOf(const FileSpec& spec, const Location& location) {
+ByteRange RangeOf(const FileSpec& spec, const IndexLocation& location) {
   if (!location || location->length <= 0 || location->offset < 0 ||
       location->offset > spec.bytes - location->length) {
     return {};
@@ -26,7 +26,7 @@ ByteRange RangeOf(const FileSpec& spec, const Location& location) {
 
 // Reads the bytes of an index; empty if the file has no index.
 Result<std::vector<uint8_t>> ReadIndex(const FileSpec& spec, const File& file,
-                                       const Location& location) {
+                                       const IndexLocation& location) {
   const ByteRange range = RangeOf(spec, location);
   std::vector<uint8_t> bytes(static_cast<size_t>(range.bytes));
   if (bytes.empty()) return bytes;
@@ -65,11 +65,11 @@ Result<std::vector<ByteRange>> IndexRanges(const FileSpec& spec, int32_t row_gro
   ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
     ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, spec.RowGroup(row_group));
     const auto chunk = parsed.group->ColumnChunk(leaf);
-    std::vector<Location> locations = {chunk->GetOffsetIndexLocation()};
+    std::vector<IndexLocation> locations = {chunk->GetOffsetIndexLocation()};
     if (bounds && IsFlat(spec, leaf)) {
       locations.push_back(chunk->GetColumnIndexLocation());
     }
-    for (const Location& location : locations) {
+    for (const IndexLocation& location : locations) {
       const ByteRange range = RangeOf(spec, location);
       if (range.bytes > 0) ranges.push_back(range);
     }

@@ -22,7 +22,7 @@ TEST(Spans, AreKeptUpToACapacityWhileOn) {
   for (int64_t i = 0; i < 5; ++i) spans.Add(Stage::kRead, i, i + 1, {.index = i});
   const auto recorded = spans.Stop();
   ASSERT_EQ(recorded.spans.size(), 2);
-  EXPECT_EQ(recorded.spans[1].place.index, 1);
+  EXPECT_EQ(recorded.spans[1].subject.index, 1);
   EXPECT_EQ(recorded.dropped, 3);
   EXPECT_TRUE(spans.Stop().spans.empty());
 }
@@ -51,11 +51,11 @@ TEST(Spans, OfAPassCoverItsStages) {
       stages.insert(span.stage);
       EXPECT_LE(span.start_ns, span.end_ns);
       EXPECT_GT(span.thread, 0);
-      EXPECT_LT(span.place.unit, units);
-      EXPECT_EQ(span.place.unit >= 0, span.stage == Stage::kStage ||
-                                          span.stage == Stage::kCount ||
-                                          span.stage == Stage::kFill);
-      if (span.stage == Stage::kPrepare) prepared.insert(span.place.index);
+      EXPECT_LT(span.subject.unit, units);
+      EXPECT_EQ(span.subject.unit >= 0, span.stage == Stage::kStage ||
+                                            span.stage == Stage::kCount ||
+                                            span.stage == Stage::kFill);
+      if (span.stage == Stage::kPrepare) prepared.insert(span.subject.index);
     }
     for (const Stage stage :
          {Stage::kPrepare, Stage::kFill, Stage::kMerge, Stage::kWait}) {

@@ -14,8 +14,8 @@ TEST(Status, HasItsKind) {
 }
 
 TEST(Status, GetsOnePlace) {
-  const Place column{"part-003.parquet", 7, "price", -1};
-  const Place page{"part-003.parquet", 7, "price", 2};
+  const Location column{"part-003.parquet", 7, "price", -1};
+  const Location page{"part-003.parquet", 7, "price", 2};
   const Status status = At(MakeError(ErrorKind::kValue, "Expected X, got Y"), column);
   EXPECT_EQ(status.message(),
             "Expected X, got Y - at part-003.parquet, row group 7, column `price`");
@@ -35,7 +35,8 @@ TEST(Status, NamesTheRow) {
   EXPECT_EQ(RowOf(both), 5);
   EXPECT_EQ(KindOf(fifth), ErrorKind::kValue);
   EXPECT_EQ(RowOf(AtRow(fifth, 1005)), 1005);
-  const Place place{.file = "a", .row_group = 1, .column = "b", .page = 2, .row = 1005};
+  const Location place{
+      .file = "a", .row_group = 1, .column = "b", .page = 2, .row = 1005};
   EXPECT_EQ(At(fifth, place).message(),
             "Expected X, got Y - at a, row group 1, column `b`, page 2, row 1005");
   EXPECT_TRUE(AtRow(Status::OK(), 5).ok());
@@ -53,7 +54,7 @@ TEST(Status, NamesTheRowGroup) {
 }
 
 TEST(Status, PlacesErrorsOfArrowOnce) {
-  const Place page{"a", -1, "", 2};
+  const Location page{"a", -1, "", 2};
   const Status status = At(Status::OutOfMemory("out of memory"), page);
   EXPECT_EQ(status.message(), "out of memory - at a, page 2");
   EXPECT_TRUE(status.IsOutOfMemory());

@@ -47,7 +47,7 @@ def test_claims(tmp_path):
         claim.publish(bytes(9))
     claim.release()
     claim.release()
-    with pytest.raises(StorageError, match="Expected a claim that is held"):
+    with pytest.raises(StorageError, match="Expected a held claim"):
         claim.publish(bytes(10))
     assert not ranges.covers(NAME, 0, 10)
     put(ranges, 0, 10)

@@ -48,7 +48,8 @@ class SnappyPageReader final : public parquet::PageReader {
     const std::span<const uint8_t> bytes(page.data(), static_cast<size_t>(page.size()));
     const auto size = SnappySize(bytes);
     if (!size.has_value()) {
-      throw parquet::ParquetException("Expected a dictionary page in Snappy, got others");
+      throw parquet::ParquetException(
+          "Expected a dictionary page in Snappy, got damaged bytes");
     }
     Decompressed(page, 0, *size);
     // The dictionary page is needed until the end of the chunk, so it keeps its memory.
@@ -92,7 +93,7 @@ class SnappyPageReader final : public parquet::PageReader {
     if (!none && SnappySize(compressed) != size - plain) {
       throw parquet::ParquetException("Expected a page of " +
                                       std::to_string(size - plain) +
-                                      " bytes in Snappy, got another");
+                                      " bytes in Snappy, got another size");
     }
     Reserve(size + kSnappySlack);
     uint8_t* out = memory_->mutable_data();

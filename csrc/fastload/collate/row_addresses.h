@@ -11,9 +11,9 @@
 namespace fastload {
 
 // The addresses of a window's output rows in one slot.
-class RowPlaces {
+class RowAddresses {
  public:
-  RowPlaces(const std::vector<Part>& parts, const Layout::Slot& slot);
+  RowAddresses(const std::vector<Part>& parts, const Layout::Slot& slot);
 
   uint8_t* operator[](uint32_t output) const {
     if (output < first_rows_) return parts_[0] + output * stride_;
@@ -29,13 +29,13 @@ class RowPlaces {
 };
 
 // The addresses of the rows of each output of a unit.
-struct UnitPlaces {
-  UnitPlaces(const std::vector<Part>& parts, const Unit& unit);
+struct UnitAddresses {
+  UnitAddresses(const std::vector<Part>& parts, const Unit& unit);
 
-  std::vector<RowPlaces> rows;
-  std::vector<RowPlaces> valid;
-  std::vector<RowPlaces> pads;
-  std::vector<RowPlaces> lengths;
+  std::vector<RowAddresses> rows;
+  std::vector<RowAddresses> valid;
+  std::vector<RowAddresses> pads;
+  std::vector<RowAddresses> lengths;
 };
 
 // The output rows of consecutive rows of a window: the first output row that takes each
@@ -57,6 +57,6 @@ class OutputRows {
 // `outputs`, past the caches; skips rows that no output takes. Call StreamFence before
 // another thread reads the copies.
 void CopyRows(const uint8_t* rows, int64_t width, const uint32_t* outputs, int64_t count,
-              const RowPlaces& places);
+              const RowAddresses& addresses);
 
 }  // namespace fastload

@@ -1,4 +1,4 @@
-#include "fastload/collate/row_places.h"
+#include "fastload/collate/row_addresses.h"
 
 #include <numeric>
 
@@ -8,17 +8,17 @@
 namespace fastload {
 namespace {
 
-std::vector<RowPlaces> PlacesOf(const std::vector<Part>& parts,
-                                const std::vector<Layout::Slot>& slots) {
-  std::vector<RowPlaces> places;
-  places.reserve(slots.size());
-  for (const Layout::Slot& slot : slots) places.emplace_back(parts, slot);
-  return places;
+std::vector<RowAddresses> AddressesOf(const std::vector<Part>& parts,
+                                      const std::vector<Layout::Slot>& slots) {
+  std::vector<RowAddresses> addresses;
+  addresses.reserve(slots.size());
+  for (const Layout::Slot& slot : slots) addresses.emplace_back(parts, slot);
+  return addresses;
 }
 
 }  // namespace
 
-RowPlaces::RowPlaces(const std::vector<Part>& parts, const Layout::Slot& slot)
+RowAddresses::RowAddresses(const std::vector<Part>& parts, const Layout::Slot& slot)
     : stride_(slot.stride),
       first_rows_(static_cast<uint32_t>(parts[0].rows)),
       // All parts between the first and the last are whole batches.
@@ -28,8 +28,8 @@ RowPlaces::RowPlaces(const std::vector<Part>& parts, const Layout::Slot& slot)
   }
 }
 
-UnitPlaces::UnitPlaces(const std::vector<Part>& parts, const Unit& unit)
-    : rows(PlacesOf(parts, unit.slots)), valid(PlacesOf(parts, unit.valid_slots)) {
+UnitAddresses::UnitAddresses(const std::vector<Part>& parts, const Unit& unit)
+    : rows(AddressesOf(parts, unit.slots)), valid(AddressesOf(parts, unit.valid_slots)) {
   for (const Unit::Pad& pad : unit.pads) pads.emplace_back(parts, pad.slot);
   for (const Unit::Length& length : unit.lengths)
     lengths.emplace_back(parts, length.slot);
@@ -46,16 +46,16 @@ const uint32_t* OutputRows::Get(int64_t first, int64_t rows) {
 }
 
 void CopyRows(const uint8_t* rows, int64_t width, const uint32_t* outputs, int64_t count,
-              const RowPlaces& places) {
+              const RowAddresses& addresses) {
   // The prefetch runs ahead, because address translations of several batches take longer
   // than the copy of a row.
   constexpr int64_t kAhead = 4;
   for (int64_t i = 0; i < count; ++i) {
     if (i + kAhead < count && outputs[i + kAhead] != RowOrder::kNone) {
-      __builtin_prefetch(places[outputs[i + kAhead]], /*rw=*/1);
+      __builtin_prefetch(addresses[outputs[i + kAhead]], /*rw=*/1);
     }
     if (outputs[i] == RowOrder::kNone) continue;
-    StreamCopy(places[outputs[i]], rows + i * width, width);
+    StreamCopy(addresses[outputs[i]], rows + i * width, width);
   }
 }
 
