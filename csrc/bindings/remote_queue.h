@@ -23,7 +23,7 @@ class ReturnedBuffers {
   void Release();
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   std::vector<std::unique_ptr<Py_buffer>> buffers_;
 };
 

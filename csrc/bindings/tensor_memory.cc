@@ -45,7 +45,7 @@ struct TensorMemory::State {
 
   const pid_t owner = getpid();
   py::object allocate;
-  std::mutex mutex;  // never held while waiting for the GIL
+  std::mutex mutex;  // guards the members below; never held while waiting for the GIL
   std::map<const uint8_t*, Tensor> used;
   std::map<int64_t, std::vector<std::pair<uint8_t*, PyObject*>>>
       spare;  // by size in bytes

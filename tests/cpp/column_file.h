@@ -24,7 +24,7 @@ namespace fastload::testing {
 struct Layout {
   parquet::Encoding::type encoding = parquet::Encoding::PLAIN;
   bool dictionary = false;
-  // beyond this size the writer falls back to `encoding`
+  // Beyond this size the writer falls back to `encoding`.
   int64_t dictionary_bytes = 1 << 20;
   int64_t page_bytes = 1 << 20;
   bool v2_pages = false;

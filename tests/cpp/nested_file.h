@@ -23,7 +23,7 @@ namespace fastload::testing {
 struct NestedCase {
   std::string name;
   std::shared_ptr<arrow::DataType> type;
-  // index of the child at each struct (a map's entries are a struct)
+  // Index of the child at each struct (a map's entries are a struct).
   std::vector<int> path;
   int32_t depth = 1;
   int64_t list_size = 0;

@@ -126,11 +126,11 @@ class ThreadPool final : public Executor {
     }
   }
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards queue_ and closed_
   std::condition_variable wake_;
   Queue queue_;
   bool closed_ = false;
-  std::mutex joining_;
+  std::mutex joining_;  // guards the joining of threads_
   std::vector<std::thread> threads_;
 };
 
@@ -170,7 +170,7 @@ class InlineExecutor final : public Executor {
   }
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   Queue queue_;
   std::vector<std::unique_ptr<Scratch>> idle_;
 };

@@ -41,7 +41,7 @@ inline uint16_t HalfFromFloat(float value) {
 inline uint16_t BFloatFromFloat(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7FFFFFFF) > 0x7F800000) {
-    // a NaN stays a NaN when its fraction is cut
+    // A NaN stays a NaN when its fraction is cut.
     return static_cast<uint16_t>((bits >> 16) | 0x40);
   }
   return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);

@@ -108,7 +108,7 @@ struct BlockPool::State {
   // A child of fork() inherits blocks and perhaps a locked mutex, so blocks of another
   // process's pool are left alone.
   const pid_t owner = getpid();
-  mutable std::mutex mutex;
+  mutable std::mutex mutex;                       // guards the members below
   std::map<int64_t, std::vector<uint8_t*>> free;  // dead blocks by capacity
   Stats stats;
 };

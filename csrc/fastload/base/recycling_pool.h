@@ -40,10 +40,9 @@ class RecyclingPool final : public arrow::MemoryPool {
  private:
   arrow::MemoryPool* const base_;
   const int64_t limit_bytes_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   int64_t kept_bytes_ = 0;
-  // freed memory by capacity, guarded by mutex_ like kept_bytes_
-  std::map<int64_t, std::vector<uint8_t*>> kept_;
+  std::map<int64_t, std::vector<uint8_t*>> kept_;  // freed memory by capacity
 };
 
 }  // namespace fastload

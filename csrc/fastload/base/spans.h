@@ -62,7 +62,7 @@ class SpanRecorder {
 
  private:
   std::atomic<bool> on_ = false;
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   size_t capacity_ = 0;
   Recorded recorded_;
 };

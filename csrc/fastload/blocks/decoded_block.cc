@@ -208,7 +208,7 @@ DecodedBlock::Opened DecodedBlock::Open(const std::string& path, const std::stri
 DecodedBlock::~DecodedBlock() {
   batches_.clear();
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), bytes_);
-  // close alone is not enough: a fork's child may hold the descriptor, too
+  // close() alone is not enough: a fork's child may hold the descriptor, too.
   flock(fd_, LOCK_UN);
   close(fd_);
 }

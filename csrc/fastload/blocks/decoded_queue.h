@@ -71,7 +71,7 @@ class DecodedQueue {
   void WakeLocked();
 
   const int32_t at_once_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   std::condition_variable woken_;
   bool closed_ = false;
   int64_t wakes_ = 0;

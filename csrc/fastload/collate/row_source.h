@@ -47,7 +47,7 @@ struct RowSource {
   RowBits Bits(int32_t file, int32_t row_group) const;
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   std::unordered_map<int32_t, std::vector<int64_t>> row_group_starts_;
 };
 

@@ -100,7 +100,7 @@ struct WindowUnit {
   std::vector<RemoteRanges> remote;  // ranges of streams that are not made yet
   // For each stream, the pages that are left out of its column chunk.
   std::vector<ChunkPages> pages;
-  // Staged units: of each part, the sizes of a ragged output that Layout::Place takes.
+  // Staged units: for each part, the sizes of a ragged output that Layout::Place takes.
   std::vector<int64_t> sizes;
   std::once_flag staging;
   std::unique_ptr<StagedBytes> bytes;  // kBytes, from staging to filling
@@ -123,21 +123,21 @@ struct WindowUnit {
 
 struct Window {
   int64_t index = 0;
-  bool opened = false;    // false: only its bytes are asked for
-  bool prepared = false;  // what follows is set, but for what its tasks write
+  bool opened = false;    // false: only the window's bytes are requested
+  bool prepared = false;  // the members below are set, except those that tasks write
   std::span<const Piece> pieces;
-  // Of a dataset of blocks: of each piece.
+  // The block of each piece, if rows come from blocks; else empty.
   std::vector<DecodedQueue::Block> blocks;
-  std::vector<bool> fresh;  // the piece begins a column chunk rather than going on in one
-  bool continued = false;   // the next window's first piece goes on in our last
-  std::shared_ptr<Window> before;  // the one whose last piece our first goes on in
-  int64_t rows = 0;                // of its pieces
+  std::vector<bool> fresh;         // true if the piece begins a column chunk
+  bool continued = false;          // the next window continues the last row group
+  std::shared_ptr<Window> before;  // the window whose last row group this one continues
+  int64_t rows = 0;                // rows of the window's pieces
   int64_t output_rows = 0;
   std::span<const Take> takes;
   bool shuffled = false;
   Shuffle shuffle;            // if shuffled
-  RowOrder order;             // if shuffled, as far as units need it
-  BlockPool* pool = nullptr;  // of what is staged for batches
+  RowOrder order;             // if shuffled, the parts that units need
+  BlockPool* pool = nullptr;  // memory of staged rows
 
   // Returns the number of slots that receive decoded rows before the rows are collated.
   int64_t slots() const { return shuffled ? shuffle.slot_count() : rows; }
@@ -159,9 +159,10 @@ struct Window {
 // chunks, else fewer.
 std::vector<Share> CutShares(const Window& window, int64_t wanted);
 
-// A task of decoding and collating one unit of one window. Tasks run without any lock:
-// what they touch is their own, or complete before they begin. Where the window goes on
-// in a row group, the first one comes after the last one of the window before.
+// A task that decodes and collates one unit of one window. Tasks run without any lock: a
+// task uses objects that belong to the task, or that are complete before the task begins.
+// If the window continues a row group, its first task runs after the last task of the
+// previous window.
 class WindowTask {
  public:
   using Step = WindowStep;
@@ -263,7 +264,7 @@ class WindowTask {
   Window* window_;
   const Unit& unit_;
   WindowUnit& state_;
-  // the previous window's unit, if this window continues its row group
+  // The previous window's unit, if this window continues its row group.
   WindowUnit* before_;
   const int32_t task_;
   Scratch* scratch_;

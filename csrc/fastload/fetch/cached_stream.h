@@ -47,7 +47,7 @@ class CachedStream final : public ByteStream {
   std::shared_ptr<Block> block_;
   int64_t block_start_ = 0;  // position in the stream
   int64_t block_end_ = 0;
-  // reads in small steps from now on, because the stream may rest again
+  // Reads in small steps from now on, because the stream may rest again.
   bool rested_ = false;
 };
 

@@ -92,7 +92,7 @@ class ChunkStream final : public ByteStream {
   size_t current_ = 0;
   std::vector<uint8_t> peeked_;
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   std::condition_variable arrived_;
   std::vector<Segment> segments_;
 };

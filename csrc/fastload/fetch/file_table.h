@@ -44,7 +44,7 @@ class FileTable {
 
   const std::vector<FileSpec> files_;
   const std::shared_ptr<RemoteQueue> remote_;
-  std::mutex mutex_;
+  std::mutex mutex_;                                           // guards the members below
   std::list<std::pair<int32_t, std::shared_ptr<File>>> open_;  // newest first
   std::unordered_map<int32_t, decltype(open_)::iterator> by_index_;
 };

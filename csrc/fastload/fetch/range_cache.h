@@ -68,7 +68,7 @@ class RangeCache {
   void Drop(const std::string& object, const ByteRange& range);
 
   const std::string directory_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   std::unordered_map<std::string, Object> objects_;
 };
 

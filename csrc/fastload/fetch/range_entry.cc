@@ -191,7 +191,7 @@ EntryState ReadEntry(const RangeEntry& entry, const ByteRange& wanted, uint64_t*
   flock(fd.get(), LOCK_SH | LOCK_NB);
   const bool good = ReadChecked(fd.get(), entry, wanted, checked, out);
   if (!good && IsAt(fd.get(), path)) unlink(path.c_str());
-  // close alone is not enough: a fork's child may hold the descriptor, too
+  // close() alone is not enough: a fork's child may hold the descriptor, too.
   flock(fd.get(), LOCK_UN);
   return good ? EntryState::kGood : EntryState::kDamaged;
 }
@@ -254,7 +254,7 @@ void RangeClaim::Release() {
 }
 
 void RangeClaim::Unlock() {
-  // close alone is not enough: a fork's child may hold the descriptor, too
+  // close() alone is not enough: a fork's child may hold the descriptor, too.
   flock(fd_, LOCK_UN);
   close(std::exchange(fd_, -1));
 }

@@ -47,7 +47,7 @@ class RemoteRead {
   const int32_t file_;
   const ByteRange range_;
   std::atomic<bool> asked_ = false;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<std::function<void()>> waiting_;
   std::optional<Result<std::shared_ptr<arrow::Buffer>>> bytes_;
 };
@@ -120,11 +120,9 @@ class RemoteQueue {
   const std::shared_ptr<RangeCache> cache_;
   const std::vector<std::string> objects_;  // by file, if there is a cache
   std::atomic<int64_t> held_bytes_ = 0;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // guards the members below
   bool closed_ = false;
-  // by priority, then in the order of Ask; this and the members below are guarded by
-  // mutex_
-  std::multimap<int64_t, Asked> waiting_;
+  std::multimap<int64_t, Asked> waiting_;  // by priority, then in the order of Ask
   std::unordered_map<int64_t, std::shared_ptr<RemoteRead>> taken_;
   int64_t next_id_ = 0;
 };

@@ -72,7 +72,8 @@ class RowSearch {
   const std::vector<Result<FoundRows>>& found() const { return state_->found; }
 
  private:
-  // State shared with the tasks. `mutex` guards `found` and `left`.
+  // State shared with the tasks. `mutex` guards `left`. One task writes each element of
+  // `found`, before the task lowers `left`.
   struct State {
     std::vector<RowGroupId> row_groups;
     std::vector<Result<FoundRows>> found;

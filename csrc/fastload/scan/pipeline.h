@@ -18,9 +18,9 @@
 namespace fastload {
 
 struct PipelineOptions {
-  // threads of the CPU pool; 0: the thread that waits in Next() works
+  // Threads of the CPU pool; 0: the thread that waits in Next() works.
   int32_t threads = 1;
-  // threads of the I/O pool; 0: the thread that waits in Next() reads
+  // Threads of the I/O pool; 0: the thread that waits in Next() reads.
   int32_t io_threads = 1;
   // The most bytes that are kept for reuse, of past batches, of staged rows, and of past
   // reads.
@@ -80,7 +80,7 @@ class Pipeline {
   std::unique_ptr<Executor> io_;
   std::unique_ptr<Executor> cpu_;
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   bool closed_ = false;
   std::vector<std::weak_ptr<Scan>> scans_;
   // The priority of the next scan: passes that began first are worked on first.

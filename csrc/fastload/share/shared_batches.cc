@@ -68,7 +68,7 @@ class SharedSpace {
 
  private:
   const std::shared_ptr<SharedMapping> mapping_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   RangeAllocator ranges_;
 };
 
@@ -112,7 +112,7 @@ Result<std::shared_ptr<BatchSender>> BatchSender::Make(int64_t bytes) {
   ARROW_ASSIGN_OR_RAISE(
       auto mapping,
       SharedMapping::Make(bytes + static_cast<int64_t>(sizeof(SharedHeader))));
-  // all bytes are 0, so every slot is free
+  // All bytes are 0, so every slot is free.
   auto* header = new (mapping->data()) SharedHeader();
   header->magic = SharedHeader::kMagic;
   return std::shared_ptr<BatchSender>(

@@ -71,7 +71,7 @@ class BatchSender {
   void ReclaimLocked();
 
   const std::shared_ptr<SharedSpace> space_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   struct Sent {
     int32_t slot;
     std::shared_ptr<Block> block;

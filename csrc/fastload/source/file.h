@@ -41,8 +41,8 @@ class ParsedFooters {
 
   Result<Metadata> File(const Footer& footer);
 
-  std::mutex mutex_;
-  // newest first; this and the members below are guarded by mutex_
+  std::mutex mutex_;  // guards the members below
+  // Newest first.
   std::list<std::pair<Key, Metadata>> row_groups_;
   std::map<Key, std::list<std::pair<Key, Metadata>>::iterator> by_key_;
   std::list<std::pair<const Footer*, Metadata>> files_;  // newest first

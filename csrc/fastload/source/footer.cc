@@ -65,7 +65,7 @@ Status CheckChunk(const parquet::ColumnChunkMetaData& chunk, int64_t file_bytes)
 // encrypted with a key of its own (libparquet then throws when asked for the chunk's
 // metadata) or with the footer's key.
 Status CheckPlain(const parquet::RowGroupMetaData& row_group, int32_t leaf) {
-  // an index out of range is damage, which is found elsewhere
+  // An index out of range is damage, which is found elsewhere.
   bool plain = leaf >= row_group.num_columns();
   try {
     plain = plain || row_group.ColumnChunk(leaf)->crypto_metadata() == nullptr;

@@ -58,7 +58,7 @@ class FooterSchemas {
       const std::shared_ptr<const FooterSchema>& schema);
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the members below
   std::unordered_map<std::string, std::shared_ptr<const FooterSchema>> by_text_;
 };
 

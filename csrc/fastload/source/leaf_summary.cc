@@ -27,7 +27,7 @@ Result<std::vector<LeafSummary>> SummarizeLeaves(
     return Status::Invalid("Expected a leaf for each column and file, got fewer");
   }
   std::vector<LeafSummary> summaries(leaves.size());
-  // columns that the file has, with their leaves and statistics
+  // Columns that the file has, with their leaves and statistics.
   std::vector<size_t> columns;
   std::vector<int32_t> indices;
   std::vector<bool> wanted;

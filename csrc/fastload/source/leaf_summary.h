@@ -11,7 +11,7 @@
 namespace fastload {
 
 struct LeafSummary {
-  // elements, nulls included, plus one for each list without elements
+  // Elements, nulls included, plus one for each list without elements.
   int64_t values = 0;
   // Bytes of all byte-array values, or bytes of the pages where a writer left out the
   // bytes of values.

@@ -103,7 +103,7 @@ TEST_F(CachedStreamTest, AtRestItHoldsLittleAndReadsTheSame) {
   const auto kept = *stream->Read(1000);
   stream->Rest();
   ASSERT_EQ(*stream->Peek(10), Expected(1000, 10));
-  // the few bytes held were not released
+  // The few bytes held were not released.
   EXPECT_EQ(counters_.read_bytes, 1000 + (16 << 10));
   EXPECT_EQ(std::string_view(**stream->Read(200'000)), Expected(1000, 200'000));
   stream->Rest();

@@ -32,7 +32,7 @@ ListThresholds ThresholdsOf(const parquet::ColumnDescriptor& descr, int64_t leve
 // Consecutive levels: one pair for each element or null, and for each empty or null list.
 struct LevelSpan {
   int64_t levels = 0;
-  // number of repetition levels 0, which is the number of rows that begin here
+  // Number of repetition levels 0, which is the number of rows that begin here.
   int64_t starts = 0;
 
   // The length of each row, if the span consists of whole rows of equal length in a

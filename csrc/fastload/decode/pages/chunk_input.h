@@ -21,7 +21,7 @@ struct ChunkInput {
   std::vector<int64_t> page_rows;
   // Values of the chunk by the footer; nulls and empty lists count.
   int64_t levels = INT64_MAX;
-  // borrowed; memory of dictionaries
+  // Borrowed; memory of dictionaries.
   arrow::MemoryPool* pool = arrow::default_memory_pool();
 };
 
