@@ -197,8 +197,9 @@ void RegisterFooter(py::module_& m) {
           "Dimension i of the tensor is stored dimension permutation[i]; empty if the\n"
           "dimensions are stored in order.");
 
-  py::class_<LeafChunks>(m, "LeafChunks",
-                         "What a footer says about one leaf column, by row group index.")
+  py::class_<LeafChunks>(
+      m, "LeafChunks",
+      "A footer's sizes and counts of one leaf column, by row group index.")
       .def_readonly("compressed_bytes", &LeafChunks::compressed_bytes,
                     "Bytes in the file.")
       .def_readonly("uncompressed_bytes", &LeafChunks::uncompressed_bytes,
@@ -212,7 +213,7 @@ void RegisterFooter(py::module_& m) {
                     "Number of nulls at any level; -1 = unknown.");
 
   py::class_<LeafSummary>(m, "LeafSummary",
-                          "What the footers of many files say about one leaf column.")
+                          "A summary of the footers of many files for one leaf column.")
       .def_readonly("values", &LeafSummary::values,
                     "Number of elements: nulls included, and one for each list without\n"
                     "elements.")

@@ -120,7 +120,7 @@ inline std::vector<std::string> PlannedTexts(const ReadPlan& plan,
   return lines;
 }
 
-// What a pass delivered until its end or its error.
+// The batches of a pass up to its end or its error.
 struct Delivered {
   std::vector<Batch> batches;
   Status status;

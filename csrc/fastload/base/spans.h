@@ -34,7 +34,7 @@ struct SpanSubject {
 struct Span {
   Stage stage = Stage::kPrepare;
   int32_t thread = 0;    // thread number of the system
-  int64_t start_ns = 0;  // of std::chrono::steady_clock
+  int64_t start_ns = 0;  // nanoseconds of std::chrono::steady_clock
   int64_t end_ns = 0;
   SpanSubject subject;
 };

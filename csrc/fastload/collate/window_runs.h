@@ -34,7 +34,7 @@ void ForEachRun(const Window& window, const Part& part, const Fn& fn) {
   }
   const Shuffle& shuffle = window.shuffle;
   int64_t done = 0;
-  int64_t output = 0;  // of the take's first position
+  int64_t output = 0;  // output row of the take's first position
   for (const Take& take : window.takes) {
     const int64_t skipped = std::max<int64_t>(0, part.first + done - output);
     output += take.stop - take.start;

@@ -39,7 +39,7 @@ class CachedStream final : public ByteStream {
   const FetchContext context_;
   const std::shared_ptr<File> file_;
   const std::vector<ByteRange> ranges_;
-  const int64_t bytes_;  // of all ranges
+  const int64_t bytes_;  // total of all ranges
   const int64_t memory_bytes_;
   const Cancelled cancelled_;
 

@@ -81,7 +81,7 @@ class ChunkStream final : public ByteStream {
   const FetchContext context_;
   const int32_t file_;
   const std::vector<ByteRange> ranges_;
-  const int64_t bytes_;  // of all ranges
+  const int64_t bytes_;  // total of all ranges
   const int64_t priority_;
   const Cancelled cancelled_;
   std::vector<Extent> extents_;  // one for each segment

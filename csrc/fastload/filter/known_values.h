@@ -1,4 +1,4 @@
-// What a file's metadata says about the values of a column before the values are read.
+// The values of a column that are possible by a file's metadata, before values are read.
 #pragma once
 
 #include <cstdint>

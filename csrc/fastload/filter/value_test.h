@@ -24,10 +24,10 @@ struct KeyRange {
   bool operator==(const KeyRange&) const = default;
 };
 
-// Whether no value, some values or all values of some rows pass.
+// The verdict on some rows: no value, some values or all values pass.
 enum class Verdict : uint8_t { kNone, kSome, kAll };
 
-// What is known of the values of some rows of a column.
+// The possible values of some rows of a column.
 struct KnownValues {
   std::vector<KeyRange> keys = {{}};  // each value's key is in one of these ranges
   bool nulls = true;                  // some values may be null

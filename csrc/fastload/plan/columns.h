@@ -53,7 +53,7 @@ constexpr int ItemSize(DType dtype) {
   return 0;
 }
 
-// How the core reads one leaf column of the files.
+// The way in which the core reads one leaf column of the files.
 struct ColumnSpec {
   std::string name;  // dotted path, for errors
   // The leaf's index in each file, by file index. -1: the file lacks the column, and all

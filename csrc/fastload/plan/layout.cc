@@ -109,7 +109,7 @@ Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> sizes) const 
     for (int32_t level = 0; level < levels; ++level) {
       areas.numbers.push_back(take((lists + 1) * static_cast<int64_t>(sizeof(int64_t))));
       areas.numbers.push_back(lists);
-      lists = *size++;  // of the next level, or bytes of the values
+      lists = *size++;  // lists of the next level, or bytes of the values
     }
     areas.numbers.push_back(take(lists));
     areas.numbers.push_back(lists);

@@ -24,7 +24,7 @@ class Layout {
   // values and the bytes of the values.
   struct Areas {
     int64_t rows = 0;
-    int64_t bytes = 0;  // of the whole buffer
+    int64_t bytes = 0;  // size of the whole buffer
     std::vector<int64_t> numbers;
   };
   // Computes the areas of a batch of `rows` rows. `sizes` holds, for each ragged output,

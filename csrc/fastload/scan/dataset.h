@@ -1,4 +1,5 @@
-// What stays the same from pass to pass: files, columns and the layout of batches.
+// The parts of a dataset that stay the same from pass to pass: files, columns and the
+// layout of batches.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ class ParsedFooters {
 struct FileSpec {
   std::string path;
   int64_t bytes = 0;
-  int64_t mtime_ns = 0;  // of a local file
+  int64_t mtime_ns = 0;  // modification time of a local file
   bool remote = false;   // a RemoteQueue brings the file's bytes
   std::shared_ptr<const Footer> footer;
   std::shared_ptr<ParsedFooters> parsed;  // null: parsed footers are not cached

@@ -16,7 +16,7 @@
 
 namespace fastload {
 
-// What the footer says about one leaf column, by row group index.
+// The footer's sizes and counts of one leaf column, by row group index.
 struct LeafChunks {
   std::vector<int64_t> compressed_bytes;
   std::vector<int64_t> uncompressed_bytes;  // pages with their headers

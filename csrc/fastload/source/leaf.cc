@@ -17,7 +17,7 @@ using arrow::extension::FixedShapeTensorType;
 using arrow::internal::checked_cast;
 using parquet::arrow::SchemaField;
 
-// What the fields around a field say about the field.
+// The properties of a field that follow from the fields around the field.
 struct Around {
   std::vector<std::string> names;
   std::vector<int64_t> list_sizes;

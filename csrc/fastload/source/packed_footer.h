@@ -12,7 +12,7 @@
 
 namespace fastload {
 
-// What all row groups of a file together say about one leaf column.
+// The totals of one leaf column over all row groups of a file, by the footer.
 struct LeafTotals {
   int64_t values = -1;  // as in LeafSummary; -1: unknown
   int64_t value_bytes = 0;

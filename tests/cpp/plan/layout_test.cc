@@ -196,7 +196,7 @@ TEST(Layout, AddressesOfColumnsAndStacks) {
 // A batch in which every value states its output, column and row.
 struct Filled {
   Layout::Areas areas;
-  std::vector<uint64_t> memory;  // of uint64_t for alignment
+  std::vector<uint64_t> memory;  // elements are uint64_t for alignment
   uint8_t* data() { return reinterpret_cast<uint8_t*>(memory.data()); }
 };
 

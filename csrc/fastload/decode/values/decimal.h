@@ -38,7 +38,8 @@ class UnscaledInteger {
   char* WriteDigits(char* end) const;
 
   static constexpr int kLimbs = kMaxDecimalBytes / 8;
-  uint64_t limbs_[kLimbs] = {};  // of the magnitude, least significant first
+  uint64_t limbs_[kLimbs] =
+      {};  // 64-bit digits of the magnitude, least significant first
   bool negative_ = false;
 };
 
