@@ -1,4 +1,4 @@
-// What ends a fuzzer that has found something.
+// The check that ends a fuzzer which has found a bug.
 #pragma once
 
 #include <cstdio>

@@ -1,5 +1,6 @@
-// Requests for ranges: all that is wanted, in order, none too large, no hole too wide,
-// beginning and ending with what is wanted, and as few as there can be.
+// Fuzzer of requests for ranges: requests cover all wanted bytes, in order, no request is
+// too large, no hole is too wide, each request begins and ends with a wanted byte, and
+// the number is the least.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -19,7 +20,7 @@ bool Holds(const std::vector<ByteRange>& ranges, int64_t byte) {
   });
 }
 
-// The wanted bytes as ranges that do not touch.
+// Returns the wanted bytes as ranges that do not touch.
 std::vector<ByteRange> Union(std::vector<ByteRange> ranges) {
   std::erase_if(ranges, [](const ByteRange& range) { return range.bytes == 0; });
   std::ranges::sort(ranges, {}, &ByteRange::offset);
@@ -36,8 +37,8 @@ std::vector<ByteRange> Union(std::vector<ByteRange> ranges) {
   return joined;
 }
 
-// The least number: each request begins with the first byte not asked for yet, and goes
-// as far as it may.
+// Returns the least number of requests: each request begins with the first byte not yet
+// requested, and extends as far as allowed.
 int64_t Least(const std::vector<ByteRange>& wanted, int64_t hole, int64_t most) {
   int64_t requests = 0;
   for (size_t i = 0; i < wanted.size();) {
@@ -54,7 +55,7 @@ int64_t Least(const std::vector<ByteRange>& wanted, int64_t hole, int64_t most) 
       const int64_t taken = std::min(next.bytes, start + most - next.offset);
       end = next.offset + taken;
       if (taken == next.bytes) continue;
-      // The rest of it begins new ones.
+      // The rest of the range begins new requests.
       const int64_t rest = next.bytes - taken;
       requests += (rest - 1) / most + 1;
       start = end + (rest - 1) / most * most;
@@ -106,7 +107,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     ranges.push_back({offset, bytes});
     requests += static_cast<double>(bytes) / static_cast<double>(most);
   }
-  // So many requests as there may be are not worth their memory.
+  // Inputs that allow more requests are not worth their memory.
   if (requests > 10'000) return 0;
   Check(ranges, hole, most);
   return 0;

@@ -1,5 +1,5 @@
-// Files to values: each column that Arrow reads has the same values here, in any order
-// and any selection of rows, and what one refuses the other does.
+// Fuzzer of files: each column that Arrow reads has the same values in fastload, in any
+// order and any selection of rows, and both refuse the same files.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -29,16 +29,16 @@
 namespace fastload::testing {
 namespace {
 
-// What is larger is refused by a memory_budget before it is read; see -malloc_limit_mb.
+// A memory_budget refuses larger files before they are read; see -malloc_limit_mb.
 constexpr int64_t kMostRows = 1 << 14;
 constexpr int64_t kMostChunkBytes = 1 << 21;
 constexpr int64_t kBudgetBytes = 16 << 20;
 constexpr size_t kMostLeaves = 32;
 constexpr size_t kMostRowGroups = 32;
 
-// Whether Arrow refuses what has no influence on the values: the size that the header of
-// a dictionary page in Snappy says, beside the one in Snappy's own bytes, levels behind
-// the last row, and a chunk's type beside the schema's.
+// Returns true if Arrow refuses bytes that have no influence on the values: the size in
+// the header of a dictionary page in Snappy (Snappy's own bytes state the size, too),
+// levels behind the last row, and a chunk's type beside the schema's type.
 bool IsOfNoInfluence(const std::string& why) {
   return why.find("didn't decompress to expected size") != std::string::npos ||
          why.find("Output buffer size (") != std::string::npos ||
@@ -46,7 +46,8 @@ bool IsOfNoInfluence(const std::string& why) {
          why.find("ColumnMetaData type does not match") != std::string::npos;
 }
 
-// Whether a column chunk has such a page, in front of the first one that can't be read.
+// Returns true if a page of the column chunk matches, before the first page that can't be
+// read.
 template <typename Predicate>
 bool HasPage(parquet::ParquetFileReader& file, int row_group, int leaf,
              const Predicate& is_such) {
@@ -56,7 +57,7 @@ bool HasPage(parquet::ParquetFileReader& file, int row_group, int leaf,
       if (is_such(*page)) return true;
     }
   } catch (const std::exception&) {
-    // What comes after it is not read by others either.
+    // Other readers do not read the pages behind this page either.
   }
   return false;
 }
@@ -71,9 +72,9 @@ bool IsEmpty(const parquet::Page& page) {
          static_cast<const parquet::DataPage&>(page).num_values() == 0;
 }
 
-// Whether it may refuse a run for groups of eight values that a page has no bytes of, and
-// needs none of: the last run is read here as far as it goes. What the footer lists as
-// encodings need not be those of the pages.
+// Returns true if Arrow may refuse a run for groups of eight values whose bytes the page
+// lacks and does not need: fastload reads the last run as far as the bytes go. The
+// encodings that the footer lists need not be the pages' encodings.
 bool MayBeCutRun(const std::string& why, parquet::ParquetFileReader& file, int row_group,
                  int leaf) {
   if (why.find("Invalid number of indices") == std::string::npos &&
@@ -89,8 +90,8 @@ bool MayBeCutRun(const std::string& why, parquet::ParquetFileReader& file, int r
 // What Arrow reads of a column.
 struct Oracle {
   bool refused = false;
-  bool known = true;  // false: it neither read nor refused
-  std::string why;    // of the refusal
+  bool known = true;  // false: Arrow neither read nor refused the column
+  std::string why;    // reason of the refusal
   std::vector<std::string> rows;
 };
 
@@ -99,7 +100,8 @@ Oracle ReadByArrow(const std::shared_ptr<arrow::Buffer>& bytes, const Footer& fo
   Oracle oracle;
   arrow::CappedMemoryPool pool(arrow::default_memory_pool(), kBudgetBytes);
   try {
-    // As here: it would make room for 100 MB of a string that is not there.
+    // The limits are fastload's: without a limit Arrow allocates 100 MB for a string that
+    // the file lacks.
     parquet::ReaderProperties properties(&pool);
     LimitThrift(bytes->size(), &properties);
     parquet::arrow::FileReaderBuilder builder;
@@ -118,7 +120,7 @@ Oracle ReadByArrow(const std::shared_ptr<arrow::Buffer>& bytes, const Footer& fo
       if (!table.ok()) {
         oracle.refused = true;
         oracle.why = table.status().ToString();
-        // A type that it does not make of such a column is no word about its bytes.
+        // A type that Arrow can't make of such a column says nothing about the bytes.
         oracle.known =
             !table.status().IsNotImplemented() && !IsOfNoInfluence(oracle.why) &&
             !MayBeCutRun(oracle.why, *(*reader)->parquet_reader(), g, leaf) &&
@@ -127,8 +129,8 @@ Oracle ReadByArrow(const std::shared_ptr<arrow::Buffer>& bytes, const Footer& fo
       }
       const int64_t rows = footer.row_group_rows()[static_cast<size_t>(g)];
       if ((*table)->num_rows() != rows) {
-        // It makes do with fewer than there should be. A page without values ends a chunk
-        // there; here it is one page of several.
+        // Arrow accepts fewer values than the chunk should have. In Arrow a page without
+        // values ends a chunk; in fastload the page is one page of several.
         oracle.refused = true;
         oracle.known = !HasPage(*(*reader)->parquet_reader(), g, leaf, IsEmpty);
         oracle.why = std::to_string((*table)->num_rows()) + " of " +
@@ -137,7 +139,7 @@ Oracle ReadByArrow(const std::shared_ptr<arrow::Buffer>& bytes, const Footer& fo
       }
       for (const auto& chunk : (*table)->column(0)->chunks()) {
         if (!chunk->ValidateFull().ok()) {
-          // Text that is not UTF-8 among them: its bytes are handed out as they are.
+          // Arrow refuses text that is not UTF-8; fastload delivers the bytes unchanged.
           oracle.known = chunk->Validate().ok() && spec.bytes;
           oracle.refused = !oracle.known;
           oracle.why = chunk->ValidateFull().ToString();
@@ -169,7 +171,7 @@ class Read {
                    .fetch_memory_bytes = kBudgetBytes},
                   std::move(selections)) {}
 
-  // Each row of the plan until its end or an error.
+  // Appends each row of the plan until the end of the plan or an error.
   Status Rows(const ReadPlan& plan, std::vector<std::string>* rows) {
     ARROW_ASSIGN_OR_RAISE(auto scan, pipeline_.Start(plan, {.fetch_bytes = kBudgetBytes,
                                                             .segment_bytes = 1 << 12}));
@@ -192,9 +194,9 @@ class Read {
   Pipeline pipeline_;
 };
 
-// Whether Arrow takes what is refused here: it makes a list of its own of elements that
-// belong to none, looks at no number of rows in a page's header, by which pages are
-// passed over here, and at no values beyond those that the footer tells of.
+// Returns true if Arrow accepts bytes that fastload refuses. Arrow makes a list of
+// elements that belong to no list. Arrow ignores the number of rows in a page's header,
+// by which fastload skips pages, and ignores values beyond the footer's number of values.
 bool IsStricter(const Status& status) {
   const std::string& why = status.message();
   return why.find("of a list that has begun") != std::string::npos ||
@@ -202,7 +204,8 @@ bool IsStricter(const Status& status) {
          why.find("pages of as many values as the footer says") != std::string::npos;
 }
 
-// Whether the error says that the bytes are wrong, rather than that they are not read so.
+// Returns true if the error says that the bytes are wrong, rather than that fastload does
+// not support the bytes.
 bool IsRefusal(const Status& status) {
   if (IsStricter(status)) return false;
   const auto kind = KindOf(status);
@@ -210,8 +213,9 @@ bool IsRefusal(const Status& status) {
          !status.IsNotImplemented() && !status.IsOutOfMemory();
 }
 
-// Whether a pass over whole row groups is stricter than Arrow. In parts, other rows may
-// come of such a file: what would be refused is passed over.
+// Returns true if a pass over whole row groups is stricter than Arrow. Passes over parts
+// of such a file may deliver other rows, because they skip the bytes that a whole pass
+// refuses.
 bool IsRefusedWhole(const FileSpec& file, const ColumnSpec& spec) {
   const int64_t total = file.footer->num_rows();
   const ReadPlan plan = CutPlan(AllPieces({file}), total, total, /*shuffled=*/false);
@@ -250,10 +254,10 @@ void Compare(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
   }
 }
 
-// A part of the rows of each row group; those that stay are known by their bits.
+// Compares a selection of the rows of each row group; bits say which rows are selected.
 void CompareSelected(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
                      bool indexed, std::mt19937* random) {
-  std::vector<int64_t> stay;  // rows of the file
+  std::vector<int64_t> stay;  // selected rows of the file
   std::vector<uint8_t> bits;
   FileSelection selection;
   PlanBuilder builder(/*shuffled=*/false);
@@ -288,7 +292,7 @@ void CompareSelected(const FileSpec& file, const ColumnSpec& spec, const Oracle&
   const Status status =
       Read(file, spec, {selection})
           .Rows(builder.Window(pieces).Build(1 + delivered.size() / 2), &rows);
-  // An index that says other pages than there are leads to other rows.
+  // An index that describes other pages than the file has leads to other rows.
   if (!status.ok() || indexed || !oracle.known || oracle.refused) return;
   Expect(rows.size() == delivered.size(), "the number of selected rows");
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -300,7 +304,7 @@ void CompareSelected(const FileSpec& file, const ColumnSpec& spec, const Oracle&
   }
 }
 
-// Whether the column has a page index, which is read along.
+// Returns true if the column has a page index, and reads the index.
 bool ReadIndexes(const FileSpec& file, int32_t leaf) {
   auto opened = LocalFile::Open(file);
   Expect(opened.ok(), "the file can be opened");

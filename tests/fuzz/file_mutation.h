@@ -1,5 +1,5 @@
-// Mutation of Parquet files that keeps them files: the bytes of pages where they are, or
-// the footer with its length.
+// Mutations that keep Parquet files valid in form: they change the bytes of pages in
+// place, or the footer with its length.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace fastload::testing {
 inline constexpr size_t kMagicBytes = 4;
 inline constexpr size_t kTrailerBytes = 8;
 
-// Where the footer begins; 0 if the bytes are no file.
+// Returns the start of the footer, or 0 if the bytes are no file.
 inline size_t FooterStart(const uint8_t* data, size_t size) {
   if (size < kMagicBytes + kTrailerBytes) return 0;
   uint32_t bytes = 0;
@@ -36,7 +36,7 @@ inline size_t FooterStart(const uint8_t* data, size_t size) {
   return size - kTrailerBytes - bytes;
 }
 
-// Where bytes of the format begin: those of dictionary and data pages, and of indexes.
+// Returns the starts of dictionary pages, data pages and indexes.
 inline std::vector<size_t> ReadStarts(const uint8_t* data, size_t size) {
   std::vector<size_t> starts;
   try {
@@ -64,12 +64,13 @@ inline std::vector<size_t> ReadStarts(const uint8_t* data, size_t size) {
       }
     }
   } catch (const std::exception&) {
-    // A footer that libparquet refuses tells of none.
+    // A footer that libparquet refuses names no starts.
   }
   return starts;
 }
 
-// The same; footers are mutated more rarely than what they tell of.
+// Returns the same starts from a cache, because footers are mutated more rarely than
+// pages.
 inline const std::vector<size_t>& Starts(const uint8_t* data, size_t size,
                                          size_t footer) {
   static std::string known;
@@ -83,7 +84,7 @@ inline const std::vector<size_t>& Starts(const uint8_t* data, size_t size,
   return starts;
 }
 
-// `end`: where the footer begins.
+// Mutates the bytes before `end`, the start of the footer.
 inline void MutateBody(uint8_t* data, size_t size, size_t end, std::mt19937* random) {
   constexpr size_t kNear = 256;  // headers, levels and the first values
   constexpr std::array<uint8_t, 8> kBytes = {0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF};
@@ -112,7 +113,7 @@ inline void MutateBody(uint8_t* data, size_t size, size_t end, std::mt19937* ran
   }
 }
 
-// As LLVMFuzzerCustomMutator.
+// Mutates a file like LLVMFuzzerCustomMutator.
 inline size_t MutateFile(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   std::mt19937 random(seed);
   const size_t footer = FooterStart(data, size);

@@ -1,5 +1,5 @@
-// Footers, as a file has them and as they are packed: a packed footer says what the
-// footer itself says, and bytes that are no footer are refused.
+// Fuzzer of footers, in files and packed: a packed footer says the same as the footer
+// itself, and bytes that are no footer are refused.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -47,7 +47,7 @@ void CheckPacked(const Footer& footer, const Footer& packed) {
 }
 
 void Unpack(std::string bytes, const Footer& footer) {
-  // Whatever it holds: no more than an error.
+  // Whatever the bytes are, the worst outcome is an error.
   const auto packed = Footer::OfPacked(KeptBytes(std::move(bytes)), footer.file_bytes(),
                                        "file", footer.row_group_rows(), footer.schema());
   if (!packed.ok()) return;
@@ -79,7 +79,8 @@ void Run(const uint8_t* data, size_t size) {
                        (*footer)->schema());
   Expect(unpacked.ok(), "a packed footer");
   CheckPacked(**footer, **unpacked);
-  // The same with the file's first bytes written over it, wherever they say.
+  // The same packed footer, damaged by the file's first bytes at the offset that they
+  // name.
   std::string damaged = *packed;
   for (size_t i = 0; i + 4 < size && i < 64; i += 4) {
     damaged[(data[i] | data[i + 1] << 8) % damaged.size()] =

@@ -1,5 +1,5 @@
-// Runs of levels, of dictionary indices and of bits: each way to decode them gives what a
-// decoder value by value gives, or both find an end.
+// Fuzzer of runs of levels, of dictionary indices and of bits: every way of decoding
+// gives the values of a decoder that goes value by value, or both find an end.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kMostValues = 1 << 13;
 
-// All values of the bytes, or the first kMostValues of them; `*refused` where a run can't
-// be told.
+// Returns all values of the bytes, or the first kMostValues; sets `*refused` if a run
+// can't be decoded.
 std::vector<uint32_t> Decoded(const std::vector<uint8_t>& bytes, int width,
                               bool* refused) {
   std::vector<uint32_t> values;
@@ -65,7 +65,7 @@ class Comparison {
     decoder_.Reset(bytes.data(), static_cast<int64_t>(bytes.size()), width);
   }
 
-  // False at the end.
+  // Returns false at the end.
   bool Step(FuzzedDataProvider* input) {
     const auto left = static_cast<int64_t>(values_.size() - at_);
     const auto n = input->ConsumeIntegralInRange<int64_t>(1, 2000);
@@ -146,14 +146,14 @@ class Comparison {
 
  private:
   uint32_t Value(int64_t i) const { return values_[at_ + static_cast<size_t>(i)]; }
-  // Runs of equal bits are stored in bytes, which may hold more than a bit: the lowest
-  // counts.
+  // Runs of equal bits are stored in bytes, which may hold more than a bit: only the
+  // lowest bit counts.
   uint32_t Bit(int64_t i) const { return Value(i) & 1; }
 
   bool SkipRows(FuzzedDataProvider* input, int64_t left) {
     const auto n = input->ConsumeIntegralInRange<int64_t>(1, 40);
     const auto most = input->ConsumeIntegralInRange<int64_t>(0, 50);
-    if (n * most > left) return true;  // asked for rows that are there
+    if (n * most > left) return true;  // asked for rows that exist
     const auto rows = decoder_.SkipEqualRows(n, most);
     if (!rows.ok()) return false;
     Expect(*rows >= 0 && *rows <= most, "the number of rows passed over");
@@ -173,8 +173,8 @@ class Comparison {
   HybridDecoder decoder_;
 };
 
-// Levels as a page has them: none beyond the maximum comes out. Arrow's decoder of the
-// legacy encoding throws.
+// Decodes levels as a page holds levels, and expects no level beyond the maximum. Arrow's
+// decoder of the legacy encoding throws.
 Status DecodeLevels(FuzzedDataProvider* input) {
   const auto most = input->ConsumeIntegralInRange<int16_t>(1, 200);
   const auto levels = input->ConsumeIntegralInRange<int64_t>(0, 5000);
@@ -189,7 +189,7 @@ Status DecodeLevels(FuzzedDataProvider* input) {
     const auto encoding = legacy ? parquet::Encoding::BIT_PACKED : parquet::Encoding::RLE;
     ARROW_ASSIGN_OR_RAISE(const int64_t taken,
                           stream.SetV1(encoding, levels, bytes.data(), size));
-    // Of the legacy encoding the caller looks whether they are there.
+    // In the legacy encoding, the caller checks that the bytes exist.
     Expect(taken >= 0 && (legacy || taken <= size), "the bytes of levels");
     if (taken > size) return Status::OK();
   }
@@ -211,7 +211,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const int width = input.ConsumeBool() ? 1 : input.ConsumeIntegralInRange<int>(0, 32);
   const std::string steps = input.ConsumeRandomLengthString(64);
-  const auto bytes = input.ConsumeRemainingBytes<uint8_t>();  // the decoder borrows them
+  // the decoder borrows these bytes
+  const auto bytes = input.ConsumeRemainingBytes<uint8_t>();
   Comparison comparison(bytes, width);
   FuzzedDataProvider orders(reinterpret_cast<const uint8_t*>(steps.data()), steps.size());
   while (orders.remaining_bytes() > 0 && comparison.Step(&orders)) {

@@ -1,5 +1,5 @@
-// The columns that a file's leaves are read as where nothing else is asked for, as
-// fastload.schema.leaf_types has it, with a fill for nulls.
+// The columns as which a file's leaves are read by default, as fastload.schema.leaf_types
+// defines them, with a fill for nulls.
 #pragma once
 
 #include <cstdint>

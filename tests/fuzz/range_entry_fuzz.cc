@@ -1,5 +1,5 @@
-// Entries of a cache: whatever their files hold, bytes come out that were published for
-// that very range, or the entry is damaged and gone.
+// Fuzzer of entries of a cache: whatever a file holds, a read returns the bytes that were
+// published for exactly that range, or the entry is damaged and removed.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMostBytes = 4096;
 
-// In memory where the system has such a directory.
+// Returns a directory in memory, where the system has such a directory.
 std::string Directory() {
   if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);
   static const TemporaryDirectory directory;
@@ -45,7 +45,7 @@ void Run(FuzzedDataProvider* input) {
   Expect((*claim)->Publish(content.data()).ok(), "an entry published");
   bool changed = false;
   {
-    // Bytes of it changed, and its end.
+    // Change bytes of the entry, and its end.
     const int fd = open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
     Expect(fd >= 0, "the entry's file");
     struct stat status{};
@@ -78,7 +78,7 @@ void Run(FuzzedDataProvider* input) {
   unlink(entry.path().c_str());
 }
 
-// Only what RangeName makes is the name of an entry.
+// Checks that only names that RangeName makes are accepted as names of entries.
 void CheckName(std::string_view name) {
   const auto range = RangeOfName(name);
   if (!range) return;

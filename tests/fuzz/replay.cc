@@ -1,4 +1,5 @@
-// Runs files as a fuzzer's inputs, without libFuzzer: what was found once stays mended.
+// Runs files as a fuzzer's inputs, without libFuzzer, so that bugs that were found once
+// stay fixed.
 //
 //   replay FILE ...
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
-// Mutators ask for it; here inputs are run as they are.
+// Mutators refer to this function; replay runs inputs unchanged.
 extern "C" size_t LLVMFuzzerMutate(uint8_t* /*data*/, size_t size, size_t /*max_size*/) {
   return size;
 }
@@ -23,7 +24,7 @@ int main(int count, char** names) {
       std::fprintf(stderr, "Expected bytes in %s, got none\n", names[i]);
       return 1;
     }
-    bytes.shrink_to_fit();  // so that ASan sees what lies behind them
+    bytes.shrink_to_fit();  // so that ASan sees reads behind the bytes
     std::printf("%s\n", names[i]);
     std::fflush(stdout);
     LLVMFuzzerTestOneInput(bytes.data(), bytes.size());

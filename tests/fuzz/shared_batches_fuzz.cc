@@ -1,5 +1,5 @@
-// Messages of worker processes: whatever the memory says that a worker shares, what is
-// taken of it lies in it, and each batch is taken once.
+// Fuzzer of messages of worker processes: whatever a worker's shared memory says, each
+// taken batch is inside the memory, and is taken once.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,10 +18,10 @@ namespace {
 
 constexpr int64_t kRoomBytes = 1 << 20;
 constexpr int32_t kBatches = 4;
-// The header and the first slots, of which some were never sent.
+// The words of the header and of the first slots, some of which were never sent.
 constexpr int64_t kWords = 8 * (1 + kBatches + 2);
 
-// What a worker shares that has sent kBatches batches.
+// Returns the shared memory of a worker that has sent kBatches batches.
 std::vector<uint8_t> Shared() {
   const auto sender = *BatchSender::Make(kRoomBytes);
   Expect(sender->Describe("what they are").ok(), "a description");
@@ -65,7 +65,7 @@ void Check(BatchReceiver& receiver, int32_t slot) {
   Expect(!receiver.Take(slot).ok(), "a batch that is taken twice");
 }
 
-// The file of the mapping, as the worker left it.
+// Returns the file of the mapping, as the worker left the mapping.
 int File(const std::vector<uint8_t>& shared) {
   static const int fd = memfd_create("shared", MFD_CLOEXEC);
   static constexpr size_t kWritten = kWords * sizeof(int64_t);
@@ -86,7 +86,7 @@ void Run(FuzzedDataProvider* input) {
   }
   while (input->remaining_bytes() > 0) {
     const auto word = input->ConsumeIntegralInRange<int64_t>(0, kWords - 1);
-    // In the mapping, near the ends of it, or anything.
+    // The value is inside the mapping, near the mapping's ends, or anything.
     const bool near = input->ConsumeBool();
     const auto value = near ? input->ConsumeIntegralInRange<int64_t>(-9, size + 9)
                             : input->ConsumeIntegral<int64_t>();

@@ -1,5 +1,6 @@
-// Snappy: the same bytes as Arrow's codec, or both refuse; and nothing is written beyond
-// the slack. The first byte says whether the rest is compressed first.
+// Fuzzer of Snappy: fastload and Arrow's codec return the same bytes, or both refuse, and
+// nothing is written beyond the slack. The first byte says whether the rest is compressed
+// first.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -24,7 +25,7 @@ arrow::util::Codec& Codec() {
 void Compare(const std::vector<uint8_t>& compressed) {
   const auto size = SnappySize(compressed);
   if (!size || *size > kMostBytes) return;
-  // Exactly what is promised, so that ASan sees what lies behind it.
+  // The memory has exactly the promised size, so that ASan sees writes behind the end.
   std::vector<uint8_t> own(static_cast<size_t>(*size + kSnappySlack));
   own.shrink_to_fit();
   const bool read = SnappyDecompress(compressed, own.data(), *size);
