@@ -38,8 +38,7 @@ class UnscaledInteger {
   char* WriteDigits(char* end) const;
 
   static constexpr int kLimbs = kMaxDecimalBytes / 8;
-  uint64_t limbs_[kLimbs] =
-      {};  // 64-bit digits of the magnitude, least significant first
+  uint64_t limbs_[kLimbs] = {};  // words of the magnitude, least significant first
   bool negative_ = false;
 };
 
