@@ -95,13 +95,13 @@ def test_row_groups_are_begun_in_the_order_of_the_pass(tmp_path, monkeypatch):
     groups, begun = 24, []
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": np.arange(groups * 1000)}), path, row_group_size=1000)
-    start = BlockMaker.start
+    read = BlockMaker.read
 
     def noted(self, file, row_group, *more):
         begun.append(row_group)
-        return start(self, file, row_group, *more)
+        return read(self, file, row_group, *more)
 
-    monkeypatch.setattr(BlockMaker, "start", noted)
+    monkeypatch.setattr(BlockMaker, "read", noted)
     with GcsServer() as server:
         server.put("bucket", "a.parquet", path.read_bytes())
         server.latency_s = 0.02
@@ -142,19 +142,19 @@ def test_the_next_row_group_is_made_beside_the_first(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": np.arange(300_000)}), path, row_group_size=100_000)
     begun, two, together = [], threading.Event(), []
-    start, record_batch = BlockMaker.start, BlockMaker.record_batch
+    read, record_batch = BlockMaker.read, BlockMaker.record_batch
 
     def noted(self, file, row_group, *more):
         begun.append(row_group)
         if len(begun) == 2:
             two.set()
-        return start(self, file, row_group, *more)
+        return read(self, file, row_group, *more)
 
     def waiting(self, lent):
         together.append(two.wait(10))
         return record_batch(self, lent)
 
-    monkeypatch.setattr(BlockMaker, "start", noted)
+    monkeypatch.setattr(BlockMaker, "read", noted)
     monkeypatch.setattr(BlockMaker, "record_batch", waiting)
     cache = tmp_path / "cache"
     with FastParquetDataset(path, batch_size=1000, threads=2, cache=cache) as dataset:

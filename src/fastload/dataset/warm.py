@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from fastload.engine.cache.entry_lock import NoRoomError
-from fastload.engine.cache.workers import start_workers
 from fastload.errors import CacheError, CorruptFileError
 from fastload.plan.read_plan import ReadPlan, read_plan
-from fastload.runtime.native import core
 from fastload.runtime.progress import showing
 
 if TYPE_CHECKING:
@@ -99,16 +96,10 @@ def warm_blocks(
     for file, row_group, start, stop in plan.pieces.tolist():
         rows_of[file, row_group] += stop - start
     total, rows = plan.rows, 0
-    queue = core.DecodedQueue(maker.at_once)
-    requester = _WarmRequester(maker)
-    end = start_workers(maker, queue, requester, requester)
     try:
         with showing(progress) as show:
             show(rows, total)
-            for entry in rows_of:
-                queue.ask(*entry)
-            for _ in rows_of:
-                entry, error = requester.answers.get()
+            for entry, error in maker.warm(rows_of):
                 if error is not None and not (skip and isinstance(error, CorruptFileError)):
                     raise error
                 rows += rows_of[entry]
@@ -117,32 +108,6 @@ def warm_blocks(
         raise CacheError(
             f"Expected room in the cache for all row groups, got less: {error}"
         ) from error
-    finally:
-        end()
-
-
-class _WarmRequester:
-    """A requester of cached row groups that need only exist.
-
-    Attributes:
-        answers: the file and row group of each request, and the error if the row group can't be
-            cached.
-    """
-
-    def __init__(self, maker: BlockMaker) -> None:
-        self.answers: SimpleQueue[tuple[tuple[int, int], BaseException | None]] = SimpleQueue()
-        self._maker = maker
-
-    def open(self, file: int, row_group: int, name: str, _checksum: int) -> bool | None:
-        """Note that a cached row group exists, as `task.BlockRequester` says."""
-        if not self._maker.store.touch_if_exists(name):
-            return None
-        self.answers.put(((file, row_group), None))
-        return True
-
-    def failed(self, file: int, row_group: int, error: BaseException) -> None:
-        """Note why a row group can't be cached."""
-        self.answers.put(((file, row_group), error))
 
 
 def _plan_of(

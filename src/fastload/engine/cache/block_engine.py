@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from fastload.engine.cache.workers import QueueRequester, start_workers
 from fastload.engine.engine import Engine
 from fastload.errors import StorageError
-from fastload.runtime.native import core
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from fastload.engine.cache.maker import BlockMaker
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.sequence import RowGroups
+    from fastload.runtime.native import core
     from fastload.schema.fields import Field
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
@@ -101,7 +101,6 @@ class BlockEngine(Engine):
         of_files: Callable[[], Engine],
         refuse: Callable[[BaseException], None],
     ) -> None:
-        queue = core.DecodedQueue(maker.at_once)
         super().__init__(
             source,
             plan.projection,
@@ -112,15 +111,14 @@ class BlockEngine(Engine):
             allocate,
             home,
             plan.kernels,
-            blocks=queue,
+            blocks=maker.queue,
         )
         self.of_files = of_files
         self.refuse = refuse
         self.steps = plan.steps
         self._maker = maker
-        requester = QueueRequester(maker, queue)
-        self._failures = requester.failures
-        end = start_workers(maker, queue, requester, self)
+        maker.start()
+        end = weakref.finalize(self, maker.close)
         self.close = partial(_close, end, self.close)
 
     def next_of(self, scan: core.Scan) -> core.LentBatch | None:
@@ -134,7 +132,7 @@ class BlockEngine(Engine):
         except StorageError:
             if scan.damage is None:
                 raise
-            cause = self._failures.get(scan.damage[1:])
+            cause = self._maker.failures.get(scan.damage[1:])
             if cause is None:
                 raise
             raise cause from None

@@ -2,10 +2,10 @@
 
 A pass asks a queue for the block of each row group:
 
-    BlockEngine -> queue -> BlockWorkers -> BlockTask -> does the entry exist?
-                                              yes: the queue maps the entry
-                                              no:  EntryLock -> BlockMaker reads the row group
-                                                   -> EntryWriter -> publish
+    BlockEngine -> queue -> BlockMaker -> does the entry exist?
+                                            yes: the queue maps the entry
+                                            no:  one task locks the entry, reads the row group,
+                                                 writes and publishes the entry
 
 If a block can't be kept, the pass decodes rows straight from the files, from the first batch that
 needs the block on.

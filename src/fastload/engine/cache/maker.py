@@ -1,16 +1,28 @@
-"""Maker of blocks: reads row groups, and turns their rows into record batches."""
+"""Maker of blocks: finds the blocks that passes ask for, and makes the blocks that are missing."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
-from typing import TYPE_CHECKING
+import time
+from bisect import insort
+from collections import deque
+from itertools import count
+from operator import itemgetter
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeAlias
 
 from fastload.engine.cache.arrow_format import FileOverhead, arrow_schema, record_batch
+from fastload.engine.cache.entry_lock import NoRoomError
+from fastload.engine.cache.entry_writer import EntryWriter
+from fastload.errors import CorruptFileError
 from fastload.plan.read_plan import row_group_plan
+from fastload.runtime.native import core
 from fastload.steps.run import SeedKey, run_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -18,11 +30,17 @@ if TYPE_CHECKING:
     from fastload.engine.cache.keys import BlockKeys
     from fastload.engine.cache.store import BlockStore
     from fastload.engine.engine import Engine
-    from fastload.runtime.native import core
     from fastload.schema.fields import Field
     from fastload.schema.projection import OutputPlan
     from fastload.source.files import SourceFile
     from fastload.steps.steps import Steps
+
+    Key: TypeAlias = tuple[int, int]
+    """The index of a file, and the index of a row group in the file."""
+    # What a task waits for: rows of a scan, or a time by the monotonic clock.
+    Wait: TypeAlias = core.Scan | float
+    # The number of tasks begun before, the block that the task gets, the task, and its wait.
+    Task: TypeAlias = tuple[int, Key, Generator[Wait, None, None], Wait]
 
 __all__ = ["BlockMaker", "row_groups_at_once"]
 
@@ -35,6 +53,16 @@ _REMOTE_AT_ONCE = 32
 # their way. These should be the whole row group, since less means many small requests.
 _LEAST_BYTES = 8 << 20
 _ROW_GROUPS = 2
+# Seconds between two looks for an entry that another process writes, at first and at most.
+_FIRST_POLL_S = 0.002
+_MOST_POLL_S = 0.05
+# After so many reads of an entry that fail, the block can't be kept.
+_MOST_FAILURES = 3
+# Seconds that a thread waits for work, at most and at least.
+_IDLE_S = 1.0
+_LEAST_S = 0.001
+# Seconds to wait for a user's function that runs when the dataset is closed or the process ends.
+_END_S = 5.0
 
 
 def row_groups_at_once(memory_bytes: int, row_group_bytes: int, *, remote: bool) -> int:
@@ -51,7 +79,12 @@ def row_groups_at_once(memory_bytes: int, row_group_bytes: int, *, remote: bool)
 
 
 class BlockMaker:
-    """Makes the blocks of a dataset in this process.
+    """Gets the blocks that a queue asks for, and makes the blocks that are missing.
+
+    Each block is the work of one task (`_get`), a generator that yields while the task waits. Many
+    tasks are in work at a time, because each waits for requests to a store. Only a few threads go
+    on with the tasks that are ready, so that they don't compete for the GIL with each other and
+    with the training loop. Tasks begin, and go on, in the order in which the queue asks for blocks.
 
     The engine that reads row groups is made when the first block is missing.
 
@@ -71,14 +104,8 @@ class BlockMaker:
             as hanging.
 
     Attributes:
-        at_once: the number of row groups in work at a time.
-        keys: the names of the blocks.
-        overhead: the most bytes that a block takes in addition to its values.
-        patience_s: seconds without progress after which another process counts as hanging.
-        schema: the Arrow schema of the blocks.
-        steps: the steps of `preprocess`.
-        store: the store that keeps the blocks.
-        threads: the number of threads that compute and write.
+        failures: for each file and row group whose block can't be made, the error.
+        queue: the queue that asks for blocks.
     """
 
     def __init__(
@@ -96,42 +123,97 @@ class BlockMaker:
         core_threads: int,
         patience_s: float,
     ) -> None:
-        self.store = store
-        self.keys = keys
-        self.at_once = at_once
-        self.patience_s = patience_s
-        self.steps = steps
-        self.schema: pa.Schema = arrow_schema(fields)
-        self.overhead = FileOverhead.of(self.schema)
-        # At least two threads, so that one computes while another one writes.
-        self.threads = min(at_once, max(_AT_ONCE, core_threads // 2))
+        self.failures: dict[Key, BaseException] = {}
+        self.queue = core.DecodedQueue(at_once)
+        self._store = store
+        self._keys = keys
         self._make_engine = make_engine
-        self._engine: Engine | None = None
         self._batch_rows = batch_rows
         self._outputs = outputs
+        self._steps = steps
         self._fields = fields
         self._files = files
+        self._at_once = at_once
+        self._patience_s = patience_s
+        self._schema: pa.Schema = arrow_schema(fields)
+        self._overhead = FileOverhead.of(self._schema)
+        self._engine: Engine | None = None
         self._rows: core.BlockRows | None = None
-        self._closed = False
         self._making = threading.Lock()
         # Only one thread at a time calls the user's functions.
         self._stepping = threading.Lock()
+        # While blocks are only to be made: the blocks that exist now, and the errors of others.
+        self._warmed: SimpleQueue[tuple[Key, BaseException | None]] | None = None
+        # At least two threads, so that one computes while another one writes. Daemon threads,
+        # because the wait for their end is limited.
+        self._threads = [
+            threading.Thread(target=self._work, name="fastload-blocks", daemon=True)
+            for _ in range(min(at_once, max(_AT_ONCE, core_threads // 2)))
+        ]
+        self._pid = os.getpid()
+        self._numbers = count()
+        self._looking = threading.Lock()
+        self._seen = 0  # the queue's count of wakes before the last look for work
+        self._in_work = 0
+        # The tasks that no thread works on, and the tasks that threads have put back; None stands
+        # for a task that is over.
+        self._tasks: list[Task] = []
+        self._back: deque[Task | None] = deque()
 
-    def start(self, file: int, row_group: int, queue: core.DecodedQueue) -> core.Scan:
+    def start(self) -> None:
+        """Start the threads, which hand blocks to the passes that ask the queue."""
+        for thread in self._threads:
+            thread.start()
+
+    def warm(self, keys: Collection[Key]) -> Iterator[tuple[Key, BaseException | None]]:
+        """Start the threads, and make blocks, which stay unread.
+
+        Args:
+            keys: the file and row group of each block.
+
+        Yields:
+            Each file and row group once its block exists, or with the error because of which the
+            block can't be made.
+        """
+        self._warmed = SimpleQueue()
+        self.start()
+        for key in keys:
+            self.queue.ask(*key)
+        for _ in keys:
+            yield self._warmed.get()
+
+    def counts(self) -> dict[str, int]:
+        """Return the counters of the engine that reads row groups; {} if none was made."""
+        return {} if self._engine is None else self._engine.counts()
+
+    def close(self) -> None:
+        """End the threads, and give up the blocks that are not complete. Idempotent."""
+        if self._pid != os.getpid():
+            return
+        self.queue.close()
+        with self._making:
+            if self._engine is not None:
+                self._engine.close()
+        self._steps.close()
+        until = time.monotonic() + _END_S
+        for thread in self._threads:
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join(max(0.0, until - time.monotonic()))
+
+    def read(self, file: int, row_group: int) -> core.Scan:
         """Start to read the rows of a row group that stay.
 
         Args:
             file: the index of the file.
             row_group: the index of the row group in the file.
-            queue: the queue to wake when rows have been read.
 
         Returns:
-            The scan that delivers the rows.
+            The scan that delivers the rows, and wakes the queue.
         """
         engine = self._opened()
-        rows = self.keys.rows(file, row_group)
+        rows = self._keys.rows(file, row_group)
         plan = row_group_plan(file, row_group, rows, self._batch_rows, engine.budget.stripe_rows)
-        return engine.start(plan, self._batch_rows, wakes=queue)
+        return engine.start(plan, self._batch_rows, wakes=self.queue)
 
     def record_batch(self, lent: core.LentBatch) -> core.BlockBatch | pa.RecordBatch:
         """Turn rows that were read into a record batch, by way of the steps.
@@ -145,51 +227,186 @@ class BlockMaker:
         """
         if self._rows is not None and lent.failed_kernel < 0:
             return self._rows.of(lent)
-        return record_batch(self.schema, self._fields, self._stepped(lent))
-
-    def location(self, file: int, row_group: int) -> str:
-        """Return the path of the file and the index of a row group, for messages."""
-        return f"{self._files[file].path}, row group {row_group}"
-
-    def describe(self, name: str, file: int) -> None:
-        """Write a description of an entry's file next to the entry, for people to read."""
-        self.store.describe(name, self._files[file])
-
-    def counts(self) -> dict[str, int]:
-        """Return the counters of the engine that reads row groups; {} if none was made."""
-        return {} if self._engine is None else self._engine.counts()
-
-    def close(self) -> None:
-        """End the threads. Idempotent."""
-        with self._making:
-            self._closed = True
-            if self._engine is not None:
-                self._engine.close()
-        self.steps.close()
+        return record_batch(self._schema, self._fields, self._stepped(lent))
 
     def _opened(self) -> Engine:
         """Return the engine that reads row groups, which the first call makes."""
         with self._making:
-            if self._closed:
+            if self.queue.closed:
                 raise RuntimeError("The dataset was closed")
             if self._engine is None:
                 engine = self._make_engine()
-                if not self.steps and all(output.row_major for output in self._outputs):
+                if not self._steps and all(output.row_major for output in self._outputs):
                     shown = [n for n, output in enumerate(self._outputs) if not output.hidden]
-                    self._rows = engine.pipeline.block_rows(self.schema, shown)
+                    self._rows = engine.pipeline.block_rows(self._schema, shown)
                 self._engine = engine
             return self._engine
 
     def _stepped(self, lent: core.LentBatch) -> Batch:
         assert self._engine is not None
         batch = self._engine.batch_of(lent, None)[0]
-        if not self.steps:
+        if not self._steps:
             return batch
         with self._stepping:
-            running = run_steps(batch, self.steps, SeedKey(0, 0), self._files, self.steps.pool)
+            running = run_steps(batch, self._steps, SeedKey(0, 0), self._files, self._steps.pool)
             while True:
                 try:
                     next(running).wait()
                 except StopIteration as end:
                     made: Batch = end.value
                     return made
+
+    def _get(self, file: int, row_group: int) -> Generator[Wait, None, None]:
+        """Get one block, as a task: look the block up, make it if it is missing, hand it over.
+
+        Yields:
+            What the task waits for.
+
+        Raises:
+            Exception: the block can't be made.
+        """
+        name = self._keys.name(file, row_group)
+        failures = 0
+        while failures < _MOST_FAILURES:
+            checksum = 0
+            if self._store.touch_if_exists(name):
+                yield 0.0  # any thread may open the entry, which means comparing its checksum
+            else:
+                checksum = yield from self._make(file, row_group, name)
+            opened = self._hand_over(file, row_group, name, checksum)
+            if opened:
+                return
+            if opened is False:
+                self._store.remove(name)
+            # An entry that another process has just removed is no failure.
+            failures += opened is False or self._store.touch_if_exists(name)
+        self._store.check_readable(name)
+        raise NoRoomError(
+            f"Expected a readable block, got one damaged after each write - at {name}"
+        )
+
+    def _make(self, file: int, row_group: int, name: str) -> Generator[Wait, None, int]:
+        """Make one block, as part of a task: lock the entry, read, write, publish.
+
+        While another process holds the lock, the task looks from time to time whether the entry
+        has appeared.
+
+        Yields:
+            What the task waits for.
+
+        Returns:
+            The checksum of the entry; 0 if another process has written the entry.
+
+        Raises:
+            NoRoomError: the entry can't be written, or the process that holds the lock makes no
+                progress.
+        """
+        seen_ns, until, poll_s = -1, 0.0, _FIRST_POLL_S
+        while (lock := self._store.lock(name)) is None:
+            if self._store.touch_if_exists(name):
+                return 0
+            written_ns, now = self._store.part_written_ns(name), time.monotonic()
+            if written_ns != seen_ns:
+                seen_ns, until = written_ns, now + self._patience_s
+            elif now > until:
+                raise NoRoomError("another process holds a row group without filling it")
+            yield now + poll_s
+            poll_s = min(_MOST_POLL_S, 2 * poll_s)
+        with lock:
+            writer = EntryWriter(self._store, lock, name, self._schema, self._overhead)
+            with contextlib.closing(self.read(file, row_group)) as scan:
+                yield scan
+                while (lent := scan.next()) is not None:
+                    writer.add(self.record_batch(lent))
+                    if scan.waits:
+                        yield scan
+                checksum = writer.publish()
+        self._store.describe(name, self._files[file])
+        return checksum
+
+    def _hand_over(self, file: int, row_group: int, name: str, checksum: int) -> bool | None:
+        """Open a block for the passes that wait for the block.
+
+        Args:
+            file: the index of the file.
+            row_group: the index of the row group in the file.
+            name: the name of the block.
+            checksum: the checksum of a block that this process has just written, else 0.
+
+        Returns:
+            True if the block is open, None if it can't be opened, False if it is damaged.
+        """
+        if self._warmed is not None:
+            if not checksum and not self._store.touch_if_exists(name):
+                return None
+            self._warmed.put(((file, row_group), None))
+            return True
+        rows = self._keys.rows(file, row_group)
+        path = self._store.path(name)
+        return self.queue.open(file, row_group, path, name, rows, written=checksum)
+
+    def _fail(self, file: int, row_group: int, error: BaseException) -> None:
+        """Raise the error of a task in the passes that wait for the task's block."""
+        if self._warmed is not None:
+            self._warmed.put(((file, row_group), error))
+            return
+        message, corrupt = str(error), isinstance(error, CorruptFileError)
+        if not corrupt:
+            self.failures[file, row_group] = error
+            location = f"{self._files[file].path}, row group {row_group}"
+            what = f"{type(error).__name__}: {error}"
+            message = f"Expected a block of decoded rows, got {what} - at {location}"
+        self.queue.fail(file, row_group, corrupt=corrupt, message=message)
+
+    def _work(self) -> None:
+        """Go on with tasks until the queue is closed. Each thread runs this method."""
+        while (task := self._next()) is not None:
+            self._back.append(self._gone_on(*task[:3]))
+            self.queue.wake()
+
+    def _gone_on(self, number: int, key: Key, task: Generator[Wait, None, None]) -> Task | None:
+        """Go on with a task until it has to wait; return None if the task is over."""
+        try:
+            return number, key, task, next(task)
+        except StopIteration:
+            return None
+        except BaseException as error:  # noqa: BLE001 - raised where the batch is asked for
+            self._fail(*key, error)
+            return None
+
+    def _next(self) -> Task | None:
+        """Return a task that is ready; None when the queue is closed.
+
+        One thread at a time waits here, and begins the tasks of blocks requested meanwhile.
+        """
+        with self._looking:
+            while not self.queue.closed:
+                self._take_back()
+                self._begin()
+                now = time.monotonic()
+                for index, task in enumerate(self._tasks):
+                    wait = task[3]
+                    if wait <= now if isinstance(wait, float) else not wait.waits:
+                        return self._tasks.pop(index)
+                times = [task[3] for task in self._tasks if isinstance(task[3], float)]
+                idle_s = min([_IDLE_S, *(max(_LEAST_S, until - now) for until in times)])
+                self._seen = self.queue.wait(self._seen, idle_s)
+            self._take_back()
+            while self._tasks:
+                self._tasks.pop()[2].close()
+            return None
+
+    def _take_back(self) -> None:
+        while self._back:
+            task = self._back.popleft()
+            if task is None:
+                self._in_work -= 1
+            else:
+                insort(self._tasks, task, key=itemgetter(0))
+
+    def _begin(self) -> None:
+        while self._in_work < self._at_once and (key := self.queue.take()) is not None:
+            task = self._gone_on(next(self._numbers), key, self._get(*key))
+            if task is not None:
+                self._in_work += 1
+                self._tasks.append(task)
