@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastload import Cache, FastParquetDataset
+from fastload.engine.cache.entry_writer import EntryWriter
 from fastload.engine.cache.store import BlockStore
 from fastload.runtime._core import check_block
 from fastload.runtime.disk.cache import DECODED
@@ -81,7 +82,7 @@ def check(cache):
     for part in directory.rglob(".*.part"):
         name = str(part.relative_to(directory).with_name(part.name[1 : -len(".part")]))
         if not store.touch_if_exists(name):
-            lock = store.lock(name)
+            lock = EntryWriter.lock(store, name)
             assert lock is not None, "what a killed process held is not given up"
             with lock:
                 pass

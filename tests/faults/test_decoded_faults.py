@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastload import Cache, CorruptFileError, FastParquetDataset
+from fastload.engine.cache.entry_writer import EntryWriter
 from fastload.engine.cache.store import BlockStore
 from fastload.runtime._core import check_block
 from fastload.runtime.disk import cache as cache_module
@@ -223,7 +224,7 @@ def test_a_process_that_hangs_is_not_waited_for(path, tmp_path, told):
     names = [f"{entry.object}/{entry.name}" for entry in blocks(tmp_path)]
     remove_all(tmp_path / DECODED)
     store = BlockStore(Cache(tmp_path))
-    held = [store.lock(name) for name in names]
+    held = [EntryWriter.lock(store, name) for name in names]
     assert all(held)
     with pytest.warns(UserWarning, match="another process holds"):
         rows, made = read(path, tmp_path, io=IO(timeout_s=0.3))
@@ -239,7 +240,9 @@ def test_entries_that_can_not_be_opened(path, tmp_path, told):
     for entry in blocks(tmp_path)[4:]:
         os.rename(entry.path, entry.path + ".moved")
         os.symlink(entry.path + ".moved", entry.path)
-    with pytest.warns(UserWarning, match="Can't keep more in the cache: Too many levels") as record:
+    with pytest.warns(
+        UserWarning, match="Can't keep decoded rows in the cache: Too many levels"
+    ) as record:
         rows, made = read(path, tmp_path)
     assert (rows, made) == (list(range(ROWS)), 0)
     assert len(record) == 1

@@ -311,7 +311,7 @@ def test_outputs_that_blocks_can_not_hold(paths, tmp_path):
         FastParquetDataset(paths, columns=["f"], preprocess=complicated) as plain,
         FastParquetDataset(paths, columns=["f"], preprocess=complicated, cache=tmp_path) as kept,
     ):
-        with pytest.warns(UserWarning, match=r"Can't use the decoded tier.*complex64"):
+        with pytest.warns(UserWarning, match=r"Can't keep decoded rows.*complex64"):
             got = list(kept)
         for ours, theirs in zip(got, plain, strict=True):
             assert torch.equal(ours["c"].real.nan_to_num(), theirs["c"].real.nan_to_num())
@@ -343,7 +343,7 @@ def test_a_budget_too_small_for_wide_blocks(paths, tmp_path):
             paths, cache=tmp_path, memory_budget="20MB", batch_size=16, **options
         ) as dataset,
     ):
-        with pytest.warns(UserWarning, match=r"Can't use the decoded tier.*memory_budget"):
+        with pytest.warns(UserWarning, match=r"Can't keep decoded rows.*memory_budget"):
             rows = [batch.rows for batch in dataset]
         assert sum(rows) == 2 * ROWS + 1
 
@@ -366,3 +366,26 @@ def test_processes_make_each_block_once(paths, tmp_path):
     assert sums == [sum(range(2 * ROWS + 1)) * 2] * 3
     assert len(list(entries_of(tmp_path / DECODED))) == 2 * -(-ROWS // GROUP_ROWS)
     assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_mix_falls_back_in_the_share_of_a_source(paths, tmp_path):
+    """The rest of the share comes from the files, in the same order."""
+
+    def turns(block):
+        wide = "float64" if int(block["i"].max()) > 2 * ROWS - 100 else "float32"
+        return {"y": block["i"].astype(wide)}
+
+    options = {"columns": ["i"], "batch_size": 200, "shuffle": True, "shuffle_window": 900}
+
+    def mixed(**more):
+        sources = {
+            "a": FastParquetDataset(paths, **options, preprocess=turns, **more),
+            "b": FastParquetDataset(paths, **options),
+        }
+        return mix(sources, weights={"a": 3, "b": 1}, stop="all")
+
+    with mixed() as plain, mixed(cache=tmp_path) as kept:
+        expected = [[batch["i"].tolist() for batch in plain] for _ in range(2)]
+        with pytest.warns(UserWarning, match="as in the first rows, got"):
+            first = [batch["i"].tolist() for batch in kept]
+        assert [first, [batch["i"].tolist() for batch in kept]] == expected

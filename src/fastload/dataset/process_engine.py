@@ -102,13 +102,6 @@ class ProcessEngine:
             self.current.pipeline.start_spans(self.span_capacity)
         return self.current
 
-    def of_files(self, workers: int) -> Engine:
-        """Replace the engine of this process by an engine that reads the files, and return it."""
-        if self.current is not None and self.current.mine:
-            self.current.close()
-        self.current = self.another(workers, *self._batch_memory())
-        return self.current
-
     @property
     def steps_s(self) -> float:
         """Seconds that the consumer of cached row groups has waited for steps."""
@@ -151,8 +144,14 @@ class ProcessEngine:
 
     def _of_blocks(self, workers: int) -> BlockEngine | None:
         assert self.blocks is not None
-        process, of_files = self._process(workers), partial(self.of_files, workers)
-        return self.blocks.engine(process, *self._batch_memory(), of_files)
+        fall_back = partial(self._fall_back, workers)
+        return self.blocks.engine(self._process(workers), *self._batch_memory(), fall_back)
+
+    def _fall_back(self, workers: int, cause: BaseException | None) -> Engine:
+        """Give up the decoded tier because of an error, and return an engine of files instead."""
+        assert self.blocks is not None
+        self.blocks.refuse(cause)
+        return self.of_process(workers)
 
     def _process(self, workers: int) -> BlockArguments:
         threads, memory = self._threads(workers), self.memory_budget // workers

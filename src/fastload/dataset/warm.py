@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastload.engine.cache.entry_lock import NoRoomError
+from fastload.engine.cache.arrow_format import UncacheableError
 from fastload.errors import CacheError, CorruptFileError
 from fastload.plan.read_plan import ReadPlan, read_plan
 from fastload.runtime.progress import showing
@@ -89,7 +89,7 @@ def warm_blocks(
         skip: True to leave out corrupt row groups.
 
     Raises:
-        CacheError: the cache has no room for all row groups.
+        CacheError: a row group can't be kept in the cache.
     """
     plan = _plan_of(row_groups, options, rank, share, options.batch_size)
     rows_of: Counter[tuple[int, int]] = Counter()
@@ -104,10 +104,8 @@ def warm_blocks(
                     raise error
                 rows += rows_of[entry]
                 show(rows, total)
-    except NoRoomError as error:
-        raise CacheError(
-            f"Expected room in the cache for all row groups, got less: {error}"
-        ) from error
+    except UncacheableError as error:
+        raise CacheError(f"Expected to keep all row groups in the cache, got: {error}") from error
 
 
 def _plan_of(

@@ -5,7 +5,7 @@ A pass needs some of these feeds. Each takes its batches from the feed below:
     EpochIterator    counts the batches that it hands out, and gives each its position
          ^
     BlockFeed        only with cached row groups: once a row group can't be kept, replaces the
-         ^           feeds below by feeds that read the files
+         ^           feeds below by feeds that read the files, for the rest of the pass
     SteppedFeed      only with steps: calls `preprocess`, then `augment`; on cached row groups,
          ^           which hold the result of `preprocess`, calls `augment` alone
     ScanFeed         hands out the batches of one scan of the core

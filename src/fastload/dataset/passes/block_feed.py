@@ -5,43 +5,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fastload.dataset.passes.feed import WrappedFeed
-from fastload.engine.cache.arrow_format import UnfitOutputError
-from fastload.engine.cache.entry_lock import NoRoomError
+from fastload.engine.cache.arrow_format import UncacheableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.feed import OpenFeed
+    from fastload.engine.cache.block_engine import BlockEngine
+    from fastload.engine.engine import Engine
     from fastload.plan.position import BatchPosition
 
 __all__ = ["BlockFeed"]
 
 
 class BlockFeed(WrappedFeed):
-    """A feed over cached row groups, replaced by a feed over files once the cache fails.
+    """A feed over cached row groups, replaced by a feed over files once a row group isn't kept.
 
-    The cache fails if it has no room for a row group, or an output has no form in the cache.
+    This is the only way in which a pass deals with a row group that can't be kept: the rest of
+    the pass, and all later passes of the process, read the files.
 
     Args:
-        feed: the feed over cached row groups; its engine is a BlockEngine.
-        refuse: called with the reason why a row group can't be kept.
-        rest: opens a feed that reads the rest of the pass from the files. Called with the count
-            of batches handed out so far (of rows, if `counts_rows`) and the position of the next
-            batch.
+        feed: the feed over cached row groups.
+        engine: the engine of the feed.
+        rest: opens a feed over the rest of the pass, given the engine that reads the files, and
+            the count of batches handed out so far (of rows, if `counts_rows`).
         counts_rows: True if the pass hands out single rows.
     """
 
     def __init__(
         self,
         feed: OpenFeed,
-        refuse: Callable[[BaseException], None],
-        rest: Callable[[int, BatchPosition], OpenFeed],
+        engine: BlockEngine,
+        rest: Callable[[Engine, int], OpenFeed],
         *,
         counts_rows: bool,
     ) -> None:
         super().__init__(feed)
-        self._refuse = refuse
+        self._engine = engine
         self._rest = rest
         self._counts_rows = counts_rows
         self._handed_out = 0
@@ -51,18 +52,27 @@ class BlockFeed(WrappedFeed):
         """Number of rows at the start of the latest batch that must not be delivered."""
         return self._feed.lead
 
+    def begin(self) -> None:
+        """Begin the pass, if the feed was opened to prepare the next pass."""
+        if self._engine.replaced:  # by the pass that ran before
+            self._fall_back(None)
+        else:
+            super().begin()
+
     def next(self, mark: BatchPosition) -> Batch | None:
         """Return the next batch, with the position `mark`; None at the end."""
         try:
             batch = self._feed.next(mark)
-        except (NoRoomError, UnfitOutputError) as cause:
-            self._refuse(cause)
-            on_opened, self._feed.on_opened = self._feed.on_opened, None
-            self._feed.close()
-            if on_opened is not None:
-                on_opened(None)
-            self._feed = self._rest(self._handed_out, mark)
+        except UncacheableError as cause:
+            self._fall_back(cause)
             batch = self._feed.next(mark)
         if batch is not None:
             self._handed_out += batch.rows - self.lead if self._counts_rows else 1
         return batch
+
+    def _fall_back(self, cause: UncacheableError | None) -> None:
+        on_opened, self._feed.on_opened = self._feed.on_opened, None
+        self._feed.close()
+        if on_opened is not None:
+            on_opened(None)
+        self._feed = self._rest(self._engine.fall_back(cause), self._handed_out)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastload.engine.engine import Engine
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.options import Options
-    from fastload.plan.position import BatchPosition, Position, WorkerSlot
+    from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.rows.epoch_rows import EpochRows
     from fastload.rows.skip_report import SkipReport
@@ -88,11 +88,11 @@ class FeedFactory:
         if not isinstance(engine, BlockEngine):
             return feed
 
-        def rest(handed_out: int, _mark: BatchPosition) -> OpenFeed:
+        def rest(of_files: Engine, handed_out: int) -> OpenFeed:
             left = replace(start, taken=start.taken + handed_out)
-            return self._open(engine.of_files(), left, part, rank, None, None)
+            return self._open(of_files, left, part, rank, None, None)
 
-        return BlockFeed(feed, engine.refuse, rest, counts_rows=self.yields_rows)
+        return BlockFeed(feed, engine, rest, counts_rows=self.yields_rows)
 
     @property
     def plans(self) -> bool:
@@ -152,13 +152,11 @@ class FeedFactory:
         if not isinstance(engine, BlockEngine):
             return feed
 
-        def rest(handed_out: int, mark: BatchPosition) -> OpenFeed:
-            again = self._open_share(engine.of_files(), epoch, own, None)
-            for _ in range(handed_out):
-                again.next(mark)
-            return again
+        def rest(of_files: Engine, handed_out: int) -> OpenFeed:
+            left = own._replace(delivered=own.delivered + handed_out)
+            return self._open_share(of_files, epoch, left, None)
 
-        return BlockFeed(feed, engine.refuse, rest, counts_rows=False)
+        return BlockFeed(feed, engine, rest, counts_rows=False)
 
     def _open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None

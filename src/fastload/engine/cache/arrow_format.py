@@ -17,6 +17,7 @@ import pyarrow as pa
 import torch
 
 from fastload.batch.ragged import Ragged, own_rows
+from fastload.errors import FastloadError
 from fastload.schema.column_plan import ColumnPlan
 from fastload.schema.columns import DTYPES
 from fastload.schema.fields import Field
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FileOverhead",
-    "UnfitOutputError",
+    "UncacheableError",
     "arrow_schema",
     "fields_of",
     "projection_of",
@@ -74,8 +75,8 @@ class FileOverhead(NamedTuple):
         return cls(2 * schema.serialize().size + _MORE_BYTES, arrays * _ARRAY_BYTES)
 
 
-class UnfitOutputError(TypeError):
-    """Raised for an output that can't be stored in blocks."""
+class UncacheableError(FastloadError):
+    """Raised for rows that can't be kept in the cache; a pass then reads them from the files."""
 
 
 def arrow_schema(fields: Mapping[str, Field]) -> pa.Schema:
@@ -85,7 +86,7 @@ def arrow_schema(fields: Mapping[str, Field]) -> pa.Schema:
         fields: the outputs of the blocks.
 
     Raises:
-        UnfitOutputError: Arrow or the core has no column for an output.
+        UncacheableError: Arrow or the core has no column for an output.
     """
     return pa.schema([_arrow_field(name, field) for name, field in fields.items()])
 
@@ -115,10 +116,10 @@ def record_batch(
         block: the values of the outputs.
 
     Raises:
-        UnfitOutputError: an output does not fit the schema.
+        UncacheableError: an output does not fit the schema.
     """
     if set(block) != set(fields):
-        raise UnfitOutputError(
+        raise UncacheableError(
             f"Expected the outputs {', '.join(map(repr, fields))}, as in the first rows, got "
             f"{', '.join(map(repr, block))}"
         )
@@ -160,7 +161,7 @@ def projection_of(fields: Mapping[str, Field], files: int, ragged_bytes: int) ->
 def _arrow_field(name: str, field: Field) -> pa.Field:
     stored = _STORED.get(field.dtype)
     if stored is None or 0 in field.shape:
-        raise UnfitOutputError(
+        raise UncacheableError(
             f"Expected outputs of a dtype that Arrow has, without a dimension of length 0, got "
             f"{field.dtype} (B{''.join(f', {n}' for n in field.shape)}) in output `{name}`"
         )
@@ -192,7 +193,7 @@ def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Ten
     """Return a value after checking that it fits its field.
 
     Raises:
-        UnfitOutputError: the value does not fit the field.
+        UncacheableError: the value does not fit the field.
     """
     found = field_of(value)
     if field.depth == 1 and isinstance(value, torch.Tensor) and _is_chance(field, found):
@@ -201,14 +202,14 @@ def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Ten
         value = Ragged(value.flatten(0, 1), offsets)
         found = field_of(value)
     if found != field and replace(found, unit=field.unit) != field:
-        raise UnfitOutputError(
+        raise UncacheableError(
             f"Expected output `{name}` to be {field}, as in the first rows, got {found}"
         )
     inner = value
     while isinstance(inner, Ragged):
         inner = inner.values
     if inner.device.type != "cpu":
-        raise UnfitOutputError(
+        raise UncacheableError(
             f"Expected output `{name}` in CPU memory, got a tensor on {inner.device}"
         )
     return value

@@ -80,12 +80,10 @@ class BlockEngine(Engine):
         allocate: allocates the memory of batches, as in `Engine`.
         home: the process to which batches are sent, as in `Engine`.
         maker: makes the missing blocks.
-        of_files: makes an engine that reads the files instead of blocks.
-        refuse: called with the error if blocks can't be kept.
+        fall_back: makes the engine that replaces this engine, as the method `fall_back` says.
 
     Attributes:
-        of_files: makes an engine that reads the files instead of blocks.
-        refuse: called with the error if blocks can't be kept.
+        replaced: an engine that reads the files has replaced this engine, which is closed.
         steps: the steps to run on the batches: `augment`.
     """
 
@@ -98,8 +96,7 @@ class BlockEngine(Engine):
         allocate: PinnedMemory | None,
         home: Destination | None,
         maker: BlockMaker,
-        of_files: Callable[[], Engine],
-        refuse: Callable[[BaseException], None],
+        fall_back: Callable[[BaseException | None], Engine],
     ) -> None:
         super().__init__(
             source,
@@ -113,13 +110,22 @@ class BlockEngine(Engine):
             plan.kernels,
             blocks=maker.queue,
         )
-        self.of_files = of_files
-        self.refuse = refuse
+        self.replaced = False
+        self._fall_back = fall_back
         self.steps = plan.steps
         self._maker = maker
         maker.start()
         end = weakref.finalize(self, maker.close)
         self.close = partial(_close, end, self.close)
+
+    def fall_back(self, cause: BaseException | None = None) -> Engine:
+        """Return the engine of this process that reads the files, which replaces this engine.
+
+        Args:
+            cause: the error because of which a block can't be kept.
+        """
+        self.replaced = True
+        return self._fall_back(cause)
 
     def next_of(self, scan: core.Scan) -> core.LentBatch | None:
         """Return the next batch of a scan, or None at the end of the scan.

@@ -20,7 +20,7 @@ import numpy as np
 
 from fastload.engine.budget import Budget, divide_budget
 from fastload.engine.cache.arrow_format import (
-    UnfitOutputError,
+    UncacheableError,
     arrow_schema,
     fields_of,
     projection_of,
@@ -33,7 +33,6 @@ from fastload.engine.engine import Engine
 from fastload.engine.first_rows import fields_after, first_rows
 from fastload.engine.work_units import work_units
 from fastload.runtime.disk.cache import tell_once
-from fastload.runtime.user_warnings import warn
 from fastload.steps.kernel_plan import extra_outputs, plan_kernels
 from fastload.steps.steps import Steps
 
@@ -137,7 +136,7 @@ class DecodedCache:
         process: BlockArguments,
         allocate: PinnedMemory | None,
         home: Destination | None,
-        of_files: Callable[[], Engine],
+        fall_back: Callable[[BaseException | None], Engine],
     ) -> BlockEngine | None:
         """Make the engine that reads blocks in this process.
 
@@ -145,19 +144,17 @@ class DecodedCache:
             process: the arguments of this process.
             allocate: allocates the memory of batches, as in `Engine`.
             home: the process to which batches are sent, as in `Engine`.
-            of_files: makes an engine that reads the files instead of blocks.
+            fall_back: makes an engine that reads the files, given the error because of which a
+                block can't be kept.
 
         Returns:
-            The engine, or None if blocks can't be used. Blocks that don't fit are reported in a
-            warning.
+            The engine, or None if blocks can't be used.
         """
         ready = self._ready(process)
         if ready is None:
             return None
         plan, budget, maker = ready
-        return BlockEngine(
-            self._source, plan, process, budget, allocate, home, maker, of_files, self._refuse
-        )
+        return BlockEngine(self._source, plan, process, budget, allocate, home, maker, fall_back)
 
     def maker(self, process: BlockArguments) -> BlockMaker | None:
         """Make the block maker of this process; return None if blocks can't be used."""
@@ -169,7 +166,9 @@ class DecodedCache:
         place = self._source.storage.store_identity
         keys = BlockKeys(self._source, place, self._projection, process.rows, self._code)
         keeps = all(map(keys.object, range(len(self._source.files))))
-        if not self.usable or not keeps or not process.row_groups.total_rows:
+        if not keeps or not process.row_groups.total_rows:
+            self._refused = True
+        if not self.usable:
             return None
         try:
             plan = self._plan = self._plan or self._planned(keys, process)
@@ -178,8 +177,8 @@ class DecodedCache:
             budget = process.divide(plan.projection, extra_bytes)
             # Blocks are mapped, so reading blocks needs no memory for fetches: the maker takes it.
             return plan, budget, self._maker(store, keys, plan, process, budget.fetch_bytes)
-        except (UnfitOutputError, ValueError) as error:
-            self._give_up(error)
+        except (UncacheableError, ValueError) as error:
+            self.refuse(error)
             return None
 
     def _maker(
@@ -248,7 +247,7 @@ class DecodedCache:
         return self._projection.row_bytes + sum(o.field.item_bytes for o in computed)
 
     def _planned(self, keys: BlockKeys, process: BlockArguments) -> BlockPlan:
-        """Plan the blocks. Raise UnfitOutputError if an output can't be stored in blocks."""
+        """Plan the blocks. Raise UncacheableError if an output can't be stored in blocks."""
         outputs = [o for o in self._making.outputs if not o.hidden]
         if not self._made_by:
             fields = {output.name: output.field for output in outputs}
@@ -306,17 +305,11 @@ class DecodedCache:
         ragged = sum(int(after[name].nbytes) for name, field in fields.items() if field.ragged)
         return fields, ragged // max(1, after.rows)
 
-    def _refuse(self, cause: BaseException) -> None:
-        """Warn why a pass continues without blocks; use no blocks from now on if they don't fit."""
-        if isinstance(cause, UnfitOutputError):
-            self._give_up(cause)
-        else:
-            tell_once(self._cache, f"Can't keep more in the cache: {cause}; rows are decoded")
-
-    def _give_up(self, cause: BaseException) -> None:
-        """Use no blocks in this process from now on, and warn."""
+    def refuse(self, cause: object) -> None:
+        """Use no blocks in this process from now on, and warn why."""
         self._refused = True
-        warn(
-            f"Can't use the decoded tier of the cache: {cause}; rows are decoded each time. "
-            "Cache(directory, decoded=False) turns the tier, and this warning, off",
+        tell_once(
+            self._cache,
+            f"Can't keep decoded rows in the cache: {cause}; rows are decoded each time. "
+            "Cache(directory, decoded=False) turns the decoded tier, and this warning, off",
         )

@@ -13,8 +13,12 @@ from operator import itemgetter
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
-from fastload.engine.cache.arrow_format import FileOverhead, arrow_schema, record_batch
-from fastload.engine.cache.entry_lock import NoRoomError
+from fastload.engine.cache.arrow_format import (
+    FileOverhead,
+    UncacheableError,
+    arrow_schema,
+    record_batch,
+)
 from fastload.engine.cache.entry_writer import EntryWriter
 from fastload.errors import CorruptFileError
 from fastload.plan.read_plan import row_group_plan
@@ -223,7 +227,7 @@ class BlockMaker:
 
         Raises:
             Exception: the error of a step.
-            UnfitOutputError: an output of the steps can't be stored in blocks.
+            UncacheableError: an output of the steps can't be stored in blocks.
         """
         if self._rows is not None and lent.failed_kernel < 0:
             return self._rows.of(lent)
@@ -281,7 +285,7 @@ class BlockMaker:
             # An entry that another process has just removed is no failure.
             failures += opened is False or self._store.touch_if_exists(name)
         self._store.check_readable(name)
-        raise NoRoomError(
+        raise UncacheableError(
             f"Expected a readable block, got one damaged after each write - at {name}"
         )
 
@@ -298,22 +302,22 @@ class BlockMaker:
             The checksum of the entry; 0 if another process has written the entry.
 
         Raises:
-            NoRoomError: the entry can't be written, or the process that holds the lock makes no
-                progress.
+            UncacheableError: the entry can't be written, or the process that holds the lock
+                makes no progress.
         """
         seen_ns, until, poll_s = -1, 0.0, _FIRST_POLL_S
-        while (lock := self._store.lock(name)) is None:
+        while (writer := EntryWriter.lock(self._store, name)) is None:
             if self._store.touch_if_exists(name):
                 return 0
             written_ns, now = self._store.part_written_ns(name), time.monotonic()
             if written_ns != seen_ns:
                 seen_ns, until = written_ns, now + self._patience_s
             elif now > until:
-                raise NoRoomError("another process holds a row group without filling it")
+                raise UncacheableError("another process holds a row group without filling it")
             yield now + poll_s
             poll_s = min(_MOST_POLL_S, 2 * poll_s)
-        with lock:
-            writer = EntryWriter(self._store, lock, name, self._schema, self._overhead)
+        with writer:
+            writer.begin(self._schema, self._overhead)
             with contextlib.closing(self.read(file, row_group)) as scan:
                 yield scan
                 while (lent := scan.next()) is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fastload.engine.cache.entry_lock import EntryLock, NoRoomError, part_of
+from fastload.engine.cache.arrow_format import UncacheableError
 from fastload.runtime.disk.cache import DECODED
 from fastload.runtime.disk.entries import describe
 from fastload.runtime.disk.tier import CacheTier
@@ -35,6 +35,11 @@ class BlockStore(CacheTier):
         """Return the path of an entry."""
         return os.path.join(self.directory, name)
 
+    def part_path(self, name: str) -> str:
+        """Return the path of the file that becomes an entry once the file is complete."""
+        folder, entry = os.path.split(self.path(name))
+        return os.path.join(folder, f".{entry}.part")
+
     def touch_if_exists(self, name: str) -> bool:
         """Return whether the entry exists, and mark the entry as just used (for LRU eviction)."""
         path = self.path(name)
@@ -48,14 +53,14 @@ class BlockStore(CacheTier):
         return True
 
     def check_readable(self, name: str) -> None:
-        """Raise NoRoomError if an entry exists but can't be opened."""
+        """Raise UncacheableError if an entry exists but can't be opened."""
         with contextlib.suppress(FileNotFoundError):
             try:
                 os.close(os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
             except FileNotFoundError:
                 raise
             except OSError as error:
-                raise NoRoomError(f"{error.strerror} - at {self.path(name)}") from error
+                raise UncacheableError(f"{error.strerror} - at {self.path(name)}") from error
 
     def part_written_ns(self, name: str) -> int:
         """Return the time of the last write to an entry that is not published yet.
@@ -63,9 +68,8 @@ class BlockStore(CacheTier):
         Returns:
             The time in ns since the epoch, or -1 if no process writes the entry.
         """
-        folder, entry = os.path.split(self.path(name))
         try:
-            return os.stat(os.path.join(folder, part_of(entry))).st_mtime_ns
+            return os.stat(self.part_path(name)).st_mtime_ns
         except OSError:
             return -1
 
@@ -87,26 +91,6 @@ class BlockStore(CacheTier):
         with contextlib.suppress(OSError):
             os.unlink(self.path(name))
 
-    def lock(self, name: str) -> EntryLock | None:
-        """Try to lock an entry for writing.
-
-        Args:
-            name: the name of the entry.
-
-        Returns:
-            The lock, or None if another process holds the lock or the entry exists.
-
-        Raises:
-            NoRoomError: the cache can't be written to.
-        """
-        if not self.writes:
-            raise NoRoomError("Expected a cache that can be written to")
-        try:
-            return EntryLock.of(self.path(name))
-        except OSError as error:
-            self.give_up(f"{error.strerror} - at {self.directory}")
-            raise NoRoomError(str(error)) from error
-
     def describe(self, name: str, file: SourceFile) -> None:
         """Write a description of an entry's file next to the entry, for people to read.
 
@@ -127,18 +111,17 @@ class BlockStore(CacheTier):
         """Return True if this process has described no file in the entry's directory yet."""
         return os.path.dirname(name) not in self._described
 
-    def take_room(self, data_bytes: int, lock: EntryLock, *, first: bool) -> bool:
+    def take_room(self, data_bytes: int, descriptor: int, *, first: bool = False) -> None:
         """Make room for bytes that are about to be written, by removing old entries if necessary.
 
         Args:
             data_bytes: the number of bytes.
-            lock: the lock of the entry.
+            descriptor: the file to which the bytes are written.
             first: the entry is the first one of its directory.
 
-        Returns:
-            True if there is room.
-
         Raises:
+            UncacheableError: `max_bytes` leave no room.
             OSError: the system can't lock or extend a file.
         """
-        return self._quota.take(data_bytes, lock.descriptor, first=first)
+        if not self._quota.take(data_bytes, descriptor, first=first):
+            raise UncacheableError("max_bytes leave no room for a row group beside the ones in use")

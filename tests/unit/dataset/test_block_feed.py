@@ -1,0 +1,74 @@
+"""The feed that turns from cached row groups to the files."""
+
+from types import SimpleNamespace
+
+from fastload.dataset.passes.block_feed import BlockFeed
+from fastload.engine.cache.arrow_format import UncacheableError
+
+
+class Engine:
+    replaced = False
+    cause = None
+
+    def fall_back(self, cause):
+        self.replaced, self.cause = True, cause
+        return "files"
+
+
+class Feed:
+    """Hands out batches of ten rows, the first three of which were delivered before."""
+
+    on_opened = None
+    lead = 3
+    begun = closed = False
+
+    def __init__(self, *batches):
+        self.batches = list(batches)
+
+    def begin(self):
+        self.begun = True
+
+    def next(self, mark):
+        if not self.batches:
+            return None
+        batch = self.batches.pop(0)
+        if isinstance(batch, Exception):
+            raise batch
+        return SimpleNamespace(rows=10, name=batch, mark=mark)
+
+    def close(self):
+        self.closed = True
+
+
+def opened(first, rest, engine, *, counts_rows=False):
+    calls = []
+
+    def open_rest(of_files, handed_out):
+        calls.append((of_files, handed_out))
+        return rest
+
+    return BlockFeed(first, engine, open_rest, counts_rows=counts_rows), calls
+
+
+def names(feed):
+    return [batch.name for batch in iter(lambda: feed.next(None), None)]
+
+
+def test_the_rest_of_a_pass_comes_from_the_files():
+    for counts_rows, handed_out in ((False, 2), (True, 14)):
+        cause, engine = UncacheableError("full"), Engine()
+        first, told = Feed("a", "b", cause, "c"), []
+        first.on_opened = told.append
+        feed, calls = opened(first, Feed("c", "d"), engine, counts_rows=counts_rows)
+        assert names(feed) == ["a", "b", "c", "d"]
+        assert calls == [("files", handed_out)]
+        assert (first.closed, told, engine.cause) == (True, [None], cause)
+
+
+def test_a_prepared_pass_begins_with_the_engine_that_replaced_its_own():
+    engine, first = Engine(), Feed("a")
+    feed, calls = opened(first, Feed("from files"), engine)
+    engine.replaced = True
+    feed.begin()
+    assert names(feed) == ["from files"]
+    assert (first.begun, first.closed, calls) == (False, True, [("files", 0)])
