@@ -262,14 +262,16 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             self._projection.outputs,
             extra_outputs(provenance=provenance or self._steps.need_places, padded=uneven == "pad"),
         )
-        blocks = DecodedCache.of(
-            kept,
-            self._source,
-            self._projection,
-            self._steps,
-            padded=uneven == "pad",
-            provenance=provenance,
-        )
+        blocks = None
+        if kept is not None and kept.decoded:
+            blocks = DecodedCache(
+                kept,
+                self._source,
+                self._projection,
+                self._steps,
+                padded=uneven == "pad",
+                provenance=provenance,
+            )
         self._report = SkipReport() if on_error == "skip" else None
         self._rows = EpochRows(
             self._source,

@@ -21,6 +21,8 @@ from fastload.runtime.user_warnings import warn
 from fastload.steps.run import SeedKey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.engine.engine import Engine
     from fastload.plan.mix_plan import SourceShare
@@ -84,15 +86,26 @@ class FeedFactory:
             before: as in `Engine.start`.
             planned: the result of `plan_of` for the pass, if it was made before.
         """
-        feed = self._open(engine, start, part, rank, before, planned)
-        if not isinstance(engine, BlockEngine):
-            return feed
 
-        def rest(of_files: Engine, handed_out: int) -> OpenFeed:
-            left = replace(start, taken=start.taken + handed_out)
-            return self._open(of_files, left, part, rank, None, None)
+        def opened(
+            engine: Engine,
+            taken: int,
+            before: core.Scan | None = None,
+            planned: plan.ReadPlan | None = None,
+        ) -> OpenFeed:
+            at = replace(start, taken=start.taken + taken)
+            if self.plans:
+                if planned is None:
+                    mine = self.share_of(at, part, rank)
+                    planned = self.plan_of(engine, at.seed, at.epoch, mine, ramp=True)
+                feed: OpenFeed = self._scanning(engine, planned, before)
+            else:
+                row_groups, stripe_rows = self.rows.row_groups, engine.budget.stripe_rows
+                share = share_of_leg(row_groups, self.options, at, part, rank, stripe_rows)
+                feed = self._skipping(engine, *share, before)
+            return self._stepped(feed, SeedKey(at.seed, at.epoch))
 
-        return BlockFeed(feed, engine, rest, counts_rows=self.yields_rows)
+        return self._falling_back(opened(engine, 0, before, planned), opened, engine)
 
     @property
     def plans(self) -> bool:
@@ -123,57 +136,35 @@ class FeedFactory:
         stripe_rows = engine.budget.stripe_rows
         return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
 
-    def _open(
-        self,
-        engine: Engine,
-        start: Position,
-        part: WorkerSlot,
-        rank: int,
-        before: core.Scan | None,
-        planned: ReadPlan | None,
-    ) -> OpenFeed:
-        """Open the feed of a pass, without the BlockFeed around it."""
-        if self.plans:
-            if planned is None:
-                mine = self.share_of(start, part, rank)
-                planned = self.plan_of(engine, start.seed, start.epoch, mine, ramp=True)
-            feed: OpenFeed = self._scanning(engine, planned, before)
-        else:
-            row_groups, stripe_rows = self.rows.row_groups, engine.budget.stripe_rows
-            leg = share_of_leg(row_groups, self.options, start, part, rank, stripe_rows)
-            feed = self._skipping(engine, *leg, before)
-        return self._stepped(feed, SeedKey(start.seed, start.epoch))
-
     def open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None
     ) -> OpenFeed:
         """Open the feed of a share that a mix takes from the dataset."""
-        feed = self._open_share(engine, epoch, own, before)
+
+        def opened(engine: Engine, delivered: int, before: core.Scan | None = None) -> OpenFeed:
+            left = own._replace(delivered=own.delivered + delivered)
+
+            def plan_of(mine: Share) -> ReadPlan:
+                return self.plan_of(engine, left.seed, epoch, mine, ramp=False)
+
+            if self.report is None:
+                feed: OpenFeed = self._scanning(engine, plan_of(left.share), before)
+            else:
+                shares = left.shares_of_leg
+                substitution = Substitution(lambda part: plan_of(shares[part]), worker=1, workers=3)
+                first_row = left.delivered * self.options.batch_size
+                feed = self._skipping(engine, substitution, first_row, before)
+            return self._stepped(feed, SeedKey(left.seed, epoch))
+
+        return self._falling_back(opened(engine, 0, before), opened, engine)
+
+    def _falling_back(
+        self, feed: OpenFeed, opened: Callable[[Engine, int], OpenFeed], engine: Engine
+    ) -> OpenFeed:
+        """Wrap a feed over cached row groups in a BlockFeed; `opened` opens the rest of a pass."""
         if not isinstance(engine, BlockEngine):
             return feed
-
-        def rest(of_files: Engine, handed_out: int) -> OpenFeed:
-            left = own._replace(delivered=own.delivered + handed_out)
-            return self._open_share(of_files, epoch, left, None)
-
-        return BlockFeed(feed, engine, rest, counts_rows=False)
-
-    def _open_share(
-        self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None
-    ) -> OpenFeed:
-        """Open the feed of a mix's share, without the BlockFeed around it."""
-
-        def plan_of(mine: Share) -> ReadPlan:
-            return self.plan_of(engine, own.seed, epoch, mine, ramp=False)
-
-        if self.report is None:
-            feed: OpenFeed = self._scanning(engine, plan_of(own.share), before)
-        else:
-            shares = own.shares_of_leg
-            substitution = Substitution(lambda part: plan_of(shares[part]), worker=1, workers=3)
-            first_row = own.delivered * self.options.batch_size
-            feed = self._skipping(engine, substitution, first_row, before)
-        return self._stepped(feed, SeedKey(own.seed, epoch))
+        return BlockFeed(feed, engine, opened, counts_rows=self.yields_rows)
 
     def _scanning(self, engine: Engine, read_plan: ReadPlan, before: core.Scan | None) -> ScanFeed:
         return ScanFeed(engine, engine.start(read_plan, self.batch_rows, before), self._count_copy)

@@ -105,22 +105,6 @@ class DecodedCache:
         self._plan: BlockPlan | None = None
         self._refused = False
 
-    @classmethod
-    def of(
-        cls,
-        cache: Cache | None,
-        source: Source,
-        projection: Projection,
-        steps: Steps,
-        *,
-        padded: bool,
-        provenance: bool,
-    ) -> DecodedCache | None:
-        """Return the decoded tier of a dataset's `cache`, or None if `cache` has no such tier."""
-        if cache is None or not cache.decoded:
-            return None
-        return cls(cache, source, projection, steps, padded=padded, provenance=provenance)
-
     @property
     def steps_s(self) -> float:
         """Seconds that the consumer of blocks has waited for steps."""

@@ -70,21 +70,7 @@ class BlockKeys:
         self._recipes: dict[int, str] = {}
 
     def name(self, file: int, row_group: int) -> str:
-        """Return the name of the block of a row group: its directory and its file."""
-        return f"{self.object(file)}/{self.entry(file, row_group)}"
-
-    def object(self, file: int) -> str:
-        """Return the name of one version of a file; "" if the file's blocks are not kept.
-
-        Args:
-            file: the index of the file.
-        """
-        if file not in self._objects:
-            self._objects[file] = self._object(file)
-        return self._objects[file]
-
-    def entry(self, file: int, row_group: int) -> str:
-        """Return the name of a row group's block in the directory of the file.
+        """Return the name of the block of a row group: its directory and its file.
 
         Args:
             file: the index of the file.
@@ -92,7 +78,14 @@ class BlockKeys:
         """
         if file not in self._recipes:
             self._recipes[file] = self._recipe(file)
-        return f"{row_group}-{digest(self._recipes[file], self._bits(file, row_group))}.arrow"
+        entry = digest(self._recipes[file], self._bits(file, row_group))
+        return f"{self.object(file)}/{row_group}-{entry}.arrow"
+
+    def object(self, file: int) -> str:
+        """Return the name of one version of a file; "" if the file's blocks are not kept."""
+        if file not in self._objects:
+            self._objects[file] = self._object(file)
+        return self._objects[file]
 
     def rows(self, file: int, row_group: int) -> int:
         """Return how many rows of a row group stay."""

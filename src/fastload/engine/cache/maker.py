@@ -284,10 +284,7 @@ class BlockMaker:
                 self._store.remove(name)
             # An entry that another process has just removed is no failure.
             failures += opened is False or self._store.touch_if_exists(name)
-        self._store.check_readable(name)
-        raise UncacheableError(
-            f"Expected a readable block, got one damaged after each write - at {name}"
-        )
+        raise UncacheableError(self._store.why_unusable(name))
 
     def _make(self, file: int, row_group: int, name: str) -> Generator[Wait, None, int]:
         """Make one block, as part of a task: lock the entry, read, write, publish.

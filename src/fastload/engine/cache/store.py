@@ -52,15 +52,14 @@ class BlockStore(CacheTier):
             pass  # the directory is read-only, or opening the entry raises the error
         return True
 
-    def check_readable(self, name: str) -> None:
-        """Raise UncacheableError if an entry exists but can't be opened."""
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                os.close(os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
-            except FileNotFoundError:
-                raise
-            except OSError as error:
-                raise UncacheableError(f"{error.strerror} - at {self.path(name)}") from error
+    def why_unusable(self, name: str) -> str:
+        """Return why an entry that exists can't be used, for a message."""
+        path = self.path(name)
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
+        except OSError as error:
+            return f"{error.strerror} - at {path}"
+        return f"Expected a readable block, got a damaged one - at {path}"
 
     def part_written_ns(self, name: str) -> int:
         """Return the time of the last write to an entry that is not published yet.
