@@ -65,16 +65,16 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
       const FileSpec& file_spec = pass.dataset->files.spec(file);
       auto range =
           ChunkRange(file_spec, row_group, spec.leaves[static_cast<size_t>(file)]);
-      const Place place{.file = file_spec.path,
+      const Location location{.file = file_spec.path,
                         .row_group = row_group,
                         .column = spec.name,
                         .file_index = file};
-      if (!range.ok()) return At(range.status(), place);
+      if (!range.ok()) return At(range.status(), location);
       const FetchContext fetch = pass.Fetch();
       auto pages = SelectPages(
           fetch, file, row_group, spec.leaves[static_cast<size_t>(file)], *range,
           pass.dataset->Bits(file, row_group), IndexesOf(indexes, file));
-      if (!pages.ok()) return At(pages.status(), place);
+      if (!pages.ok()) return At(pages.status(), location);
       if (!pass.dataset->files.OnDisk(file, pages->ranges)) {
         state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
         state.streams.push_back(nullptr);

@@ -91,7 +91,7 @@ class FeedFactory:
             engine: Engine,
             taken: int,
             before: core.Scan | None = None,
-            planned: plan.ReadPlan | None = None,
+            planned: ReadPlan | None = None,
         ) -> OpenFeed:
             at = replace(start, taken=start.taken + taken)
             if self.plans:

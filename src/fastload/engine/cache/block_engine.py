@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastload.engine.engine import Engine
@@ -115,8 +114,8 @@ class BlockEngine(Engine):
         self.steps = plan.steps
         self._maker = maker
         maker.start()
-        end = weakref.finalize(self, maker.close)
-        self.close = partial(_close, end, self.close)
+        ends = (weakref.finalize(self, maker.close), self.close)
+        self.close = lambda: [end() for end in ends]
 
     def fall_back(self, cause: BaseException | None = None) -> Engine:
         """Return the engine of this process that reads the files, which replaces this engine.
@@ -150,8 +149,3 @@ class BlockEngine(Engine):
             if name.startswith(("read_", "decode")) or name in ("kernel_calls", "kernel_ns"):
                 counts[name] += count
         return counts
-
-
-def _close(*ends: Callable[[], object]) -> None:
-    for end in ends:
-        end()

@@ -1,12 +1,5 @@
 """Decoded tier of one dataset: the content of blocks, and the engines that read and make them.
 
-A pass asks a queue for the block of each row group:
-
-    BlockEngine -> queue -> BlockMaker -> does the entry exist?
-                                            yes: the queue maps the entry
-                                            no:  one task locks the entry, reads the row group,
-                                                 writes and publishes the entry
-
 If a block can't be kept, the pass decodes rows straight from the files, from the first batch that
 needs the block on.
 """

@@ -1,7 +1,8 @@
 """Cost of a pass over columns in CPU seconds, estimated from measured costs.
 
 The constants are medians of results of `benchmarks/bench_layout.py`; docs/notes/tools-inspect.md
-has the table. The results are of numbers without nulls, read in order: estimates that compare layouts.
+has the table. The results are of numbers without nulls, read in order: estimates that compare
+layouts.
 """
 
 from __future__ import annotations
