@@ -138,14 +138,12 @@ void RegisterScan(py::module_& m) {
             return std::tuple(damage->window, damage->row_group.file,
                               damage->row_group.row_group);
           },
-          "Location of the CorruptFileError or StorageError that ended the pass:
-"
-          "window of the plan, index of the file, row group of the file; None if
-"
+          "Location of the CorruptFileError or StorageError that ended the pass:\n"
+          "window of the plan, index of the file, row group of the file; None if\n"
           "unknown.")
       .def("describe", &PyScan::Describe, py::call_guard<WithoutGil>(),
-           "Describes, in a line each, the conditions that delivery and every open window
-"
+           "Describes, in a line each, the conditions that delivery and every open "
+           "window\n"
            "wait for: for a debugger in a pass that is stuck.")
       // Frees undelivered windows, which takes time, so without the GIL.
       .def("close", &PyScan::Close, py::call_guard<WithoutGil>(),

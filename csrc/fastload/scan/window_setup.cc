@@ -66,9 +66,9 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
       auto range =
           ChunkRange(file_spec, row_group, spec.leaves[static_cast<size_t>(file)]);
       const Location location{.file = file_spec.path,
-                        .row_group = row_group,
-                        .column = spec.name,
-                        .file_index = file};
+                              .row_group = row_group,
+                              .column = spec.name,
+                              .file_index = file};
       if (!range.ok()) return At(range.status(), location);
       const FetchContext fetch = pass.Fetch();
       auto pages = SelectPages(
