@@ -26,7 +26,7 @@ class Clock:
 
 
 class Slow:
-    """Some items, some of which it takes its time for."""
+    """Items that advance a clock before they are handed out."""
 
     batch_size = 7
 
@@ -154,12 +154,14 @@ def test_waits_are_ranges_of_the_profiler(path):
     assert waits.count == 4  # iter(), two batches, the end
 
 
-def test_scalars_for_tensorboard(tmp_path):
+def test_scalars_for_tensorboard(tmp_path, monkeypatch):
     from fastload.integrations.tensorboard import WaitWriter
 
     tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    clock = Clock()
+    monkeypatch.setattr(data_wait, "time", clock)
     with tensorboard.SummaryWriter(str(tmp_path)) as writer:
-        loader = DataWait(Slow([0.0, 0.02, 0.0, 0.0, 0.0]), WaitWriter(writer, every=2))
+        loader = DataWait(Slow([0.0, 0.25, 0.0, 0.0, 0.0], clock), WaitWriter(writer, every=2))
         for _ in loader:
             pass
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -169,7 +171,7 @@ def test_scalars_for_tensorboard(tmp_path):
     assert events.Tags()["scalars"] == ["data_wait/share", "data_wait/longest_s"]
     shares = events.Scalars("data_wait/share")
     assert [scalar.step for scalar in shares] == [2, 4]
-    assert shares[0].value > 0.9
-    assert events.Scalars("data_wait/longest_s")[0].value >= 0.019
+    assert shares[0].value == 1
+    assert events.Scalars("data_wait/longest_s")[0].value == 0.25
     with pytest.raises(ValueError, match="at least 1"):
         WaitWriter(writer, every=0)
