@@ -11,12 +11,13 @@ namespace fastload::instructions {
 namespace {
 
 using testing::ColumnData;
-using testing::Layout;
+using testing::ColumnLayout;
 
 // Reads a column of one row group to elements `stride` bytes apart.
 template <typename ParquetType>
 void CountFixed(const char* name, const std::vector<typename ParquetType::c_type>& values,
-                const Layout& layout, DType dtype, double nulls = 0, int64_t stride = 8) {
+                const ColumnLayout& layout, DType dtype, double nulls = 0,
+                int64_t stride = 8) {
   std::mt19937 random(1);
   ColumnData<ParquetType> data;
   for (const auto value : values) {
@@ -25,7 +26,7 @@ void CountFixed(const char* name, const std::vector<typename ParquetType::c_type
     if (valid) data.values.push_back(value);
   }
   testing::OpenedColumn column(
-      WriteColumn(testing::Leaf(ParquetType::type_num), data, layout));
+      WriteColumn(testing::LeafNode(ParquetType::type_num), data, layout));
   ColumnSpec spec;
   spec.name = "column";
   spec.dtype = dtype;
@@ -38,8 +39,8 @@ void CountFixed(const char* name, const std::vector<typename ParquetType::c_type
 }
 
 void CountNumbers() {
-  const Layout plain{.page_bytes = 1 << 17};
-  Layout dictionary = plain;
+  const ColumnLayout plain{.page_bytes = 1 << 17};
+  ColumnLayout dictionary = plain;
   dictionary.dictionary = true;
   const auto kinds = Kinds(1000, 1);
   CountFixed<parquet::Int64Type>("dictionary_int64", kinds, dictionary, DType::kInt64);
@@ -65,9 +66,9 @@ void CountStrings(const char* name, uint64_t kinds, bool dictionary) {
   ColumnData<parquet::ByteArrayType> data;
   data.valid.assign(strings.size(), 1);
   for (const std::string& string : strings) data.values.emplace_back(string);
-  const Layout layout{.dictionary = dictionary, .page_bytes = 1 << 17};
+  const ColumnLayout layout{.dictionary = dictionary, .page_bytes = 1 << 17};
   testing::OpenedColumn column(
-      WriteColumn(testing::Leaf(parquet::Type::BYTE_ARRAY), data, layout));
+      WriteColumn(testing::LeafNode(parquet::Type::BYTE_ARRAY), data, layout));
   ColumnSpec spec;
   spec.name = "column";
   spec.bytes = true;

@@ -21,7 +21,7 @@
 namespace fastload::testing {
 
 // The options with which the file is written.
-struct Layout {
+struct ColumnLayout {
   parquet::Encoding::type encoding = parquet::Encoding::PLAIN;
   bool dictionary = false;
   // Beyond this size the writer falls back to `encoding`.
@@ -31,7 +31,7 @@ struct Layout {
   parquet::Compression::type codec = parquet::Compression::UNCOMPRESSED;
 };
 
-inline std::string Describe(const Layout& layout) {
+inline std::string Describe(const ColumnLayout& layout) {
   return parquet::EncodingToString(layout.encoding) +
          (layout.dictionary ? " dictionary " : " ") +
          std::to_string(layout.dictionary_bytes) + " page " +
@@ -49,7 +49,7 @@ struct ColumnData {
   std::vector<uint8_t> valid;
 };
 
-inline parquet::schema::NodePtr Leaf(
+inline parquet::schema::NodePtr LeafNode(
     parquet::Type::type physical,
     const std::shared_ptr<const parquet::LogicalType>& logical =
         parquet::LogicalType::None(),
@@ -64,7 +64,8 @@ inline parquet::schema::NodePtr Leaf(
 template <typename ParquetType>
 std::shared_ptr<arrow::Buffer> WriteColumn(const parquet::schema::NodePtr& leaf,
                                            const ColumnData<ParquetType>& data,
-                                           const Layout& layout, bool nested = false) {
+                                           const ColumnLayout& layout,
+                                           bool nested = false) {
   parquet::schema::NodePtr top = leaf;
   if (nested) {
     top =

@@ -30,23 +30,23 @@ namespace {
 constexpr int64_t kChunkBytes = 256 << 10;
 // Smaller writes are gathered first.
 constexpr int64_t kSmallBytes = 64 << 10;
-constexpr int32_t kAlignment = 64;
-constexpr std::array<uint8_t, kAlignment> kZeros{};
+constexpr int32_t kBufferAlignment = 64;
+constexpr std::array<uint8_t, kBufferAlignment> kZeros{};
 
 Status WriteError(int error) {
   return MakeError(ErrorKind::kStorage, "Expected to write to the cache, got: " +
                                             std::generic_category().message(error));
 }
 
-// Returns the array with buffers padded to multiples of kAlignment bytes, which Arrow
-// writes one after another (but Arrow cuts offsets to multiples of 8). Most record
+// Returns the array with buffers padded to multiples of kBufferAlignment bytes, which
+// Arrow writes one after another (but Arrow cuts offsets to multiples of 8). Most record
 // batches have such buffers already.
 Result<std::shared_ptr<arrow::ArrayData>> Padded(const arrow::ArrayData& data) {
   auto padded = std::make_shared<arrow::ArrayData>(data);
   for (auto& buffer : padded->buffers) {
-    if (buffer == nullptr || buffer->size() % kAlignment == 0) continue;
+    if (buffer == nullptr || buffer->size() % kBufferAlignment == 0) continue;
     const int64_t bytes = buffer->size();
-    const int64_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const int64_t whole = (bytes + kBufferAlignment - 1) / kAlignment * kAlignment;
     ARROW_ASSIGN_OR_RAISE(auto copy, arrow::AllocateBuffer(whole));
     std::memcpy(copy->mutable_data(), buffer->data(), static_cast<size_t>(bytes));
     std::memset(copy->mutable_data() + bytes, 0, static_cast<size_t>(whole - bytes));
@@ -135,7 +135,7 @@ class HashedFile final : public arrow::io::OutputStream {
     int32_t bytes = 0;
     std::memcpy(&bytes, data, sizeof(bytes));
     schema_end_ = kSchemaBytesAt + static_cast<int64_t>(sizeof(bytes)) + bytes;
-    padding_ = -schema_end_ & (kAlignment - 1);
+    padding_ = -schema_end_ & (kBufferAlignment - 1);
     bytes += static_cast<int32_t>(padding_);
     return Append(reinterpret_cast<const uint8_t*>(&bytes), sizeof(bytes));
   }
@@ -204,7 +204,7 @@ Result<std::unique_ptr<DecodedWriter>> DecodedWriter::Make(
   std::unique_ptr<DecodedWriter> writer(
       new DecodedWriter(std::make_shared<HashedFile>(fd, name)));
   auto options = arrow::ipc::IpcWriteOptions::Defaults();
-  options.alignment = kAlignment;
+  options.alignment = kBufferAlignment;
   options.use_threads = false;
   const auto metadata = arrow::key_value_metadata(
       {kChecksumKey}, {std::string(kChecksumMark) + std::string(kNoChecksum)});

@@ -16,7 +16,7 @@
 namespace fastload {
 namespace {
 
-constexpr int64_t kMostBlockRows = 1024;
+constexpr int64_t kMostPaddedRows = 1024;
 // Bytes of lists decoded at once before they are padded; the lists stay in the L2 cache.
 constexpr int64_t kPadBytes = 64 << 10;
 
@@ -154,7 +154,7 @@ Status WindowTask::FillPadded() {
   }
   const int64_t row_bytes = 1 + ExpectedBytes(spec) / share_rows;
   const int64_t block_rows =
-      std::clamp<int64_t>(kPadBytes / row_bytes, 1, kMostBlockRows);
+      std::clamp<int64_t>(kPadBytes / row_bytes, 1, kMostPaddedRows);
   const bool with_valid = !unit_.valid_slots.empty();
   const std::vector<std::string> paddings = PaddingsOf(unit_);
   const UnitAddresses addresses(window_->parts, unit_);

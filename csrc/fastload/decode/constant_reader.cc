@@ -17,7 +17,7 @@ Status NoValue() {
 }
 
 // Returns the value of every row of the file: the constant, else the fill, else null.
-const std::string* ValueOf(const ColumnSpec& spec, int32_t file) {
+const std::string* ConstantOf(const ColumnSpec& spec, int32_t file) {
   const auto& constant = spec.Constant(file);
   if (constant.has_value()) return &*constant;
   return spec.fill.has_value() ? &*spec.fill : nullptr;
@@ -51,7 +51,7 @@ void Repeat(const void* item, int64_t item_size, int64_t rows, uint8_t* out,
 class ConstantFixedReader : public FixedReader {
  public:
   ConstantFixedReader(const ColumnSpec& spec, int32_t file)
-      : value_(ValueOf(spec, file)), present_(spec.Constant(file).has_value()) {}
+      : value_(ConstantOf(spec, file)), present_(spec.Constant(file).has_value()) {}
 
   Status Skip(int64_t) override { return Status::OK(); }
 
@@ -89,7 +89,7 @@ class ConstantFixedReader : public FixedReader {
 class ConstantBytesReader : public BytesReader {
  public:
   ConstantBytesReader(const ColumnSpec& spec, int32_t file)
-      : value_(ValueOf(spec, file)), present_(spec.Constant(file).has_value()) {}
+      : value_(ConstantOf(spec, file)), present_(spec.Constant(file).has_value()) {}
 
   Status Skip(int64_t) override { return Status::OK(); }
 

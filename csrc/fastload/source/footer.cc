@@ -12,7 +12,6 @@ namespace fastload {
 
 namespace {
 
-constexpr std::string_view kMagic = "PAR1";
 constexpr std::string_view kEncryptedMagic = "PARE";
 constexpr int64_t kMagicBytes = 4;
 
@@ -170,7 +169,7 @@ Result<int64_t> Footer::TailBytes(std::string_view tail, int64_t file_bytes,
                   "encrypted Parquet"),
         location);
   }
-  if (magic != kMagic) {
+  if (magic != kParquetMagic) {
     return At(MakeError(ErrorKind::kCorruptFile,
                         "Not a Parquet file: expected it to end in PAR1, got other bytes "
                         "(it may be truncated)"),

@@ -6,12 +6,6 @@
 #include "arrow/type.h"
 
 namespace fastload {
-namespace {
-
-constexpr std::string_view kMagic = "PAR1";
-
-}  // namespace
-
 Result<std::shared_ptr<const FooterSchema>> FooterSchema::Make(
     std::shared_ptr<parquet::FileMetaData> metadata) {
   std::shared_ptr<FooterSchema> schema(new FooterSchema());
@@ -84,7 +78,7 @@ Result<std::string> SerializeTail(const parquet::FileMetaData& metadata) {
   for (int shift = 0; shift < 32; shift += 8) {
     tail.push_back(static_cast<char>((length >> shift) & 0xFFU));
   }
-  tail.append(kMagic);
+  tail.append(kParquetMagic);
   return tail;
 }
 

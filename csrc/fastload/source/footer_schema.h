@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -13,6 +14,9 @@
 #include "parquet/metadata.h"
 
 namespace fastload {
+
+// The four bytes that a Parquet file without encryption begins and ends with.
+constexpr std::string_view kParquetMagic = "PAR1";
 
 // A schema of a Parquet file. Immutable once made, so any thread may read the schema.
 class FooterSchema {

@@ -14,8 +14,8 @@ namespace {
 
 using parquet::Encoding;
 using testing::ColumnData;
-using testing::Layout;
-using testing::Leaf;
+using testing::ColumnLayout;
+using testing::LeafNode;
 using testing::OpenedColumn;
 using testing::WriteColumn;
 
@@ -43,7 +43,7 @@ Strings RandomStrings(bool fixed, double null_share, uint32_t kinds,
 }
 
 template <typename ParquetType>
-std::shared_ptr<arrow::Buffer> Write(const Strings& strings, const Layout& layout) {
+std::shared_ptr<arrow::Buffer> Write(const Strings& strings, const ColumnLayout& layout) {
   ColumnData<ParquetType> data;
   data.valid = strings.valid;
   for (size_t row = 0; row < strings.rows.size(); ++row) {
@@ -56,7 +56,7 @@ std::shared_ptr<arrow::Buffer> Write(const Strings& strings, const Layout& layou
     }
   }
   return WriteColumn<ParquetType>(
-      Leaf(ParquetType::type_num, parquet::LogicalType::None(), kFixedSize), data,
+      LeafNode(ParquetType::type_num, parquet::LogicalType::None(), kFixedSize), data,
       layout);
 }
 
@@ -95,7 +95,7 @@ void CheckLayouts(const std::vector<Encoding::type>& encodings) {
         for (const bool v2 : {false, true}) {
           const auto strings =
               RandomStrings(kFixed, null_share, random() % 2 ? 9 : 5000, &random);
-          Layout layout;
+          ColumnLayout layout;
           layout.encoding = encoding;
           layout.dictionary = dictionary_bytes > 0;
           layout.dictionary_bytes = dictionary_bytes;
@@ -139,8 +139,8 @@ TEST(BytesReader, ReadsFixedLengthByteArrays) {
 
 TEST(BytesReader, NullWithoutFillIsAnError) {
   std::mt19937 random(3);
-  OpenedColumn file(
-      Write<parquet::ByteArrayType>(RandomStrings(false, 0.5, 9, &random), Layout{}));
+  OpenedColumn file(Write<parquet::ByteArrayType>(RandomStrings(false, 0.5, 9, &random),
+                                                  ColumnLayout{}));
   ColumnSpec spec;
   spec.bytes = true;
   auto reader = MakeBytesReader(file.Chunk(), &spec).ValueOrDie();
@@ -161,7 +161,7 @@ TEST(BytesReader, SurvivesDamage) {
   uint64_t sum = 0;
   for (int round = 0; round < 200; ++round) {
     const Strings strings = RandomStrings(false, round % 2 ? 0.2 : 0.0, 3000, &random);
-    Layout layout;
+    ColumnLayout layout;
     layout.encoding = encodings[round % 3];
     layout.dictionary = round % 4 == 0;
     layout.dictionary_bytes = 3000;

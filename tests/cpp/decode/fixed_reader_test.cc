@@ -16,13 +16,13 @@ namespace {
 
 using parquet::Encoding;
 using testing::ColumnData;
-using testing::Layout;
-using testing::Leaf;
+using testing::ColumnLayout;
+using testing::LeafNode;
 using testing::OpenedColumn;
 using testing::WriteColumn;
 
 template <typename T>
-std::string BytesOf(T value) {
+std::string ItemOf(T value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
@@ -104,7 +104,7 @@ void CheckLayouts(DType dtype, const std::vector<Encoding::type>& encodings,
   std::mt19937 pieces(2);
   T fill{};
   std::memset(&fill, sizeof(T) == 1 ? 1 : 0x5A, sizeof(T));
-  const ColumnSpec spec = Spec(dtype, BytesOf(fill));
+  const ColumnSpec spec = Spec(dtype, ItemOf(fill));
   for (const Nulls nulls : {Nulls::kNone, Nulls::kSome, Nulls::kLong, Nulls::kAll}) {
     for (const Encoding::type encoding : encodings) {
       for (const int64_t dictionary_bytes :
@@ -113,7 +113,7 @@ void CheckLayouts(DType dtype, const std::vector<Encoding::type>& encodings,
         for (const bool v2 : {false, true}) {
           const uint64_t kinds = random() % 2 == 0 ? 5 : 100'000;
           const auto data = RandomColumn<ParquetType>(9000, nulls, kinds, &random);
-          Layout layout;
+          ColumnLayout layout;
           layout.encoding = encoding;
           layout.dictionary = dictionary_bytes > 0;
           layout.dictionary_bytes = dictionary_bytes;
@@ -123,8 +123,9 @@ void CheckLayouts(DType dtype, const std::vector<Encoding::type>& encodings,
                                            : parquet::Compression::SNAPPY;
           SCOPED_TRACE(testing::Describe(layout) + " nulls " +
                        std::to_string(static_cast<int>(nulls)));
-          const auto bytes = WriteColumn<ParquetType>(
-              Leaf(ParquetType::type_num), data, layout, /*nested=*/random() % 2 == 0);
+          const auto bytes =
+              WriteColumn<ParquetType>(LeafNode(ParquetType::type_num), data, layout,
+                                       /*nested=*/random() % 2 == 0);
           Rows<T> expected;
           expected.valid = data.valid;
           size_t next = 0;
@@ -179,9 +180,9 @@ std::shared_ptr<arrow::Buffer> Int64File(const std::vector<int64_t>& values,
   ColumnData<parquet::Int64Type> data;
   data.values = values;
   data.valid.assign(values.size(), 1);
-  Layout layout;
+  ColumnLayout layout;
   layout.dictionary = dictionary;
-  return WriteColumn<parquet::Int64Type>(Leaf(parquet::Type::INT64), data, layout);
+  return WriteColumn<parquet::Int64Type>(LeafNode(parquet::Type::INT64), data, layout);
 }
 
 TEST(FixedReader, FailsOnlyOnRowsThatDoNotFit) {
@@ -241,10 +242,11 @@ TEST(FixedReader, UnscaledDecimalsOfAnotherScale) {
     ColumnData<parquet::Int64Type> data;
     data.values = {150, -7, int64_t{1} << 62};
     data.valid = {1, 1, 1};
-    Layout layout;
+    ColumnLayout layout;
     layout.dictionary = dictionary;
     OpenedColumn file(WriteColumn<parquet::Int64Type>(
-        Leaf(parquet::Type::INT64, parquet::LogicalType::Decimal(18, 2)), data, layout));
+        LeafNode(parquet::Type::INT64, parquet::LogicalType::Decimal(18, 2)), data,
+        layout));
     ColumnSpec spec = Spec(DType::kInt64);
     spec.cast = true;
     spec.unscaled = true;
@@ -279,8 +281,8 @@ TEST(FixedReader, ExactFloatsRefuseToRound) {
 
 TEST(FixedReader, NullWithoutFillIsAnError) {
   ColumnData<parquet::Int64Type> data{{1, 2}, {1, 0, 1}};
-  OpenedColumn file(
-      WriteColumn<parquet::Int64Type>(Leaf(parquet::Type::INT64), data, Layout{}));
+  OpenedColumn file(WriteColumn<parquet::Int64Type>(LeafNode(parquet::Type::INT64), data,
+                                                    ColumnLayout{}));
   const ColumnSpec spec = Spec(DType::kInt64);
   auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   int64_t out[3];
@@ -293,8 +295,9 @@ TEST(FixedReader, NullWithoutFillIsAnError) {
 TEST(FixedReader, ReadsTypeNull) {
   ColumnData<parquet::Int32Type> data{{}, {0, 0, 0}};
   OpenedColumn file(WriteColumn<parquet::Int32Type>(
-      Leaf(parquet::Type::INT32, parquet::LogicalType::Null()), data, Layout{}));
-  const ColumnSpec spec = Spec(DType::kFloat64, BytesOf(1.5));
+      LeafNode(parquet::Type::INT32, parquet::LogicalType::Null()), data,
+      ColumnLayout{}));
+  const ColumnSpec spec = Spec(DType::kFloat64, ItemOf(1.5));
   auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   double out[3] = {};
   uint8_t valid[3] = {1, 1, 1};
@@ -316,10 +319,10 @@ TEST(FixedReader, SkippedPagesAreCountedButNotRead) {
   std::vector<int64_t> values(10'000);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int64_t>(i);
   ColumnData<parquet::Int64Type> data{values, std::vector<uint8_t>(values.size(), 1)};
-  Layout layout;
+  ColumnLayout layout;
   layout.page_bytes = 1024;
   OpenedColumn file(
-      WriteColumn<parquet::Int64Type>(Leaf(parquet::Type::INT64), data, layout));
+      WriteColumn<parquet::Int64Type>(LeafNode(parquet::Type::INT64), data, layout));
   const ColumnSpec spec = Spec(DType::kInt64);
   auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
   EXPECT_EQ(reader->page(), -1);
@@ -340,21 +343,21 @@ TEST(FixedReader, SurvivesDamage) {
     const auto data = RandomColumn<parquet::Int64Type>(
         2000, round % 2 == 0 ? Nulls::kSome : Nulls::kNone, round % 3 == 0 ? 50 : 100'000,
         &random);
-    Layout layout;
+    ColumnLayout layout;
     layout.dictionary = round % 3 != 1;
     layout.dictionary_bytes = 4000;
     layout.encoding = round % 4 == 0 ? Encoding::DELTA_BINARY_PACKED : Encoding::PLAIN;
     layout.v2_pages = round % 5 < 2;
     layout.page_bytes = 1500;
     const auto bytes =
-        WriteColumn<parquet::Int64Type>(Leaf(parquet::Type::INT64), data, layout);
+        WriteColumn<parquet::Int64Type>(LeafNode(parquet::Type::INT64), data, layout);
     std::string damaged = bytes->ToString();
     const size_t chunk = damaged.size() * 4 / 5;  // the footer has checks of its own
     for (int i = 0; i < 1 + round % 7; ++i) {
       damaged[4 + random() % (chunk - 4)] = static_cast<char>(random());
     }
     OpenedColumn file(arrow::Buffer::FromString(std::move(damaged)));
-    const ColumnSpec spec = Spec(DType::kInt64, BytesOf(zero));
+    const ColumnSpec spec = Spec(DType::kInt64, ItemOf(zero));
     auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
     const Status status = ReadInPieces<int64_t>(reader.get(), 2000, &pieces,
                                                 round % 2 == 0, {}, /*compare=*/false);

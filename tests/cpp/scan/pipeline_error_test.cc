@@ -16,7 +16,7 @@ using testing::Deliver;
 using testing::Delivered;
 
 constexpr int64_t kGroupRows = 100;
-constexpr int32_t kThreads[] = {0, 1, 4};
+constexpr int32_t kThreadCounts[] = {0, 1, 4};
 
 class PipelineErrorTest : public ::testing::Test {
  protected:
@@ -35,7 +35,7 @@ class PipelineErrorTest : public ::testing::Test {
   // every call.
   void ExpectFailure(const ReadPlan& plan, int64_t failing_row, ErrorKind kind,
                      const std::string& message) const {
-    for (const int32_t threads : kThreads) {
+    for (const int32_t threads : kThreadCounts) {
       const auto pipeline = Make(threads);
       {
         const auto scan =
@@ -99,7 +99,7 @@ TEST_F(PipelineErrorTest, DamageEndsThePassInItsWindow) {
 
 TEST_F(PipelineErrorTest, DamageIsToldByWindowAndRowGroup) {
   Damage(3, 1);
-  for (const int32_t threads : kThreads) {
+  for (const int32_t threads : kThreadCounts) {
     const auto pipeline = Make(threads);
     const auto scan = pipeline->Start(Plan(50, 20, true), {}).ValueOrDie();
     EXPECT_FALSE(scan->damage());
@@ -134,7 +134,7 @@ TEST_F(PipelineErrorTest, SubstitutesAreNotReal) {
                                        {0, 0, 7, 8}})
                               .Window({{0, 3, 10, 20}})
                               .Build(25, /*padding=*/11);
-    for (const int32_t threads : kThreads) {
+    for (const int32_t threads : kThreadCounts) {
       const auto pipeline = Make(threads);
       const auto scan = pipeline->Start(plan, {}).ValueOrDie();
       const Delivered delivered = Deliver(scan.get());

@@ -18,8 +18,8 @@ namespace {
 
 using parquet::Encoding;
 using testing::ColumnData;
-using testing::Layout;
-using testing::Leaf;
+using testing::ColumnLayout;
+using testing::LeafNode;
 using testing::OpenedColumn;
 using testing::WriteColumn;
 
@@ -87,13 +87,13 @@ TEST(RowError, NamesTheFirstValueThatDoesNotFit) {
   for (int round = 0; round < 120; ++round) {
     const Case made =
         RandomCase(kRows, round % 2 == 0 ? 2000 : 50, round % 3 != 0, &random);
-    Layout layout;
+    ColumnLayout layout;
     layout.encoding = round % 5 == 0 ? Encoding::DELTA_BINARY_PACKED : Encoding::PLAIN;
     layout.dictionary = round % 4 < 2;
     layout.dictionary_bytes = round % 8 == 0 ? 300 : 1 << 20;
     layout.page_bytes = round % 7 == 0 ? 500 : 1 << 20;
-    const auto bytes =
-        WriteColumn<parquet::Int64Type>(Leaf(parquet::Type::INT64), made.data, layout);
+    const auto bytes = WriteColumn<parquet::Int64Type>(LeafNode(parquet::Type::INT64),
+                                                       made.data, layout);
     const auto start = static_cast<int64_t>(random() % kRows);
     const int64_t stride = round % 2 == 0 ? 1 : 3;
     const Status status = ReadFrom(bytes, spec, start, kRows, stride, &random);
@@ -119,11 +119,11 @@ TEST(RowError, NamesTheFirstNull) {
       data.values.pop_back();
     }
     for (const bool dictionary : {false, true}) {
-      Layout layout;
+      ColumnLayout layout;
       layout.dictionary = dictionary;
       layout.page_bytes = 900;
       const auto bytes =
-          WriteColumn<parquet::Int64Type>(Leaf(parquet::Type::INT64), data, layout);
+          WriteColumn<parquet::Int64Type>(LeafNode(parquet::Type::INT64), data, layout);
       ColumnSpec spec;
       const Status status = ReadFrom(bytes, spec, 0, 3000, 1, &random);
       EXPECT_EQ(KindOf(status), ErrorKind::kNullValue);
@@ -144,8 +144,8 @@ TEST(RowError, NamesTheFirstNullOfBytes) {
   data.valid.assign(2000, 1);
   data.valid[1500] = 0;
   data.values.assign(1999, parquet::ByteArray("x"));
-  OpenedColumn file(WriteColumn<parquet::ByteArrayType>(Leaf(parquet::Type::BYTE_ARRAY),
-                                                        data, Layout{}));
+  OpenedColumn file(WriteColumn<parquet::ByteArrayType>(
+      LeafNode(parquet::Type::BYTE_ARRAY), data, ColumnLayout{}));
   ColumnSpec spec;
   spec.bytes = true;
   auto reader = *MakeBytesReader(file.Chunk(), &spec);
@@ -164,8 +164,8 @@ TEST(RowError, NamesTheFirstOfAllSteps) {
   const auto read = [](std::vector<int64_t> values, bool is_signed) {
     ColumnData<parquet::Int64Type> data{values, std::vector<uint8_t>(values.size(), 1)};
     OpenedColumn file(WriteColumn<parquet::Int64Type>(
-        Leaf(parquet::Type::INT64, parquet::LogicalType::Int(64, is_signed)), data,
-        Layout{}));
+        LeafNode(parquet::Type::INT64, parquet::LogicalType::Int(64, is_signed)), data,
+        ColumnLayout{}));
     ColumnSpec spec = Int8Spec();
     spec.multipliers = {10};
     auto reader = *MakeFixedReader(file.Chunk(), &spec);
@@ -201,9 +201,10 @@ TEST(RowError, NamesADecimal) {
   ColumnData<parquet::FLBAType> data{{}, std::vector<uint8_t>(900, 1)};
   data.values.assign(900, parquet::FixedLenByteArray(small));
   data.values[777] = parquet::FixedLenByteArray(large);
-  OpenedColumn file(WriteColumn<parquet::FLBAType>(
-      Leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, parquet::LogicalType::Decimal(38, 2), 16),
-      data, Layout{}));
+  OpenedColumn file(
+      WriteColumn<parquet::FLBAType>(LeafNode(parquet::Type::FIXED_LEN_BYTE_ARRAY,
+                                              parquet::LogicalType::Decimal(38, 2), 16),
+                                     data, ColumnLayout{}));
   ColumnSpec spec;
   spec.cast = true;
   spec.unscaled = true;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kWordBits = 64;
 
-uint64_t Load64(const uint8_t* in) {
+uint64_t LoadWord(const uint8_t* in) {
   uint64_t word;
   std::memcpy(&word, in, sizeof(word));
   return word;
@@ -184,7 +184,7 @@ Result<int64_t> HybridDecoder::SkipEqualRows(int64_t n, int64_t max_rows) {
   const int64_t row_bytes = pos_ - first;
   const uint8_t* const end =
       first + std::min(max_rows, (end_ - first) / row_bytes) * row_bytes;
-  while (end - pos_ >= 8 && Load64(pos_) == Load64(pos_ - row_bytes)) pos_ += 8;
+  while (end - pos_ >= 8 && LoadWord(pos_) == Load64(pos_ - row_bytes)) pos_ += 8;
   while (pos_ < end && *pos_ == *(pos_ - row_bytes)) ++pos_;
   const int64_t rows = (pos_ - first) / row_bytes;
   pos_ = first + rows * row_bytes;
@@ -198,7 +198,7 @@ uint16_t* HybridDecoder::UnpackZeros(int64_t n, int64_t first, uint16_t* at) {
     const int64_t count = std::min(n, kWordBits - shift);
     uint64_t word = 0;
     if (end_ - in >= static_cast<int64_t>(sizeof(word))) {
-      word = Load64(in);
+      word = LoadWord(in);
     } else {
       std::memcpy(&word, in, static_cast<size_t>(end_ - in));
     }

@@ -48,7 +48,7 @@ std::vector<NestedCase> Cases() {
   };
 }
 
-ColumnSpec SpecOf(const NestedCase& nested) {
+ColumnSpec ListSpecOf(const NestedCase& nested) {
   ColumnSpec spec;
   spec.name = "column";
   spec.list_size = nested.list_size;
@@ -60,9 +60,10 @@ ColumnSpec SpecOf(const NestedCase& nested) {
 }
 
 // Reads the rows, or the rows left by random skips, in pieces and with random strides.
-void CheckPieces(const NestedCase& nested, const std::shared_ptr<arrow::Buffer>& bytes,
-                 const arrow::Array& array, bool skips, std::mt19937_64* random) {
-  const ColumnSpec spec = SpecOf(nested);
+void CheckListPieces(const NestedCase& nested,
+                     const std::shared_ptr<arrow::Buffer>& bytes,
+                     const arrow::Array& array, bool skips, std::mt19937_64* random) {
+  const ColumnSpec spec = ListSpecOf(nested);
   const int64_t row_bytes = spec.list_size * ItemSize(spec.dtype);
   OpenedLeaf file(bytes, 0);
   auto reader = MakeFixedReader(file.Chunk(), &spec).ValueOrDie();
@@ -113,7 +114,7 @@ void CheckCase(const NestedCase& nested, uint64_t null_percent, int64_t rows,
         const auto read = ReadArray(bytes);
         ASSERT_TRUE(read->type()->Equals(array->type()));
         for (const bool skips : {false, true}) {
-          CheckPieces(nested, bytes, *read, skips, random);
+          CheckListPieces(nested, bytes, *read, skips, random);
           if (::testing::Test::HasFailure()) return;
         }
       }
@@ -147,7 +148,7 @@ TEST(ListReader, ListsOfAnotherSizeAreErrors) {
     const auto array =
         RandomArray(nested, 100, RandomLists{.null_percent = null_percent}, &random);
     const auto bytes = WriteArray(nested, array, NestedLayout{});
-    ColumnSpec spec = SpecOf(nested);
+    ColumnSpec spec = ListSpecOf(nested);
     EXPECT_TRUE(ReadOnce(bytes, spec, 100).ok());
     for (const int64_t list_size : {1, 2, 3, 5, 8}) {
       spec.list_size = list_size;
@@ -169,7 +170,7 @@ TEST(ListReader, EmptyListsAreErrors) {
   auto* lists = static_cast<arrow::ListBuilder*>(builder.get());
   PARQUET_THROW_NOT_OK(lists->AppendEmptyValue());
   const auto bytes = WriteArray(nested, *builder->Finish(), NestedLayout{});
-  const Status status = ReadOnce(bytes, SpecOf(nested), 1);
+  const Status status = ReadOnce(bytes, ListSpecOf(nested), 1);
   EXPECT_EQ(KindOf(status), ErrorKind::kCorruptFile);
   EXPECT_EQ(status.message(), "Expected lists of 2 elements, got one of 0");
 }
@@ -182,11 +183,11 @@ TEST(ListReader, NullsWithoutFillAreErrors) {
   PARQUET_THROW_NOT_OK(lists->value_builder()->AppendNulls(2));
   PARQUET_THROW_NOT_OK(lists->AppendNull());
   const auto bytes = WriteArray(nested, *builder->Finish(), NestedLayout{});
-  ColumnSpec spec = SpecOf(nested);
+  ColumnSpec spec = ListSpecOf(nested);
   EXPECT_TRUE(ReadOnce(bytes, spec, 2).ok());
   spec.fill = std::nullopt;
   EXPECT_EQ(KindOf(ReadOnce(bytes, spec, 1)), ErrorKind::kNullValue);
-  spec = SpecOf(nested);
+  spec = ListSpecOf(nested);
   spec.null_lists = false;
   EXPECT_TRUE(ReadOnce(bytes, spec, 1).ok());
   EXPECT_EQ(KindOf(ReadOnce(bytes, spec, 2)), ErrorKind::kNullValue);
@@ -197,7 +198,7 @@ TEST(ListReader, FlatColumnsAreUnsupported) {
   std::mt19937_64 random(3);
   const auto array = RandomArray(nested, 10, RandomLists{}, &random);
   const auto bytes = WriteArray(nested, array, NestedLayout{});
-  EXPECT_EQ(KindOf(ReadOnce(bytes, SpecOf(nested), 1)), ErrorKind::kUnsupported);
+  EXPECT_EQ(KindOf(ReadOnce(bytes, ListSpecOf(nested), 1)), ErrorKind::kUnsupported);
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ namespace fastload {
 namespace {
 
 using testing::ColumnData;
-using testing::Layout;
-using testing::Leaf;
+using testing::ColumnLayout;
+using testing::LeafNode;
 using testing::OpenedColumn;
 using testing::WriteColumn;
 
@@ -138,7 +138,7 @@ Result<std::vector<T>> ReadAll(const parquet::schema::NodePtr& leaf,
                                parquet::Encoding::type encoding) {
   const size_t rows = values.size();
   ColumnData<ParquetType> data{std::move(values), std::vector<uint8_t>(rows, 1)};
-  Layout layout;
+  ColumnLayout layout;
   layout.dictionary = dictionary;
   layout.encoding = encoding;
   OpenedColumn file(WriteColumn<ParquetType>(leaf, data, layout));
@@ -163,12 +163,12 @@ constexpr auto kPlain = parquet::Encoding::PLAIN;
 TEST(FixedReaderTypes, TruncatesToTheLogicalWidth) {
   for (const bool dictionary : {false, true}) {
     const auto signed_leaf =
-        Leaf(parquet::Type::INT32, parquet::LogicalType::Int(8, true));
+        LeafNode(parquet::Type::INT32, parquet::LogicalType::Int(8, true));
     const auto out = ReadAll<int8_t, parquet::Int32Type>(
         signed_leaf, {300, -1}, Spec(DType::kInt8), dictionary, kPlain);
     EXPECT_EQ(*out, (std::vector<int8_t>{44, -1}));
     const auto wide = ReadAll<int64_t, parquet::Int32Type>(
-        Leaf(parquet::Type::INT32, parquet::LogicalType::Int(32, false)), {-1, 7},
+        LeafNode(parquet::Type::INT32, parquet::LogicalType::Int(32, false)), {-1, 7},
         Spec(DType::kInt64), dictionary, kPlain);
     EXPECT_EQ(*wide, (std::vector<int64_t>{0xFFFFFFFF, 7}));
   }
@@ -184,7 +184,7 @@ TEST(FixedReaderTypes, ReadsDecimalsOfEveryPhysicalType) {
     const auto check = [&]<typename Type>(Type, int length,
                                           std::vector<typename Type::c_type> values,
                                           parquet::Encoding::type encoding) {
-      const auto leaf = Leaf(Type::type_num, logical, length);
+      const auto leaf = LeafNode(Type::type_num, logical, length);
       const auto scaled = ReadAll<double, Type>(leaf, values, Spec(DType::kFloat64),
                                                 dictionary, encoding);
       ASSERT_TRUE(scaled.ok()) << scaled.status().ToString();
@@ -231,12 +231,12 @@ TEST(FixedReaderTypes, ReadsDecimalsOfEveryLength) {
     const auto logical = parquet::LogicalType::Decimal(2, 1);
     const auto spec = Spec(DType::kFloat64);
     EXPECT_EQ(*(ReadAll<double, parquet::FLBAType>(
-                  Leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, logical, length), fixed, spec,
-                  false, kPlain)),
+                  LeafNode(parquet::Type::FIXED_LEN_BYTE_ARRAY, logical, length), fixed,
+                  spec, false, kPlain)),
               expected);
     EXPECT_EQ(
         *(ReadAll<double, parquet::ByteArrayType>(
-            Leaf(parquet::Type::BYTE_ARRAY, logical), varying, spec, false, kPlain)),
+            LeafNode(parquet::Type::BYTE_ARRAY, logical), varying, spec, false, kPlain)),
         expected);
   }
 }
@@ -247,14 +247,14 @@ TEST(FixedReaderTypes, ReadsInt96AsNanoseconds) {
   time.value[1] = 0;
   time.value[2] = 2440589;  // the second day of 1970, as a Julian day
   const auto out = ReadAll<int64_t, parquet::Int96Type>(
-      Leaf(parquet::Type::INT96), {time}, Spec(DType::kInt64), false, kPlain);
+      LeafNode(parquet::Type::INT96), {time}, Spec(DType::kInt64), false, kPlain);
   EXPECT_EQ(*out, std::vector<int64_t>{86'400'000'000'123});
 }
 
 TEST(FixedReaderTypes, ReadsFloat16) {
   const uint8_t one_and_a_half[2] = {0x00, 0x3E};
   const auto leaf =
-      Leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, parquet::LogicalType::Float16(), 2);
+      LeafNode(parquet::Type::FIXED_LEN_BYTE_ARRAY, parquet::LogicalType::Float16(), 2);
   for (const bool dictionary : {false, true}) {
     const auto same = ReadAll<uint16_t, parquet::FLBAType>(
         leaf, {parquet::FixedLenByteArray(one_and_a_half)}, Spec(DType::kFloat16),

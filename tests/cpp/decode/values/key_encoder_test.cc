@@ -19,8 +19,8 @@ namespace {
 
 using parquet::Encoding;
 using testing::ColumnData;
-using testing::Layout;
-using testing::Leaf;
+using testing::ColumnLayout;
+using testing::LeafNode;
 using testing::OpenedColumn;
 using testing::WriteColumn;
 
@@ -63,7 +63,7 @@ Result<std::vector<int64_t>> ReadRows(const std::shared_ptr<arrow::Buffer>& byte
 template <typename Type>
 void CheckFile(const parquet::schema::NodePtr& leaf, const ColumnData<Type>& data,
                const std::vector<int64_t>& codes, const ColumnSpec& spec,
-               const Layout& layout) {
+               const ColumnLayout& layout) {
   std::vector<int64_t> expected;
   size_t next = 0;
   for (const uint8_t valid : data.valid) {
@@ -76,8 +76,8 @@ void CheckFile(const parquet::schema::NodePtr& leaf, const ColumnData<Type>& dat
   ASSERT_EQ(*out, expected) << Describe(layout);
 }
 
-std::vector<Layout> Layouts(const std::vector<Encoding::type>& encodings) {
-  std::vector<Layout> layouts;
+std::vector<ColumnLayout> Layouts(const std::vector<Encoding::type>& encodings) {
+  std::vector<ColumnLayout> layouts;
   for (const Encoding::type encoding : encodings) {
     for (const int64_t dictionary_bytes : {0, 500, 1 << 20}) {
       for (const bool v2 : {false, true}) {
@@ -106,8 +106,9 @@ TEST(KeyEncoder, CodesStrings) {
   }
   kinds[7].clear();
   const auto vocabulary = *Vocabulary::OfBytes({kinds.begin(), kinds.begin() + 150});
-  for (const Layout& layout : Layouts({Encoding::PLAIN, Encoding::DELTA_LENGTH_BYTE_ARRAY,
-                                       Encoding::DELTA_BYTE_ARRAY})) {
+  for (const ColumnLayout& layout :
+       Layouts({Encoding::PLAIN, Encoding::DELTA_LENGTH_BYTE_ARRAY,
+                Encoding::DELTA_BYTE_ARRAY})) {
     ColumnData<parquet::ByteArrayType> data{{}, RandomValid(2500, &random)};
     std::vector<int64_t> hashes;
     std::vector<int64_t> indices;
@@ -120,7 +121,7 @@ TEST(KeyEncoder, CodesStrings) {
           static_cast<int64_t>(Hash64(key.data(), key.size(), kSeed) % kBuckets));
       indices.push_back(kind < 150 ? static_cast<int64_t>(kind) : 12345);
     }
-    const auto leaf = Leaf(parquet::Type::BYTE_ARRAY, parquet::LogicalType::String());
+    const auto leaf = LeafNode(parquet::Type::BYTE_ARRAY, parquet::LogicalType::String());
     CheckFile(leaf, data, hashes, HashSpec(), layout);
     CheckFile(leaf, data, indices, CodesSpec(vocabulary), layout);
   }
@@ -133,8 +134,9 @@ TEST(KeyEncoder, CodesFixedBinary) {
     for (int i = 0; i < 40; ++i)
       kinds.push_back(std::string(length, static_cast<char>(i)));
     const auto vocabulary = *Vocabulary::OfBytes({kinds.begin(), kinds.begin() + 20});
-    for (const Layout& layout : Layouts({Encoding::PLAIN, Encoding::DELTA_BYTE_ARRAY,
-                                         Encoding::BYTE_STREAM_SPLIT})) {
+    for (const ColumnLayout& layout :
+         Layouts({Encoding::PLAIN, Encoding::DELTA_BYTE_ARRAY,
+                  Encoding::BYTE_STREAM_SPLIT})) {
       ColumnData<parquet::FLBAType> data{{}, RandomValid(2500, &random)};
       std::vector<int64_t> hashes;
       std::vector<int64_t> indices;
@@ -147,8 +149,8 @@ TEST(KeyEncoder, CodesFixedBinary) {
             static_cast<int64_t>(Hash64(bytes, kinds[kind].size(), kSeed) % kBuckets));
         indices.push_back(kind < 20 ? static_cast<int64_t>(kind) : 12345);
       }
-      const auto leaf =
-          Leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, parquet::LogicalType::None(), length);
+      const auto leaf = LeafNode(parquet::Type::FIXED_LEN_BYTE_ARRAY,
+                                 parquet::LogicalType::None(), length);
       CheckFile(leaf, data, hashes, HashSpec(), layout);
       CheckFile(leaf, data, indices, CodesSpec(vocabulary), layout);
     }
@@ -167,8 +169,9 @@ void CheckIntegers(const std::shared_ptr<const parquet::LogicalType>& logical) {
     entries.push_back({static_cast<uint64_t>(static_cast<int64_t>(wide)), above});
   }
   const auto vocabulary = *Vocabulary::OfIntegers(entries);
-  for (const Layout& layout : Layouts({Encoding::PLAIN, Encoding::DELTA_BINARY_PACKED,
-                                       Encoding::BYTE_STREAM_SPLIT})) {
+  for (const ColumnLayout& layout :
+       Layouts({Encoding::PLAIN, Encoding::DELTA_BINARY_PACKED,
+                Encoding::BYTE_STREAM_SPLIT})) {
     ColumnData<Type> data{{}, RandomValid(2500, &random)};
     std::vector<int64_t> hashes;
     std::vector<int64_t> indices;
@@ -180,8 +183,8 @@ void CheckIntegers(const std::shared_ptr<const parquet::LogicalType>& logical) {
       hashes.push_back(static_cast<int64_t>(Hash64(&wide, 8, kSeed) % kBuckets));
       indices.push_back(kind >= -20 && kind < 20 ? kind + 20 : 12345);
     }
-    CheckFile(Leaf(Type::type_num, logical), data, hashes, HashSpec(), layout);
-    CheckFile(Leaf(Type::type_num, logical), data, indices, CodesSpec(vocabulary),
+    CheckFile(LeafNode(Type::type_num, logical), data, hashes, HashSpec(), layout);
+    CheckFile(LeafNode(Type::type_num, logical), data, indices, CodesSpec(vocabulary),
               layout);
   }
 }
@@ -199,9 +202,9 @@ TEST(KeyEncoder, CodesIntegers) {
 TEST(KeyEncoder, HandsOutTheDictionaryAsCodes) {
   ColumnData<parquet::ByteArrayType> data{{}, {1, 1, 1}};
   for (const char* key : {"b", "a", "b"}) data.values.emplace_back(key);
-  const Layout layout{.dictionary = true};
-  OpenedColumn file(
-      WriteColumn<parquet::ByteArrayType>(Leaf(parquet::Type::BYTE_ARRAY), data, layout));
+  const ColumnLayout layout{.dictionary = true};
+  OpenedColumn file(WriteColumn<parquet::ByteArrayType>(
+      LeafNode(parquet::Type::BYTE_ARRAY), data, layout));
   const ColumnSpec spec = CodesSpec(*Vocabulary::OfBytes({"a", "b"}));
   auto reader = *MakeFixedReader(file.Chunk(), &spec);
   const auto dictionary = *reader->Dictionary();
@@ -221,13 +224,14 @@ TEST(KeyEncoder, RefusesOtherColumns) {
   using parquet::LogicalType;
   const auto decimal = LogicalType::Decimal(9, 2);
   for (const auto& leaf :
-       {Leaf(parquet::Type::BOOLEAN), Leaf(parquet::Type::FLOAT),
-        Leaf(parquet::Type::DOUBLE), Leaf(parquet::Type::INT96),
-        Leaf(parquet::Type::INT32, decimal), Leaf(parquet::Type::BYTE_ARRAY, decimal),
-        Leaf(parquet::Type::INT32, LogicalType::Date()),
-        Leaf(parquet::Type::INT64,
-             LogicalType::Timestamp(true, LogicalType::TimeUnit::MICROS)),
-        Leaf(parquet::Type::FIXED_LEN_BYTE_ARRAY, LogicalType::Float16(), 2)}) {
+       {LeafNode(parquet::Type::BOOLEAN), LeafNode(parquet::Type::FLOAT),
+        LeafNode(parquet::Type::DOUBLE), LeafNode(parquet::Type::INT96),
+        LeafNode(parquet::Type::INT32, decimal),
+        LeafNode(parquet::Type::BYTE_ARRAY, decimal),
+        LeafNode(parquet::Type::INT32, LogicalType::Date()),
+        LeafNode(parquet::Type::INT64,
+                 LogicalType::Timestamp(true, LogicalType::TimeUnit::MICROS)),
+        LeafNode(parquet::Type::FIXED_LEN_BYTE_ARRAY, LogicalType::Float16(), 2)}) {
     const Status hashed = MakeReader(leaf, HashSpec());
     EXPECT_EQ(KindOf(hashed), ErrorKind::kUnsupported) << hashed.ToString();
     EXPECT_EQ(hashed.message().find("Expected strings, binary or integers to hash, got "),
@@ -235,19 +239,21 @@ TEST(KeyEncoder, RefusesOtherColumns) {
     const Status coded = MakeReader(leaf, CodesSpec(*Vocabulary::OfBytes({})));
     EXPECT_EQ(KindOf(coded), ErrorKind::kUnsupported);
   }
-  EXPECT_EQ(MakeReader(Leaf(parquet::Type::INT64), CodesSpec(*Vocabulary::OfBytes({"a"})))
-                .message(),
-            "Expected a vocabulary of integers for INT64 (None), got one of strings");
+  EXPECT_EQ(
+      MakeReader(LeafNode(parquet::Type::INT64), CodesSpec(*Vocabulary::OfBytes({"a"})))
+          .message(),
+      "Expected a vocabulary of integers for INT64 (None), got one of strings");
   EXPECT_TRUE(
-      MakeReader(Leaf(parquet::Type::INT32, LogicalType::Null()), HashSpec()).ok());
+      MakeReader(LeafNode(parquet::Type::INT32, LogicalType::Null()), HashSpec()).ok());
 }
 
 // With flipped bytes in the file, reading returns an error or codes, and never crashes.
 TEST(KeyEncoder, SurvivesDamage) {
   std::mt19937_64 random(4);
   const ColumnSpec spec = HashSpec();
-  const auto leaf = Leaf(parquet::Type::BYTE_ARRAY);
-  for (const Layout& layout : Layouts({Encoding::PLAIN, Encoding::DELTA_BYTE_ARRAY})) {
+  const auto leaf = LeafNode(parquet::Type::BYTE_ARRAY);
+  for (const ColumnLayout& layout :
+       Layouts({Encoding::PLAIN, Encoding::DELTA_BYTE_ARRAY})) {
     ColumnData<parquet::ByteArrayType> data{{}, RandomValid(600, &random)};
     const std::string key(40, 'x');
     for (const uint8_t valid : data.valid) {
