@@ -252,7 +252,7 @@ std::string WindowSchedule::Describe() const {
                      " bytes fetched; " + number(next_window_) + " of " +
                      number(pass_->plan.windows()) + " windows begun";
   if (!pass_->begun) text += "; the pass before has not ended";
-  text += "\n";
+  text += '\n';
   for (const auto& [index, window] : open_) text += DescribeWindow(*window);
   if (preparing_ || opened_all()) return text;
   const bool wanted = delivery_->WantsLocked(next_window_);
@@ -279,8 +279,8 @@ std::string WindowSchedule::DescribeWindow(const Window& window) const {
   }
   std::string text;
   for (const auto& [waits, names] : columns) {
-    text += name;
-    text += " (" + names + "): " + waits + "\n";
+    text.append(name).append(" (").append(names).append("): ");
+    text.append(waits).append("\n");
   }
   return text;
 }
