@@ -227,12 +227,14 @@ def test_an_abandoned_pass_leaves_nothing(end, device):
             if end == "close":
                 prefetcher.close()
                 prefetcher.close()
-                assert next(running, None) is None
+                with pytest.raises(RuntimeError, match=r"close\(\) of the DevicePrefetcher ended"):
+                    next(running)
             elif end == "drop":
                 del running
             else:
                 again = iter(prefetcher)
-                assert next(running, None) is None
+                with pytest.raises(RuntimeError, match=r"A second iter\(\) of the DevicePref"):
+                    next(running)
                 assert next(again)["x"].shape == (1,)
                 again.close()
             assert kept() is None
@@ -250,14 +252,16 @@ def test_an_abandoned_pass_of_a_dataset(dataset):
     assert ahead.state_dict()["progress"] == [[1, 1, 1]]
     second = iter(ahead)
     next(second)
-    assert next(first, None) is None
+    with pytest.raises(RuntimeError, match="ended this pass after 1 batches"):
+        next(first)
     assert ahead.state_dict()["epoch"] == 1
     state = ahead.state_dict()
     with pytest.raises(ValueError, match=r"Expected a state made by state_dict\(\)"):
         ahead.load_state_dict({})
     next(second)
     ahead.load_state_dict(state)
-    assert next(second, None) is None
+    with pytest.raises(RuntimeError, match=r"load_state_dict\(\) ended this pass after 2 batches"):
+        next(second)
     assert sum(1 for _ in ahead) == BATCHES - 1
     ahead.close()
     assert dataset.state_dict()["epoch"] == 1

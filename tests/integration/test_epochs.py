@@ -1,11 +1,13 @@
 """Each pass is of the next epoch, however the one before ended."""
 
+import copy
+import itertools
 import pickle
 
 import pytest
 from torch.utils.data import DataLoader
 
-from fastload import FastParquetDataset
+from fastload import DataWait, DevicePrefetcher, FastParquetDataset
 from support.sample_files import ids_of, write_sample
 
 ROWS = 1000
@@ -79,30 +81,89 @@ def test_abandoned_pass_counts(dataset, orders):
     assert ids_of(dataset) == orders[2]
 
 
-def test_second_iter_closes_the_first(dataset, orders):
+def test_second_iter_ends_the_first(dataset, orders):
     first = iter(dataset)
     begun = [next(first), next(first)]
     second = iter(dataset)
     head = next(second)
-    with pytest.raises(StopIteration):
-        next(first)
+    for _ in range(3):
+        with pytest.raises(
+            RuntimeError,
+            match=r"A second iter\(\) of the dataset ended this pass after 2 batches: .* iterate "
+            r"over a copy: itertools.islice\(copy.copy\(dataset\), 5\)",
+        ):
+            next(first)
     assert ids_of([head, *second]) == orders[1]
     assert ids_of(begun) == orders[0][:128]
 
 
-def test_second_iter_closes_the_first_of_rows(path):
+def test_second_iter_ends_the_first_of_rows(path):
     with dataset_of(path, batch_size=None) as dataset:
         first = iter(dataset)
         next(first)
         second = iter(dataset)
-        with pytest.raises(StopIteration):
-            next(first)
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="ended this pass after 1 rows"):
+                next(first)
         assert len(list(second)) == ROWS
+        assert list(second) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": None}, {"preprocess": dict}])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda dataset: dataset,
+        lambda dataset: DataLoader(dataset, batch_size=None),
+        DataWait,
+        lambda dataset: DevicePrefetcher(dataset, "cpu"),
+        lambda dataset: DataWait(DevicePrefetcher(DataLoader(dataset, batch_size=None), "meta")),
+    ],
+)
+def test_a_loop_whose_pass_was_ended_raises(path, options, wrap):
+    """The loop over a loader ends with an error, and never early without one."""
+    with dataset_of(path, **options) as dataset:
+        loader = wrap(dataset)
+        with pytest.raises(RuntimeError, match=r"A second iter\(\) of .* ended this pass after"):
+            [next(iter(loader)) for _ in loader]
+        with pytest.raises(RuntimeError, match=r"A second iter\(\) of .* ended this pass after"):
+            list(zip(loader, loader, strict=True))
+        assert len(list(loader)) == len(dataset)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_that_drop_a_pass_stay_quiet(path, persistent):
+    with dataset_of(path) as dataset:
+        loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=persistent)
+        for taken in (3, 1):
+            assert len(list(itertools.islice(loader, taken))) == taken
+        assert sorted(ids_of(loader)) == list(range(ROWS))
+
+
+def test_a_copy_is_read_while_a_pass_runs(dataset, orders):
+    running = iter(dataset)
+    first = next(running)
+    with copy.copy(dataset) as other:
+        assert ids_of(itertools.islice(other, 2)) == orders[1][:128]
+    assert ids_of([first, *running]) == orders[0]
+    assert ids_of(dataset) == orders[1]
+
+
+def test_an_iterator_that_its_user_closed_is_exhausted(path):
+    for batch_size in (64, None):
+        with dataset_of(path, batch_size=batch_size) as dataset:
+            running = iter(dataset)
+            next(running)
+            running.close()
+            iter(dataset)
+            assert list(running) == []
 
 
 def test_exhausted_pass_stays_so(dataset):
     running = iter(dataset)
     assert sum(batch.rows for batch in running) == ROWS
+    iter(dataset)
+    dataset.close()
     for _ in range(3):
         with pytest.raises(StopIteration):
             next(running)
@@ -130,7 +191,7 @@ def test_closed_dataset(dataset, orders):
     dataset.close()
     dataset.close()
     assert ids_of([batch]) == orders[0][:64]
-    with pytest.raises(StopIteration):
+    with pytest.raises(RuntimeError, match=r"close\(\) of the dataset ended this pass after 1 bat"):
         next(running)
     with pytest.raises(RuntimeError, match="Expected an open dataset, got one that was closed"):
         iter(dataset)

@@ -231,7 +231,7 @@ def test_epochs_and_states_are_those_of_a_dataset(paths):
         first = iter(mixed)
         next(first)
         whole = order_of(mixed)
-        with pytest.raises(StopIteration):
+        with pytest.raises(RuntimeError, match="ended this pass after 1 batches"):
             next(first)
         finished = mixed.state_dict()
         following = order_of(mixed)
@@ -372,13 +372,15 @@ def test_closing(paths):
     next(alone)
     running = iter(mixed)
     batch = next(running)
-    with pytest.raises(StopIteration):
+    with pytest.raises(
+        RuntimeError, match="A pass of a mix that the dataset belongs to ended this"
+    ):
         next(alone)
     assert "'c': FastParquetDataset(" in repr(mixed)
     mixed.close()
     mixed.close()
     assert batch.rows == 20
-    with pytest.raises(StopIteration):
+    with pytest.raises(RuntimeError, match=r"close\(\) of the dataset ended this pass after 1 bat"):
         next(running)
     for closed in (mixed, sources["a"]):
         with pytest.raises(RuntimeError, match="Expected an open dataset"):
@@ -389,6 +391,21 @@ def test_closing(paths):
         sources["b"].close()
         with pytest.raises(RuntimeError, match="one that was closed - at source `b`"):
             iter(mixed)
+
+
+def test_second_iter_ends_the_first(paths):
+    with mix_of(paths) as mixed:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"A second iter\(\) of the dataset ended this"):
+                [next(iter(mixed)) for _ in mixed]
+        assert len(list(mixed)) == len(mixed)
+
+
+@pytest.mark.parametrize("options", [{}, {"threads": 0}, {"preprocess": dict}])
+def test_closing_a_source_ends_the_pass(paths, options):
+    sources = sources_of(paths, **options)
+    with fastload.mix(sources, stop="all") as mixed, pytest.raises(RuntimeError, match="closed"):
+        [sources["a"].close() for _ in mixed]
 
 
 def test_empty_sources(paths):

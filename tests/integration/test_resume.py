@@ -180,7 +180,7 @@ def test_load_ends_the_running_pass(path):
         running = iter(dataset)
         next(running)
         dataset.load_state_dict(state)
-        with pytest.raises(StopIteration):
+        with pytest.raises(RuntimeError, match=r"load_state_dict\(\) ended this pass after 1 bat"):
             next(running)
         assert ids_of(dataset) == rest
 

@@ -78,7 +78,7 @@ def test_closing_in_mid_pass_ends_threads_at_once(path):
     dataset = dataset_of(path, per_row(slow, "id", "n", threads=2), batch_size=400)
 
     def consume(dataset):
-        with pytest.raises((RuntimeError, StopIteration)):
+        with pytest.raises(RuntimeError, match=r"close\(\) of the dataset ended this pass"):
             next(iter(dataset))
 
     running = threading.Thread(target=consume, args=[dataset])

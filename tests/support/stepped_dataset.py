@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fastload import FastParquetDataset, per_row
-from fastload.dataset.passes.epoch_iterator import ScanFeed
+from fastload.dataset.passes.scan_feed import ScanFeed
 from fastload.plan.permutation import stream_key
 
 ROWS = 500

@@ -68,7 +68,8 @@ def rows_of(index: object, device: torch.device) -> torch.Tensor:
     Raises:
         IndexError: `index` holds neither row numbers nor bools.
     """
-    rows = torch.as_tensor(index)
+    # Without a device, as_tensor would move a tensor to torch's default device.
+    rows = torch.as_tensor(index, device=getattr(index, "device", "cpu"))
     # torch makes a tensor of floats from an empty list, so an empty float tensor is accepted.
     if rows.dim() != 1 or (rows.dtype.is_floating_point and len(rows)):
         raise IndexError(

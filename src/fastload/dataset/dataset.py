@@ -356,7 +356,11 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         return tuple((files[index].path, group, cause) for index, group, cause in entries)
 
     def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
-        """Begin a pass over the next epoch, and end the pass before."""
+        """Begin a pass over the next epoch, and end the pass before.
+
+        If the iterator of an ended pass is asked for more, it raises RuntimeError. To read the
+        dataset while a pass is running, iterate over a copy: `copy.copy(dataset)`.
+        """
         start, part = self._begin()
         engine = self._engines.of_process(part.workers)
         feed = self._prepared.take(engine, start, part) if self._prepared else None
@@ -434,7 +438,10 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             warm(engine, self._batch_rows, *plans, self._source, progress, share)
 
     def close(self) -> None:
-        """End the pass and the threads, and close the files. Batches stay valid. Idempotent."""
+        """End the pass and the threads, and close the files. Idempotent.
+
+        Batches stay valid. If the iterator of the pass is asked for more, it raises RuntimeError.
+        """
         super().close()
         self._steps.close()
         if self._engine is not None:

@@ -144,7 +144,11 @@ class MixedDataset(Resumable[Batch]):
         return {source.name: source.stats(self._consuming_s + running) for source in self._of}
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begin a pass over the next epoch, and end the pass before."""
+        """Begin a pass over the next epoch, and end the pass before.
+
+        If the iterator of an ended pass is asked for more, it raises RuntimeError. To read the
+        dataset while a pass is running, iterate over a copy: `copy.copy(dataset)`.
+        """
         closed = [source.name for source in self._of if source.closed]
         if closed and not self._closed:
             raise RuntimeError(
@@ -166,7 +170,10 @@ class MixedDataset(Resumable[Batch]):
         return self._pass
 
     def close(self) -> None:
-        """End the pass and close the sources. Batches stay valid. Idempotent."""
+        """End the pass and close the sources. Idempotent.
+
+        Batches stay valid. If the iterator of the pass is asked for more, it raises RuntimeError.
+        """
         super().close()
         for source in self._of:
             source.dataset.close()

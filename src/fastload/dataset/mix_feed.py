@@ -51,7 +51,7 @@ class MixedFeed:
         assert batch is not None
         self._taken += 1
         if provenance:
-            batch["__source__"] = torch.full((batch.rows,), number, dtype=torch.int32)
+            batch["__source__"] = torch.full((batch.rows,), number, dtype=torch.int32, device="cpu")
         return batch
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import torch
 from fastload.dataset.dataset import FastParquetDataset
 from fastload.dataset.mix_feed import SourceFeed
 from fastload.dataset.passes.next_pass import PreparedPass
+from fastload.dataset.resumable import PASS_OF_MIX
 from fastload.dataset.state import check_identity, encode_identity
 from fastload.plan.mix_plan import SourceRows
 from fastload.schema.fields import Field, Schema
@@ -134,7 +135,7 @@ class MixSource:
         Returns:
             The feed of the shares, or None if there are no shares.
         """
-        self.dataset._end_pass()
+        self.dataset._end_pass(*PASS_OF_MIX)
         prepared, self.dataset._prepared = self.dataset._prepared, None
         own = next(shares, None)
         if own is None:

@@ -23,9 +23,27 @@ if TYPE_CHECKING:
     from fastload.dataset.ranks import Rank
     from fastload.plan.position import Position
 
-__all__ = ["Resumable"]
+__all__ = ["PASS_OF_MIX", "Resumable"]
 
 _Item_co = TypeVar("_Item_co", covariant=True)
+
+# Messages for whoever uses a pass that was ended: the cause, and what to write instead.
+_SECOND_ITER = (
+    "A second iter() of the dataset",
+    (
+        "a dataset has one pass at a time. To read the dataset while a pass is running, iterate "
+        "over a copy: itertools.islice(copy.copy(dataset), 5)"
+    ),
+)
+_LOADED = ("load_state_dict()", "call iter() again to continue from the loaded state")
+_CLOSED = ("close() of the dataset", "close the dataset after its last pass")
+PASS_OF_MIX = (
+    "A pass of a mix that the dataset belongs to",
+    (
+        "the mix reads its datasets itself. To read the dataset beside the mix, iterate over a "
+        "copy: itertools.islice(copy.copy(dataset), 5)"
+    ),
+)
 
 
 class Resumable(IterableDataset[_Item_co]):
@@ -163,7 +181,7 @@ class Resumable(IterableDataset[_Item_co]):
         worker = None if info is None else (info.id, info.num_workers)
         position, own = self._decoded(state, worker)
         check_epoch(position.epoch)
-        self._end_pass()
+        self._end_pass(*_LOADED)
         if own:
             self._own = position
             return
@@ -171,10 +189,10 @@ class Resumable(IterableDataset[_Item_co]):
         self._give(PassStart(position))
 
     def close(self) -> None:
-        """End the pass. Batches stay valid. Idempotent."""
+        """End the pass: asked for more, its iterator raises. Batches stay valid. Idempotent."""
         self._closed = True
         if self._pass is not None:
-            self._pass.close()
+            self._pass.end(*_CLOSED)
 
     def __enter__(self) -> Self:
         return self
@@ -204,7 +222,7 @@ class Resumable(IterableDataset[_Item_co]):
         start = self._begin_pass()
         rank = self._resolved_rank()
         rank.check_unchanged()
-        self._end_pass()
+        self._end_pass(*_SECOND_ITER)
         info = get_worker_info()
         part = (
             WorkerSlot(rank.world)
@@ -246,8 +264,9 @@ class Resumable(IterableDataset[_Item_co]):
         self._own = None
         return start
 
-    def _end_pass(self) -> None:
+    def _end_pass(self, cause: str, advice: str) -> None:
+        """End the running pass; arguments as for `EpochIterator.end`."""
         if self._pass is not None:
-            self._pass.close()
+            self._pass.end(cause, advice)
             self._consuming_s += self._pass.consuming_s
             self._pass = None

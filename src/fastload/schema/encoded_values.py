@@ -141,7 +141,7 @@ def _encode_float(fill: float, dtype: torch.dtype, what: str) -> bytes:
         value = float(fill)
     except OverflowError:
         raise _misfit(fill, dtype, what) from None
-    element = torch.tensor(value, dtype=torch.float64).to(dtype)
+    element = torch.tensor(value, dtype=torch.float64, device="cpu").to(dtype)
     if math.isfinite(value) and not bool(torch.isfinite(element)):
         raise _misfit(fill, dtype, what)
     # NumPy has no bfloat16, so the element is viewed as bytes first.

@@ -156,7 +156,7 @@ def _items(leaf: ArrowLeaf, spec: Column | Hash | Codes) -> torch.Tensor:
     fill = _fill(leaf, spec, items.dtype)
     if nulls.any():
         _check_fill(leaf, fill)
-        assign(items, torch.from_numpy(nulls), torch.tensor(fill, dtype=items.dtype))
+        assign(items, torch.from_numpy(nulls), torch.tensor(fill, dtype=items.dtype, device="cpu"))
     return items
 
 
@@ -180,7 +180,9 @@ def _keys(values: Any, spec: Hash | Codes) -> torch.Tensor:
         code_of = {word: index for index, word in enumerate(vocabulary)}
         codes = [code_of.get(word, spec.unknown) for word in words]
     indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    return torch.tensor([*codes, 0], dtype=torch.int64)[torch.from_numpy(indices.astype(np.int64))]
+    return torch.tensor([*codes, 0], dtype=torch.int64, device="cpu")[
+        torch.from_numpy(indices.astype(np.int64))
+    ]
 
 
 def _bucket(spec: Hash, word: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import statistics
 import time
 import weakref
@@ -54,7 +55,7 @@ def seconds_to_device(size: int) -> float | None:
     if not torch.cuda.is_available():
         return None
     block = min(max(size, 1), 64 << 20)
-    host = torch.empty(block, dtype=torch.uint8, pin_memory=True)
+    host = torch.empty(block, dtype=torch.uint8, device="cpu", pin_memory=True)
     target = torch.empty(block, dtype=torch.uint8, device="cuda")
     seconds = []
     for _ in range(5):
@@ -88,7 +89,7 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
 
     A batch is a fastload Batch, or any pytree of tensors, numbers, strings and None. An exception
     of the loader is raised after the batches that came before the exception. Each iter() ends the
-    pass before.
+    pass before: if the iterator of an ended pass is asked for more, it raises RuntimeError.
 
     Args:
         loader: The loader of the batches: any iterable of batches.
@@ -120,15 +121,19 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
         self._device = _checked(device)
         self._way: _SideStream | _Direct | None = None
         # Weak, so that a pass that nobody holds releases its memory.
-        self._running: weakref.ref[Generator[_Item]] | None = None
+        self._running: weakref.ref[_Pass[_Item]] | None = None
 
     def __repr__(self) -> str:
         loader = type(self._loader).__name__
         return f"DevicePrefetcher({loader}, {str(self._device)!r}, depth={self._depth})"
 
     def __iter__(self) -> Iterator[_Item]:
-        self.close()
-        running = self._deliver()
+        self._end_pass(
+            "A second iter() of the DevicePrefetcher",
+            "a DevicePrefetcher has one pass at a time. To read the data while a pass is running, "
+            "iterate over another one: DevicePrefetcher(copy.copy(dataset), device)",
+        )
+        running = _Pass(self._deliver())
         self._running = weakref.ref(running)
         return running
 
@@ -145,16 +150,20 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
             TypeError: The loader has no fastload dataset that could load the state.
         """
         super().load_state_dict(state)
-        self.close()
+        self._end_pass("load_state_dict()", "call iter() again to continue from the loaded state")
 
     def close(self) -> None:
         """End the pass and drop the batches copied ahead. Idempotent.
 
-        Batches that were handed out stay valid, and the dataset stays open.
+        Batches that were handed out stay valid, and the dataset stays open. If the iterator of the
+        pass is asked for more, it raises RuntimeError.
         """
+        self._end_pass("close() of the DevicePrefetcher", "call iter() again to begin another pass")
+
+    def _end_pass(self, cause: str, advice: str) -> None:
         running = self._running() if self._running is not None else None
         if running is not None:
-            running.close()
+            running.end(cause, advice)
 
     def _deliver(self) -> Generator[_Item]:
         self._keep_state()
@@ -169,6 +178,40 @@ class DevicePrefetcher(StatefulLoader, Generic[_Item]):
         # A batch of another type has no position, and state_dict() raises an error that says so.
         self._last = position_only(batch) if isinstance(batch, Batch) else Batch()
         return batch
+
+
+class _Pass(Generic[_Item]):
+    """The iterator of one pass, which raises if someone asks for more after the pass was ended.
+
+    Args:
+        batches: delivers the batches of the pass.
+    """
+
+    def __init__(self, batches: Generator[_Item]) -> None:
+        self._batches = batches
+        self._taken = 0
+        self._ended: str | None = None
+
+    def __iter__(self) -> Iterator[_Item]:
+        return self
+
+    def __next__(self) -> _Item:
+        if self._ended is not None:
+            raise RuntimeError(self._ended)
+        batch = next(self._batches)
+        self._taken += 1
+        return batch
+
+    def close(self) -> None:
+        """Abandon the batches that are left, and behave as exhausted from now on. Idempotent."""
+        self._batches.close()
+
+    def end(self, cause: str, advice: str) -> None:
+        """Abandon the batches that are left, as `EpochIterator.end` does."""
+        exhausted = inspect.getgeneratorstate(self._batches) == inspect.GEN_CLOSED
+        self._batches.close()
+        if not exhausted:
+            self._ended = f"{cause} ended this pass after {self._taken} batches: {advice}"
 
 
 def _read_ahead(way: _SideStream | _Direct, batches: Iterator[Any]) -> Iterator[Any]:

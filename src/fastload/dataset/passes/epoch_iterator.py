@@ -1,4 +1,4 @@
-"""The iterator of one pass over a dataset, which gives each batch its position."""
+"""The iterators of one pass over a dataset: over its batches, with positions, or its rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastload.dataset.passes.feed import Feed
     from fastload.plan.position import Position, WorkerSlot
 
-__all__ = ["EpochIterator"]
+__all__ = ["EpochIterator", "RowIterator"]
 
 
 # Saved batches hold a BatchPosition; torch.load must be allowed to make one.
@@ -36,7 +36,7 @@ class EpochIterator:
     Attributes:
         start: the position where the pass begins.
         part: the slot of this worker.
-        finished: True once the pass has ended or was closed.
+        finished: True once the pass is exhausted, was closed or was ended.
         consuming_s: seconds that the consumer has spent between batches.
     """
 
@@ -47,6 +47,8 @@ class EpochIterator:
         self.part = part
         self._feed = feed
         self._taken = 0
+        self._unit = "batches"  # what `_taken` counts
+        self._ended: str | None = None  # why the pass raises, if something else ended it
         self._handed_out_at: float | None = None
 
     @property
@@ -77,34 +79,68 @@ class EpochIterator:
             raise StopIteration
         return batch
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of the batches one by one, and count each row as delivered."""
-        while (batch := self._next(0)) is not None:
-            columns = [list(value) for value in batch.values()]
-            names = list(batch)
-            for row in islice(zip(*columns, strict=True), self._feed.lead, None):
-                if self.finished:
-                    return
-                self._taken += 1
-                yield dict(zip(names, row, strict=True))
+    def rows(self) -> RowIterator:
+        """Return an iterator over the rows of the batches, instead of over the batches."""
+        self._unit = "rows"
+        return RowIterator(self)
+
+    def next_rows(self) -> Iterator[dict[str, Any]] | None:
+        """Return the rows of the next batch, which are not counted yet; None at the end."""
+        batch = self._next(0)
+        if batch is None:
+            return None
+        names = list(batch)
+        rows = zip(*[list(value) for value in batch.values()], strict=True)
+        left = islice(rows, self._feed.lead, None)
+        return (dict(zip(names, row, strict=True)) for row in left)
+
+    def count_row(self) -> None:
+        """Count one row as delivered."""
+        self._taken += 1
 
     def close(self) -> None:
-        """Abandon the batches that are left. Idempotent."""
+        """Abandon the batches that are left, and behave as exhausted from now on. Idempotent."""
         self.finished = True
         self._feed.close()
 
+    def end(self, cause: str, advice: str) -> None:
+        """Abandon the batches that are left, and raise if someone asks for one from now on.
+
+        Without effect on a pass that is exhausted or was closed.
+
+        Args:
+            cause: the subject of the sentence "... ended this pass".
+            advice: what the caller can write instead.
+        """
+        if not self.finished:
+            self._ended = f"{cause} ended this pass after {self._taken} {self._unit}: {advice}"
+        self.close()
+
     def _next(self, counts: int) -> Batch | None:
-        if self.finished:
+        if self._is_over():
             return None
         if self._handed_out_at is not None:
             self.consuming_s += time.perf_counter() - self._handed_out_at
-        batch = self._feed.next(self._mark_after(self._taken + counts))
+        try:
+            batch = self._feed.next(self._mark_after(self._taken + counts))
+        except RuntimeError as error:
+            # The core raises RuntimeError if another thread closes the scan during the wait.
+            if type(error) is RuntimeError and self._is_over():
+                return None
+            raise
         if batch is None:
             self.close()
+            self._is_over()
             return None
         self._taken += counts
         self._handed_out_at = time.perf_counter()
         return batch
+
+    def _is_over(self) -> bool:
+        """Return True if the pass is exhausted or was closed; raise if the pass was ended."""
+        if self._ended is not None:
+            raise RuntimeError(self._ended)
+        return self.finished
 
     def _mark_after(self, taken: int) -> BatchPosition:
         part = self.part
@@ -113,3 +149,36 @@ class EpochIterator:
         # Workers take turns, so workers with lower numbers have delivered one batch more.
         turns = self.start.taken + taken - 1
         return BatchPosition(self.start, part, turns * part.workers + part.worker + 1)
+
+
+class RowIterator:
+    """The iterator over the rows of one pass, which counts each row as delivered.
+
+    Args:
+        batches: the pass that the rows come from.
+    """
+
+    def __init__(self, batches: EpochIterator) -> None:
+        self._batches = batches
+        self._rows: Iterator[dict[str, Any]] = iter(())
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self
+
+    def __repr__(self) -> str:
+        return repr(self._batches)
+
+    def __next__(self) -> dict[str, Any]:
+        row = None if self._batches.finished else next(self._rows, None)
+        while row is None:
+            following = self._batches.next_rows()
+            if following is None:
+                raise StopIteration
+            self._rows = following
+            row = next(following, None)
+        self._batches.count_row()
+        return row
+
+    def close(self) -> None:
+        """Abandon the rows that are left, and behave as exhausted from now on. Idempotent."""
+        self._batches.close()

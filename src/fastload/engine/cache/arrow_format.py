@@ -198,7 +198,7 @@ def _checked(name: str, field: Field, value: torch.Tensor | Ragged) -> torch.Ten
     found = field_of(value)
     if field.depth == 1 and isinstance(value, torch.Tensor) and _is_chance(field, found):
         # Lists of any length that have the same length in all of these rows.
-        offsets = torch.arange(len(value) + 1) * value.shape[1]
+        offsets = torch.arange(len(value) + 1, device="cpu") * value.shape[1]
         value = Ragged(value.flatten(0, 1), offsets)
         found = field_of(value)
     if found != field and replace(found, unit=field.unit) != field:
