@@ -117,6 +117,11 @@ class Assembler:
             position: position in the epoch that the Batch carries.
             tensor: uint8 tensor over the memory of `raw`, if one exists already.
         """
+        if torch.is_inference_mode_enabled():
+            # Inference tensors don't count the changes made to them, which `Sender` must know, and
+            # buffers of the core outlive the inference mode.
+            with torch.inference_mode(mode=False):
+                return self(raw, position, tensor)
         with untracked():
             buffer = _buffer_of(raw) if tensor is None else tensor
             values = self._tensors(raw, buffer)

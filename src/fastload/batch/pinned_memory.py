@@ -36,7 +36,8 @@ class PinnedMemory:
         """Allocate a uint8 Tensor of `size` bytes; warn at the first refusal."""
         if not self._refused:
             try:
-                return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
+                with torch.inference_mode(mode=False):  # a later pass may train on the memory
+                    return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
             except RuntimeError as error:
                 self._refused = True
                 if next(self._refusals) == 0:  # only one of several threads warns
