@@ -98,8 +98,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             None takes the rank from torch.distributed, or else from RANK and WORLD_SIZE, or else
             rank 0 of 1. The rank is resolved when it is first needed, and then kept.
         world_size: Number of processes that share an epoch; given together with `rank`.
-        uneven: What a rank does that is short of a row: "wrap" repeats its last row, which counts
-            twice in a metric; "pad" marks the repeated row, so evaluate with "pad".
+        uneven: What to do if ranks have different numbers of rows: to evaluate, "pad" or "keep".
+            The default repeats rows on the short ranks, and a metric would count them twice.
             "wrap": a short rank repeats its last row. "drop": each rank loses at most one row.
             "pad": as "wrap", and batches have the bool tensor `__valid__`, False for a repeated
             row. "keep": every row comes once, so ranks may have different numbers of batches.
