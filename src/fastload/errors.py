@@ -47,7 +47,7 @@ class SourceNotFoundError(FastloadError, FileNotFoundError):
 
 
 class UnsupportedTypeError(FastloadError, NotImplementedError):
-    """A file is legal Parquet that fastload can't read yet, such as encrypted columns."""
+    """A file or table is legal, but fastload can't read it yet, such as encrypted columns."""
 
 
 class SourceChangedError(FastloadError):

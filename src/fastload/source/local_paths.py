@@ -12,9 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from fastload.errors import SourceNotFoundError, StorageError
 from fastload.source.files import FoundFile
+from fastload.source.table_formats import DELTA_LOG, delta_error, refuse_local, refuse_walked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from fastload.source.files import PathLike
 
@@ -46,6 +47,7 @@ def find_files(
             none. The error names the path.
         StorageError: the operating system can't look at a path, or can't list a directory.
         TypeError: an entry is not a path.
+        UnsupportedTypeError: a directory or a glob's directory is a Delta or Iceberg table.
         ValueError: a file:// URL names a host.
     """
     entries = [source] if isinstance(source, (str, os.PathLike)) else source
@@ -94,6 +96,7 @@ def _find(entry: PathLike) -> list[FoundFile]:
     except OSError as error:
         raise StorageError(f"Can't look at the source: {error.strerror} - at {path}") from error
     if stat.S_ISDIR(mode):
+        refuse_local(path)
         files = sorted(_walk(path))
         if not files:
             raise SourceNotFoundError(
@@ -142,21 +145,41 @@ def _find_glob(pattern: str) -> list[FoundFile]:
         if any(part.startswith(hidden) for part in PurePath(match).parts[fixed:] if hidden):
             continue
         if os.path.isdir(match):
+            refuse_local(match)
             found.update(_walk(match))
         elif os.path.isfile(match):
             found.add(match)
+    _refuse_tables(found, fixed)
     if not found:
         raise SourceNotFoundError(f"Expected files that match the glob, found none - at {pattern}")
     return [FoundFile(path, PurePath(path).parts[fixed:-1]) for path in sorted(found)]
 
 
+def _refuse_tables(files: Iterable[str], fixed: int) -> None:
+    """Raise an error if the directories of a glob's files belong to a table.
+
+    Args:
+        files: paths of the files.
+        fixed: number of the names of each path that stand before the first wildcard.
+    """
+    directories: set[str] = set()
+    for path in {os.path.dirname(file) for file in files}:
+        parts = PurePath(path).parts
+        directories.update(os.path.join(*parts[:n]) for n in range(fixed, len(parts) + 1) if n)
+    for directory in sorted(directories) or ["."]:
+        refuse_local(directory)
+        if os.path.isdir(os.path.join(directory, DELTA_LOG)):
+            raise delta_error(directory)
+
+
 def _walk(directory: str) -> list[str]:
     """Return all regular files below a directory that are not hidden.
 
-    The walk follows links, but walks no directory twice.
+    The walk follows links, but not a link to a directory above it, which would be a loop.
     """
     found: list[str] = []
-    seen = {os.path.realpath(directory)}
+    # The real path of each directory still to be walked, and of the directories above it.
+    above: dict[str, tuple[str, ...]] = {directory: (os.path.realpath(directory),)}
 
     def refuse(error: OSError) -> None:
         raise StorageError(
@@ -164,12 +187,16 @@ def _walk(directory: str) -> list[str]:
         ) from error
 
     for parent, directories, names in os.walk(directory, onerror=refuse, followlinks=True):
-        kept = []
+        refuse_walked(parent, directories)
+        kept, outer = [], above.pop(parent)
         for name in sorted(directories):
-            real = os.path.realpath(os.path.join(parent, name))
-            if name.startswith(HIDDEN) or real in seen:
+            path = os.path.join(parent, name)
+            real = os.path.join(outer[-1], name)
+            if os.path.islink(path):
+                real = os.path.realpath(path)
+            if name.startswith(HIDDEN) or real in outer:
                 continue
-            seen.add(real)
+            above[path] = (*outer, real)
             kept.append(name)
         directories[:] = kept
         for name in names:

@@ -47,15 +47,26 @@ def test_directory_is_sorted_and_leaves_hidden_names_out(tmp_path: Path) -> None
     assert relative(paths_of(tmp_path), tmp_path) == sorted(names)
 
 
-def test_linked_directories_are_walked_once(tmp_path: Path) -> None:
+def test_linked_directories_are_walked_but_not_in_loops(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.parquet")
     (tmp_path / "data" / "loop").symlink_to(tmp_path / "data")
     other = write(tmp_path / "other" / "b.parquet")
     (tmp_path / "data" / "link").symlink_to(other.parent)
+    (other.parent / "up").symlink_to(tmp_path / "data" / "link")
+    (tmp_path / "data" / "same").symlink_to("link")
     assert relative(paths_of(tmp_path / "data"), tmp_path / "data") == [
         "a.parquet",
         "link/b.parquet",
+        "same/b.parquet",
     ]
+
+
+def test_a_partition_that_links_to_another_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "d" / "k=1" / "a.parquet")
+    (tmp_path / "d" / "k=2").symlink_to("k=1")
+    for source in ("d", "d/*", "d/*/*.parquet"):
+        found = relative(paths_of(tmp_path / source), tmp_path / "d")
+        assert found == ["k=1/a.parquet", "k=2/a.parquet"]
 
 
 def test_glob(tmp_path: Path) -> None:

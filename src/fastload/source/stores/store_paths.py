@@ -10,6 +10,15 @@ from fastload.errors import SourceNotFoundError
 from fastload.source.files import NOT_FOUND, FoundFile
 from fastload.source.local_paths import HIDDEN
 from fastload.source.stores.store import HTTP, shown
+from fastload.source.table_formats import (
+    DELTA_LOG,
+    METADATA,
+    Roots,
+    delta_error,
+    iceberg_error,
+    is_iceberg,
+    refuse_listed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +55,8 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
         if file is not None:
             return [FoundFile(shown(kind, file.path), (), kind, file)]
         listed = listed or await client.ls(kind, path)
+        await _refuse_above(client, kind, path)
+        refuse_listed(_names_below(listed, path), shown(kind, path))
         found = _below(listed, path, _HIDDEN_NAME)
         if not found:
             raise SourceNotFoundError(
@@ -89,7 +100,40 @@ async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:
     marks = [m for m in HIDDEN if not any(part.startswith(m) for part in parts[fixed:])]
     hidden = re.compile(rf"(?:^|/)[{re.escape(''.join(marks))}]") if marks else None
     # All files below are listed, because the pattern may match a directory.
-    files = _below(await client.ls(kind, directory), directory, hidden)
+    await _refuse_above(client, kind, directory)
+    listed = await client.ls(kind, directory)
+    files = _below(listed, directory, hidden)
     matches = re.compile(f"{glob_translate(wanted)}|{glob_translate(f'{wanted}/**')}")
     start = len(directory) + 1 if directory else 0
-    return [each for each in files if matches.match(each[0].path[start:])]
+    found = [each for each in files if matches.match(each[0].path[start:])]
+    _refuse_found(found, listed, directory, kind)
+    return found
+
+
+def _names_below(files: Sequence[StoredFile], directory: str) -> list[str]:
+    start = len(directory) + 1 if directory else 0
+    return [file.path[start:] for file in files]
+
+
+def _refuse_found(found: _Found, listed: Sequence[StoredFile], directory: str, kind: str) -> None:
+    """Raise an error if a file that matches a glob lies in a table that the listing shows."""
+    start = len(directory) + 1 if directory else 0
+    tops = {file.path[start:].rpartition("/")[0].partition("/")[0] for file, _ in found}
+    # Other tables beside the files that match don't matter.
+    near = [
+        name
+        for name in _names_below(listed, directory)
+        if "" in tops or name.partition("/")[0] in (*tops, DELTA_LOG, METADATA)
+    ]
+    refuse_listed(near, shown(kind, directory))
+
+
+async def _refuse_above(client: StoreClient, kind: str, directory: str) -> None:
+    """Raise an error if the directory is a partition or the data of a table."""
+    roots = Roots(directory)
+    if roots.delta and await client.info(kind, f"{roots.delta}/{DELTA_LOG}") is None:
+        raise delta_error(shown(kind, roots.delta))
+    if roots.iceberg:
+        files = await client.ls(kind, f"{roots.iceberg}/{METADATA}")
+        if is_iceberg(file.path for file in files):
+            raise iceberg_error(shown(kind, roots.iceberg))

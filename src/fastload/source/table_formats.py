@@ -1,0 +1,143 @@
+"""Tables of other formats, whose folders must not be read as plain Parquet files.
+
+A Delta or Iceberg table keeps files of removed rows, and only its log says which files count.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from fastload.errors import UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = [
+    "DELTA_LOG",
+    "METADATA",
+    "Roots",
+    "delta_error",
+    "iceberg_error",
+    "is_iceberg",
+    "refuse_listed",
+    "refuse_local",
+    "refuse_walked",
+]
+
+DELTA_LOG = "_delta_log"
+METADATA = "metadata"
+_DATA = "data"
+_ICEBERG = re.compile(r"(?:(.*)/)?metadata/[^/]*\.metadata\.json")
+
+
+def delta_error(path: str) -> UnsupportedTypeError:
+    """Make the error for the folder of a Delta table."""
+    return UnsupportedTypeError(
+        "Expected a folder of Parquet files alone, got a Delta table, which keeps files of removed "
+        "rows too: pass the list of files that count, "
+        f"`deltalake.DeltaTable({path!r}).file_uris()` - at {path}"
+    )
+
+
+def iceberg_error(path: str) -> UnsupportedTypeError:
+    """Make the error for the folder of an Iceberg table."""
+    return UnsupportedTypeError(
+        "Expected a folder of Parquet files alone, got an Iceberg table, which keeps files of "
+        "removed rows too: load the table with pyiceberg and pass the list of files that count, "
+        f"`[task.file.file_path for task in table.scan().plan_files()]` - at {path}"
+    )
+
+
+class Roots:
+    """The folders at or above a directory that may be the root of its table.
+
+    Partitions (`key=value`) lie in the root of a Delta table, and in the folder `data` of an
+    Iceberg table.
+
+    Args:
+        directory: path of the directory, with "/".
+
+    Attributes:
+        delta: the folder above the partitions; None if the directory is not a partition.
+        iceberg: the folder above the folder `data`; None if there is no such folder.
+    """
+
+    def __init__(self, directory: str) -> None:
+        root = directory
+        while "=" in root.rpartition("/")[2]:
+            root = root.rpartition("/")[0]
+        parent, _, name = root.rpartition("/")
+        self.delta = root if root != directory else None
+        self.iceberg = parent if name == _DATA else None
+
+
+def is_iceberg(metadata: Iterable[str]) -> bool:
+    """Return whether the names of the files in a folder `metadata` are those of Iceberg."""
+    return any(name.endswith(".metadata.json") for name in metadata)
+
+
+def refuse_listed(paths: Iterable[str], shown: str) -> None:
+    """Raise an error if the files below a directory are those of a table.
+
+    Args:
+        paths: paths of all files, below the directory, with "/".
+        shown: path or URL of the directory.
+
+    Raises:
+        UnsupportedTypeError: the directory is or contains a Delta or Iceberg table.
+    """
+    tables: set[str] = set()
+    data: set[str] = set()
+    for path in paths:
+        if f"/{DELTA_LOG}/" in f"/{path}":
+            raise delta_error(_join(shown, f"/{path}".partition(f"/{DELTA_LOG}/")[0]))
+        if (found := _ICEBERG.fullmatch(path)) is not None:
+            tables.add(found[1] or "")
+        data.update(_above_data(path))
+    for table in sorted(tables & data):
+        raise iceberg_error(_join(shown, table))
+
+
+def refuse_local(directory: str) -> None:
+    """Raise an error if a local directory lies in a table, as a partition or its data.
+
+    Raises:
+        UnsupportedTypeError: the directory belongs to a Delta or Iceberg table.
+    """
+    roots = Roots(os.path.abspath(directory))
+    if roots.delta is not None and os.path.isdir(os.path.join(roots.delta, DELTA_LOG)):
+        raise delta_error(roots.delta)
+    if roots.iceberg is not None:
+        refuse_walked(roots.iceberg, [_DATA, METADATA])
+
+
+def refuse_walked(parent: str, directories: Iterable[str]) -> None:
+    """Raise an error if a local directory, which contains `directories`, is a table.
+
+    Raises:
+        UnsupportedTypeError: the directory is a Delta or Iceberg table.
+    """
+    if DELTA_LOG in directories:
+        raise delta_error(parent)
+    if _DATA in directories and METADATA in directories:
+        try:
+            names = os.listdir(os.path.join(parent, METADATA))
+        except OSError:
+            return
+        if is_iceberg(names):
+            raise iceberg_error(parent)
+
+
+def _above_data(path: str) -> Iterator[str]:
+    """Yield the folders that contain a folder `data` in which the file at `path` lies."""
+    start = 0 if path.startswith(f"{_DATA}/") else path.find(f"/{_DATA}/")
+    while start >= 0:
+        yield path[:start]
+        start = path.find(f"/{_DATA}/", start + 1)
+
+
+def _join(shown: str, path: str) -> str:
+    path = path.strip("/")
+    return f"{shown.rstrip('/')}/{path}" if path else shown
