@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import re
 from http import HTTPStatus
@@ -44,6 +45,24 @@ _CHANGED = {
     HTTPStatus.PRECONDITION_FAILED,
     HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
 }
+
+
+# Errors that come again however often a request is made.
+_FINAL = (PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
+_FINAL_NAMES = (
+    # obstore
+    "InvalidPathError",
+    "NotSupportedError",
+    "PermissionDeniedError",
+    "UnauthenticatedError",
+    "UnknownConfigurationKeyError",
+    # ftplib, paramiko, zipfile, tarfile
+    "error_perm",
+    "AuthenticationException",
+    "BadZipFile",
+    "ReadError",
+)
+_FINAL_NUMBERS = (errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTSUP, errno.EROFS)
 
 
 class WrongLengthError(Exception):
@@ -100,8 +119,9 @@ def is_transient(error: BaseException) -> bool:
     status = status_of(error)
     if status is not None:
         return status in _AGAIN
-    denied = ("PermissionDeniedError", "UnauthenticatedError", "NotSupportedError")
-    if isinstance(error, PermissionError) or type(error).__name__ in denied:
+    if isinstance(error, _FINAL) or type(error).__name__ in _FINAL_NAMES:
+        return False
+    if isinstance(error, OSError) and error.errno in _FINAL_NUMBERS:
         return False
     if isinstance(error, WrongLengthError | asyncio.TimeoutError | ConnectionError | EOFError):
         return True
@@ -109,7 +129,9 @@ def is_transient(error: BaseException) -> bool:
         return False
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):  # a listing was cut off
         return True
-    return not isinstance(error, TypeError | ValueError | AttributeError | ImportError)
+    return not isinstance(
+        error, TypeError | ValueError | AttributeError | ImportError | LookupError
+    )
 
 
 def describe(error: BaseException) -> str:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import threading
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -16,8 +18,9 @@ from typing_extensions import override
 from fastload.errors import StorageError
 from fastload.source.files import StoredFile
 from fastload.source.stores.errors import status_of
+from fastload.source.stores.fsspec_urls import one_at_a_time, open_url
 from fastload.source.stores.obstore_options import GCS, S3
-from fastload.source.stores.store import Store
+from fastload.source.stores.store import Store, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +49,7 @@ async def open_protocol(
     """Open a store for the URLs of a protocol.
 
     Args:
-        protocol: scheme of the URLs.
+        protocol: scheme of the URLs, or the kind of a URL with a host or of a chain.
         options: options of fsspec's filesystem.
         io: how files are read.
         threads: returns the threads for a filesystem without asynchronous calls.
@@ -57,6 +60,8 @@ async def open_protocol(
     """
     import fsspec
 
+    if "://" in protocol:
+        return await _open_url(protocol, options, threads())
     options = dict(options)
     if protocol in GCS:
         options = _gcs_options(options, io)
@@ -80,6 +85,17 @@ async def open_protocol(
                 f"Expected a filesystem for {protocol}://, got none: {error}"
             ) from error
     return await _open(cls, (), options, threads, io)
+
+
+async def _open_url(kind: str, options: Mapping[str, Any], threads: Executor) -> Store:
+    opens = asyncio.get_running_loop().run_in_executor(threads, open_url, kind, options)
+    try:
+        filesystem = await opens
+    except (ImportError, ValueError) as error:
+        raise MissingPackageError(
+            f"Expected a filesystem for {shown(kind, '')}, got none: {error}"
+        ) from error
+    return _ThreadStore(filesystem, threads, one_at_a_time=one_at_a_time(kind))
 
 
 async def open_filesystem(filesystem: Any, io: IO, threads: Callable[[], Executor]) -> Store:
@@ -264,13 +280,17 @@ class _ThreadStore(Store):
 
     pins = False
 
-    def __init__(self, filesystem: Any, threads: Executor) -> None:
+    def __init__(self, filesystem: Any, threads: Executor, *, one_at_a_time: bool = False) -> None:
         self._fs = filesystem
         self._threads = threads
+        self._lock = threading.Lock() if one_at_a_time else contextlib.nullcontext()
 
     async def _run(self, call: Any, *args: Any, **options: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: call(*args, **options))
+        def run() -> Any:
+            with self._lock:
+                return call(*args, **options)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     @override
     async def ls(self, directory: str) -> Sequence[StoredFile]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
@@ -18,16 +19,27 @@ FILESYSTEM = "filesystem"
 """The kind of files that are read through a filesystem object of the user's."""
 HTTP = ("http", "https")
 """The kinds of files that have a URL each, and no directories."""
+_USER = re.compile(r"://[^/\s]*@")
 
 
 def shown(kind: str, path: str) -> str:
     """Return the URL or path to show for a file of a store, without secrets."""
     if kind == FILESYSTEM:
         return path
+    if "://" in kind:  # the kind of a chain, or one with a host
+        return _shown_in(kind, path)
     if kind not in HTTP:
         return f"{kind}://{path}"
     parts = urlsplit(path)
     return f"{kind}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _shown_in(kind: str, path: str) -> str:
+    bits = [_USER.sub("://", bit) for bit in kind.split("::")]
+    at = next(n for n, bit in enumerate(bits) if "://" in bit)
+    slash = "" if bits[at].endswith("/") or path.startswith("/") else "/"
+    bits[at] += slash + path
+    return "::".join(bits)
 
 
 class Store(Protocol):

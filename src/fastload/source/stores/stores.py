@@ -21,6 +21,7 @@ from fastload.errors import FastloadError, StorageError
 from fastload.runtime.native import core
 from fastload.source.local_paths import url_of
 from fastload.source.stores.client import StoreClient
+from fastload.source.stores.fsspec_urls import split_url
 from fastload.source.stores.obstore_options import AZURE, UnsupportedOptionsError
 from fastload.source.stores.obstore_store import (
     FallbackStore,
@@ -119,10 +120,19 @@ class Stores:
     def _remote_path_of(self, entry: PathLike) -> tuple[str, str] | None:
         """Return the kind and the path of an entry of a source; None if the entry is local."""
         url = url_of(entry)
+        if url is not None:
+            _check_scheme(*url)
+        # A local path may look like a chain.
+        text = isinstance(entry, str) and (url is not None or "::" in entry)
+        if text and (url is not None or not os.path.lexists(entry)):
+            split = split_url(str(entry))
+            if split is not None:
+                return split
         if url is None:
-            return None if self._filesystem is None else (FILESYSTEM, os.fspath(entry))
+            if self._filesystem is None:
+                return None
+            return FILESYSTEM, _path_in(self._filesystem, os.fspath(entry))
         kind, path = url
-        _check_scheme(kind, path)
         return kind, f"{kind}://{path}" if kind in HTTP else path
 
     @property
@@ -136,7 +146,7 @@ class Stores:
         Returns:
             The text; None if the store can't be distinguished from others.
         """
-        if kind == FILESYSTEM:
+        if kind == FILESYSTEM or "::" in kind:
             return None
         client = self._options.get("client_kwargs")
         given = [self._options.get("endpoint_url"), self._options.get("account_name")]
@@ -276,6 +286,14 @@ class _Threads:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._io.concurrency, "fastload-store")
         return self._pool
+
+
+def _path_in(filesystem: Any, path: str) -> str:
+    """Return a path of a filesystem as the filesystem lists it."""
+    if _is_arrow(filesystem):
+        return path
+    listed: str = filesystem._strip_protocol(path)  # noqa: SLF001 - fsspec has no public name
+    return f"{listed}/" if path.endswith("/") and not listed.endswith("/") and listed else listed
 
 
 async def _open(

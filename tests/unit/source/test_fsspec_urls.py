@@ -1,0 +1,124 @@
+"""URLs that fsspec reads: chains, URLs with a host, and globs in any filesystem."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import time
+import zipfile
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastload import FastParquetDataset, StorageError
+from fastload.source.stores.fsspec_urls import split_url
+from fastload.source.stores.store import shown
+
+
+@pytest.fixture
+def directory(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": [1, 2, 3]}), path)
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.write(path, "a.parquet")
+        archive.write(path, "d/b.parquet")
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        archive.add(path, "a.parquet")
+        archive.add(path, "d/b.parquet")
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/fsspec_urls/a.parquet", path.read_bytes())
+    memory.pipe("/fsspec_urls/d/b.parquet", path.read_bytes())
+    yield tmp_path
+    memory.rm("/fsspec_urls", recursive=True)
+
+
+def rows(source, **options):
+    with FastParquetDataset(source, **options) as dataset:
+        return sum(len(batch["x"]) for batch in dataset)
+
+
+@pytest.mark.parametrize(
+    ("url", "files"),
+    [
+        ("zip://a.parquet::{}/x.zip", 1),
+        ("zip://*.parquet::{}/x.zip", 1),
+        ("zip://::file://{}/x.zip", 2),
+        ("zip://d::{}/x.zip", 1),
+        ("tar://**/*.parquet::{}/x.tar", 2),
+        ("dir://a.parquet::file://{}", 1),
+        ("simplecache::file://{}/a.parquet", 1),
+        ("simplecache::{}/a.parquet", 1),
+        ("simplecache::memory://fsspec_urls", 2),
+        ("filecache::zip://d/*::{}/x.zip", 1),
+        ("memory://fsspec_urls/*.parquet", 1),
+        ("memory:///fsspec_urls/*", 2),
+        ("memory://fsspec_urls/", 2),
+        ("local://{}/*.parquet", 1),
+    ],
+)
+def test_urls_are_read(directory, url, files):
+    assert rows(url.format(directory)) == 3 * files
+
+
+def test_an_archive_is_read_by_many_threads(directory):
+    with tarfile.open(directory / "many.tar", "w") as archive:
+        for number in range(100):
+            archive.add(directory / "a.parquet", f"{number}.parquet")
+    assert rows(f"tar://*.parquet::{directory}/many.tar", shuffle=True) == 300
+
+
+@pytest.mark.parametrize("pattern", ["fsspec_urls/*.parquet", "/fsspec_urls/*.parquet"])
+def test_globs_of_filesystems_are_read(directory, pattern):
+    assert rows(pattern, filesystem=fsspec.filesystem("memory")) == 3
+
+
+def test_a_local_path_may_look_like_a_chain(directory, monkeypatch):
+    monkeypatch.chdir(directory)
+    for name in ("zip::x", "other::x"):
+        (directory / name).mkdir()
+        os.link(directory / "a.parquet", directory / name / "b.parquet")
+        assert rows(name) == 3
+    assert rows("other::*") == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "path"),
+    [
+        ("ftp://user:secret@host:21/d/a.parquet", "ftp://user:secret@host:21", "/d/a.parquet"),
+        ("webhdfs://host:50070/d/*", "webhdfs://host:50070", "/d/*"),
+        ("hdfs://host/d/", "hdfs://host", "/d/"),
+        ("github://org:repo@main/d/a.parquet", "github://org:repo@main", "d/a.parquet"),
+        ("simplecache::gs://bucket/a", "simplecache::gs://", "bucket/a"),
+        ("zip://a::ftp://host/x.zip", "zip://::ftp://host/x.zip", "a"),
+        ("memory://m/a", "memory", "/m/a"),
+    ],
+)
+def test_the_host_or_chain_is_the_kind(url, kind, path):
+    assert split_url(url) == (kind, path)
+
+
+@pytest.mark.parametrize("url", ["gs://b/a", "s3://b/a?versionId=1", "http://h/a", "/d/a", "d::a"])
+def test_other_paths_are_left_to_others(url):
+    assert split_url(url) is None
+
+
+def test_errors_tell_no_password():
+    assert shown("ftp://user:secret@host", "/d/a.parquet") == "ftp://host/d/a.parquet"
+    assert shown("zip://::ftp://u:secret@host/x.zip", "a") == "zip://a::ftp://host/x.zip"
+
+
+@pytest.mark.parametrize(
+    ("url", "cause"),
+    [
+        ("zip://a.parquet::{}", "IsADirectoryError"),
+        ("zip://a.parquet::{}/a.parquet", "BadZipFile"),
+    ],
+)
+def test_a_permanent_error_is_not_tried_again(directory, url, cause):
+    began = time.monotonic()
+    with pytest.raises(StorageError, match=f"got {cause}: ") as caught:
+        rows(url.format(directory))
+    assert " tries" not in str(caught.value)
+    assert time.monotonic() - began < 30
