@@ -38,6 +38,7 @@ namespace {
     case ErrorKind::kValue:
       RaiseBuiltin(PyExc_ValueError, message);
     case ErrorKind::kClosed:
+    case ErrorKind::kInternal:
       RaiseBuiltin(PyExc_RuntimeError, message);
   }
   RaiseBuiltin(PyExc_RuntimeError, message);

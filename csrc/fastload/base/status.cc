@@ -1,5 +1,6 @@
 #include "fastload/base/status.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -54,15 +55,35 @@ arrow::StatusCode CodeOf(ErrorKind kind) {
       return arrow::StatusCode::IOError;
     case ErrorKind::kClosed:
       return arrow::StatusCode::Cancelled;
+    case ErrorKind::kInternal:
+      return arrow::StatusCode::UnknownError;
   }
   return arrow::StatusCode::UnknownError;
 }
 
+// Replaces line breaks and the spaces around them by one space; removes them at the end.
+std::string OneLine(std::string text) {
+  constexpr std::string_view kBreaks = "\n\r";
+  if (text.find_first_of(kBreaks) == std::string::npos) return text;
+  std::string line;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_of(kBreaks, at), text.size());
+    std::string_view part = std::string_view(text).substr(at, end - at);
+    part.remove_prefix(std::min(part.find_first_not_of(" \t"), part.size()));
+    part.remove_suffix(part.size() - (part.find_last_not_of(" \t") + 1));
+    if (!line.empty() && !part.empty()) line += ' ';
+    line += part;
+    at = end + 1;
+  }
+  return line;
+}
+
+// Describes a location in one line: line breaks in names become spaces.
 std::string Describe(const Location& location) {
   std::string text;
   const auto add = [&text](const std::string& part) {
     text += text.empty() ? "" : ", ";
-    text += part;
+    text += OneLine(part);
   };
   if (!location.file.empty()) add(location.file);
   if (location.row_group >= 0) add("row group " + std::to_string(location.row_group));
@@ -80,7 +101,7 @@ Status With(const Status& status, std::string message, ErrorDetail::Members memb
 }  // namespace
 
 Status MakeError(ErrorKind kind, std::string message) {
-  return Status(CodeOf(kind), std::move(message),
+  return Status(CodeOf(kind), OneLine(std::move(message)),
                 std::make_shared<ErrorDetail>(ErrorDetail::Members{.kind = kind}));
 }
 
@@ -119,7 +140,7 @@ Status At(const Status& status, const Location& location) {
   if (status.ok()) return status;
   const std::string where = Describe(location);
   if (where.empty()) return status;
-  const std::string message = status.message() + " - at " + where;
+  const std::string message = OneLine(status.message()) + " - at " + where;
   const ErrorDetail* detail = DetailOf(status);
   if (detail != nullptr) {
     auto members = detail->members();
@@ -139,7 +160,7 @@ Status At(const Status& status, const Location& location) {
 }
 
 Status AtRowGroup(ErrorKind kind, std::string message, RowGroupId row_group) {
-  return Status(CodeOf(kind), std::move(message),
+  return Status(CodeOf(kind), OneLine(std::move(message)),
                 std::make_shared<ErrorDetail>(ErrorDetail::Members{
                     .kind = kind, .placed = true, .row_group = row_group}));
 }
@@ -149,9 +170,12 @@ std::optional<RowGroupId> RowGroupOf(const Status& status) {
   return detail == nullptr ? std::nullopt : detail->members().row_group;
 }
 
+Status OutOfMemory() { return Status::OutOfMemory("out of memory"); }
+
 Status FromParquet(const Status& thrown) {
   // A failed read has a detail: an ErrorKind or an errno.
-  const bool corrupt = thrown.IsIOError() || thrown.IsInvalid();
+  const bool corrupt =
+      thrown.IsIOError() || thrown.IsInvalid() || thrown.IsSerializationError();
   if (!corrupt || thrown.detail() != nullptr) return thrown;
   return MakeError(ErrorKind::kCorruptFile, thrown.message());
 }

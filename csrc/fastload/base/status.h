@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@ enum class ErrorKind : uint8_t {
   kStorage,        // the operating system refused a read
   kValue,          // a value does not fit the requested type
   kClosed,         // the pipeline was closed
+  kInternal,       // a fault of fastload itself, never of a file
 };
 
 // The location of an error; -1 and "" mean "unknown".
@@ -43,6 +45,8 @@ struct RowGroupId {
   int32_t row_group;
 };
 
+// Makes an error whose message is one line: line breaks, which messages of libparquet
+// carry, become spaces.
 Status MakeError(ErrorKind kind, std::string message);
 
 // Returns the kind of a status that MakeError made, or nullopt for any other status.
@@ -73,21 +77,30 @@ Status AtRowGroup(ErrorKind kind, std::string message, RowGroupId row_group);
 // no row group or no index of a file.
 std::optional<RowGroupId> RowGroupOf(const Status& status);
 
+// Returns the error of memory that the system refused.
+Status OutOfMemory();
+
 // Converts a status that libparquet threw. Arrow's status code alone says when a codec or
 // a decoder refuses bytes; such a status becomes an ErrorKind::kCorruptFile.
 Status FromParquet(const Status& thrown);
 
-// Runs `fn` (returning Status) and turns exceptions of libparquet into a Status.
+// Runs `fn` (returning Status) and turns exceptions into a Status. Only what libparquet
+// says of a file is an ErrorKind::kCorruptFile; any other exception is a fault of
+// fastload (ErrorKind::kInternal), which must not count as damage of a row group. Throws
+// std::bad_alloc if there is no memory for the Status.
 template <typename Fn>
 Status CatchParquet(Fn&& fn) {
   try {
     return std::forward<Fn>(fn)();
   } catch (const parquet::ParquetStatusException& e) {
     return FromParquet(e.status());
-  } catch (const std::bad_alloc&) {
-    return Status::OutOfMemory("out of memory");
-  } catch (const std::exception& e) {
+  } catch (const parquet::ParquetException& e) {
     return MakeError(ErrorKind::kCorruptFile, e.what());
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  } catch (const std::exception& e) {
+    return MakeError(ErrorKind::kInternal,
+                     std::string("fastload has a fault: ") + e.what());
   }
 }
 

@@ -127,6 +127,7 @@ template <typename Fn>
 Status ReadPart(std::string_view part, Fn&& read) {
   Status status = CatchParquet(std::forward<Fn>(read));
   if (status.ok() || status.IsOutOfMemory()) return status;
+  if (KindOf(status) == ErrorKind::kInternal) return status;
   const ErrorKind kind =
       status.IsNotImplemented() ? ErrorKind::kUnsupported : ErrorKind::kCorruptFile;
   return MakeError(kind, "Expected a readable Parquet " + std::string(part) +

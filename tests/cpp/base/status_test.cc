@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <new>
+#include <stdexcept>
+#include <string>
 
 namespace fastload {
 namespace {
@@ -81,8 +84,37 @@ TEST(Status, CatchesWhatIsThrown) {
     throw parquet::ParquetStatusException(Status::NotImplemented("LZO"));
   });
   EXPECT_TRUE(unsupported.IsNotImplemented());
+  const Status decoder = CatchParquet([]() -> Status {
+    throw parquet::ParquetStatusException(Status::SerializationError("bad block"));
+  });
+  EXPECT_EQ(KindOf(decoder), ErrorKind::kCorruptFile);
   const Status memory = CatchParquet([]() -> Status { throw std::bad_alloc(); });
   EXPECT_TRUE(memory.IsOutOfMemory());
+}
+
+TEST(Status, WhatLibparquetDoesNotThrowIsNoDamageOfAFile) {
+  for (const Status& fault :
+       {CatchParquet([]() -> Status { throw std::length_error("vector::reserve"); }),
+        CatchParquet([]() -> Status { throw std::out_of_range("map::at"); }),
+        CatchParquet([]() -> Status { throw std::bad_function_call(); })}) {
+    EXPECT_EQ(KindOf(fault), ErrorKind::kInternal) << fault.ToString();
+    EXPECT_TRUE(fault.message().starts_with("fastload has a fault: ")) << fault.message();
+  }
+}
+
+TEST(Status, IsOneLine) {
+  const std::string lines = "Couldn't deserialize thrift:\r\n  too long \n\n";
+  const std::string line = "Couldn't deserialize thrift: too long";
+  EXPECT_EQ(MakeError(ErrorKind::kCorruptFile, lines).message(), line);
+  EXPECT_EQ(MakeError(ErrorKind::kCorruptFile, "a\n").message(), "a");
+  const Status thrown =
+      CatchParquet([&]() -> Status { throw parquet::ParquetException(lines); });
+  EXPECT_EQ(thrown.message(), line);
+  const Location place{.file = "a.parquet", .column = "two\nlines"};
+  EXPECT_EQ(At(thrown, place).message(), line + " - at a.parquet, column `two lines`");
+  EXPECT_EQ(At(Status::IOError(lines), place).message(),
+            line + " - at a.parquet, column `two lines`");
+  EXPECT_EQ(AtRowGroup(ErrorKind::kCorruptFile, lines, {0, 1}).message(), line);
 }
 
 }  // namespace
