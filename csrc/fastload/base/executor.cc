@@ -47,15 +47,24 @@ class Queue {
   int64_t next_number_ = 0;
 };
 
+// Returns the signals that the pool's threads block: Python's handlers run on the main
+// thread. The signals of a fault go to the thread that is at fault; blocked, they would
+// end the process before faulthandler or a sanitizer can say where.
+sigset_t BlockedSignals() {
+  sigset_t blocked;
+  sigfillset(&blocked);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS}) {
+    sigdelset(&blocked, fault);
+  }
+  return blocked;
+}
+
 class ThreadPool final : public Executor {
  public:
   ThreadPool(const std::string& name, int threads) {
-    // Block signals in the pool's threads, because Python's handlers run on the main
-    // thread.
-    sigset_t all;
+    const sigset_t blocked = BlockedSignals();
     sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     const int error = Start(name, threads);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (error == 0) return;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include <atomic>
 #include <cstring>
@@ -49,6 +50,23 @@ TEST(InlineExecutor, CloseDrains) {
   EXPECT_EQ(order, "abcde");
   executor->Close();
   EXPECT_FALSE(executor->RunOne());
+}
+
+TEST(ThreadPool, LetsTheSignalsOfFaultsThrough) {
+  const auto pool = MakeThreadPool("signals", 1);
+  std::promise<sigset_t> found;
+  pool->Submit(0, [&found](Scratch&) {
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    found.set_value(mask);
+  });
+  const sigset_t mask = found.get_future().get();
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS}) {
+    EXPECT_EQ(sigismember(&mask, fault), 0) << fault;
+  }
+  for (const int other : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGALRM, SIGUSR1}) {
+    EXPECT_EQ(sigismember(&mask, other), 1) << other;
+  }
 }
 
 TEST(InlineExecutor, ThreadsWorkWithMemoryOfTheirOwn) {
