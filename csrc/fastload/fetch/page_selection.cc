@@ -10,17 +10,20 @@ constexpr int64_t kHoleBytes = 64 << 10;
 ChunkPages WholeChunk(ByteRange chunk) { return {.ranges = {chunk}}; }
 
 bool InOrder(const std::vector<PageExtent>& pages, ByteRange chunk, int64_t rows) {
+  const int64_t end = chunk.offset + chunk.bytes;
   int64_t offset = chunk.offset;
   int64_t row = 0;
   for (size_t i = 0; i < pages.size(); ++i) {
     const PageExtent& page = pages[i];
     const bool at_row = i == 0 ? page.row == 0 : page.row >= row;
-    if (!at_row || page.row > rows || page.offset < offset || page.bytes < 0)
+    if (!at_row || page.row > rows || page.offset < offset || page.offset > end ||
+        page.bytes < 0 || page.bytes > end - page.offset) {
       return false;
+    }
     offset = page.offset + page.bytes;
     row = page.row;
   }
-  return !pages.empty() && offset <= chunk.offset + chunk.bytes;
+  return !pages.empty();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -31,6 +32,10 @@ constexpr int64_t kSegmentBytes = 4 << 20;
 // The largest hole that one read from a store includes: less than a link transfers during
 // the latency of a request.
 constexpr int64_t kHoleBytes = 64 << 10;
+
+// The most rows of a row group: windows have fewer, and the bits of so many rows take
+// 256 MiB.
+constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
 
 // Rows that are in one page of each column.
 struct Stretch {
@@ -76,6 +81,7 @@ class RowGroupSearch {
   Result<FoundRows> Run() {
     FoundRows found;
     const Status status = CatchParquet([&]() -> Status {
+      ARROW_RETURN_NOT_OK(CheckRows());
       for (const ColumnSpec& spec : *context_.columns) {
         ARROW_ASSIGN_OR_RAISE(auto known,
                               KnownOfChunk(file_, id_.file, id_.row_group, spec));
@@ -94,6 +100,26 @@ class RowGroupSearch {
   }
 
  private:
+  // Checks the row count of the footer before memory is allocated for so many rows.
+  Status CheckRows() const {
+    if (rows_ > kMostRows) {
+      return MakeError(ErrorKind::kCorruptFile,
+                       "Expected at most " + std::to_string(kMostRows) +
+                           " rows in a row group, got " + std::to_string(rows_));
+    }
+    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file_.RowGroup(id_.row_group));
+    for (const ColumnSpec& spec : *context_.columns) {
+      if (!spec.HasLeaf(id_.file)) continue;
+      const int64_t values = parsed.group->ColumnChunk(LeafOf(spec))->num_values();
+      if (values == rows_) continue;
+      return At(MakeError(ErrorKind::kCorruptFile, "Expected " + std::to_string(rows_) +
+                                                       " values, got " +
+                                                       std::to_string(values)),
+                {.file = file_.path, .row_group = id_.row_group, .column = spec.name});
+    }
+    return Status::OK();
+  }
+
   Result<FoundRows> OfPages() {
     ARROW_ASSIGN_OR_RAISE(const auto stretches, Stretches());
     std::vector<uint64_t> bits(static_cast<size_t>((rows_ + 63) / 64));

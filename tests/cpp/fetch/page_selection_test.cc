@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace fastload {
@@ -95,6 +96,23 @@ TEST(PickPages, ReadsAllWhereTheIndexMakesNoSense) {
   pages = Pages();
   pages[2].bytes = -1;
   EXPECT_TRUE(whole(pages));
+}
+
+// Sums of such an offset and a size overflow, which wraps around to a plausible number.
+TEST(PickPages, ReadsAllWhereTheIndexHasNumbersBeyondTheChunk) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const Bits bits({15, 95});
+  for (size_t page = 0; page < 10; ++page) {
+    for (const int64_t offset : {kMost, kMost - 50, int64_t{2051}}) {
+      auto pages = Pages();
+      pages[page].offset = offset;
+      EXPECT_EQ(Numbers(PickPages(pages, kChunk, bits.get(), 0)),
+                (Expected{{1000, 1050}}));
+      pages[page].bytes = kMost;
+      EXPECT_EQ(Numbers(PickPages(pages, kChunk, bits.get(), 0)),
+                (Expected{{1000, 1050}}));
+    }
+  }
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t le
       range.offset = std::min(range.offset, chunk->dictionary_page_offset());
     }
     range.bytes = chunk->total_compressed_size();
-    if (range.offset < 0 || range.bytes < 0 || range.bytes > file.bytes - range.offset) {
+    if (range.offset < 0 || range.bytes < 0 || range.offset > file.bytes ||
+        range.bytes > file.bytes - range.offset) {
       return MakeError(ErrorKind::kCorruptFile,
                        "Expected a column chunk inside the file's " +
                            std::to_string(file.bytes) + " bytes, got " +

@@ -15,6 +15,10 @@
 namespace fastload {
 namespace {
 
+// The most bytes that Snappy makes of one byte: an element of 3 bytes copies 64 bytes. A
+// page that claims more is damaged; no memory is allocated for such a page.
+constexpr int64_t kMostExpansion = 22;
+
 class SnappyPageReader final : public parquet::PageReader {
  public:
   SnappyPageReader(std::unique_ptr<parquet::PageReader> pages, arrow::MemoryPool* pool)
@@ -47,7 +51,7 @@ class SnappyPageReader final : public parquet::PageReader {
   std::shared_ptr<parquet::Page> Decompressed(const parquet::DictionaryPage& page) {
     const std::span<const uint8_t> bytes(page.data(), static_cast<size_t>(page.size()));
     const auto size = SnappySize(bytes);
-    if (!size.has_value()) {
+    if (!size.has_value() || *size > kMostExpansion * (page.size() + 1)) {
       throw parquet::ParquetException(
           "Expected a dictionary page in Snappy, got damaged bytes");
     }
@@ -90,7 +94,9 @@ class SnappyPageReader final : public parquet::PageReader {
     // The size is checked before memory is allocated. Some writers leave out even the
     // size where all values are null.
     const bool none = size == plain && compressed.empty();
-    if (!none && SnappySize(compressed) != size - plain) {
+    if (!none &&
+        (SnappySize(compressed) != size - plain ||
+         size - plain > kMostExpansion * static_cast<int64_t>(compressed.size()))) {
       throw parquet::ParquetException("Expected a page of " +
                                       std::to_string(size - plain) +
                                       " bytes in Snappy, got another size");
