@@ -224,8 +224,15 @@ def test_ranks(tmp_path_factory, data):
         "uneven": uneven,
         "threads": data.draw(st.sampled_from([0, 2])),
     }
-    ids, real, sizes, planned = [], [], set(), set()
+    limit = data.draw(st.sampled_from([None, rows // 2]))
+    if limit is not None:
+        options["limit"] = limit
+    sound, _, _ = write_files(tmp_path_factory.mktemp("sound"), files, {})
+    ids, real, sizes, planned, whole = [], [], set(), set(), []
     for rank in range(world):
+        with dataset_of(sound, rank=rank, world_size=world, **options) as dataset:
+            of_rank = [batch.clone() for batch in dataset]
+            whole += ids_of(of_rank)
         with dataset_of(paths, rank=rank, world_size=world, **options) as dataset:
             try:
                 batches = [batch.clone() for batch in dataset]
@@ -237,20 +244,65 @@ def test_ranks(tmp_path_factory, data):
             assert all(batch.rows == options["batch_size"] for batch in batches[:-1])
             assert_whole_rows(batches)
             ids += ids_of(batches)
+            assert set(ids_of(batches)) <= set(ids_of(of_rank))
+            for want, got in zip(ids_of(of_rank), ids_of(batches), strict=True):
+                assert want in lost or want == got
             if uneven == "pad":
                 real += real_ids(batches)
             sizes.add(len(batches))
             planned.add(sum(batch.rows for batch in batches))
     assert not lost & set(ids)
-    readable = set(range(rows)) - lost
+    readable = set(whole) - lost
     if uneven == "pad":
         assert sorted(real) == sorted(readable)
-    if uneven == "drop":
-        assert len(readable - set(ids)) <= rows % world
-    else:
-        assert set(ids) == readable
+    assert set(ids) == readable
+    assert len(set(range(rows)) - set(whole)) <= (
+        rows % world if uneven == "drop" and limit is None else rows - (limit or rows) + world
+    )
     if uneven != "keep":
         assert len(sizes) == len(planned) == 1
+
+
+@pytest.mark.parametrize("options", [{"limit": 20}, {"world_size": 2, "rank": 1}])
+def test_rows_of_the_rank_within_limit_stand_in(tmp_path, options):
+    sound = write_groups(tmp_path / "sound.parquet", [10] * 4)
+    bad = write_groups(tmp_path / "bad.parquet", [10] * 4)
+    damage(bad, 1, "id")
+    lost = set(range(10, 20))
+    for seed in range(10):
+        options = {"shuffle": True, "shuffle_window": 40, "seed": seed, **options}
+        with dataset_of(sound, **options) as dataset:
+            want = ids_of(dataset)
+        for threads in (0, 2):
+            with dataset_of(bad, threads=threads, **options) as dataset:
+                batches = [batch.clone() for batch in dataset]
+            assert_whole_rows(batches)
+            got = ids_of(batches)
+            assert [w for w in want if w in lost or w in got] == want
+            assert [g if w in lost else w for w, g in zip(want, got, strict=True)] == got
+            assert set(got) == set(want) - lost
+            assert sorted(real_ids(batches)) == sorted(set(want) - lost)
+        assert_resumes_exactly(partial(dataset_of, bad, **options), after=[0, 1])
+
+
+def test_a_rank_without_readable_rows(tmp_path):
+    """Row groups of other ranks do not stand in."""
+    sound = write_groups(tmp_path / "sound.parquet", [20, 1, 20])
+    bad = write_groups(tmp_path / "bad.parquet", [20, 1, 20])
+    damage(bad, 0, "id")
+    damage(bad, 2, "id")
+    options = {"shuffle": True, "shuffle_window": 41, "world_size": 41, "uneven": "keep"}
+    with_row = []
+    for rank in range(41):
+        with dataset_of(sound, rank=rank, **options) as dataset:
+            readable = ids_of(dataset) == [20]
+        with dataset_of(bad, rank=rank, **options) as dataset:
+            if readable:
+                with_row.append(ids_of(dataset))
+                continue
+            with pytest.raises(CorruptFileError, match=r"Expected readable rows of this rank"):
+                ids_of(dataset)
+    assert with_row == [[20]]
 
 
 def test_everything_corrupt(tmp_path):

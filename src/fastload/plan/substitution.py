@@ -1,11 +1,18 @@
 """The choice of rows that stand in for the rows of an unreadable row group. Pure.
 
 A row group fails in one window of a worker's share of a leg: all its pieces in the window fail
-together. A failed piece of n rows is replaced by the rows of the nearest readable pieces. Pieces
-of the same window come first, in order of distance; of two pieces at equal distance, the earlier
-one comes first. Then come the pieces of the rank's other windows, in the same order outwards.
-Pieces are taken until they have an eighth of n rows, and are then repeated from the first on. If
-a substitute turns out to be unreadable, its row group has failed in the window too, and the
+together. Only rows of the rank stand in: rows that the plans of the rank's workers deliver in
+the leg. A shuffled window may have other rows too: rows of other ranks, and rows beyond `limit`.
+
+A failed piece of n rows is replaced by n rows of the nearest readable pieces of its window that
+have rows of the rank; of two pieces at equal distance, the earlier one comes first. Pieces are
+taken until they have an eighth as many rows of the rank as the failed piece, and are then repeated
+from the first on. Only if the window has less than a thousandth as many, pieces of the rank's
+other windows follow, the nearest first. If the n rows are all the rank's, the window delivers them
+as they are. Else the places of the failed piece that the rank delivers are directed to the rank's
+own rows among the n rows, one after the other.
+
+If a substitute turns out to be unreadable, its row group has failed in the window too, and the
 window's substitutes are chosen anew.
 
 The result does not depend on the order in which failures are found: the more row groups of a
@@ -19,27 +26,101 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, cycle, zip_longest
-from typing import TYPE_CHECKING
+from itertools import cycle, zip_longest
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastload.plan.intervals import Int64s, edges_of
+from fastload.plan.permutation import permutation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from fastload.plan.read_plan import ReadPlan
 
 __all__ = ["NothingReadableError", "Substitution"]
 
-# Most repeats of a piece where rows from further away can be taken: each repeat is read anew.
+# Most repeats of a piece where the window has more pieces: each repeat is read anew.
 _REPEATS = 8
-# Most repeats of a piece at all. If fewer rows can be read, nothing can stand in for the rest.
+# Most repeats of a piece where the rank has more windows. If all pieces together would be repeated
+# more often, nothing can stand in.
 _MOST_REPEATS = 1000
 
 _Piece = tuple[int, int, int, int]  # file, row group, start row, stop row
 _RowGroup = tuple[int, int]  # file, row group
+_Bools = NDArray[np.bool_]
+
+
+class _Candidate(NamedTuple):
+    """A piece that may stand in, and which of its rows are the rank's, bool (rows,)."""
+
+    piece: _Piece
+    own: _Bools
+
+    def cut(self, rows: int) -> _Candidate:
+        """Return at most `rows` rows, from the first row of the rank on if enough rows follow."""
+        size = min(rows, len(self.own))
+        first = min(int(self.own.argmax()), len(self.own) - size)
+        file, row_group, start, _ = self.piece
+        piece = (file, row_group, start + first, start + first + size)
+        return _Candidate(piece, self.own[first : first + size])
+
+
+class _Pool:
+    """Candidates that are readable, as far as known, for a failed piece.
+
+    Args:
+        wanted: number of rows of the failed piece.
+
+    Attributes:
+        rows: number of rows of the candidates.
+        own: number of these rows that are the rank's.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._candidates: list[_Candidate] = []
+        self.rows = 0
+        self.own = 0
+
+    @property
+    def room(self) -> int:
+        """Number of rows that are still wanted."""
+        return self._wanted - self.rows
+
+    def add(self, candidate: _Candidate) -> None:
+        """Add a candidate of at most `room` rows."""
+        self._candidates.append(candidate)
+        self.rows += len(candidate.own)
+        self.own += int(candidate.own.sum())
+
+    def repeated(self) -> list[_Candidate]:
+        """Return the candidates, repeated from the first on until they have the rows wanted."""
+        result: list[_Candidate] = []
+        left = self._wanted
+        for (file, row_group, start, stop), own in cycle(self._candidates):
+            size = min(stop - start, left)
+            result.append(_Candidate((file, row_group, start, start + size), own[:size]))
+            left -= size
+            if not left:
+                break
+        return result
+
+
+class _Changed(NamedTuple):
+    """A window with substitutes.
+
+    Attributes:
+        pieces: the pieces, and for each whether its rows are substitutes. They have as many rows
+            as the window has without damage.
+        moves: for each row of the window, the row that is delivered in its place, (rows,); None =
+            each row itself.
+    """
+
+    pieces: list[tuple[_Piece, bool]]
+    moves: Int64s | None
 
 
 class NothingReadableError(LookupError):
@@ -61,9 +142,10 @@ class Substitution:
         self._workers = workers
         self._plan = plan_of(worker)
         self._failed: defaultdict[int, set[_RowGroup]] = defaultdict(set)  # by window
-        self._changed: dict[int, list[tuple[_Piece, bool]]] = {}  # by window: piece, is substitute
+        self._changed: dict[int, _Changed] = {}  # by window
         # Row ranges that failed. A piece that contains such a range fails without being tried.
         self._unreadable: defaultdict[_RowGroup, set[tuple[int, int]]] = defaultdict(set)
+        self._own: dict[int, _Bools] = {}  # by key of a window: which of its rows are the rank's
 
     def leave_out(self, window: int, file: int, row_group: int) -> None:
         """Replace the rows of a row group in a window.
@@ -77,7 +159,8 @@ class Substitution:
             NothingReadableError: the rank has no readable rows to stand in for the row group.
         """
         group = (file, row_group)
-        pieces = [piece for piece, _ in self._changed.get(window) or self._marked(window)]
+        changed = self._changed.get(window)
+        pieces = [p for p, _ in changed.pieces] if changed else self._pieces(window)
         tried = {piece[2:] for piece in pieces if piece[:2] == group}
         if len(tried) == 1:
             self._unreadable[group] |= tried
@@ -107,82 +190,154 @@ class Substitution:
         return _plan(plan, plan.rows - rows + lead, window, takes, parts), window, lead
 
     def _pieces(self, window: int) -> list[_Piece]:
-        first, stop = self._plan.windows[window : window + 2, 0].tolist()
-        return list(_each(self._plan.pieces[first:stop]))
+        return _pieces_of(self._plan, window)
 
-    def _marked(self, window: int) -> list[tuple[_Piece, bool]]:
-        return [(piece, False) for piece in self._pieces(window)]
-
-    def _substituted(self, window: int) -> list[tuple[_Piece, bool]]:
+    def _substituted(self, window: int) -> _Changed:
         pieces = self._pieces(window)
+        own = self._own_rows(self._plan, window)
+        edges = edges_of(np.array([stop - start for _, _, start, stop in pieces]))
+        inside = list(zip(pieces, np.split(own, edges[1:-1]), strict=True))
+        candidates = [_Candidate(*pair) for pair in inside]
         failed = self._failed[window]
         while True:
             known = len(failed)
             result: list[tuple[_Piece, bool]] = []
-            for number, piece in enumerate(pieces):
+            moves = np.arange(len(own))
+            for number, (piece, mine) in enumerate(inside):
                 if piece[:2] not in failed:
                     result.append((piece, False))
                     continue
-                candidates = chain(_outwards(pieces, number), self._elsewhere(window))
-                rows = piece[3] - piece[2]
-                result += [(p, True) for p in self._stand_ins(candidates, rows, failed)]
+                near = list(_outwards(candidates, number))
+                chosen = self._stand_ins(near, self._elsewhere(window), mine, failed)
+                result += [(stand_in.piece, True) for stand_in in chosen]
+                places = edges[number] + np.flatnonzero(mine)
+                rows = edges[number] + np.flatnonzero(np.concatenate([c.own for c in chosen]))
+                moves[places] = np.resize(rows, len(places))
             if len(failed) == known:
-                return result
+                stays = bool((moves == np.arange(len(moves))).all())
+                return _Changed(result, None if stays else moves)
 
     def _stand_ins(
-        self, candidates: Iterator[_Piece], rows: int, failed: set[_RowGroup]
-    ) -> Iterator[_Piece]:
-        """Yield pieces of `rows` rows; add candidates that are known to fail to `failed`."""
-        pool: list[_Piece] = []
-        have = 0
-        for file, row_group, start, stop in candidates:
-            stop = min(stop, start + rows - have)
-            group = (file, row_group)
-            if group in failed:
-                continue
-            if any(start <= a and b <= stop for a, b in self._unreadable[group]):
-                failed.add(group)
-                continue
-            pool.append((file, row_group, start, stop))
-            have += stop - start
-            if have * _REPEATS >= rows:
-                break
-        if have * _MOST_REPEATS < rows:
-            raise NothingReadableError
-        left = rows
-        for file, row_group, start, stop in cycle(pool):
-            stop = min(stop, start + left)
-            yield file, row_group, start, stop
-            left -= stop - start
-            if not left:
-                return
+        self,
+        near: Sequence[_Candidate],
+        elsewhere: Iterator[_Candidate],
+        mine: _Bools,
+        failed: set[_RowGroup],
+    ) -> list[_Candidate]:
+        """Return pieces with as many rows as a failed piece; some of the rows are the rank's.
 
-    def _elsewhere(self, window: int) -> Iterator[_Piece]:
+        Args:
+            near: the other pieces of the window, the nearest first.
+            elsewhere: pieces of the rank's other windows, the nearest first.
+            mine: which rows of the failed piece are the rank's, bool (rows,).
+            failed: row groups that failed; candidates that are known to fail are added.
+        """
+        pool = _Pool(len(mine))
+        wanted = max(1, int(mine.sum()))
+        for candidates in near, elsewhere:
+            own = (candidate for candidate in candidates if candidate.own.any())
+            self._add(own, pool, failed, lambda: pool.own * _REPEATS >= wanted)
+            if pool.own * _MOST_REPEATS >= wanted:
+                break
+        if not pool.own:
+            raise NothingReadableError
+        # Rows that the rank does not deliver fill the window up, so that fewer pieces are repeated.
+        others = (candidate for candidate in near if not candidate.own.any())
+        self._add(others, pool, failed, lambda: pool.rows * _REPEATS >= len(mine))
+        if pool.rows * _MOST_REPEATS < len(mine):
+            raise NothingReadableError
+        return pool.repeated()
+
+    def _add(
+        self,
+        candidates: Iterable[_Candidate],
+        pool: _Pool,
+        failed: set[_RowGroup],
+        enough: Callable[[], bool],
+    ) -> None:
+        """Add candidates to a pool until `enough`; add row groups that fail to `failed`."""
+        for candidate in candidates:
+            if not pool.room or enough():
+                return
+            if candidate.piece[:2] in failed:
+                continue
+            candidate = candidate.cut(pool.room)
+            file, row_group, start, stop = candidate.piece
+            if any(start <= a and b <= stop for a, b in self._unreadable[file, row_group]):
+                failed.add((file, row_group))
+            else:
+                pool.add(candidate)
+
+    def _elsewhere(self, window: int) -> Iterator[_Candidate]:
         """Yield pieces of the rank's other windows, the nearest first."""
-        pieces, offset = self._pieces_of_rank
-        first, stop = (self._plan.windows[window : window + 2, 0] + offset).tolist()
+        windows, offset = self._windows_of_rank
+        here = offset + window
         # Two workers that share a window both read the whole window, so its pieces are left out.
-        own = set(self._pieces(window))
-        before = (piece for piece in _each(pieces[:first][::-1]) if piece not in own)
-        yield from _alternating(before, (p for p in _each(pieces[stop:]) if p not in own))
+        inside = set(self._pieces(window))
+
+        def candidates(numbers: range, step: int) -> Iterator[_Candidate]:
+            for number in numbers:
+                plan, other = windows[number]
+                pieces = _pieces_of(plan, other)
+                if inside.issuperset(pieces):
+                    continue
+                edges = edges_of(np.array([stop - start for _, _, start, stop in pieces]))
+                own = np.split(self._own_rows(plan, other), edges[1:-1])
+                for piece, mine in list(zip(pieces, own, strict=True))[::step]:
+                    if piece not in inside:
+                        yield _Candidate(piece, mine)
+
+        before = candidates(range(here - 1, -1, -1), -1)
+        yield from _alternating(before, candidates(range(here + 1, len(windows)), 1))
+
+    def _own_rows(self, plan: ReadPlan, window: int) -> _Bools:
+        """Return which rows of a window the rank delivers, bool (rows,)."""
+        rows = sum(stop - start for _, _, start, stop in _pieces_of(plan, window))
+        if not plan.shuffled:
+            return np.ones(rows, np.bool_)
+        key = int(plan.keys[window])
+        if key not in self._own:
+            delivered = np.zeros(rows, np.bool_)
+            for other in self._plans_of_rank:
+                for number in np.flatnonzero(other.keys == plan.keys[window]).tolist():
+                    first, stop = other.windows[number : number + 2, 1].tolist()
+                    for start, end in other.takes[first:stop].tolist():
+                        delivered[start:end] = True
+            if delivered.all():
+                self._own[key] = delivered
+            else:
+                self._own[key] = np.zeros(rows, np.bool_)
+                self._own[key][permutation(rows, key)] = delivered
+        return self._own[key]
 
     @cached_property
-    def _pieces_of_rank(self) -> tuple[Int64s, int]:
-        """Pieces of all workers of the rank, and the index of this worker's first piece."""
-        pieces = [
-            self._plan.pieces if worker == self._worker else self._plan_of(worker).pieces
+    def _plans_of_rank(self) -> list[ReadPlan]:
+        """Plans of all workers of the rank."""
+        return [
+            self._plan if worker == self._worker else self._plan_of(worker)
             for worker in range(self._workers)
         ]
-        return np.concatenate(pieces), sum(map(len, pieces[: self._worker]))
+
+    @cached_property
+    def _windows_of_rank(self) -> tuple[list[tuple[ReadPlan, int]], int]:
+        """Plan and number of all windows of the rank, and the index of the share's first window."""
+        plans = self._plans_of_rank
+        windows = [(plan, window) for plan in plans for window in range(len(plan.keys))]
+        return windows, sum(len(plan.keys) for plan in plans[: self._worker])
 
 
-def _outwards(pieces: Sequence[_Piece], number: int) -> Iterator[_Piece]:
-    return _alternating(reversed(pieces[:number]), iter(pieces[number + 1 :]))
+def _pieces_of(plan: ReadPlan, window: int) -> list[_Piece]:
+    first, stop = plan.windows[window : window + 2, 0].tolist()
+    return list(_each(plan.pieces[first:stop]))
 
 
-def _alternating(before: Iterator[_Piece], after: Iterator[_Piece]) -> Iterator[_Piece]:
+def _outwards(candidates: Sequence[_Candidate], number: int) -> Iterator[_Candidate]:
+    return _alternating(reversed(candidates[:number]), iter(candidates[number + 1 :]))
+
+
+def _alternating(before: Iterator[_Candidate], after: Iterator[_Candidate]) -> Iterator[_Candidate]:
     pairs = zip_longest(before, after)
-    return (piece for pair in pairs for piece in pair if piece is not None)
+    return (candidate for pair in pairs for candidate in pair if candidate is not None)
 
 
 def _each(pieces: Int64s) -> Iterator[_Piece]:
@@ -192,19 +347,17 @@ def _each(pieces: Int64s) -> Iterator[_Piece]:
 
 
 def _plan(
-    plan: ReadPlan,
-    rows: int,
-    window: int,
-    takes: Int64s,
-    changed: Sequence[tuple[int, list[tuple[_Piece, bool]]]],
+    plan: ReadPlan, rows: int, window: int, takes: Int64s, changed: Sequence[tuple[int, _Changed]]
 ) -> ReadPlan:
-    """Return the windows of `plan` from `window` on, with `changed` pieces in some windows."""
+    """Return the windows of `plan` from `window` on, with substitutes in some windows."""
     bounds = plan.windows[:, 0]
     counts = np.diff(bounds)
-    parts = []
+    first_take = np.maximum(plan.windows[window:, 1] - (len(plan.takes) - len(takes)), 0)
+    take_counts = np.diff(first_take)
+    parts, take_parts = [], []
     substitutes = []
-    at, size = int(bounds[window]), 0
-    for number, marked in changed:
+    at, size, take = int(bounds[window]), 0, 0
+    for number, (marked, moves) in changed:
         parts.append(plan.pieces[at : bounds[number]])
         parts.append(np.array([piece for piece, _ in marked], np.int64))
         size += len(parts[-2])
@@ -212,15 +365,33 @@ def _plan(
         size += len(marked)
         at = int(bounds[number + 1])
         counts[number] = len(marked)
+        if moves is not None:
+            first, stop = first_take[number - window : number - window + 2].tolist()
+            moved = _moved(takes[first:stop], moves, int(plan.keys[number]))
+            take_parts += [takes[take:first], moved]
+            take_counts[number - window] = len(moved)
+            take = stop
     parts.append(plan.pieces[at:])
-    first_take = plan.windows[window:, 1] - (len(plan.takes) - len(takes))
+    take_parts.append(takes[take:])
     return replace(
         plan,
         rows=rows,
         padding=min(plan.padding, rows),
         pieces=np.concatenate(parts),
-        takes=takes,
-        windows=np.stack([edges_of(counts[window:]), np.maximum(first_take, 0)], axis=1),
+        takes=np.concatenate(take_parts),
+        windows=np.stack([edges_of(counts[window:]), edges_of(take_counts)], axis=1),
         keys=plan.keys[window:],
         substitutes=np.array(substitutes, np.int64),
     )
+
+
+def _moved(takes: Int64s, moves: Int64s, key: int) -> Int64s:
+    """Return the takes of a shuffled window that deliver the row `moves[r]` in place of row r."""
+    row_at = permutation(len(moves), key)
+    position_of = np.empty(len(moves), np.int64)
+    position_of[row_at] = np.arange(len(moves))
+    taken = np.concatenate([np.arange(start, stop) for start, stop in takes.tolist()])
+    taken = position_of[moves[row_at[taken]]]
+    breaks = np.flatnonzero(np.diff(taken) != 1) + 1
+    first, last = np.append(0, breaks), np.append(breaks, len(taken)) - 1
+    return np.stack([taken[first], taken[last] + 1], axis=1)
