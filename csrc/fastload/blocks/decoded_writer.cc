@@ -46,7 +46,8 @@ Result<std::shared_ptr<arrow::ArrayData>> Padded(const arrow::ArrayData& data) {
   for (auto& buffer : padded->buffers) {
     if (buffer == nullptr || buffer->size() % kBufferAlignment == 0) continue;
     const int64_t bytes = buffer->size();
-    const int64_t whole = (bytes + kBufferAlignment - 1) / kAlignment * kAlignment;
+    const int64_t whole =
+        (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
     ARROW_ASSIGN_OR_RAISE(auto copy, arrow::AllocateBuffer(whole));
     std::memcpy(copy->mutable_data(), buffer->data(), static_cast<size_t>(bytes));
     std::memset(copy->mutable_data() + bytes, 0, static_cast<size_t>(whole - bytes));
