@@ -108,8 +108,17 @@ class ProcessEngine:
         return 0.0 if self.blocks is None else self.blocks.steps_s
 
     def block_maker(self) -> BlockMaker | None:
-        """Return the maker of cached row groups in this process; None if nothing can be cached."""
-        return None if self.blocks is None else self.blocks.maker(self._process(workers=1))
+        """Return the maker of cached row groups in this process; None if nothing can be cached.
+
+        Raises:
+            Exception: the error of a step on the first rows.
+        """
+        if self.blocks is None:
+            return None
+        maker = self.blocks.maker(self._process(workers=1))
+        if maker is None and self.blocks.step_error is not None:
+            raise self.blocks.step_error
+        return maker
 
     def another(
         self,

@@ -202,8 +202,8 @@ def _stripes(
     open_windows = 1 + max(2, ahead, busy)
     if once:
         open_windows = min(open_windows, max(1, -(-total_rows // stripe_rows)))
-    while open_windows > 2 and open_windows * stripe_rows * held > memory_budget // 2:
-        open_windows -= 1
+    # No more windows than half of the budget holds, but two.
+    open_windows = min(open_windows, max(2, memory_budget // 2 // (stripe_rows * held)))
     needed = open_windows * stripe_rows * held
     if needed > memory_budget:
         fits = memory_budget // (open_windows * held)

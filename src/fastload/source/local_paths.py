@@ -35,7 +35,7 @@ def find_files(
 ) -> list[FoundFile]:
     """Return the files of a source, in canonical order; at least one.
 
-    No file is opened.
+    No file is opened. The paths of local files are absolute.
 
     Args:
         source: a path, a directory, a glob or a URL, or a list of them.
@@ -66,7 +66,7 @@ def find_files(
     remote = find_remote(entries)
     found: list[FoundFile] = []
     for entry, files in zip(entries, remote, strict=True):
-        found += _find(entry) if files is None else files
+        found += map(_absolute, _find(entry)) if files is None else files
     return found
 
 
@@ -106,6 +106,14 @@ def _find(entry: PathLike) -> list[FoundFile]:
         root = len(path)
         return [FoundFile(file, _folders(file[root:])) for file in files]
     return [FoundFile(path)]
+
+
+def _absolute(file: FoundFile) -> FoundFile:
+    """Return a file whose path stays valid if the process changes its working directory."""
+    if os.path.isabs(file.path):
+        return file
+    # Not os.path.abspath: where "a" is a link, "a/../b" may be another file than "b".
+    return FoundFile(os.path.join(os.getcwd(), file.path), file.folders)
 
 
 def _folders(path: str) -> tuple[str, ...]:

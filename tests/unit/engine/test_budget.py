@@ -1,9 +1,12 @@
 """How memory_budget is read and divided."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastload import FastParquetDataset
 from fastload.engine.budget import divide_budget, resolve_window
 from fastload.engine.work_units import WorkUnits
 from fastload.runtime.sizes import parse_bytes
@@ -256,3 +259,13 @@ def test_windows_have_work_for_all_threads(units, threads, shuffle_window):
     assert (parts.open_windows - 1) * units >= threads
     tight = divide_budget(parse_bytes("64MB"), **dataset, threads=threads)
     assert 2 <= tight.open_windows <= parts.open_windows
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "options", [{"prefetch": 2**63 - 1}, {"threads": 10**9}, {"threads": 2**31}]
+)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_huge_numbers_stall_no_construction(tmp_path, options, shuffle):
+    pq.write_table(pa.table({"x": range(1000)}), tmp_path / "a.parquet", row_group_size=100)
+    FastParquetDataset(tmp_path, batch_size=10, shuffle=shuffle, **options).close()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fastload import FastParquetDataset
 from fastload.errors import (
     CorruptFileError,
     SourceNotFoundError,
@@ -300,3 +301,16 @@ def test_encrypted_columns_under_a_plain_footer(data_dir: Path) -> None:
 def test_row_groups_count_where_the_footer_says_zero(data_dir: Path) -> None:
     source = Source.open(data_dir / "parquet-testing" / "data" / "repeated_no_annotation.parquet")
     assert source.num_rows == 6
+
+
+def test_a_relative_source_is_resolved_when_it_is_opened(tmp_path, monkeypatch):
+    (tmp_path / "d" / "k=1").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "d" / "k=1" / "a.parquet")
+    monkeypatch.chdir(tmp_path)
+    for source in ("d", "d/*/a.parquet", "d/k=1/a.parquet", ["d/k=1"]):
+        with FastParquetDataset(source, columns=["x"]) as dataset:
+            assert dataset.files == (str(tmp_path / "d/k=1/a.parquet"),)
+            monkeypatch.chdir(tmp_path / "other")
+            assert [batch["x"].tolist() for batch in dataset] == [[1, 2]]
+            monkeypatch.chdir(tmp_path)

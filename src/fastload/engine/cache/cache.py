@@ -97,6 +97,7 @@ class DecodedCache:
         )
         self._plan: BlockPlan | None = None
         self._refused = False
+        self.step_error: Exception | None = None  # raised by a step on the first rows
 
     @property
     def steps_s(self) -> float:
@@ -276,7 +277,11 @@ class DecodedCache:
         try:
             batch = first_rows(engine, process.row_groups, skip=process.skip)
             before = {o.name: o.field for o in making.outputs if not o.hidden}
-            fields, after = fields_after(self._made_by, batch, before, 0, self._source.files)
+            try:
+                fields, after = fields_after(self._made_by, batch, before, 0, self._source.files)
+            except Exception as error:
+                self.step_error = error
+                raise
         finally:
             engine.close()
         ragged = sum(int(after[name].nbytes) for name, field in fields.items() if field.ragged)

@@ -46,7 +46,7 @@ class Cache:
 
     Raises:
         TypeError: an argument has a wrong type.
-        ValueError: `max_bytes` is not a positive size.
+        ValueError: `directory` is empty, or `max_bytes` is not a positive size.
     """
 
     directory: str | os.PathLike[str]
@@ -58,6 +58,8 @@ class Cache:
     def __post_init__(self) -> None:
         if not isinstance(self.directory, str | os.PathLike):
             raise TypeError(f"Expected directory of Cache as a path, got {self.directory!r}")
+        if not os.fspath(self.directory):
+            raise ValueError("Expected directory of Cache as a path, got an empty str")
         if self.max_bytes is not None:
             parse_bytes(self.max_bytes, "max_bytes of Cache")
         for name, tier in (("raw", self.raw), ("decoded", self.decoded)):

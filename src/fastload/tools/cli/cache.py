@@ -12,6 +12,7 @@ from fastload.errors import FastloadError
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.sizes import parse_bytes
 from fastload.tools.cli import cache_report
+from fastload.tools.cli.output import print_lines
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
 
 if TYPE_CHECKING:
@@ -34,15 +35,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.path.insert(0, os.getcwd())
     try:
         result, code = options.run(options)
-    except (FastloadError, ValueError, TypeError, OSError, ImportError) as error:
+    except (FastloadError, OSError, ImportError) as error:
         print(f"fastload-cache: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:  # noqa: BLE001 - a step of --preprocess may raise any exception
+        print(f"fastload-cache: {_described(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("fastload-cache: interrupted; run the command again to continue", file=sys.stderr)
         return 130
-    for line in [json.dumps(result)] if options.json else cache_report.lines_of(result):
-        print(line)
-    return int(code)
+    lines = [json.dumps(result)] if options.json else cache_report.lines_of(result)
+    return int(code) if print_lines("fastload-cache", lines) else 2
+
+
+def _described(error: Exception) -> str:
+    """Return the message of an error, after its type unless the message is one of fastload's."""
+    ours = str(error).startswith("Expected")
+    notes = "".join(f" ({text})" for text in getattr(error, "__notes__", ()))
+    return f"{'' if ours else type(error).__name__ + ': '}{error}{notes}"
 
 
 def _warm(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
@@ -83,7 +93,9 @@ def _verify(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
 
 
 def _prune(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
-    return cache_report.prune(Cache(options.cache_dir), parse_bytes(options.max_bytes)), 0
+    return cache_report.prune(
+        Cache(options.cache_dir), parse_bytes(options.max_bytes, "--max-bytes")
+    ), 0
 
 
 def _clear(options: argparse.Namespace) -> tuple[dict[str, Any], int]:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fastload.errors import FastloadError
+from fastload.tools.cli.output import print_lines
 from fastload.tools.inspect.dataset_layout import DatasetLayout
 from fastload.tools.inspect.report import lines_of, report_of
 
@@ -31,9 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fastload-inspect: {error}", file=sys.stderr)
         return 2
     report = report_of(layout, options.source)
-    for line in [json.dumps(report)] if options.json else lines_of(report):
-        print(line)
-    return 0
+    lines = [json.dumps(report)] if options.json else lines_of(report)
+    return 0 if print_lines("fastload-inspect", lines) else 2
 
 
 def _parser() -> argparse.ArgumentParser:

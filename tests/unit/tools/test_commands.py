@@ -1,0 +1,82 @@
+"""The commands end with one sentence and a status, whatever their arguments and their stdout."""
+
+import os
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastload import Cache, FastParquetDataset
+from fastload.tools.cli import cache
+
+STEPS = """
+def fails(block):
+    raise KeyError("boom")
+
+def refuses(block):
+    raise ValueError("boom")
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": range(100)}), path, row_group_size=10)
+    return path
+
+
+@pytest.mark.parametrize(("step", "error"), [("fails", "KeyError"), ("refuses", "ValueError")])
+def test_warm_says_what_a_step_raised(path, tmp_path, monkeypatch, capsys, step, error):
+    (tmp_path / "raising_steps.py").write_text(STEPS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "raising_steps", raising=False)
+    arguments = ["warm", str(path), "--cache-dir", str(tmp_path / "c")]
+    assert cache.main([*arguments, "--preprocess", f"raising_steps:{step}", "--quiet"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"fastload-cache: {error}: ")
+    assert "boom" in said
+
+
+@pytest.mark.parametrize("size", ["lots", "0"])
+def test_prune_names_its_option(tmp_path, capsys, size):
+    assert cache.main(["prune", "--cache-dir", str(tmp_path), "--max-bytes", size]) == 2
+    assert "Expected --max-bytes" in capsys.readouterr().err
+
+
+def test_an_empty_cache_directory_is_refused(path, capsys):
+    assert cache.main(["ls", "--cache-dir", ""]) == 2
+    assert "Expected directory of Cache as a path, got an empty str" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="got an empty str"):
+        FastParquetDataset(path, cache="")
+    with pytest.raises(ValueError, match="got an empty str"):
+        Cache("")
+
+
+@pytest.mark.parametrize("command", ["inspect", "cache"])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, full):
+    arguments = [str(path)]
+    if command == "cache":
+        arguments = ["ls", "--cache-dir", str(tmp_path / "c")]
+        with FastParquetDataset(path, cache=tmp_path / "c") as dataset:
+            dataset.warm_cache(progress=False)
+    if full:
+        stdout = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reading, stdout = os.pipe()
+        os.close(reading)
+    ended = subprocess.run(
+        [sys.executable, "-m", f"fastload.tools.cli.{command}", *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(stdout)
+    if full:
+        said = f"fastload-{command}: Can't write to stdout: No space left on device\n"
+        assert (ended.returncode, ended.stderr) == (2, said)
+    else:
+        assert (ended.returncode, ended.stderr) == (0, "")
