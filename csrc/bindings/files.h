@@ -1,5 +1,5 @@
-// Files as Python passes them: (path, modification time, footer). The modification time
-// of a remote file is -1.
+// Files as Python passes them: (path, modification time, inode, footer). The modification
+// time of a remote file is -1.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@
 
 namespace fastload {
 
-using FileTuple = std::tuple<std::string, int64_t, std::shared_ptr<Footer>>;
+using FileTuple = std::tuple<std::string, int64_t, uint64_t, std::shared_ptr<Footer>>;
 
 inline std::vector<FileSpec> FileSpecs(const std::vector<FileTuple>& files) {
   std::vector<FileSpec> specs;
   specs.reserve(files.size());
   const auto parsed = std::make_shared<ParsedFooters>();
-  for (const auto& [path, mtime_ns, footer] : files) {
+  for (const auto& [path, mtime_ns, inode, footer] : files) {
     specs.push_back({.path = path,
                      .bytes = footer->file_bytes(),
                      .mtime_ns = mtime_ns,
+                     .inode = inode,
                      .remote = mtime_ns < 0,
                      .footer = footer,
                      .parsed = parsed});

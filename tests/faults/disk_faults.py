@@ -101,7 +101,7 @@ CASES = {
     "truncated": Case(CHANGED, change=truncate, ends=(("footer", CORRUPT),)),
     "replaced": Case(CHANGED, change=replace, ends=(("footer", CORRUPT),)),
     # Before the footers are read, there is a file less in the directory.
-    "removed": Case(STORAGE, change=remove, moments=MOMENTS[1:]),
+    "removed": Case(CHANGED, change=remove, moments=MOMENTS[1:]),
 }
 
 KEPT = {

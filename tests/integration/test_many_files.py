@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import numpy as np
@@ -255,3 +257,22 @@ def test_lists_of_nulls_beside_deeper_lists(tmp_path, shuffle):
     write(tmp_path / "a.parquet", {"ll": pa.array([[[None]]], pa.list_(pa.list_(pa.null())))})
     with pytest.raises(SchemaError, match=r"list<list<null>> in .*a\.parquet and list<int16> in"):
         FastParquetDataset(tmp_path)
+
+
+@pytest.mark.parametrize("limit", [64, 256, 1024])
+def test_more_files_in_a_window_than_descriptors(tmp_path, limit):
+    count = min(limit + limit // 2, 1500)
+    for number in range(count):
+        write(tmp_path / f"{number:05}.parquet", {"x": [number] * 3, "y": [1.0] * 3})
+    program = f"""
+import resource
+from fastload import FastParquetDataset
+
+resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+for options in ({{}}, {{"filters": [("x", ">=", 0)]}}, {{"split": ("x", 0.0, 1.0)}}):
+    with FastParquetDataset({str(tmp_path)!r}, shuffle=True, batch_size=100, **options) as dataset:
+        for _ in range(2):
+            rows = sorted(row for batch in dataset for row in batch["x"].tolist())
+            assert rows == sorted(3 * list(range({count}))), len(rows)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

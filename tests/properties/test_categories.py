@@ -45,7 +45,7 @@ def read_categories(path: Path, rows: int, *, shuffled: bool = False, **spec: An
     """The codes of the only column of a file, in the order of its rows."""
     (file,) = Source.open(str(path)).files
     pipeline = core.Pipeline(
-        files=[(file.path, file.mtime_ns, file.footer)],
+        files=[file.for_core],
         columns=[
             core.ColumnSpec(
                 name="key",

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,15 @@
 #endif
 
 namespace fastload {
+
+size_t MostOpenFiles() {
+  constexpr rlim_t kShare = 4;
+  constexpr rlim_t kLeast = 16;
+  constexpr rlim_t kMost = 1024;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kLeast;
+  return static_cast<size_t>(std::clamp(limit.rlim_cur / kShare, kLeast, kMost));
+}
 
 int64_t ModifiedNs(const struct stat& status) {
 #if defined(__APPLE__)

@@ -36,6 +36,10 @@ void BringAhead(int fd, int64_t offset, int64_t bytes);
 // extends the file accordingly. Writing the bytes is quicker afterwards.
 void FindBlocks(int fd, int64_t offset, int64_t bytes);
 
+// Returns how many files a process may keep open for reading: a part of the descriptors
+// that the system allows, so that most are left for the rest of the program.
+size_t MostOpenFiles();
+
 // Returns when the file was modified, in nanoseconds since 1970.
 int64_t ModifiedNs(const struct stat& status);
 

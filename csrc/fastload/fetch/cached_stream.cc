@@ -21,11 +21,12 @@ constexpr int64_t kRestBytes = 64 << 10;
 
 }  // namespace
 
-CachedStream::CachedStream(const FetchContext& context, std::shared_ptr<File> file,
-                           std::vector<ByteRange> ranges, int64_t memory_bytes,
-                           Cancelled cancelled)
+CachedStream::CachedStream(const FetchContext& context, int32_t file,
+                           std::weak_ptr<File> opened, std::vector<ByteRange> ranges,
+                           int64_t memory_bytes, Cancelled cancelled)
     : context_(context),
-      file_(std::move(file)),
+      file_(file),
+      opened_(std::move(opened)),
       ranges_(std::move(ranges)),
       bytes_(TotalBytes(ranges_)),
       memory_bytes_(memory_bytes),
@@ -44,7 +45,12 @@ Status CachedStream::Load(int64_t bytes) {
     std::memcpy(block->data(), block_->data() + (position_ - block_start_),
                 static_cast<size_t>(kept));
   }
-  ARROW_RETURN_NOT_OK(ReadRanges(context_, *file_, ranges_, position_ + kept,
+  auto file = opened_.lock();
+  if (file == nullptr) {
+    ARROW_ASSIGN_OR_RAISE(file, context_.files->Open(file_));
+    opened_ = file;
+  }
+  ARROW_RETURN_NOT_OK(ReadRanges(context_, *file, ranges_, position_ + kept,
                                  wanted - kept, block->data() + kept));
   block_ = std::move(block);
   block_start_ = position_;

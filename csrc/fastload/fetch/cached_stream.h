@@ -17,8 +17,9 @@ namespace fastload {
 // disk.
 class CachedStream final : public ByteStream {
  public:
-  // `memory_bytes` is what MemoryBytes returns.
-  CachedStream(const FetchContext& context, std::shared_ptr<File> file,
+  // `opened` is the file with index `file`; the stream opens the file again if the file
+  // has been closed meanwhile. `memory_bytes` is what MemoryBytes returns.
+  CachedStream(const FetchContext& context, int32_t file, std::weak_ptr<File> opened,
                std::vector<ByteRange> ranges, int64_t memory_bytes, Cancelled cancelled);
 
   bool Start(std::function<void()> /*ready*/) override { return true; }
@@ -37,7 +38,8 @@ class CachedStream final : public ByteStream {
   Status Load(int64_t bytes);
 
   const FetchContext context_;
-  const std::shared_ptr<File> file_;
+  const int32_t file_;
+  std::weak_ptr<File> opened_;
   const std::vector<ByteRange> ranges_;
   const int64_t bytes_;  // total of all ranges
   const int64_t memory_bytes_;

@@ -16,17 +16,49 @@ Result<std::shared_ptr<File>> FileTable::Open(int32_t file) {
       return open_.front().second;
     }
   }
-  ARROW_ASSIGN_OR_RAISE(std::shared_ptr<File> opened, LocalFile::Open(spec(file)));
+  auto made = LocalFile::Open(spec(file));
+  if (KindOf(made.status()) == ErrorKind::kStorage) {
+    // The rest of the program may have used up the descriptors.
+    {
+      std::lock_guard lock(mutex_);
+      CloseOldest(0);
+    }
+    made = LocalFile::Open(spec(file));
+  }
+  ARROW_ASSIGN_OR_RAISE(std::shared_ptr<LocalFile> opened, std::move(made));
   std::lock_guard lock(mutex_);
   auto found = by_index_.find(file);
   if (found != by_index_.end()) return found->second->second;
   open_.emplace_front(file, opened);
   by_index_[file] = open_.begin();
-  if (open_.size() > kMaxOpen) {
+  CloseOldest(most_open_);
+  return opened;
+}
+
+void FileTable::CloseOldest(size_t most) {
+  while (open_.size() > kLeastOpen && LocalFile::open_files() > most) {
     by_index_.erase(open_.back().first);
     open_.pop_back();
   }
-  return opened;
+}
+
+Status FileTable::CheckOpen() {
+  std::vector<OpenFile> open;
+  {
+    std::lock_guard lock(mutex_);
+    open.assign(open_.begin(), open_.end());
+  }
+  for (const auto& [index, file] : open) {
+    bool same = true;
+    ARROW_RETURN_NOT_OK(file->CheckPath(&same));
+    if (same) continue;
+    std::lock_guard lock(mutex_);
+    const auto found = by_index_.find(index);
+    if (found == by_index_.end() || found->second->second != file) continue;
+    open_.erase(found->second);
+    by_index_.erase(found);
+  }
+  return Status::OK();
 }
 
 void FileTable::CloseAll() {

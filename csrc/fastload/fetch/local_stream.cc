@@ -19,8 +19,8 @@ std::shared_ptr<ByteStream> MakeLocalStream(const FetchContext& context, int32_t
     };
     if (std::ranges::all_of(ranges, cached)) {
       const int64_t most = std::min(TotalBytes(ranges), 2 * options.segment_bytes);
-      return std::make_shared<CachedStream>(context, *std::move(opened),
-                                            std::move(ranges), most, options.cancelled);
+      return std::make_shared<CachedStream>(context, file, *opened, std::move(ranges),
+                                            most, options.cancelled);
     }
   }
   return std::make_shared<ChunkStream>(context, file, std::move(ranges),

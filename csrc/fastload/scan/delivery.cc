@@ -129,6 +129,7 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
     if (*pass_->cancelled) return MakeError(ErrorKind::kClosed, "The pass was closed");
     *done = next_batch_ == pass_->batches;
     if (*done) return std::nullopt;
+    if (failed_window_ < 0) return failure_;
     if (ReadyLocked()) break;
     if (!WantsLocked(pass_->LastWindow(next_batch_))) {
       const auto kind = KindOf(failure_);

@@ -76,7 +76,8 @@ class Delivery {
   // Calls the kernels on a batch that is complete but for them.
   void Compute(int64_t batch, Scratch& scratch);
 
-  // The window can't be delivered. The error of the earliest window counts.
+  // The window can't be delivered. The error of the earliest window counts. Window -1
+  // stands for the pass as a whole, of which no batch is delivered any more.
   void FailLocked(int64_t window, const Status& status);
   // Whether the window exists and no window up to it has failed.
   bool WantsLocked(int64_t window) const { return window < failed_window_; }

@@ -53,7 +53,9 @@ int64_t Scan::end_priority() const { return pass_.Priority(pass_.plan.windows(),
 // Beginning and ending ----------------------------------------------------------------
 
 void Scan::Start() {
+  const Status unchanged = pass_.dataset->files.CheckOpen();
   std::lock_guard lock(mutex_);
+  if (!unchanged.ok()) return delivery_.FailLocked(-1, unchanged);
   schedule_.OpenWindows();
 }
 
@@ -84,8 +86,10 @@ void Scan::Allow(int64_t windows, int64_t bytes) {
 }
 
 void Scan::Begin() {
+  const Status unchanged = pass_.dataset->files.CheckOpen();
   std::lock_guard lock(mutex_);
   pass_.begun = true;
+  if (!unchanged.ok()) delivery_.FailLocked(-1, unchanged);
   schedule_.Allow(pass_.options.open_windows, pass_.options.fetch_bytes);
 }
 

@@ -16,6 +16,21 @@ namespace {
 
 std::string ErrnoText() { return std::generic_category().message(errno); }
 
+// Makes the error of a path that the system could not find or open.
+Status SystemError(const std::string& expected, const std::string& path) {
+  const bool gone = errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
+  const auto kind = gone ? ErrorKind::kSourceChanged : ErrorKind::kStorage;
+  return At(MakeError(kind, expected + ", got: " + ErrnoText()), Location{.file = path});
+}
+
+Status OpenError(const std::string& path) {
+  return SystemError("Expected to open the file", path);
+}
+
+Status StatError(const std::string& path) {
+  return SystemError("Expected the file's size and time", path);
+}
+
 }  // namespace
 
 Result<ParsedRowGroup> ParsedFooters::Get(const Footer& footer, int32_t row_group) {
@@ -72,31 +87,75 @@ Result<ParsedRowGroup> FileSpec::RowGroup(int32_t row_group) const {
 
 Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
   const int fd = open(spec.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    return At(
-        MakeError(ErrorKind::kStorage, "Expected to open the file, got: " + ErrnoText()),
-        Location{.file = spec.path});
-  }
-  std::shared_ptr<LocalFile> file(new LocalFile(fd, spec.path));
+  if (fd < 0) return OpenError(spec.path);
+  std::shared_ptr<LocalFile> file(new LocalFile(fd, spec));
   struct stat now{};
-  if (fstat(fd, &now) != 0) {
-    return At(
-        MakeError(ErrorKind::kStorage, "Expected the file's size, got: " + ErrnoText()),
-        Location{.file = spec.path});
-  }
-  if (now.st_size != spec.bytes || ModifiedNs(now) != spec.mtime_ns) {
-    return At(MakeError(ErrorKind::kSourceChanged,
-                        "Expected the file as its footer was read (" +
-                            std::to_string(spec.bytes) + " bytes), got one of " +
-                            std::to_string(now.st_size) + " bytes, modified since"),
-              Location{.file = spec.path});
+  if (fstat(fd, &now) != 0) return StatError(spec.path);
+  ARROW_RETURN_NOT_OK(file->CheckUnchanged(now));
+  file->inode_ = now.st_ino;
+  if (spec.inode != 0 && spec.inode != now.st_ino) {
+    ARROW_RETURN_NOT_OK(file->CheckFooter(spec));
   }
   return file;
 }
 
-LocalFile::~LocalFile() { close(fd_); }
+LocalFile::~LocalFile() {
+  close(fd_);
+  --open_files_;
+}
+
+Status LocalFile::CheckUnchanged(const struct stat& now) const {
+  if (now.st_size == bytes_ && ModifiedNs(now) == mtime_ns_) return Status::OK();
+  return At(MakeError(ErrorKind::kSourceChanged,
+                      "Expected the file as its footer was read (" +
+                          std::to_string(bytes_) + " bytes), got one of " +
+                          std::to_string(now.st_size) + " bytes, modified since"),
+            Location{.file = path_});
+}
+
+Status LocalFile::CheckFooter(const FileSpec& spec) const {
+  const auto changed = [&] {
+    return At(MakeError(ErrorKind::kSourceChanged,
+                        "Expected the file as its footer was read, got another file of "
+                        "the same size and time"),
+              Location{.file = path_});
+  };
+  constexpr int64_t kTrailerBytes = 8;
+  if (spec.footer == nullptr || bytes_ < kTrailerBytes) return changed();
+  std::string tail(kTrailerBytes, '\0');
+  const auto read = [&] {
+    const auto bytes = static_cast<int64_t>(tail.size());
+    return ReadAt(bytes_ - bytes, bytes, reinterpret_cast<uint8_t*>(tail.data()));
+  };
+  ARROW_RETURN_NOT_OK(read());
+  const auto needed = Footer::TailBytes(tail, bytes_, path_);
+  if (!needed.ok()) return changed();
+  tail.resize(static_cast<size_t>(*needed));
+  ARROW_RETURN_NOT_OK(read());
+  const auto found = Footer::Make(tail, bytes_, path_);
+  if (!found.ok()) return changed();
+  ARROW_ASSIGN_OR_RAISE(const std::string planned, spec.footer->Serialize());
+  ARROW_ASSIGN_OR_RAISE(const std::string now, (*found)->Serialize());
+  return planned == now ? Status::OK() : changed();
+}
+
+Status LocalFile::CheckPath(bool* same) const {
+  struct stat now{};
+  if (stat(path_.c_str(), &now) != 0) return StatError(path_);
+  *same = now.st_ino == inode_;
+  return CheckUnchanged(now);
+}
 
 Status LocalFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
+  ARROW_RETURN_NOT_OK(ReadBytes(offset, bytes, out));
+  // Systems set the modification time before they change the bytes, so bytes that were
+  // read before this check are the planned ones.
+  struct stat now{};
+  if (fstat(fd_, &now) != 0) return StatError(path_);
+  return CheckUnchanged(now);
+}
+
+Status LocalFile::ReadBytes(int64_t offset, int64_t bytes, uint8_t* out) const {
   while (bytes > 0) {
     const ssize_t n = pread(fd_, out, static_cast<size_t>(bytes), offset);
     if (n < 0 && errno == EINTR) continue;

@@ -1,6 +1,10 @@
 // A file of a dataset: its footer and its bytes.
 #pragma once
 
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -54,6 +58,7 @@ struct FileSpec {
   std::string path;
   int64_t bytes = 0;
   int64_t mtime_ns = 0;  // modification time of a local file
+  uint64_t inode = 0;    // inode of a local file; 0: unknown
   bool remote = false;   // a RemoteQueue brings the file's bytes
   std::shared_ptr<const Footer> footer;
   std::shared_ptr<ParsedFooters> parsed;  // null: parsed footers are not cached
@@ -88,23 +93,47 @@ class File {
   virtual void BringAhead(const ByteRange& /*range*/) const {}
 };
 
+// A local file that is open. The file must stay as it was when its footer was read: a
+// file with another size or modification time is an ErrorKind::kSourceChanged, and so is
+// a file that no longer exists. A file with another inode was replaced; its footer is
+// read again and compared, because some file systems change the inodes of files.
 class LocalFile final : public File {
  public:
-  // Opens the file. A size or modification time other than planned is an
-  // ErrorKind::kSourceChanged.
+  // Opens the file, and checks that the file is unchanged.
   static Result<std::shared_ptr<LocalFile>> Open(const FileSpec& spec);
   ~LocalFile() override;
   LocalFile(const LocalFile&) = delete;
   LocalFile& operator=(const LocalFile&) = delete;
 
+  // Also checks, after the read, that the file is unchanged.
   Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
   bool IsCached(const ByteRange& range, std::optional<int64_t>* seen) const override;
   void BringAhead(const ByteRange& range) const override;
 
+  // Checks that the path still leads to a file like the planned one. Sets `*same` to
+  // false if the path leads to another inode than this file.
+  Status CheckPath(bool* same) const;
+
+  // Returns the number of local files that are open in this process.
+  static size_t open_files() { return open_files_; }
+
  private:
-  LocalFile(int fd, const std::string& path) : fd_(fd), path_(path) {}
-  int fd_;
-  std::string path_;
+  LocalFile(int fd, const FileSpec& spec)
+      : fd_(fd), path_(spec.path), bytes_(spec.bytes), mtime_ns_(spec.mtime_ns) {
+    ++open_files_;
+  }
+  Status ReadBytes(int64_t offset, int64_t bytes, uint8_t* out) const;
+  Status CheckUnchanged(const struct stat& now) const;
+  Status CheckFooter(const FileSpec& spec) const;
+
+  // A forked child inherits the open descriptors, and so their number.
+  static inline std::atomic<size_t> open_files_ = 0;
+
+  const int fd_;
+  const std::string path_;
+  const int64_t bytes_;     // planned
+  const int64_t mtime_ns_;  // planned
+  uint64_t inode_ = 0;
 };
 
 }  // namespace fastload

@@ -111,7 +111,7 @@ class Engine:
         self._request_bytes = parse_bytes(io.request_bytes)
         self._hole_bytes = parse_bytes(io.hole_bytes) if io.hole_bytes else 0
         self.pipeline = core.Pipeline(
-            files=[(file.path, file.mtime_ns, file.footer) for file in source.files],
+            files=[file.for_core for file in source.files],
             columns=column_specs(projection.columns),
             outputs=[
                 core.OutputSpec(

@@ -109,9 +109,13 @@ class ArrowRowScan:
         return any(True for _ in dataset.get_fragments(filters))
 
     def _opened(self) -> tuple[Any, ...]:
-        if self._storage is None or self._file.stored is None:
-            return self._file.path, LocalFileSystem()
-        return (self._storage.open(self._file),)
+        if self._storage is not None and self._file.stored is not None:
+            return (self._storage.open(self._file),)
+        try:
+            self._file.path.encode()
+        except UnicodeEncodeError:  # pyarrow takes no such path
+            return (pa.OSFile(os.fsencode(self._file.path)),)
+        return self._file.path, LocalFileSystem()
 
     def select(self, group: int) -> NDArray[np.bool_]:
         """Find the rows of a row group that stay.
@@ -125,6 +129,7 @@ class ArrowRowScan:
         Raises:
             CorruptFileError: the row group is damaged. The error names the column, unless the
                 filters name fields of structs.
+            SourceChangedError: the file has changed.
             StorageError: the file can't be read.
             TypeError, ValueError: the filters can't be evaluated on a value.
         """
@@ -134,13 +139,16 @@ class ArrowRowScan:
         location = f"{self.path}, row group {group}"
         try:
             with naming(location):
-                return self._scan(fragment, group)
+                found = self._scan(fragment, group)
         except CorruptFileError:
+            check_unchanged(self._file)
             # Each column is decoded by itself, so that the error names the first damaged one.
             for name in self._schema.names_in(self._predicate):
                 with naming(f"{location}, column `{name}`"):
                     self._read_column(fragment, name)
             raise
+        check_unchanged(self._file)  # the file may have changed while it was read
+        return found
 
     def of_numbers(self, group: int) -> NDArray[np.bool_]:
         """Find the rows of a row group that a split by row numbers keeps; all without such a split.
@@ -195,13 +203,18 @@ def check_unchanged(file: SourceFile) -> None:
         file: the file. A remote file is not checked.
 
     Raises:
-        SourceChangedError: the size or the time of the file is another one.
+        SourceChangedError: the size or the time of the file is another one, or the file no
+            longer exists.
         StorageError: the file can't be looked at.
     """
     if file.stored is not None:
         return  # each read of a remote file checks its version
     try:
         status = os.stat(file.path)
+    except FileNotFoundError:
+        raise SourceChangedError(
+            f"Expected the file whose footer was read, found none - at {file.path}"
+        ) from None
     except OSError as error:
         raise StorageError(f"Can't look at the file: {error.strerror} - at {file.path}") from error
     if (status.st_size, status.st_mtime_ns) != (file.size, file.mtime_ns):

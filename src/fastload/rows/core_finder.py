@@ -52,7 +52,7 @@ class CoreRowFinder:
         # More threads than cores for a store, since most of them wait for requests.
         threads = available_cores() if remote is None else _REMOTE_THREADS
         self._core = core.RowFinder(
-            files=[(file.path, file.mtime_ns, file.footer) for file in source.files],
+            files=[file.for_core for file in source.files],
             columns=column_specs(projection.columns),
             tests=[(outputs[str(i)], ranges, nulls) for i, ranges, nulls in conditions.tests],
             program=conditions.program,

@@ -9,7 +9,7 @@ from typing_extensions import Buffer, CapsuleType
 
 from fastload.plan.intervals import Int64s
 
-_File: TypeAlias = tuple[str, int, Footer]  # path, mtime_ns, footer
+_File: TypeAlias = tuple[bytes, int, int, Footer]  # path, mtime_ns, inode, footer
 _Selection: TypeAlias = tuple[NDArray[np.uint8], Sequence[int]]  # bits, offsets by row group
 _Bytes: TypeAlias = bytes  # ColumnSpec has an argument of that name
 
@@ -66,13 +66,13 @@ class KeptFile:
 
 class Footer:
     def __init__(
-        self, tail: bytes, file_bytes: int, file: str, schemas: FooterSchemas | None = None
+        self, tail: bytes, file_bytes: int, file: str | bytes, schemas: FooterSchemas | None = None
     ) -> None: ...
     @staticmethod
     def of_packed(
         packed: tuple[KeptFile, int, int] | bytes,
         file_bytes: int,
-        file: str,
+        file: str | bytes,
         rows: bytes,
         schema: FooterSchema,
     ) -> Footer: ...
@@ -82,7 +82,7 @@ class Footer:
     @property
     def schema(self) -> FooterSchema: ...
     @staticmethod
-    def tail_bytes(tail: bytes, file_bytes: int, file: str) -> int: ...
+    def tail_bytes(tail: bytes, file_bytes: int, file: str | bytes) -> int: ...
     @property
     def file(self) -> str: ...
     @property

@@ -73,6 +73,7 @@ class SourceFile:
             directories.
         kind: kind of the store that holds the file, such as "gs"; "" for a local file.
         stored: the file as its store lists it; None for a local file.
+        inode: inode of a local file, which shows whether the file was replaced; 0 = unknown.
     """
 
     path: str
@@ -84,3 +85,9 @@ class SourceFile:
     name: str = ""
     kind: str = ""
     stored: StoredFile | None = None
+    inode: int = 0
+
+    @property
+    def for_core(self) -> tuple[bytes, int, int, core.Footer]:
+        """The file as the core takes it: path, modification time, inode and footer."""
+        return os.fsencode(self.path), self.mtime_ns, self.inode, self.footer

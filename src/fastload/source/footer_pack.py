@@ -84,7 +84,8 @@ class PackedFooter:
 
     def footer(self, file_bytes: int, path: str) -> core.Footer:
         """Make the footer of the file at `path`, which has `file_bytes` bytes."""
-        return core.Footer.of_packed(self.packed, file_bytes, path, self.rows, self.schema)
+        name = os.fsencode(path)
+        return core.Footer.of_packed(self.packed, file_bytes, name, self.rows, self.schema)
 
 
 class FooterPack:

@@ -8,7 +8,7 @@ import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fastload.errors import SourceChangedError, SourceNotFoundError, StorageError
 from fastload.runtime.native import core
@@ -43,8 +43,24 @@ _LEAST_LOCAL = 256
 _SETTLED_NS = 2_000_000_000
 
 
-Tail = tuple[bytes, int, int]
-"""The bytes of a footer, the size of its file and the modification time of its file."""
+class _Version(NamedTuple):
+    """What tells a version of a file from others.
+
+    Attributes:
+        size: bytes of the file.
+        mtime_ns: modification time of a local file, in ns since 1970; -1 for a file of a store.
+        inode: inode of a local file.
+        ctime_ns: time of the last change of the inode, which no program can set.
+    """
+
+    size: int
+    mtime_ns: int
+    inode: int = 0
+    ctime_ns: int = 0
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> _Version:
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +72,21 @@ class ReadFooter:
         size: bytes of the file.
         mtime_ns: modification time of a local file, in ns since 1970; -1 for a file of a store.
         digest: 16 bytes, the digest of the footer's bytes.
+        inode: inode of a local file; 0 for a file of a store.
     """
 
     footer: core.Footer
     size: int
     mtime_ns: int
     digest: bytes
+    inode: int
 
 
 def read_footers(found: Sequence[FoundFile], storage: Stores) -> list[ReadFooter]:
     """Return the footers of files, in order, from the cache on disk or from the files.
 
     The cache on disk keeps the footers of remote files by URL and version, if the store has
-    versions, and the footers of many local files by path, size and modification time.
+    versions, and the footers of many local files by path, size, times and inode.
 
     Args:
         found: the files.
@@ -125,9 +143,9 @@ class _Reading:
         for index in indices:
             found = packed.get(self._keys[index].key)
             if found is not None:
-                size, mtime_ns = self._versions[index]
-                footer = found.footer(size, self._found[index].path)
-                self._results[index] = ReadFooter(footer, size, mtime_ns, found.digest)
+                version = self._versions[index]
+                footer = found.footer(version.size, self._found[index].path)
+                self._results[index] = _read_footer(footer, version, found.digest)
 
     def _read_local(self, indices: Sequence[int]) -> None:
         if len(indices) < 2:
@@ -144,19 +162,20 @@ class _Reading:
         async def read(client: StoreClient, index: int) -> None:
             file = self._found[index]
             assert file.stored is not None
-            self._take(index, await _read_stored(client, file, file.stored), file.stored.size, -1)
+            tail = await _read_stored(client, file, file.stored)
+            self._take(index, tail, _Version(file.stored.size, -1))
 
         if indices:
             self._storage.map(read, indices)
 
-    def _take(self, index: int, tail: bytes, size: int, mtime_ns: int) -> None:
+    def _take(self, index: int, tail: bytes, version: _Version) -> None:
         """Parse a footer, of which `tail` holds exactly the bytes, and add it to the results."""
-        path = self._found[index].path
+        path, size = os.fsencode(self._found[index].path), version.size
         # The footer of a single file has no other footer to share its schema with.
         footer = core.Footer(tail, size, path, self._schemas if len(self._found) > 1 else None)
         digest = hashlib.blake2b(tail, digest_size=16).digest()
         self._parsed_bytes += len(tail)
-        keeps = index in self._keys and self._versions[index] == (size, mtime_ns)
+        keeps = index in self._keys and self._versions[index] == version
         if keeps or self._is_full:
             packed, rows = footer.pack(tail), footer.packed_rows
             if keeps:
@@ -165,15 +184,19 @@ class _Reading:
                 self._new[index] = NewFooter(*parts)
             if self._is_full:
                 footer = core.Footer.of_packed(packed, size, path, rows, footer.schema)
-        self._results[index] = ReadFooter(footer, size, mtime_ns, digest)
+        self._results[index] = _read_footer(footer, version, digest)
         self._done += 1
         self._progress.show(self._done)
 
 
-def _versions_of(found: Sequence[FoundFile]) -> dict[int, tuple[int, int]]:
-    """Return the size and modification time of each file whose footer may be kept, by index."""
+def _read_footer(footer: core.Footer, version: _Version, digest: bytes) -> ReadFooter:
+    return ReadFooter(footer, version.size, version.mtime_ns, digest, version.inode)
+
+
+def _versions_of(found: Sequence[FoundFile]) -> dict[int, _Version]:
+    """Return the version of each file whose footer may be kept, by index."""
     local = [index for index, file in enumerate(found) if file.stored is None]
-    versions = {i: (file.stored.size, -1) for i, file in enumerate(found) if file.stored}
+    versions = {i: _Version(file.stored.size, -1) for i, file in enumerate(found) if file.stored}
     if len(local) < _LEAST_LOCAL:
         return versions
     latest = time.time_ns() - _SETTLED_NS
@@ -184,14 +207,14 @@ def _versions_of(found: Sequence[FoundFile]) -> dict[int, tuple[int, int]]:
             continue  # reading the footer raises the error
         # A file written just now may be written again with the same size and time.
         if status.st_mtime_ns < latest:
-            versions[index] = (status.st_size, status.st_mtime_ns)
+            versions[index] = _Version.of(status)
     return versions
 
 
-def _key_of(file: FoundFile, size_time: tuple[int, int], storage: Stores) -> FooterKey | None:
+def _key_of(file: FoundFile, version: _Version, storage: Stores) -> FooterKey | None:
     """Return the key of a file's footer in the cache; None if the footer is not kept."""
     if file.stored is None:
-        return FooterKey(os.path.abspath(file.path), repr(size_time))
+        return FooterKey(os.path.abspath(file.path), repr(tuple(version)))
     store = storage.identity_for_footers(file.kind)
     # Without a version, a changed file could not be told from the old one.
     if store is None or not file.stored.version:
@@ -203,7 +226,7 @@ async def _read_stored(client: StoreClient, found: FoundFile, stored: StoredFile
     path, size = found.path, stored.size
     try:
         tail = bytes(await client.read(found.kind, stored, max(0, size - _TAIL_BYTES), size))
-        needed = core.Footer.tail_bytes(tail, size, path)
+        needed = core.Footer.tail_bytes(tail, size, os.fsencode(path))
         if needed > len(tail):
             tail = bytes(await client.read(found.kind, stored, size - needed, size))
     except (SourceChangedError, StorageError) as error:
@@ -211,7 +234,7 @@ async def _read_stored(client: StoreClient, found: FoundFile, stored: StoredFile
     return tail[len(tail) - needed :]
 
 
-def _read_local(found: FoundFile) -> Tail:
+def _read_local(found: FoundFile) -> tuple[bytes, _Version]:
     path = found.path
     try:
         fd = _open(path)
@@ -220,17 +243,17 @@ def _read_local(found: FoundFile) -> Tail:
     except OSError as error:
         raise _storage_error("Can't open the file", error, path) from error
     try:
-        status = os.fstat(fd)
-        size = status.st_size
+        version = _Version.of(os.fstat(fd))
+        size = version.size
         tail = _read_tail(fd, size, min(_TAIL_BYTES, size), path)
-        needed = core.Footer.tail_bytes(tail, size, path)
+        needed = core.Footer.tail_bytes(tail, size, os.fsencode(path))
         if needed > len(tail):
             tail = _read_tail(fd, size, needed, path)
     except OSError as error:
         raise _storage_error("Can't read the footer", error, path) from error
     finally:
         os.close(fd)
-    return tail[len(tail) - needed :], size, status.st_mtime_ns
+    return tail[len(tail) - needed :], version
 
 
 def _open(path: str) -> int:

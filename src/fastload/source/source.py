@@ -65,7 +65,8 @@ class Source:
             CorruptFileError: a file is not Parquet, or its footer is damaged.
             StorageError: a file or directory can't be read.
             SourceChangedError: a file changed while its footer was read.
-            UnsupportedTypeError: a footer is legal Parquet that fastload can't read yet.
+            UnsupportedTypeError: a footer is legal Parquet that fastload can't read yet, or a
+                directory is a Delta or Iceberg table.
             SchemaError: the name of a Hive key is not UTF-8.
             TypeError: an entry of the source is not a path.
             ValueError: a URL has an unknown scheme, or a file:// URL names a host.
@@ -132,4 +133,5 @@ def _file_of(found: FoundFile, read: ReadFooter) -> SourceFile:
         "/".join((*found.folders, os.path.basename(found.path))),
         found.kind,
         found.stored,
+        read.inode,
     )

@@ -38,7 +38,7 @@ class CachedStreamTest : public ::testing::Test {
 
   std::shared_ptr<CachedStream> Make() {
     return std::make_shared<CachedStream>(
-        FetchContext{io_.get(), &pool_, files_.get(), &counters_}, *files_->Open(0),
+        FetchContext{io_.get(), &pool_, files_.get(), &counters_}, 0, *files_->Open(0),
         ranges_, 1000, cancelled_);
   }
 

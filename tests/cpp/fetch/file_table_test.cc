@@ -19,7 +19,7 @@ using testing::ReadAt;
 TEST_F(FileTableTest, KeepsTheFilesUsedLast) {
   std::vector<FileSpec> specs;
   for (int i = 0; i < 100; ++i) specs.push_back(Write(std::to_string(i), "x"));
-  FileTable table(specs);
+  FileTable table(specs, nullptr, 64);
   EXPECT_EQ(table.size(), 100);
   const int64_t before = OpenDescriptors();
   const auto first = *table.Open(0);
@@ -35,6 +35,15 @@ TEST_F(FileTableTest, KeepsTheFilesUsedLast) {
   table.CloseAll();
   EXPECT_EQ(OpenDescriptors(), before + 1);
   EXPECT_EQ(ReadAt(*first, 0, 1), "x");
+}
+
+TEST_F(FileTableTest, AChangedFileThatIsOpenIsFoundWhenAPassBegins) {
+  const FileSpec spec = Write("a", "0123456789");
+  FileTable table({spec});
+  ASSERT_TRUE(table.Open(0).ok());
+  EXPECT_TRUE(table.CheckOpen().ok());
+  testing::SetModifiedNs(spec.path, spec.mtime_ns + 1);
+  EXPECT_EQ(KindOf(table.CheckOpen()), ErrorKind::kSourceChanged);
 }
 
 TEST_F(FileTableTest, ThreadsShareIt) {

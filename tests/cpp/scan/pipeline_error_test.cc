@@ -197,7 +197,7 @@ TEST_F(PipelineErrorTest, AChangedFile) {
 TEST_F(PipelineErrorTest, AMissingFile) {
   const ReadPlan plan = Plan(100, 50);
   std::filesystem::remove(path_);
-  ExpectFailure(plan, 0, ErrorKind::kStorage, "No such file or directory");
+  ExpectFailure(plan, 0, ErrorKind::kSourceChanged, "No such file or directory");
 }
 
 }  // namespace

@@ -74,11 +74,11 @@ TEST_F(FileTest, AReadPastTheEndIsAChange) {
       "Expected 5 more bytes at offset 10, got the end of the file - at " + spec.path);
 }
 
-TEST_F(FileTest, AMissingFileIsAStorageError) {
+TEST_F(FileTest, AMissingFileIsAChange) {
   const FileSpec spec = Write("a", "0123456789");
   std::filesystem::remove(spec.path);
   const Status status = LocalFile::Open(spec).status();
-  EXPECT_EQ(KindOf(status), ErrorKind::kStorage);
+  EXPECT_EQ(KindOf(status), ErrorKind::kSourceChanged);
   EXPECT_EQ(
       status.message(),
       "Expected to open the file, got: No such file or directory - at " + spec.path);
@@ -98,6 +98,15 @@ TEST_F(FileTest, AnotherSizeOrTimeIsAChange) {
             "Expected the file as its footer was read (10 bytes), got one of 11 bytes, "
             "modified since - at " +
                 spec.path);
+}
+
+TEST_F(FileTest, AChangeAfterTheOpenFailsReads) {
+  const FileSpec spec = Write("a", "0123456789");
+  const auto file = *LocalFile::Open(spec);
+  testing::Overwrite(spec.path, 3, "x");
+  testing::SetModifiedNs(spec.path, spec.mtime_ns + 1);
+  uint8_t out[2];
+  EXPECT_EQ(KindOf(file->ReadAt(0, 2, out)), ErrorKind::kSourceChanged);
 }
 
 TEST_F(FileTest, FailedOpensKeepNoDescriptor) {

@@ -72,7 +72,7 @@ class Roof:
         """
         times = [
             core.measure_roof(
-                files=[(file.path, file.mtime_ns, file.footer) for file in self.source.files],
+                files=[file.for_core for file in self.source.files],
                 leaves=self.leaves,
                 output_bytes=self.output_bytes,
                 threads=max(1, threads),

@@ -210,7 +210,7 @@ def _stages(roof: Roof, threads: int) -> tuple[float, float, float]:
 
 def _once(roof: Roof, threads: int) -> core.RoofTimes:
     return core.measure_roof(
-        files=[(file.path, file.mtime_ns, file.footer) for file in roof.source.files],
+        files=[file.for_core for file in roof.source.files],
         leaves=roof.leaves,
         output_bytes=roof.output_bytes,
         threads=threads,
