@@ -10,16 +10,24 @@ namespace py = pybind11;
 
 namespace {
 
+// Messages may contain names of files, which may be of any bytes.
+py::object TextOf(const std::string& message) {
+  const auto bytes = static_cast<Py_ssize_t>(message.size());
+  PyObject* text = PyUnicode_DecodeUTF8(message.data(), bytes, "backslashreplace");
+  if (text == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(text);
+}
+
 [[noreturn]] void RaiseOurs(const char* class_name, const std::string& message) {
   // Imported when needed, because the package is still being imported when the core is
   // imported.
   const py::object type = py::module_::import("fastload.errors").attr(class_name);
-  py::set_error(type, message.c_str());
+  py::set_error(type, TextOf(message));
   throw py::error_already_set();
 }
 
 [[noreturn]] void RaiseBuiltin(PyObject* type, const std::string& message) {
-  py::set_error(type, message.c_str());
+  py::set_error(type, TextOf(message));
   throw py::error_already_set();
 }
 

@@ -110,11 +110,11 @@ Schema SchemaOf(const py::bytes& tail) {
 py::tuple StateOf(const Footer& footer) {
   if (!footer.packed()) {
     const std::string tail = ValueOrRaise(footer.Serialize());
-    return py::make_tuple(py::bytes(tail), footer.file_bytes(), footer.file());
+    return py::make_tuple(py::bytes(tail), footer.file_bytes(), py::bytes(footer.file()));
   }
   const py::bytes packed = ValueOrRaise(footer.PackedBytes());
-  return py::make_tuple(packed, footer.file_bytes(), footer.file(), RowsOf(footer),
-                        Held(footer.schema()));
+  return py::make_tuple(packed, footer.file_bytes(), py::bytes(footer.file()),
+                        RowsOf(footer), Held(footer.schema()));
 }
 
 std::shared_ptr<Footer> OfState(const py::tuple& state) {
@@ -284,7 +284,12 @@ void RegisterFooter(py::module_& m) {
           py::arg("tail"), py::arg("file_bytes"), py::arg("file"),
           "Returns how many bytes at the end of the file hold the footer, trailer\n"
           "included, given the last 8 bytes (or more) of the file.")
-      .def_property_readonly("file", &Footer::file, "Name of the file in errors.")
+      .def_property_readonly(
+          "file",
+          [](const Footer& footer) {
+            return py::module_::import("os").attr("fsdecode")(py::bytes(footer.file()));
+          },
+          "Name of the file in errors.")
       .def_property_readonly("file_bytes", &Footer::file_bytes, "Size of the file.")
       .def_property_readonly("num_rows", &Footer::num_rows, "Rows of all row groups.")
       .def_property_readonly("row_group_rows", &Footer::row_group_rows,

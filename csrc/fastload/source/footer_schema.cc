@@ -1,15 +1,47 @@
 #include "fastload/source/footer_schema.h"
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "arrow/type.h"
+#include "arrow/util/utf8.h"
 
 namespace fastload {
+namespace {
+
+bool IsUtf8(const std::string& text) {
+  arrow::util::InitializeUTF8();
+  return arrow::util::ValidateUTF8(reinterpret_cast<const uint8_t*>(text.data()),
+                                   static_cast<int64_t>(text.size()));
+}
+
+// Checks that names are text, as the format says. Types may contain names, too: names of
+// time zones, and of the fields of a dictionary's values.
+Status CheckNames(const Leaves& leaves) {
+  for (const Leaf& leaf : leaves.leaves) {
+    if (std::ranges::all_of(leaf.path, IsUtf8) && std::ranges::all_of(leaf.names, IsUtf8))
+      continue;
+    return MakeError(
+        ErrorKind::kCorruptFile,
+        "Expected the name of a column in UTF-8, got `" + leaf.DottedName() + "`");
+  }
+  for (const auto& field : leaves.schema->fields()) {
+    if (IsUtf8(field->type()->ToString())) continue;
+    return MakeError(ErrorKind::kCorruptFile,
+                     "Expected names in UTF-8 in the type of the column `" +
+                         field->name() + "`, got " + field->type()->ToString());
+  }
+  return Status::OK();
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const FooterSchema>> FooterSchema::Make(
     std::shared_ptr<parquet::FileMetaData> metadata) {
   std::shared_ptr<FooterSchema> schema(new FooterSchema());
   ARROW_ASSIGN_OR_RAISE(Leaves leaves, ReadLeaves(*metadata));
+  ARROW_RETURN_NOT_OK(CheckNames(leaves));
   schema->metadata_ = std::move(metadata);
   schema->leaves_ = std::move(leaves.leaves);
   schema->arrow_ = std::move(leaves.schema);

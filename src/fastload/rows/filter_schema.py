@@ -196,7 +196,8 @@ def _schema_of(source: Source, file: FileSchema) -> Any:
         return file.types  # without nesting, each leaf is a column
     found = next(each for each in source.files if each.path == file.path)
     if found.stored is None:
-        return pq.read_schema(file.path)
+        with open(file.path, "rb") as opened:  # pyarrow takes no path that is not UTF-8
+            return pq.read_schema(opened)
     return pq.read_schema(source.storage.open(found))
 
 
