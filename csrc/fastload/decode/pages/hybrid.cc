@@ -184,7 +184,7 @@ Result<int64_t> HybridDecoder::SkipEqualRows(int64_t n, int64_t max_rows) {
   const int64_t row_bytes = pos_ - first;
   const uint8_t* const end =
       first + std::min(max_rows, (end_ - first) / row_bytes) * row_bytes;
-  while (end - pos_ >= 8 && LoadWord(pos_) == Load64(pos_ - row_bytes)) pos_ += 8;
+  while (end - pos_ >= 8 && LoadWord(pos_) == LoadWord(pos_ - row_bytes)) pos_ += 8;
   while (pos_ < end && *pos_ == *(pos_ - row_bytes)) ++pos_;
   const int64_t rows = (pos_ - first) / row_bytes;
   pos_ = first + rows * row_bytes;
