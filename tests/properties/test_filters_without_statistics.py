@@ -1,5 +1,6 @@
 """Filters keep the rows that Arrow keeps of a table in memory, whatever statistics a file has."""
 
+import datetime
 import decimal
 import tempfile
 
@@ -23,6 +24,12 @@ VALUES = {
     "g": (pa.float32(), [0.0, -0.0, 0.5, INF, NAN]),
     "i": (pa.int32(), [-5, 0, 1, 7]),
     "u": (pa.uint16(), [0, 3, 65_535]),
+    "b": (pa.bool_(), [False, True]),
+    "day": (pa.date32(), [datetime.date(1969, 12, 31), datetime.date(2024, 2, 29)]),
+    "at": (
+        pa.timestamp("us", "UTC"),
+        [datetime.datetime(y, 2, 28, tzinfo=datetime.timezone.utc) for y in (1969, 2024)],
+    ),
     "s": (pa.string(), ["", "a", "b", "é"]),
     "d": (pa.decimal128(7, 2), [decimal.Decimal(n) / 4 for n in (-6, 0, 1, 4)]),
 }
@@ -77,7 +84,9 @@ FILTERS = st.recursive(
     ),
     max_leaves=4,
 )
-SPLITS = st.sampled_from([None, None, (None, 0.2, 0.8), ("s", 0, 0.6), (("i", "f"), 0.3, 1)])
+SPLITS = st.sampled_from(
+    [None, None, (None, 0.2, 0.8), ("s", 0, 0.6), (("i", "f"), 0.3, 1), (("day",), 0, 0.7)]
+)
 
 
 def rows_of(path, filters, split, **more):

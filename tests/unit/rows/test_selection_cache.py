@@ -14,6 +14,7 @@ import pytest
 
 from fastload import FastParquetDataset
 from fastload.plan.kept_rows import FileRows, pack_rows
+from fastload.rows import selection
 from fastload.rows.finder import RowFinder
 from fastload.rows.selection_cache import SelectionCache
 
@@ -67,6 +68,15 @@ def test_counted_once_per_version(home, source, scans):
     os.utime(source, ns=(1, 1))
     assert kept(source) == KEPT
     assert len(scans) == 3
+
+
+def test_entries_of_another_way_of_finding_rows_are_not_used(home, source, scans, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(selection, "_VERSION", "1")
+        kept(source)
+    assert kept(source) == KEPT
+    assert len(scans) == 2
+    assert len(entries(home)) == 2
 
 
 @pytest.mark.parametrize("at", [0, 9, 20, 40, -1])
