@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import SourceChangedError
@@ -27,6 +30,11 @@ __all__ = [
 ]
 
 _VERSION = 1
+# The most legs that a state lists. More legs are compressed, so that a state stays under 2 KB after
+# hundreds of resumes on other numbers of ranks.
+_LISTED_LEGS = 32
+# The most bytes of legs that a state may expand to.
+_MOST_BYTES = 1 << 20
 
 
 def encode_state(
@@ -55,7 +63,7 @@ def encode_state(
 def encode_position(position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
     """Return the part of a state that holds the progress of a run."""
     state: dict[str, Any] = {"version": _VERSION, "seed": position.seed, "epoch": position.epoch}
-    state["progress"] = [[leg.world, leg.workers, leg.delivered] for leg in position.progress]
+    state["progress"] = _encode_legs(position.progress)
     if position.seeds:
         state["seeds"] = list(position.seeds)
     if worker is not None:
@@ -113,7 +121,7 @@ def decode_position(
             raise ValueError(
                 f"Expected a state of version {_VERSION}, got version {state['version']}"
             )
-        progress = tuple(Leg(*map(_whole, leg)) for leg in state["progress"])
+        progress = tuple(Leg(*map(_whole, leg)) for leg in _decode_legs(state["progress"]))
         *saved_by, taken = state.get("worker", (None, 0))
         seeds = tuple(map(_whole, state.get("seeds", ())))
         seed, epoch = _whole(state["seed"]), _whole(state["epoch"])
@@ -167,6 +175,32 @@ def check_identity(
 def no_state(state: object, error: object) -> ValueError:
     """Return the error for a value that `state_dict()` has not made, with the cause."""
     return ValueError(f"Expected a state made by state_dict(), got {state!r} ({error!r})")
+
+
+def _encode_legs(progress: Sequence[Leg]) -> list[list[int]] | str:
+    legs = [[leg.world, leg.workers, leg.delivered] for leg in progress]
+    if len(legs) <= _LISTED_LEGS:
+        return legs
+    text = json.dumps(legs, separators=(",", ":"))
+    return base64.b85encode(zlib.compress(text.encode(), level=9)).decode()
+
+
+def _decode_legs(encoded: Any) -> Any:
+    """Return the legs that `_encode_legs` encoded.
+
+    Raises:
+        TypeError: a text does not hold legs.
+    """
+    if not isinstance(encoded, str):
+        return encoded
+    try:
+        expanding = zlib.decompressobj()
+        text = expanding.decompress(base64.b85decode(encoded), _MOST_BYTES)
+        if not expanding.eof:
+            raise TypeError(f"expected at most {_MOST_BYTES} bytes of progress, got more")
+        return json.loads(text)
+    except (ValueError, RecursionError, zlib.error) as error:
+        raise TypeError(f"expected compressed progress, got {error!r}") from error
 
 
 def _whole(value: object) -> int:

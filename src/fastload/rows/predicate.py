@@ -32,7 +32,7 @@ Filters: TypeAlias = (
 SplitArgument = tuple[str | Sequence[str] | None, float, float]
 """The `split` argument: column names or None, start and stop."""
 
-# The most characters of the filters' text in a saved state.
+# The most characters of the text of filters, or of a split, in a saved state.
 _SHOWN = 200
 
 
@@ -84,10 +84,13 @@ class Predicate:
 
     @property
     def split_text(self) -> str | None:
-        """Text of the split; None without a split."""
+        """Text of the split, of about 200 characters at most; None without a split."""
         if self.split is None:
             return None
-        return repr((self.split.columns, self.split.start, self.split.stop))
+        text = repr((self.split.columns, self.split.start, self.split.stop))
+        if len(text) <= _SHOWN:
+            return text
+        return f"{text[:_SHOWN]}... #{digest(text)}"
 
     @property
     def digest(self) -> str:

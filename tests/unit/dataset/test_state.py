@@ -1,6 +1,9 @@
 """The saved state: plain JSON that goes back to the position it came from."""
 
+import base64
 import json
+import random
+import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,7 +16,7 @@ from fastload.dataset.state import decode_state, encode_state
 from fastload.plan.options import Options
 from fastload.plan.position import Position
 from fastload.plan.progress import Leg
-from fastload.rows.predicate import Predicate
+from fastload.rows.predicate import Predicate, Split
 
 SOURCE = SimpleNamespace(
     fingerprint="0123456789abcdef" * 2,
@@ -54,6 +57,38 @@ def test_of_a_worker(position):
     for other, name in [(None, "a whole rank"), ((1, 4), "worker 1 of 4"), ((2, 3), "2 of 3")]:
         with pytest.raises(ValueError, match=rf"{name}, got that of worker 2 of 4: .*num_workers"):
             decode_state(state, SOURCE, OPTIONS, ALL, other)
+
+
+def test_many_resumes_on_other_worlds_keep_a_state_small():
+    drawn = random.Random(0)
+    progress = tuple(
+        Leg((8, 6, 16)[n % 3], (2, 4)[n % 2], drawn.randrange(1, 10**5)) for n in range(150)
+    )
+    position = Position(5, 2**20, progress, 0)
+    assert decode_state(through_json(position, OPTIONS), SOURCE, OPTIONS, ALL)[0] == position
+
+
+@pytest.mark.parametrize("columns", [("c" * 5000,), ("user", "c" * 5000)])
+def test_long_names_of_split_columns_keep_a_state_small(columns):
+    def predicate(stop):
+        return Predicate(None, Split(columns, 0.0, stop))
+
+    state = encode_state(SOURCE, OPTIONS, predicate(0.5), Position(5, 0, ()))
+    assert len(json.dumps(state)) < 2000
+    decode_state(state, SOURCE, OPTIONS, predicate(0.5))
+    with pytest.raises(ValueError, match="Expected split="):
+        decode_state(state, SOURCE, OPTIONS, predicate(0.25))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[", b"[" * 10**5, b"[[1]]", b'[["a",1,1]]', b"3", b" " * 2**21, b"\xff"]
+)
+@pytest.mark.parametrize("encode", [zlib.compress, bytes], ids=["compressed", "plain"])
+def test_compressed_progress_that_is_none(data, encode):
+    state = encode_state(SOURCE, OPTIONS, ALL, Position(5, 0, ()))
+    state["progress"] = base64.b85encode(encode(data)).decode()
+    with pytest.raises(ValueError, match=r"Expected a state made by state_dict\(\)"):
+        decode_state(state, SOURCE, OPTIONS, ALL)
 
 
 def test_an_order_by_stored_rows_is_refused():
