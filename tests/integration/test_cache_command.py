@@ -195,3 +195,17 @@ def test_what_can_not_be_done(server, tmp_path, capsys, paths):
             main(["warm", URL, *where, *wrong])
     with FastParquetDataset(URL) as dataset, pytest.raises(CacheError, match="cache="):
         dataset.warm_cache()
+
+
+@pytest.mark.parametrize("raw", [True, False], ids=["raw", "decoded"])
+def test_warm_says_when_not_all_rows_have_room(server, tmp_path, capsys, raw):
+    path = tmp_path / "local.parquet"
+    table = pa.table({"a": range(100_000), "b": range(100_000)})
+    pq.write_table(table, path, row_group_size=10_000, use_dictionary=False, compression="none")
+    source = (URL, "--raw-only") if raw else (path,)
+    where = ("--cache-dir", tmp_path / "cache", "--max-bytes", "100KB" if raw else "500KB")
+    assert main(["warm", *map(str, source), *map(str, where), "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert "Expected max_bytes of the cache to hold all rows" in said
+    whole = ("--cache-dir", tmp_path / "whole", "--max-bytes", "1GB")
+    assert called(capsys, "warm", *source, *whole, "--quiet")[0] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -55,6 +56,7 @@ def warm(
         raise CacheError(
             "Expected a dataset with cache= and files of a store, got one with no cached file"
         )
+    began_ns = time.time_ns()
     plan = _plan_of(row_groups, options, rank, share, engine.budget.stripe_rows)
     with showing(progress) as show, closing(engine.start(plan, batch_rows)) as scan:
         rows = 0
@@ -65,6 +67,7 @@ def warm(
     source.storage.flush()
     if not source.storage.keeps(source.files):
         raise CacheError("Expected room in the cache for all rows, got less: see the warning")
+    source.storage.check_room_since(began_ns)
 
 
 def warm_blocks(
@@ -89,8 +92,9 @@ def warm_blocks(
         skip: True to leave out corrupt row groups.
 
     Raises:
-        CacheError: a row group can't be kept in the cache.
+        CacheError: a row group can't be kept in the cache, or `max_bytes` don't hold all of them.
     """
+    began_ns = time.time_ns()
     plan = _plan_of(row_groups, options, rank, share, options.batch_size)
     rows_of: Counter[tuple[int, int]] = Counter()
     for file, row_group, start, stop in plan.pieces.tolist():
@@ -104,6 +108,7 @@ def warm_blocks(
                     raise error
                 rows += rows_of[entry]
                 show(rows, total)
+        maker.check_room_since(began_ns)
     except UncacheableError as error:
         raise CacheError(f"Expected to keep all row groups in the cache, got: {error}") from error
 

@@ -186,6 +186,14 @@ class BlockMaker:
         for _ in keys:
             yield self._warmed.get()
 
+    def check_room_since(self, began_ns: int) -> None:
+        """Check that the blocks which were used or made since a time are still in the cache.
+
+        Raises:
+            CacheError: `max_bytes` do not hold these blocks.
+        """
+        self._store.check_room_since(began_ns)
+
     def counts(self) -> dict[str, int]:
         """Return the counters of the engine that reads row groups; {} if none was made."""
         return {} if self._engine is None else self._engine.counts()

@@ -113,7 +113,7 @@ def _file_bytes(directory: str, name: str) -> int:
     return max(disk_bytes, whole_blocks(status.st_size)) if part else disk_bytes
 
 
-def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, int]:
+def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, list[int]]:
     """Remove the least recently used entries until at most `most_bytes` are on disk.
 
     Entries that are being read or written stay.
@@ -123,7 +123,8 @@ def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, int]:
         most_bytes: limit of the bytes on disk.
 
     Returns:
-        The bytes on disk afterwards, and the number of entries removed.
+        The bytes on disk afterwards, and for each entry removed the time of its last use, in ns
+        since the epoch.
     """
     for directory in directories:
         for _, path in _objects(directory):
@@ -131,7 +132,7 @@ def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, int]:
                 if _PART.fullmatch(file.name):
                     _unlink(file.path)  # unless the process that writes the file is alive
     total = sum(map(used_bytes, directories))
-    removed = 0
+    removed: list[int] = []
     if total > most_bytes:
         entries = chain.from_iterable(map(entries_of, directories))
         for entry in sorted(entries, key=lambda each: each.used_ns):
@@ -139,7 +140,7 @@ def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, int]:
                 break
             if _unlink(entry.path):
                 total -= entry.disk_bytes
-                removed += 1
+                removed.append(entry.used_ns)
         for directory in directories:
             _remove_empty(directory)
     return total, removed
@@ -147,7 +148,7 @@ def make_room(directories: Sequence[Path], most_bytes: int) -> tuple[int, int]:
 
 def remove_all(*directories: Path) -> int:
     """Remove all entries that are not in use, and return the number of entries removed."""
-    return make_room(directories, -1)[1]
+    return len(make_room(directories, -1)[1])
 
 
 def describe(directory: Path, name: str, description: dict[str, Any]) -> None:

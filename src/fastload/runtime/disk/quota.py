@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING
 
@@ -36,8 +37,16 @@ class Quota:
         self._cache = cache
         self._limit = cache.limit_bytes
         self._counted = False  # by this process
+        self._newest_left_out_ns = 0  # the last use of an entry removed, or the time of a refusal
         self._file: int | None = None
         self._lock = threading.Lock()
+
+    def lacked_room_since(self, time_ns: int) -> bool:
+        """Return True if entries used or asked for at `time_ns` or later found no room together.
+
+        This process then refused one of these entries, or removed one for another.
+        """
+        return self._newest_left_out_ns >= time_ns
 
     def take(self, data_bytes: int, part: int, *, first: bool) -> bool:
         """Reserve space for an entry, and return True if the quota has room for the entry.
@@ -64,6 +73,7 @@ class Quota:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
                 if not self._take(self._file, self._limit, needed):
+                    self._newest_left_out_ns = time.time_ns()
                     return False
                 os.ftruncate(part, os.fstat(part).st_size + data_bytes + _MORE_BYTES)
                 return True
@@ -76,7 +86,8 @@ class Quota:
         text = os.pread(descriptor, 32, 0)
         used = int(text) if text.isdigit() else limit
         if used + needed > limit or not self._counted:
-            used, _ = make_room(tiers_of(self._cache), max(0, int(_LEFT * limit) - needed))
+            used, removed = make_room(tiers_of(self._cache), max(0, int(_LEFT * limit) - needed))
+            self._newest_left_out_ns = max([self._newest_left_out_ns, *removed])
             self._counted = True
         if used + needed > limit:
             return False

@@ -6,6 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fastload.errors import CacheError
 from fastload.runtime.disk.cache import tell_once
 from fastload.runtime.disk.private_directory import open_directory
 from fastload.runtime.disk.quota import Quota
@@ -76,6 +77,21 @@ class CacheTier:
                 self._cache,
                 f"Can't keep more in the cache: {cause}; data that is not in the cache is "
                 f"{self._instead} each time",
+            )
+
+    def check_room_since(self, began_ns: int) -> None:
+        """Check that the entries which were used or written since a time are still in the cache.
+
+        Args:
+            began_ns: the time, in ns since the epoch.
+
+        Raises:
+            CacheError: `max_bytes` do not hold these entries.
+        """
+        if self._quota.lacked_room_since(began_ns):
+            raise CacheError(
+                f"Expected max_bytes of the cache to hold all rows, got {self._cache.max_bytes}, "
+                f"which holds a part of the rows - at {self._cache.path}"
             )
 
     def _is_first(self, name: str) -> bool:

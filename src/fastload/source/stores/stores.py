@@ -201,6 +201,15 @@ class Stores:
             return False
         return any(file.stored and raw.name_of(file.kind, file.stored) for file in files)
 
+    def check_room_since(self, began_ns: int) -> None:
+        """Check that byte ranges kept since a time are on disk; see `CacheTier.check_room_since`.
+
+        Raises:
+            CacheError: `max_bytes` do not hold these ranges.
+        """
+        if self._raw is not None:
+            self._raw.of_process().check_room_since(began_ns)
+
     def flush(self) -> None:
         """Wait, for a limited time, until the byte ranges to be kept are on disk."""
         if self._pid == os.getpid():

@@ -55,7 +55,7 @@ def verify(cache: Cache, *, progress: bool) -> dict[str, Any]:
 def prune(cache: Cache, most_bytes: int) -> dict[str, Any]:
     """Remove the least recently used entries, until at most `most_bytes` bytes are left."""
     left, removed = make_room(_existing(cache), most_bytes)
-    return {"removed": removed, "bytes": left}
+    return {"removed": len(removed), "bytes": left}
 
 
 def clear(cache: Cache) -> dict[str, Any]:
