@@ -49,7 +49,7 @@ lint-python: typecheck
 lint-cpp: venv
 	$(RUN) csrc/check_includes.py
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
-	@$(TEST_CPP) tidy CLANG_TIDY=$(BIN)/clang-tidy
+	+@$(TEST_CPP) tidy CLANG_TIDY=$(BIN)/clang-tidy
 
 format: venv ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .

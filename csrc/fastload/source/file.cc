@@ -101,7 +101,7 @@ Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
 
 LocalFile::~LocalFile() {
   close(fd_);
-  --open_files_;
+  --live_files;
 }
 
 Status LocalFile::CheckUnchanged(const struct stat& now) const {

@@ -115,19 +115,19 @@ class LocalFile final : public File {
   Status CheckPath(bool* same) const;
 
   // Returns the number of local files that are open in this process.
-  static size_t open_files() { return open_files_; }
+  static size_t open_files() { return live_files; }
 
  private:
   LocalFile(int fd, const FileSpec& spec)
       : fd_(fd), path_(spec.path), bytes_(spec.bytes), mtime_ns_(spec.mtime_ns) {
-    ++open_files_;
+    ++live_files;
   }
   Status ReadBytes(int64_t offset, int64_t bytes, uint8_t* out) const;
   Status CheckUnchanged(const struct stat& now) const;
   Status CheckFooter(const FileSpec& spec) const;
 
   // A forked child inherits the open descriptors, and so their number.
-  static inline std::atomic<size_t> open_files_ = 0;
+  static inline std::atomic<size_t> live_files = 0;
 
   const int fd_;
   const std::string path_;

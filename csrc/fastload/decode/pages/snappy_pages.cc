@@ -17,7 +17,7 @@ namespace {
 
 // The most bytes that Snappy makes of one byte: an element of 3 bytes copies 64 bytes. A
 // page that claims more is damaged; no memory is allocated for such a page.
-constexpr int64_t kMostExpansion = 22;
+constexpr int64_t kSnappyExpansion = 22;
 
 class SnappyPageReader final : public parquet::PageReader {
  public:
@@ -51,7 +51,7 @@ class SnappyPageReader final : public parquet::PageReader {
   std::shared_ptr<parquet::Page> Decompressed(const parquet::DictionaryPage& page) {
     const std::span<const uint8_t> bytes(page.data(), static_cast<size_t>(page.size()));
     const auto size = SnappySize(bytes);
-    if (!size.has_value() || *size > kMostExpansion * (page.size() + 1)) {
+    if (!size.has_value() || *size > kSnappyExpansion * (page.size() + 1)) {
       throw parquet::ParquetException(
           "Expected a dictionary page in Snappy, got damaged bytes");
     }
@@ -96,7 +96,7 @@ class SnappyPageReader final : public parquet::PageReader {
     const bool none = size == plain && compressed.empty();
     if (!none &&
         (SnappySize(compressed) != size - plain ||
-         size - plain > kMostExpansion * static_cast<int64_t>(compressed.size()))) {
+         size - plain > kSnappyExpansion * static_cast<int64_t>(compressed.size()))) {
       throw parquet::ParquetException("Expected a page of " +
                                       std::to_string(size - plain) +
                                       " bytes in Snappy, got another size");
