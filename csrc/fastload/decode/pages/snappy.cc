@@ -11,8 +11,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-// The most output bytes per input byte: three input bytes make at most 64 output bytes.
-constexpr int64_t kMostExpansion = 22;
 // The most input bytes that one step of the fast loop reads: a tag, and a literal of up
 // to 60 bytes.
 constexpr ptrdiff_t kReadAhead = 64;
@@ -184,7 +182,7 @@ struct Decoder {
 std::optional<int64_t> SnappySize(std::span<const uint8_t> compressed) {
   uint64_t size = 0;
   if (ReadSize(compressed, &size) == nullptr) return std::nullopt;
-  if (size > compressed.size() * kMostExpansion) return std::nullopt;
+  if (size > compressed.size() * kSnappyExpansion) return std::nullopt;
   return static_cast<int64_t>(size);
 }
 

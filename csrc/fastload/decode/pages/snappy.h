@@ -11,6 +11,10 @@ namespace fastload {
 // The bytes behind the output that SnappyDecompress may overwrite.
 inline constexpr int64_t kSnappySlack = 64;
 
+// The most output bytes per input byte: three input bytes make at most 64 output bytes.
+// A page that claims more is damaged; no memory is allocated for such a page.
+inline constexpr int64_t kSnappyExpansion = 22;
+
 // Returns the decompressed size that the compressed bytes state, or nullopt if they state
 // no size, or a larger size than this many compressed bytes can hold.
 std::optional<int64_t> SnappySize(std::span<const uint8_t> compressed);

@@ -15,10 +15,6 @@
 namespace fastload {
 namespace {
 
-// The most bytes that Snappy makes of one byte: an element of 3 bytes copies 64 bytes. A
-// page that claims more is damaged; no memory is allocated for such a page.
-constexpr int64_t kSnappyExpansion = 22;
-
 class SnappyPageReader final : public parquet::PageReader {
  public:
   SnappyPageReader(std::unique_ptr<parquet::PageReader> pages, arrow::MemoryPool* pool)
