@@ -16,7 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_BLOCKS = [page for page in PAGES if blocks_of(page.read_text())]
 # What blocks may need that isn't here; anything else has to run.
-LACKING = {"CUDA", "torchrun", "S3", "litdata", "petastorm", "Hugging Face datasets", "a trainer"}
+LACKING = {
+    "CUDA",
+    "Hugging Face datasets",
+    "S3",
+    "a trainer",
+    "deltalake or pyiceberg, and a table",
+    "litdata",
+    "petastorm",
+    "torchrun",
+}
 
 
 pytestmark = [

@@ -86,7 +86,9 @@ def test_the_schema_calls_steps_when_asked_for_and_in_this_thread(path):
         assert list(dataset) == []
     with dataset_of(path, count, filters=[("id", "<", 0)]) as dataset:
         assert list(dataset) == []
-        with pytest.raises(ValueError, match="Expected rows to find out"):
+        with pytest.raises(
+            ValueError, match="Expected rows from which to find the schema after the steps"
+        ):
             _ = dataset.schema
 
 

@@ -290,7 +290,9 @@ def test_a_budget_that_leaves_little_for_reading_is_told(tmp_path):
         server.put("bucket", "a.parquet", (tmp_path / "a.parquet").read_bytes())
         options = {"storage_options": server.options, **small}
         with FastParquetDataset("gs://bucket/a.parquet", **options) as dataset:
-            with pytest.warns(UserWarning, match="leaves 312500 bytes for what is on its way"):
+            with pytest.warns(
+                UserWarning, match="leaves 312500 bytes for data on its way from the store"
+            ):
                 iter(dataset)
             assert sum(batch.rows for batch in dataset) == table.num_rows
     # Of a local file nobody waits for requests.
