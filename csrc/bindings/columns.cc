@@ -47,14 +47,16 @@ constexpr std::array<std::pair<const char*, DType>, 13> kDTypes = {{
     {"float64", DType::kFloat64},
 }};
 
-constexpr std::array<std::pair<const char*, OutputKind>, 11> kOutputKinds = {{
+constexpr std::array<std::pair<const char*, OutputKind>, 13> kOutputKinds = {{
     {"column", OutputKind::kColumn},
     {"stack", OutputKind::kStack},
     {"ragged", OutputKind::kRagged},
     {"list", OutputKind::kList},
     {"pad", OutputKind::kPad},
+    {"mask", OutputKind::kMask},
     {"length", OutputKind::kLength},
     {"valid", OutputKind::kValid},
+    {"stack_valid", OutputKind::kStackValid},
     {"file", OutputKind::kFile},
     {"row", OutputKind::kRow},
     {"real_row", OutputKind::kRealRow},
@@ -139,8 +141,8 @@ void RegisterColumns(py::module_& m) {
                        std::optional<py::bytes> fill, bool cast, bool unscaled,
                        bool exact, std::vector<int64_t> multipliers,
                        const std::vector<std::optional<py::bytes>>& constants,
-                       int32_t depth, int64_t list_size, bool null_lists,
-                       int64_t hash_buckets, uint64_t hash_seed,
+                       int32_t depth, int64_t list_size, int64_t list_items,
+                       bool null_lists, int64_t hash_buckets, uint64_t hash_seed,
                        const std::optional<std::vector<py::object>>& vocabulary,
                        int64_t unknown) {
              ColumnSpec spec{.name = std::move(name),
@@ -155,6 +157,7 @@ void RegisterColumns(py::module_& m) {
                              .unscaled = unscaled,
                              .depth = depth,
                              .list_size = list_size,
+                             .list_items = list_items,
                              .null_lists = null_lists,
                              .hash_buckets = hash_buckets,
                              .hash_seed = hash_seed,
@@ -175,21 +178,26 @@ void RegisterColumns(py::module_& m) {
            py::arg("bytes"), py::arg("fill"), py::arg("cast"), py::arg("unscaled"),
            py::arg("exact") = false, py::arg("multipliers") = py::tuple(),
            py::arg("constants") = py::tuple(), py::arg("depth") = 0,
-           py::arg("list_size") = 0, py::arg("null_lists") = false,
-           py::arg("hash_buckets") = 0, py::arg("hash_seed") = 0,
-           py::arg("vocabulary") = py::none(), py::arg("unknown") = -1);
+           py::arg("list_size") = 0, py::arg("list_items") = -1,
+           py::arg("null_lists") = false, py::arg("hash_buckets") = 0,
+           py::arg("hash_seed") = 0, py::arg("vocabulary") = py::none(),
+           py::arg("unknown") = -1);
 
   py::class_<OutputSpec>(m, "OutputSpec", "One tensor, or ragged tensor, of a batch.")
       .def(py::init([](const std::string& kind, std::vector<int32_t> columns,
-                       int64_t length, const py::bytes& pad, const std::string& dtype) {
+                       int64_t length, const py::bytes& pad, bool keep_last,
+                       bool pad_left, const std::string& dtype) {
              return OutputSpec{.kind = Named(kOutputKinds, kind),
                                .columns = std::move(columns),
                                .length = length,
                                .pad = pad,
-                               .dtype = Named(kDTypes, dtype)};
+                               .dtype = Named(kDTypes, dtype),
+                               .keep_last = keep_last,
+                               .pad_left = pad_left};
            }),
            py::arg("kind"), py::arg("columns"), py::arg("length") = 0,
-           py::arg("pad") = py::bytes(), py::arg("dtype") = "uint8");
+           py::arg("pad") = py::bytes(), py::arg("keep_last") = false,
+           py::arg("pad_left") = false, py::arg("dtype") = "uint8");
 
   py::class_<KernelSpec>(m, "KernelSpec", "A compiled function on columns of a batch.")
       .def(py::init([](uintptr_t address, std::vector<int32_t> inputs,

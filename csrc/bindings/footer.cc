@@ -222,7 +222,11 @@ void RegisterFooter(py::module_& m) {
       .def_readonly("null_file", &LeafSummary::null_file,
                     "Index of the first file that is known to contain a null; -1 = none.")
       .def_readonly("null_row_group", &LeafSummary::null_row_group,
-                    "Row group of that file with the null; -1 = none.");
+                    "Row group of that file with the null; -1 = none.")
+      .def_readonly(
+          "nulls_known", &LeafSummary::nulls_known,
+          "False if some row group may contain a null that its footer does not\n"
+          "tell of.");
 
   py::class_<FooterSchema, Schema>(
       m, "FooterSchema", "The schema that the footers of similar files share. Immutable.")

@@ -23,7 +23,7 @@ from fastload.errors import (
 )
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.version import __version__ as __version__
-from fastload.schema.columns import Codes, Column, Hash, Pad, Stack
+from fastload.schema.columns import Codes, Column, Fixed, Hash, Pad, Stack
 from fastload.source.stores.io import IO
 from fastload.steps.kernel import kernel
 from fastload.steps.per_block import per_block
@@ -33,10 +33,15 @@ from fastload.steps.per_row import per_row
 __all__ = [
     "IO", "Batch", "Cache", "CacheError", "Codes", "Column", "ColumnNotFoundError",
     "CorruptFileError", "DataWait", "DevicePrefetcher", "FastParquetDataset", "FastloadError",
-    "Hash", "MixedDataset", "NullValueError", "Pad", "Ragged", "SchemaError",
+    "Fixed", "Hash", "MixedDataset", "NullValueError", "Pad", "Ragged", "SchemaError",
     "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError", "UnsupportedTypeError",
     "kernel", "mix", "per_block", "per_row",
 ]
 # fmt: on
 
 del _native
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for the completion of interactive shells."""
+    return __all__

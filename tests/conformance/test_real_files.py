@@ -5,9 +5,12 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 from fastload import Column, CorruptFileError, FastParquetDataset
+from fastload.batch.tensor_views import bits
 from fastload.testing import assert_same_rows
+from fastload.testing.expected_outputs import outputs_of
 from support.data_files import DIRECTORY
 from support.stored_tables import StoredTables, fill_of
 
@@ -50,6 +53,50 @@ def test_shuffled_with_valid(path):
     assert len(seen) < 2 or not (seen == np.sort(seen)).all()
     assert (np.sort(seen) == np.arange(tables.table.num_rows)).all()
     assert_same_rows(batches, tables.table.take(pa.array(seen)), columns)
+
+
+@pytest.mark.parametrize("nulls", ["zero", "mask"])
+@pytest.mark.parametrize("path", FILES, indirect=True)
+def test_one_word_opens_a_file_with_nulls(path, nulls):
+    tables = tables_of(path)
+    masked = {
+        name: Column(name) if is_float(leaf) else Column(name, valid=True)
+        for name, leaf in tables.leaves.items()
+    }
+    with FastParquetDataset(path, nulls=nulls, batch_size=1000) as dataset:
+        masks = {name for name in dataset.schema if name.endswith("__valid")}
+        batches = [batch.clone() for batch in dataset]
+        head = dataset.head(3)
+    expected = outputs_of(tables.table, masked)
+    for name, leaf in tables.leaves.items():
+        assert_equal(batches, name, expected[name])
+        if f"{name}__valid" in masks:
+            valid = torch.cat([batch[f"{name}__valid"] for batch in batches])
+            assert valid.tolist() == leaf.valid.tolist()
+        elif nulls == "mask":
+            assert leaf.valid.all()
+    assert (nulls == "mask") or not masks
+    assert head.rows == min(3, tables.table.num_rows)
+
+
+def is_float(leaf):
+    kind = leaf.values.type
+    return pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+
+
+def assert_equal(batches, name, expected):
+    """Assert that an output of all batches equals the expected rows, NaN for NaN."""
+    start = 0
+    for batch in batches:
+        got = batch[name]
+        want = expected.rows[start : start + len(got)]
+        start += len(got)
+        if isinstance(got, torch.Tensor):
+            assert torch.equal(bits(got), bits(want)) or torch.equal(
+                got.nan_to_num(7), want.nan_to_num(7)
+            )
+        else:
+            assert str(got.tolist()) == str(want.tolist())
 
 
 @pytest.mark.parametrize("path", [BROKEN], indirect=True)

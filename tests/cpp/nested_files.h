@@ -203,6 +203,36 @@ inline std::vector<NestedOutput> NestedOutputs() {
              row.token_count(), kPadLength, [&](int64_t i) { return row.token(i); },
              "-7");
        }},
+      {{.kind = OutputKind::kPad,
+        .columns = {1},
+        .length = kPadLength,
+        .pad = BytesOf(int32_t{-7}),
+        .keep_last = true,
+        .pad_left = true},
+       [=](const NestedRow& row) {
+         const int64_t kept = std::min(row.token_count(), kPadLength);
+         return padded(
+             kPadLength, kPadLength,
+             [&](int64_t i) {
+               const int64_t at = i - (kPadLength - kept);
+               return at < 0 ? "-7" : row.token(row.token_count() - kept + at);
+             },
+             "");
+       }},
+      {{.kind = OutputKind::kMask, .columns = {1}, .length = kPadLength},
+       [=](const NestedRow& row) {
+         return padded(row.token_count(), kPadLength, [](int64_t) { return "1"; }, "0");
+       }},
+      {{.kind = OutputKind::kMask,
+        .columns = {5},
+        .length = kPairsLength,
+        .pad_left = true},
+       [=](const NestedRow& row) {
+         return padded(
+             kPairsLength, kPairsLength,
+             [&](int64_t i) { return i < kPairsLength - row.pair_count() ? "0" : "1"; },
+             "");
+       }},
       {{OutputKind::kLength, {1}, kPadLength},
        [](const NestedRow& row) {
          return std::to_string(std::min(row.token_count(), kPadLength));
@@ -243,7 +273,8 @@ class NestedTexts {
         kind_(spec.kind),
         length_(spec.length),
         column_(column),
-        dtype_(spec.kind == OutputKind::kValid    ? DType::kBool
+        dtype_(spec.kind == OutputKind::kMask || spec.kind == OutputKind::kValid
+                   ? DType::kBool
                : spec.kind == OutputKind::kLength ? DType::kInt64
                                                   : column.dtype),
         base_(batch.block->data()),
@@ -255,10 +286,12 @@ class NestedTexts {
     if (slot_.levels > 0) return List(0, row);
     const uint8_t* at = address_ + row * slot_.stride;
     if (kind_ == OutputKind::kList) return Items(at, column_.list_size);
-    if (kind_ != OutputKind::kPad) return Element(at);
+    const bool mask = kind_ == OutputKind::kMask;
+    if (kind_ != OutputKind::kPad && !mask) return Element(at);
     std::string text = "[";
     for (int64_t i = 0; i < length_; ++i) {
-      text += (i > 0 ? "," : "") + Item(at + i * ItemBytes(column_));
+      text += i > 0 ? "," : "";
+      text += mask ? Element(at + i) : Item(at + i * ItemBytes(column_));
     }
     return text + "]";
   }

@@ -85,7 +85,14 @@ def spec_of(draw, leaf):
     spec = draw(st.sampled_from(specs))
     is_list = leaf.levels and all(lists.size for lists in leaf.levels[1:])
     if is_list and not (is_bytes and isinstance(spec, Column)) and draw(st.booleans()):
-        return Pad(spec, draw(st.integers(1, 6)), value=draw(st.sampled_from([0, 1])))
+        return Pad(
+            spec,
+            draw(st.integers(1, 6)),
+            value=draw(st.sampled_from([0, 1])),
+            side=draw(st.sampled_from(["right", "left"])),
+            keep=draw(st.sampled_from(["first", "last"])),
+            mask=draw(st.booleans()),
+        )
     return spec
 
 

@@ -66,6 +66,7 @@ def test_repeated_rows_are_copies(
     columns = {"value": "value"}
     if can_be_padded(arrow):
         columns["padded"] = Pad("value", 3)
+        columns["left"] = Pad("value", 2, side="left", keep="last", mask=True)
     options = {"shuffle": shuffle, "uneven": uneven, "seed": seed, "columns": columns}
     with FastParquetDataset(path, batch_size=rows, provenance=True, columns=columns) as dataset:
         whole = next(iter(dataset))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -174,22 +175,41 @@ void WriteRagged(const StagedLists& from, const TakenRows& taken, int64_t item,
   });
 }
 
-void PadRow(const NestedRows& from, int64_t row, int64_t item, const std::string& padding,
-            uint8_t* out) {
-  const auto row_bytes = static_cast<int64_t>(padding.size());
-  const auto* pad = reinterpret_cast<const uint8_t*>(padding.data());
-  const int64_t* starts = from.offsets[0].data() + row;
-  const int64_t bytes = std::min((starts[1] - starts[0]) * item, row_bytes);
-  from.values.StreamTo(starts[0] * item, bytes, out);
-  StreamCopy(out + bytes, pad + bytes, row_bytes - bytes);
+PaddedRows::PaddedRows(const Unit::Pad& pad, int64_t item)
+    : item_(pad.mask ? 1 : item),
+      mask_(pad.mask),
+      keep_last_(pad.keep_last),
+      pad_left_(pad.pad_left) {
+  const auto row_bytes = static_cast<size_t>(pad.slot.stride);
+  empty_.reserve(row_bytes);
+  while (empty_.size() < row_bytes) empty_ += pad.element;
 }
 
-void WritePadded(const StagedLists& from, const TakenRows& taken, int64_t item,
-                 const std::string& padding, uint8_t* out) {
-  ForEachTaken(from, taken, item, [&](const NestedRows& rows, int64_t row, int64_t n) {
+void PaddedRows::Write(const NestedRows& from, int64_t row, uint8_t* out) const {
+  const auto row_bytes = static_cast<int64_t>(empty_.size());
+  const auto* empty = reinterpret_cast<const uint8_t*>(empty_.data());
+  const int64_t* starts = from.offsets[0].data() + row;
+  const int64_t bytes = std::min((starts[1] - starts[0]) * item_, row_bytes);
+  const int64_t padding = row_bytes - bytes;
+  if (pad_left_) {
+    StreamCopy(out, empty, padding);
+    out += padding;
+  }
+  if (mask_) {
+    std::memset(out, 1, static_cast<size_t>(bytes));
+  } else {
+    from.values.StreamTo(keep_last_ ? starts[1] * item_ - bytes : starts[0] * item_,
+                         bytes, out);
+  }
+  if (!pad_left_) StreamCopy(out + bytes, empty + bytes, padding);
+}
+
+void PaddedRows::WriteAll(const StagedLists& from, const TakenRows& taken,
+                          uint8_t* out) const {
+  ForEachTaken(from, taken, item_, [&](const NestedRows& rows, int64_t row, int64_t n) {
     for (const int64_t end = row + n; row < end; ++row) {
-      PadRow(rows, row, item, padding, out);
-      out += padding.size();
+      Write(rows, row, out);
+      out += empty_.size();
     }
   });
 }

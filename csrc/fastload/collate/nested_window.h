@@ -12,6 +12,7 @@
 #include "fastload/base/memory.h"
 #include "fastload/decode/lists/nested_rows.h"
 #include "fastload/plan/layout.h"
+#include "fastload/plan/unit.h"
 
 namespace fastload {
 
@@ -85,14 +86,24 @@ void CountSizes(const StagedLists& from, const TakenRows& taken, int64_t item,
 void WriteRagged(const StagedLists& from, const TakenRows& taken, int64_t item,
                  uint8_t* base, const int64_t* numbers);
 
-// Writes a row of `padding.size()` bytes: the items that fit, then the end of `padding`
-// up to the row's length.
-void PadRow(const NestedRows& from, int64_t row, int64_t item, const std::string& padding,
-            uint8_t* out);
+// A writer of lists that are cut, or padded, to rows of one size.
+class PaddedRows {
+ public:
+  // `item`: bytes of an item.
+  PaddedRows(const Unit::Pad& pad, int64_t item);
 
-// Does the same as PadRow for all taken rows.
-void WritePadded(const StagedLists& from, const TakenRows& taken, int64_t item,
-                 const std::string& padding, uint8_t* out);
+  // Writes one row: the items that fit, and padding before or after them.
+  void Write(const NestedRows& from, int64_t row, uint8_t* out) const;
+  // Writes all taken rows, one after the other.
+  void WriteAll(const StagedLists& from, const TakenRows& taken, uint8_t* out) const;
+
+ private:
+  int64_t item_;
+  bool mask_;
+  bool keep_last_;
+  bool pad_left_;
+  std::string empty_;  // a row without items
+};
 
 // Writes the number of items of each row, but at most `most`.
 void WriteLengths(const StagedLists& from, const TakenRows& taken, int64_t most,

@@ -17,7 +17,9 @@ namespace {
 // Returns true if each value is decoded straight to its only destination. A value with
 // several destinations (a column under two names) is copied.
 bool IsDirect(const Window& window, const Unit& unit) {
-  return !window.shuffled && unit.slots.size() == 1 && unit.valid_slots.size() <= 1;
+  if (window.shuffled || unit.slots.size() != 1) return false;
+  return unit.valid_slots.empty() ||
+         (unit.valid_slots.size() == 1 && !unit.valid_slots[0].row_major);
 }
 
 // Returns true if shares of a unit's rows are decoded independently of each other.

@@ -49,24 +49,19 @@ int64_t ElementBytes(const FileSpec& file, int32_t row_group, int32_t leaf, int6
 int64_t ItemOf(const Unit& unit) { return std::max<int64_t>(1, unit.width); }
 
 // Writes `count` rows of a block to the addresses of the output rows `outputs`.
-void PadRows(const NestedRows& rows, int64_t item, const std::string& padding,
-             const uint32_t* outputs, int64_t count, const RowAddresses& addresses) {
+void PadRows(const NestedRows& rows, const PaddedRows& padded, const uint32_t* outputs,
+             int64_t count, const RowAddresses& addresses) {
   for (int64_t i = 0; i < count; ++i) {
     if (outputs[i] == RowOrder::kNone) continue;
-    PadRow(rows, i, item, padding, addresses[outputs[i]]);
+    padded.Write(rows, i, addresses[outputs[i]]);
   }
 }
 
-// Returns, for each pad, a row without items.
-std::vector<std::string> PaddingsOf(const Unit& unit) {
-  std::vector<std::string> paddings;
-  for (const Unit::Pad& pad : unit.pads) {
-    std::string& padding = paddings.emplace_back();
-    const auto row_bytes = static_cast<size_t>(pad.slot.stride);
-    padding.reserve(row_bytes);
-    while (padding.size() < row_bytes) padding += pad.element;
-  }
-  return paddings;
+std::vector<PaddedRows> PaddedRowsOf(const Unit& unit) {
+  std::vector<PaddedRows> padded;
+  padded.reserve(unit.pads.size());
+  for (const Unit::Pad& pad : unit.pads) padded.emplace_back(pad, unit.width);
+  return padded;
 }
 
 }  // namespace
@@ -123,7 +118,7 @@ void WindowTask::CountNested() {
 
 void WindowTask::FillNested() {
   const StagedLists& staged = *state_.lists;
-  const std::vector<std::string> paddings = PaddingsOf(unit_);
+  const std::vector<PaddedRows> padded = PaddedRowsOf(unit_);
   for (const Part& part : Parts()) {
     uint8_t* base = part.block->data();
     const TakenRows taken = Taken(part);
@@ -131,9 +126,9 @@ void WindowTask::FillNested() {
       WriteRagged(staged, taken, ItemOf(unit_), base,
                   part.areas.numbers.data() + slot.number);
     }
-    for (size_t i = 0; i < paddings.size(); ++i) {
-      WritePadded(staged, taken, unit_.width, paddings[i],
-                  Layout::Address(base, part.areas, unit_.pads[i].slot));
+    for (size_t i = 0; i < padded.size(); ++i) {
+      padded[i].WriteAll(staged, taken,
+                         Layout::Address(base, part.areas, unit_.pads[i].slot));
     }
     for (const Unit::Length& length : unit_.lengths) {
       uint8_t* out = Layout::Address(base, part.areas, length.slot);
@@ -156,7 +151,7 @@ Status WindowTask::FillPadded() {
   const int64_t block_rows =
       std::clamp<int64_t>(kPadBytes / row_bytes, 1, kMostPaddedRows);
   const bool with_valid = !unit_.valid_slots.empty();
-  const std::vector<std::string> paddings = PaddingsOf(unit_);
+  const std::vector<PaddedRows> padded = PaddedRowsOf(unit_);
   const UnitAddresses addresses(window_->parts, unit_);
   OutputRows outputs(*window_, block_rows);
   NestedRows block;
@@ -168,8 +163,8 @@ Status WindowTask::FillPadded() {
       block.Clear();
       ARROW_RETURN_NOT_OK(cursor.nested->Read(n, &block, with_valid));
       const uint32_t* to = outputs.Get(first, n);
-      for (size_t p = 0; p < paddings.size(); ++p) {
-        PadRows(block, unit_.width, paddings[p], to, n, addresses.pads[p]);
+      for (size_t p = 0; p < padded.size(); ++p) {
+        PadRows(block, padded[p], to, n, addresses.pads[p]);
       }
       for (size_t l = 0; l < unit_.lengths.size(); ++l) {
         for (int64_t i = 0; i < n; ++i) {

@@ -85,6 +85,9 @@ struct ColumnSpec {
   // Elements of an item that consists of nested fixed-size lists, over all its lists. 0:
   // an item is one element outside any fixed-size list.
   int64_t list_size = 0;
+  // Items of every list that is not null, at a depth of 1; -1: lists have any length. A
+  // list of another length is an ErrorKind::kValue.
+  int64_t list_items = -1;
   // True if a null list becomes an empty list (or, with a fixed size, a list of fills)
   // instead of an ErrorKind::kNullValue. `fill` is for null elements.
   bool null_lists = false;
@@ -116,23 +119,27 @@ enum class OutputKind : uint8_t {
   kRagged,
   kList,    // (B, list_size) from one column of fixed-size lists at depth 0
   kPad,     // (B, length) from one column of fixed-width items at depth 1
+  kMask,    // (B, length) bool: true where a kPad of such a column holds an item
   kLength,  // (B,) int64: number of items in each row of such a column, at most `length`
   kValid,  // (B,) bool: true where the column's value, or its outermost list, is not null
-  kFile,   // (B,) int32: index of the row's file
-  kRow,    // (B,) int64: number of the row in its file
-  kRealRow,   // (B,) bool: false for rows that are repeated to fill a batch
-  kComputed,  // (B,) or (B, length) of `dtype`: written by a kernel
+  kStackValid,  // (B, F) bool: the same for each of F fixed-width columns
+  kFile,        // (B,) int32: index of the row's file
+  kRow,         // (B,) int64: number of the row in its file
+  kRealRow,     // (B,) bool: false for rows that are repeated to fill a batch
+  kComputed,    // (B,) or (B, length) of `dtype`: written by a kernel
 };
 
 struct OutputSpec {
   OutputKind kind = OutputKind::kColumn;
   std::vector<int32_t> columns;  // indices of ColumnSpecs; empty: made of no column
-  // kPad, kLength: the most items of a row; further items are cut off. kComputed:
+  // kPad, kMask, kLength: the most items of a row; further items are cut off. kComputed:
   // elements of a row; 0: one element, without a dimension.
   int64_t length = 0;
   // kPad: the bytes of one element, written where a row has fewer than `length` items.
   std::string pad;
   DType dtype = DType::kUInt8;  // kComputed
+  bool keep_last = false;       // kPad: a longer list keeps its last items, not its first
+  bool pad_left = false;  // kPad, kMask: items of a shorter list stand at the row's end
 };
 
 // Returns the bytes of one item (an element, or a fixed-size list), or 0 where items vary

@@ -15,13 +15,16 @@ int64_t RowBytes(const OutputSpec& output, const std::vector<ColumnSpec>& column
   const int64_t item = ItemBytes(columns[static_cast<size_t>(output.columns[0])]);
   if (output.kind == OutputKind::kList) return item;
   if (output.kind == OutputKind::kPad) return item * output.length;
-  if (output.kind != OutputKind::kStack) return 0;
-  return item * static_cast<int64_t>(output.columns.size());
+  if (output.kind == OutputKind::kMask) return output.length;
+  const auto columns_of_row = static_cast<int64_t>(output.columns.size());
+  if (output.kind == OutputKind::kStackValid) return columns_of_row;
+  return output.kind == OutputKind::kStack ? item * columns_of_row : 0;
 }
 
 bool IsRowMajor(const OutputSpec& output) {
   return output.kind == OutputKind::kStack || output.kind == OutputKind::kList ||
-         output.kind == OutputKind::kPad ||
+         output.kind == OutputKind::kPad || output.kind == OutputKind::kMask ||
+         output.kind == OutputKind::kStackValid ||
          (output.kind == OutputKind::kComputed && output.length > 0);
 }
 
@@ -36,7 +39,9 @@ DType Layout::OutputType(const OutputSpec& output,
     case OutputKind::kList:
     case OutputKind::kPad:
       return columns[static_cast<size_t>(output.columns.at(0))].dtype;
+    case OutputKind::kMask:
     case OutputKind::kValid:
+    case OutputKind::kStackValid:
     case OutputKind::kRealRow:
       return DType::kBool;
     case OutputKind::kFile:

@@ -14,6 +14,7 @@ bool HasShape(const OutputSpec& output, const ColumnSpec& spec) {
   switch (output.kind) {
     case OutputKind::kColumn:
     case OutputKind::kStack:
+    case OutputKind::kStackValid:
       return IsFlat(spec);
     case OutputKind::kRagged:
       return spec.depth > 0 || spec.bytes;
@@ -21,6 +22,7 @@ bool HasShape(const OutputSpec& output, const ColumnSpec& spec) {
       return spec.depth == 0 && spec.list_size > 0 && !spec.bytes;
     case OutputKind::kPad:
       return padded && output.pad.size() == static_cast<size_t>(ItemSize(spec.dtype));
+    case OutputKind::kMask:
     case OutputKind::kLength:
       return padded;
     case OutputKind::kValid:
@@ -42,6 +44,7 @@ bool HasCount(const OutputSpec& output) {
     case OutputKind::kComputed:
       return output.columns.empty();
     case OutputKind::kStack:
+    case OutputKind::kStackValid:
       return !output.columns.empty();
     default:
       return output.columns.size() == 1;
@@ -53,6 +56,10 @@ bool HasCount(const OutputSpec& output) {
 Status CheckOutputs(const std::vector<ColumnSpec>& columns,
                     const std::vector<OutputSpec>& outputs) {
   for (const ColumnSpec& spec : columns) {
+    if (spec.list_items >= 0 && spec.depth != 1) {
+      return Status::Invalid("Expected one level of lists of ", spec.list_items,
+                             " items, got ", spec.depth, " for column `", spec.name, "`");
+    }
     if (spec.depth < 0 || spec.list_size < 0) {
       return Status::Invalid("Expected levels and sizes of lists from 0 on, got depth ",
                              spec.depth, ", list_size ", spec.list_size, " for column `",
@@ -79,7 +86,8 @@ Status CheckOutputs(const std::vector<ColumnSpec>& columns,
         return Status::Invalid("Expected a column of the shape that output ", i,
                                " is made of, got `", spec.name, "`");
       }
-      if (spec.dtype != columns[static_cast<size_t>(output.columns[0])].dtype) {
+      if (output.kind == OutputKind::kStack &&
+          spec.dtype != columns[static_cast<size_t>(output.columns[0])].dtype) {
         return Status::Invalid("Expected columns of one dtype, got several in output ",
                                i);
       }

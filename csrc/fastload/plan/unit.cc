@@ -61,12 +61,29 @@ std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
       case OutputKind::kValid:
         UnitOf(output.columns[0], columns, &units).valid_slots.push_back(slot);
         break;
+      case OutputKind::kStackValid:
+        for (size_t c = 0; c < output.columns.size(); ++c) {
+          Layout::Slot of_column = slot;
+          of_column.row_offset = static_cast<int32_t>(c);
+          UnitOf(output.columns[c], columns, &units).valid_slots.push_back(of_column);
+        }
+        break;
       case OutputKind::kStack:
         AddStack(output, columns, slot, &stacks);
         break;
       case OutputKind::kPad:
         UnitOf(output.columns[0], columns, &units)
-            .pads.push_back({slot, output.length, output.pad});
+            .pads.push_back({.slot = slot,
+                             .element = output.pad,
+                             .keep_last = output.keep_last,
+                             .pad_left = output.pad_left});
+        break;
+      case OutputKind::kMask:
+        UnitOf(output.columns[0], columns, &units)
+            .pads.push_back({.slot = slot,
+                             .element = std::string(1, '\0'),
+                             .mask = true,
+                             .pad_left = output.pad_left});
         break;
       case OutputKind::kLength:
         UnitOf(output.columns[0], columns, &units)

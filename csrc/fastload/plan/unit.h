@@ -31,8 +31,10 @@ struct Unit {
 
   struct Pad {
     Layout::Slot slot;
-    int64_t length = 0;   // items of a row
-    std::string element;  // written where a row has fewer items
+    std::string element;     // written where a row has fewer items
+    bool mask = false;       // writes true for each item, instead of the item
+    bool keep_last = false;  // as in OutputSpec
+    bool pad_left = false;   // as in OutputSpec
   };
   struct Length {
     Layout::Slot slot;

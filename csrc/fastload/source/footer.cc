@@ -78,7 +78,7 @@ Status CheckPlain(const parquet::RowGroupMetaData& row_group, int32_t leaf) {
 }
 
 Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& type,
-              bool with_statistics, LeafChunks* chunks) {
+              bool required, bool with_statistics, LeafChunks* chunks) {
   chunks->compressed_bytes.push_back(chunk.total_compressed_size());
   chunks->uncompressed_bytes.push_back(chunk.total_uncompressed_size());
   chunks->num_values.push_back(chunk.num_values());
@@ -95,6 +95,8 @@ Status Append(const parquet::ColumnChunkMetaData& chunk, const arrow::DataType& 
   if (type.id() == arrow::Type::NA) {
     // Columns of type null have no usable statistics, and need none.
     chunks->null_count.push_back(chunk.num_values());
+  } else if (required) {
+    chunks->null_count.push_back(0);
   } else if (statistics != nullptr && statistics->has_null_count) {
     chunks->null_count.push_back(statistics->null_count);
   } else {
@@ -144,6 +146,8 @@ LeafTotals TotalsOf(const LeafChunks& chunks) {
     totals.value_bytes += known >= 0 ? known : chunks.uncompressed_bytes[g];
     if (totals.null_row_group < 0 && chunks.null_count[g] > 0) {
       totals.null_row_group = static_cast<int64_t>(g);
+    } else if (totals.null_row_group < 0 && chunks.null_count[g] < 0) {
+      totals.null_row_group = LeafTotals::kUnknown;
     }
   }
   return totals;
@@ -362,7 +366,9 @@ Status Footer::ReadChunk(const parquet::FileMetaData& metadata,
   }));
   ARROW_RETURN_NOT_OK(CheckChunk(*chunk, file_bytes_));
   return ReadPart("footer", [&] {
-    return Append(*chunk, *leaf_schema()->field(leaf)->type(), statistics, chunks);
+    const bool required = metadata.schema()->Column(leaf)->max_definition_level() == 0;
+    return Append(*chunk, *leaf_schema()->field(leaf)->type(), required, statistics,
+                  chunks);
   });
 }
 

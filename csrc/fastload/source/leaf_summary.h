@@ -19,12 +19,14 @@ struct LeafSummary {
   // The first row group, by file, that is known to contain a null; -1: none.
   int64_t null_file = -1;
   int64_t null_row_group = -1;
+  // False if some row group may contain a null that its footer does not tell of.
+  bool nulls_known = true;
 };
 
 // Summarizes columns over files. `leaves[column][file]` is the index of the column's leaf
 // in the file, or -1 if the file lacks the column. A column without `statistics` is not
-// searched for nulls, and value_bytes is the bytes of its pages, which is quicker. A
-// chunk outside its file is an ErrorKind::kCorruptFile.
+// searched for nulls, nulls_known is false, and value_bytes is the bytes of its pages,
+// which is quicker. A chunk outside its file is an ErrorKind::kCorruptFile.
 Result<std::vector<LeafSummary>> SummarizeLeaves(
     const std::vector<std::shared_ptr<Footer>>& footers,
     const std::vector<std::vector<int32_t>>& leaves, const std::vector<bool>& statistics);

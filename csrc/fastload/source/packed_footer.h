@@ -16,7 +16,10 @@ namespace fastload {
 struct LeafTotals {
   int64_t values = -1;  // as in LeafSummary; -1: unknown
   int64_t value_bytes = 0;
-  int64_t null_row_group = -1;  // the first row group known to contain a null; -1: none
+  // The first row group that is known to contain a null; -1: no row group contains one;
+  // kUnknown: none is known, but some row groups don't say.
+  int64_t null_row_group = -1;
+  static constexpr int64_t kUnknown = -2;
 
   bool known() const { return values >= 0; }
 };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -10,12 +11,13 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import default_collate_fn_map
 
+from fastload.batch.display import batch_html, batch_text
 from fastload.batch.packing import pack, unpack
-from fastload.batch.ragged import Ragged
-from fastload.batch.ragged_parts import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,45 @@ class Batch(dict[str, Any]):
         """Return a copy whose values have memory of their own, so that no buffer stays alive."""
         return self._map("clone")
 
+    def slice(self, start: int, stop: int | None = None) -> Batch:
+        """Return the rows [start, stop) of the batch, which share its memory.
+
+        Args:
+            start: number of the first row; a negative number counts from the end.
+            stop: number of the row after the last one; None = all rows that follow.
+        """
+        rows = slice(start, stop)
+        return Batch({name: value[rows] for name, value in self.items()}, self._position)
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Return the batch as an Arrow record batch, which shares memory where it can.
+
+        A tensor (B, n) becomes lists of the fixed size n, a Ragged large lists, strings or binary,
+        and bfloat16 becomes float32.
+
+        Raises:
+            TypeError: A value is neither a tensor nor a Ragged.
+
+        Example:
+            Write predictions beside the key of each row:
+
+            >>> batch["score"] = torch.rand(batch.rows)
+            >>> batch.to_arrow().schema.names
+            ['id', 'score']
+        """
+        from fastload.batch.arrow import record_batch
+
+        return record_batch(self)
+
+    def to_pandas(self) -> Any:
+        """Return the batch as a pandas.DataFrame of B rows; lists become NumPy arrays.
+
+        Raises:
+            ImportError: pandas is not installed.
+            TypeError: A value is neither a tensor nor a Ragged.
+        """
+        return self.to_arrow().to_pandas()
+
     def copy(self) -> Batch:
         """Return a shallow copy: a new Batch of the same values."""
         duplicate = Batch(self, self._position)
@@ -118,10 +159,21 @@ class Batch(dict[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return _load, (pack(self), self._position)
 
+    def __missing__(self, name: object) -> NoReturn:
+        fields = [repr(key) for key in self if key.startswith(f"{name}.")]
+        if fields:
+            raise KeyError(
+                f"{name!r} is a struct with one output for each field: use {', '.join(fields)}"
+            )
+        close = difflib.get_close_matches(str(name), self, n=3) or list(self)[:8]
+        names = ", ".join(map(repr, close))
+        raise KeyError(f"no output {name!r}" + (f"; similar outputs: {names}" if names else ""))
+
     def __repr__(self) -> str:
-        lines = [f"Batch({self.rows} rows"]
-        lines += [f"  {name}: {_brief(value)}" for name, value in self.items()]
-        return "\n".join(lines) + ")"
+        return batch_text(self, self.rows)
+
+    def _repr_html_(self) -> str:
+        return batch_html(self, self.rows)
 
     def _map(self, method: str, *args: Any, **kwargs: Any) -> Batch:
         """Call a method of each value; values without the method (a user's own entries) stay."""
@@ -140,15 +192,6 @@ def window_of(item: object) -> int | None:
 
 def _load(packed: Any, position: object) -> Batch:
     return Batch(unpack(packed), position)
-
-
-def _brief(value: object) -> str:
-    if isinstance(value, Ragged):
-        return f"ragged {describe(value)}"
-    if isinstance(value, torch.Tensor):
-        device = "" if value.device.type == "cpu" else f" on {value.device}"
-        return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}{device}"
-    return type(value).__name__
 
 
 def _refuse_collation(_batch: list[Batch], **_collation: object) -> NoReturn:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
+
+from typing_extensions import TypeVar
 
 from fastload.batch.batch import Batch
 from fastload.batch.transport import memory_of_workers
+from fastload.dataset.arguments import check_arguments, with_hints
+from fastload.dataset.describe import dataset_html, dataset_text
+from fastload.dataset.head import head
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.next_pass import NextPass, PreparedPass
 from fastload.dataset.passes.open_feed import FeedFactory
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from fastload.engine.engine import Engine
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime.native import core
-    from fastload.schema.projection import Columns
+    from fastload.schema.projection import Columns, Nulls, OutputPlan
     from fastload.source.files import PathLike
     from fastload.steps.steps import Augment, Preprocess
 
@@ -55,7 +60,11 @@ __all__ = ["FastParquetDataset"]
 _ROWS_AT_ONCE = 1024
 
 
-class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
+# What iteration yields: a Batch, or with batch_size=None a row.
+_Item_co = TypeVar("_Item_co", bound="Batch | dict[str, Any]", covariant=True, default=Batch)
+
+
+class FastParquetDataset(Resumable[_Item_co]):
     """A PyTorch IterableDataset that reads Parquet files and yields finished batches.
 
     Iterate over the dataset itself, or over `DataLoader(ds, batch_size=None)`.
@@ -68,7 +77,9 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             given directory, or at or after the first wildcard of a glob.
         columns: The outputs of a batch: None (all columns), a list of names, or a mapping.
             A name "a.b" selects a field of a struct. A mapping goes from output name to a
-            column name, `Column`, `Stack`, `Pad`, `Hash` or `Codes`. If the type of a column
+            column name, a dtype (the column of that name, cast), a list of names (a `Stack`), or a
+            `Column`, `Stack`, `Pad`, `Fixed`, `Hash` or `Codes`; `"*": ...` stands for every
+            other column. A list may hold these specs too, but for `Stack`. If the type of a column
             differs between files, the column has the type that pyarrow's permissive unification
             gives. In a file that lacks the column, the column is null.
         batch_size: Number of rows in a batch, or None to yield single rows.
@@ -155,6 +166,12 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         provenance: True to add the outputs `__file__` and `__row__`.
             `__file__` is an int32 index into `files`, `__row__` the int64 number of the row in
             that file.
+        nulls: What becomes of nulls in columns without `fill` and `valid` of their own.
+            "raise": an error, except that a null in a float column is NaN. "zero": 0, False or an
+            empty value; NaN in floats. "mask": the same, and each output whose files have a null
+            (or do not say) gets an output `<output>__valid`, a bool tensor (B,) that is True where
+            the value is not null; for a `Stack`, it is (B, F).
+        exclude: Names of columns to leave out; the name of a struct leaves out all its fields.
 
     Raises:
         SourceNotFoundError, CorruptFileError, StorageError: The files of `source` cannot be read.
@@ -168,6 +185,47 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             time the same iterator is asked for more.
     """
 
+    @overload
+    def __init__(
+        self: FastParquetDataset[dict[str, Any]],
+        source: PathLike | Sequence[PathLike],
+        *,
+        batch_size: None,
+        **arguments: Any,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: FastParquetDataset[Batch],
+        source: PathLike | Sequence[PathLike],
+        *,
+        columns: Columns = None,
+        batch_size: int = 1024,
+        filters: Filters | None = None,
+        split: SplitArgument | None = None,
+        limit: int | None = None,
+        shuffle: bool = False,
+        shuffle_window: int | None = None,
+        seed: int = 0,
+        drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        uneven: Uneven = "wrap",
+        preprocess: Preprocess = None,
+        augment: Augment = None,
+        cache: PathLike | Cache | None = None,
+        threads: int | None = None,
+        memory_budget: int | str = "4GB",
+        prefetch: int = 4,
+        pin_memory: bool | Literal["auto"] = "auto",
+        filesystem: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        io: IO | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        provenance: bool = False,
+        nulls: Nulls = "raise",
+        exclude: Sequence[str] = (),
+    ) -> None: ...
+    @with_hints
     def __init__(
         self,
         source: PathLike | Sequence[PathLike],
@@ -196,34 +254,10 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         io: IO | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         provenance: bool = False,
+        nulls: Nulls = "raise",
+        exclude: Sequence[str] = (),
     ) -> None:
-        _check_type(
-            int,
-            {
-                "batch_size": batch_size,
-                "limit": limit,
-                "shuffle_window": shuffle_window,
-                "seed": seed,
-                "rank": rank,
-                "world_size": world_size,
-                "threads": threads,
-                "prefetch": prefetch,
-            },
-        )
-        _check_type(bool, {"shuffle": shuffle, "drop_last": drop_last, "provenance": provenance})
-        if io is not None and not isinstance(io, IO):
-            raise TypeError(f"Expected io as fastload.IO, got {io!r}")
-        if pin_memory not in (True, False, "auto"):
-            raise ValueError(f"Expected pin_memory to be True, False or 'auto', got {pin_memory!r}")
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f"Expected on_error to be 'raise' or 'skip', got {on_error!r}")
-        for name, value, least in (
-            ("shuffle_window", shuffle_window, 1),
-            ("threads", threads, 0),
-            ("prefetch", prefetch, 0),
-        ):
-            if value is not None and value < least:
-                raise ValueError(f"Expected {name} to be at least {least}, got {value}")
+        check_arguments(locals())
         super().__init__(Position(seed, 0, ()))
         self._batch_size = batch_size
         io, memory_budget = io or IO(), parse_bytes(memory_budget)
@@ -256,12 +290,19 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
             filter_schema = FilterSchema.of(self._source)
             self._predicate = filter_schema.predicate(filters, checked_split)
         # With a predicate, nulls raise during iteration: the predicate may leave out their rows.
-        self._projection = plan_columns(self._source, columns, check_nulls=not self._predicate)
+        self._projection = plan_columns(
+            self._source,
+            columns,
+            exclude=exclude,
+            nulls=nulls,
+            check_nulls=not self._predicate,
+        )
+        self._columns = (columns, tuple(exclude))
         self._steps.check_inputs(output.name for output in self._projection.outputs)
         self._outputs, kernels = plan_kernels(
             self._steps,
             self._projection.outputs,
-            extra_outputs(provenance=provenance or self._steps.need_places, padded=uneven == "pad"),
+            self._extra_outputs(uneven),
         )
         blocks = None
         if kept is not None and kept.decoded:
@@ -341,6 +382,34 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         return self._schema
 
     @property
+    def num_rows(self) -> int:
+        """Number of rows that `filters` and `split` keep, on all ranks; `limit` does not count."""
+        return self._rows.row_groups.total_rows
+
+    def head(self, n: int = 5) -> Batch:
+        """Return the first rows of the dataset as a Batch, in stored order.
+
+        The running pass and the epoch stay as they are. The steps of `preprocess` and `augment`
+        are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask".
+
+        Args:
+            n: Number of rows, at least 1. A dataset with fewer rows gives all its rows.
+
+        Raises:
+            ValueError: The dataset has no rows, `n` is less than 1, or `memory_budget` has no room
+                for `n` rows.
+            RuntimeError: The dataset was closed.
+        """
+        if self._closed:
+            raise RuntimeError("Expected an open dataset, got one that was closed")
+        columns, exclude = self._columns
+        projection = plan_columns(
+            self._source, columns, exclude=exclude, nulls="mask", check_nulls=False
+        )
+        extra = self._extra_outputs(self._options.uneven)
+        return head(self._engines, projection, extra, self._steps, n)
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The files in canonical order."""
         return tuple(file.path for file in self._source.files)
@@ -356,11 +425,12 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         files = self._source.files
         return tuple((files[index].path, group, cause) for index, group, cause in entries)
 
-    def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
+    def __iter__(self) -> Iterator[_Item_co]:
         """Begin a pass over the next epoch, and end the pass before.
 
-        If the iterator of an ended pass is asked for more, it raises RuntimeError. To read the
-        dataset while a pass is running, iterate over a copy: `copy.copy(dataset)`.
+        If the iterator of an ended pass is asked for more, it raises RuntimeError. To look at some
+        rows while a pass is running, call `head`; to read the whole dataset, iterate over a copy:
+        `copy.copy(dataset)`.
         """
         start, part = self._begin()
         engine = self._engines.of_process(part.workers)
@@ -370,7 +440,8 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         feed = feed or self._feeds.open(engine, start, part, rank)
         feed.on_opened = self._prepare_next if engine.looks_ahead else None
         self._pass = EpochIterator(feed, start, part)
-        return self._pass.rows() if self._yields_rows else self._pass
+        items = self._pass.rows() if self._yields_rows else self._pass
+        return cast("Iterator[_Item_co]", items)
 
     def stats(self) -> Stats:
         """Return what the stages have done in this process so far, and the memory they hold."""
@@ -454,13 +525,21 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         return {**super().__getstate__(), "_ahead": None, "_prepared": None}
 
     def __repr__(self) -> str:
-        files = self._source.files
-        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        rows = f"{self._rows.row_groups.total_rows} rows"
-        shown = [o.name for o in self._outputs if not o.hidden and o.name not in self._steps.hidden]
-        outputs = f"{len(shown)} outputs"
-        steps = f", {self._steps.count} steps" if self._steps.count else ""
-        return f"FastParquetDataset({files[0].path!r}{more}: {rows}, {outputs}{steps})"
+        return dataset_text(self, self._batch_size, self._options, self._steps, self._known_schema)
+
+    def _repr_html_(self) -> str:
+        return dataset_html(self, self._batch_size, self._options, self._steps, self._known_schema)
+
+    @property
+    def _known_schema(self) -> Schema:
+        """The schema, without calling the steps for it: perhaps the schema before the steps."""
+        hidden = self._steps.hidden
+        shown = (o for o in self._outputs if not o.hidden and o.name not in hidden)
+        return self._schema or Schema({output.name: output.field for output in shown})
+
+    def _extra_outputs(self, uneven: Uneven) -> list[OutputPlan]:
+        places = self._provenance or self._steps.need_places
+        return extra_outputs(provenance=places, padded=uneven == "pad")
 
     @property
     def _engine(self) -> Engine | None:
@@ -534,9 +613,3 @@ class FastParquetDataset(Resumable[Batch | dict[str, Any]]):
         prepared, self._prepared = self._prepared, None
         if prepared is not None:
             prepared.close()
-
-
-def _check_type(kind: type, arguments: Mapping[str, object]) -> None:
-    for name, value in arguments.items():
-        if value is not None and type(value) is not kind:
-            raise TypeError(f"Expected {name} as {kind.__name__}, got {value!r}")

@@ -119,6 +119,8 @@ class Engine:
                     list(output.columns),
                     output.length,
                     output.pad,
+                    keep_last=output.keep_last,
+                    pad_left=output.pad_left,
                     dtype=DTYPES[output.field.dtype],
                 )
                 for output in outputs
@@ -279,6 +281,7 @@ def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:
             constants=column.constants,
             depth=column.depth,
             list_size=column.list_size,
+            list_items=column.list_items,
             null_lists=column.null_lists,
             hash_buckets=column.hash_buckets,
             hash_seed=column.hash_seed,

@@ -18,12 +18,14 @@ from fastload.steps.thread_pool import StepPool
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from fastload.batch.batch import Batch
     from fastload.engine.engine import Engine
     from fastload.source.files import SourceFile
     from fastload.steps.steps import Steps
 
-__all__ = ["fields_after", "first_rows", "schema_after"]
+__all__ = ["batch_after", "fields_after", "first_rows", "schema_after"]
 
 # Enough rows to see that lists vary in length, and few enough to decode images quickly.
 _ROWS = 16
@@ -49,14 +51,7 @@ def fields_after(
 ) -> tuple[dict[str, Field], Batch]:
     """Return the fields of a batch after the steps, and the batch; see `schema_after`."""
     before = dict(batch)
-    running = run_steps(batch, steps, SeedKey(seed, 0), files, lambda _: StepPool(0))
-    try:
-        next(running)
-    except StopIteration as end:
-        after: Batch = end.value
-    except Exception as error:
-        note(error, "in the first rows, to find out the schema")
-        raise
+    after = batch_after(steps, batch, seed, files)
     known = {
         name: fields[name] if value is before.get(name) else field_of(value)
         for name, value in after.items()
@@ -64,34 +59,72 @@ def fields_after(
     return known, after
 
 
-def first_rows(engine: Engine, row_groups: RowGroups, *, skip: bool) -> Batch:
+def batch_after(steps: Steps, batch: Batch, seed: int, files: Sequence[SourceFile]) -> Batch:
+    """Return a batch after the steps, which this thread runs; arguments as for `schema_after`."""
+    running = run_steps(batch, steps, SeedKey(seed, 0), files, lambda _: StepPool(0))
+    try:
+        next(running)
+    except StopIteration as end:
+        after: Batch = end.value
+        return after
+    except Exception as error:
+        note(error, "in the first rows")
+        raise
+    raise AssertionError("a pool without threads finishes all steps at once")
+
+
+def first_rows(engine: Engine, row_groups: RowGroups, *, skip: bool, rows: int = _ROWS) -> Batch:
     """Read the first readable rows of the files, in stored order.
 
     Args:
         engine: the engine that reads the rows.
         row_groups: all row groups, in canonical order.
         skip: leave out corrupt row groups.
+        rows: number of rows to read; fewer if the files have fewer.
 
     Raises:
         CorruptFileError: no row group can be read, or the first one can't and `skip` is False.
         ValueError: the row groups have no rows.
     """
-    options = Options(batch_size=_ROWS, limit=_ROWS, uneven="keep")
+    groups = np.flatnonzero(row_groups.rows)
     failure = None
-    for group in np.flatnonzero(row_groups.rows):
-        columns = (row_groups.rows, row_groups.file, row_groups.index)
-        one = RowGroups(*(column[group : group + 1] for column in columns))
-        scan = engine.start(read_plan(one, options, 0, (), 1, 0, stripe_rows=_ROWS), _ROWS)
+    while len(groups):
+        # The first row groups that hold enough rows together.
+        enough = int(np.searchsorted(np.cumsum(row_groups.rows[groups]), rows)) + 1
         try:
-            lent = scan.next()
-            assert lent is not None
-            return engine.batch_of(lent, None)[0]
+            return _rows_of(engine, row_groups, groups[:enough], rows)
         except CorruptFileError as error:
             if not skip:
                 raise
             failure = error
-        finally:
-            scan.close()
+            groups = np.setdiff1d(groups, _damaged(engine, row_groups, groups[:enough], rows))
     if failure is not None:
         raise failure
-    raise ValueError("Expected rows from which to find the schema after the steps, got none")
+    raise ValueError("Expected a dataset with rows, got one without")
+
+
+def _rows_of(engine: Engine, row_groups: RowGroups, groups: NDArray[np.intp], rows: int) -> Batch:
+    """Read the first `rows` rows of some row groups."""
+    columns = (row_groups.rows, row_groups.file, row_groups.index)
+    some = RowGroups(*(column[groups] for column in columns))
+    options = Options(batch_size=rows, limit=rows, uneven="keep")
+    scan = engine.start(read_plan(some, options, 0, (), 1, 0, stripe_rows=rows), rows)
+    try:
+        lent = scan.next()
+        assert lent is not None
+        return engine.batch_of(lent, None)[0]
+    finally:
+        scan.close()
+
+
+def _damaged(
+    engine: Engine, row_groups: RowGroups, groups: NDArray[np.intp], rows: int
+) -> NDArray[np.intp]:
+    """Return the row groups whose first rows can't be read; all of them if none is found."""
+    damaged = []
+    for group in groups:
+        try:
+            _rows_of(engine, row_groups, np.array([group]), min(rows, int(row_groups.rows[group])))
+        except CorruptFileError:
+            damaged.append(group)
+    return np.array(damaged or groups, np.intp)

@@ -47,7 +47,7 @@ def work_units(outputs: Sequence[OutputPlan]) -> WorkUnits:
     Args:
         outputs: the outputs of the dataset.
     """
-    columns = set()
+    columns: set[int] = set()
     stacked = scratch = 0
     shared = False
     for output in outputs:
@@ -59,8 +59,10 @@ def work_units(outputs: Sequence[OutputPlan]) -> WorkUnits:
             shared |= whole > 0 or not narrow
             scratch = max(scratch, _STACK_SCRATCH_BYTES if narrow else 0)
         elif output.columns:
-            columns.add(output.columns[0])
-            plain = output.kind in ("column", "valid")
-            shared |= output.kind in ("list", "pad", "ragged")
-            scratch = max(scratch, _COLUMN_SCRATCH * output.field.item_bytes if plain else 0)
+            columns.update(output.columns)
+            plain = output.kind in ("column", "valid", "stack_valid")
+            shared |= output.kind in ("list", "mask", "pad", "ragged")
+            # A column is decoded for its validity, too.
+            item = 8 if output.kind == "stack_valid" else output.field.item_bytes
+            scratch = max(scratch, _COLUMN_SCRATCH * item if plain else 0)
     return WorkUnits(max(1, stacked + len(columns)), shared, scratch)

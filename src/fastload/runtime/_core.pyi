@@ -117,6 +117,8 @@ class LeafSummary:
     def null_file(self) -> int: ...
     @property
     def null_row_group(self) -> int: ...
+    @property
+    def nulls_known(self) -> bool: ...
 
 def summarize_leaves(
     footers: Sequence[Footer], leaves: Sequence[Sequence[int]], *, statistics: Sequence[bool]
@@ -138,6 +140,7 @@ class ColumnSpec:
         constants: Sequence[_Bytes | None] = (),
         depth: int = 0,
         list_size: int = 0,
+        list_items: int = -1,
         null_lists: bool = False,
         hash_buckets: int = 0,
         hash_seed: int = 0,
@@ -152,6 +155,8 @@ class OutputSpec:
         columns: Sequence[int],
         length: int = 0,
         pad: bytes = b"",
+        keep_last: bool = False,
+        pad_left: bool = False,
         dtype: str = "uint8",
     ) -> None: ...
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 
 from fastload.errors import SchemaError
-from fastload.schema.columns import DTYPES, Codes, Column, Fill, Hash
+from fastload.schema.columns import DTYPES, Codes, Column, Fill, Hash, torch_dtype
 from fastload.schema.encoded_values import (
     encode_bytes,
     encode_constant,
@@ -50,6 +50,7 @@ class ColumnPlan:
             all these files.
         depth: levels of lists of varying lengths around an item.
         list_size: elements of an item that is a list of a fixed size; 0 = an item is one element.
+        list_items: items of every list at a depth of 1; -1 = lists have any length.
         null_lists: a null list is empty (or all fill) instead of an error.
         hash_buckets: number of buckets; 0 = values are not hashed.
         hash_seed: seed of the hash.
@@ -69,6 +70,7 @@ class ColumnPlan:
     constants: tuple[builtins.bytes | None, ...] = ()
     depth: int = 0
     list_size: int = 0
+    list_items: int = -1
     null_lists: bool = False
     hash_buckets: int = 0
     hash_seed: int = 0
@@ -109,6 +111,7 @@ def plan_leaf(
     spec: Column | Hash | Codes,
     *,
     zero: bool = False,
+    nan: bool = False,
     varying: bool = False,
 ) -> tuple[ColumnPlan, Item]:
     """Plan the reading of one leaf column.
@@ -117,6 +120,7 @@ def plan_leaf(
         leaf: the leaf column of all files.
         spec: the column spec that the user asked for.
         zero: write 0 (or nothing) in place of nulls if `spec` has no fill.
+        nan: with `zero`, write NaN instead of 0 in floats.
         varying: treat the outermost lists as lists of varying lengths, even if their size is
             fixed.
 
@@ -128,13 +132,13 @@ def plan_leaf(
     """
     stored = leaf.type
     if isinstance(spec, Hash):
-        plan, item = _hashed(leaf, spec)
+        plan, item = _hashed(leaf, spec, zero=zero)
     elif isinstance(spec, Codes):
         plan, item = _coded(leaf, spec)
     elif stored.kind == "str" or stored.kind == "bytes":
         plan, item = _text(leaf, spec, stored.kind, zero=zero)
     else:
-        plan, item = _number(leaf, spec, zero=zero)
+        plan, item = _number(leaf, spec, zero=zero, nan=nan)
     if not stored.list_sizes:
         return plan, item
     depth = _varying_levels(stored.list_sizes, plan)
@@ -192,9 +196,9 @@ def _text(
     return plan, Item(torch.uint8, kind=kind)
 
 
-def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool) -> tuple[ColumnPlan, Item]:
+def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool, nan: bool) -> tuple[ColumnPlan, Item]:
     stored = leaf.type
-    dtype = spec.dtype or stored.dtype
+    dtype = torch_dtype(spec.dtype) or stored.dtype
     if stored.kind == "decimal" and dtype == torch.bool:
         raise SchemaError(
             f"Expected a float or integer dtype for a column of type {stored}, got {dtype} - at "
@@ -203,7 +207,7 @@ def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool) -> tuple[ColumnPlan
     fill = None
     if spec.fill is not None:
         fill = _encode(leaf.name, encode_number, spec.fill, dtype)
-    elif zero:
+    elif zero and not (nan and dtype.is_floating_point):
         fill = bytes(dtype.itemsize)
     elif dtype.is_floating_point:
         fill = encode_number(float("nan"), dtype)
@@ -223,9 +227,9 @@ def _number(leaf: SelectedLeaf, spec: Column, *, zero: bool) -> tuple[ColumnPlan
     return plan, Item(dtype, unit=stored.unit)
 
 
-def _hashed(leaf: SelectedLeaf, spec: Hash) -> tuple[ColumnPlan, Item]:
+def _hashed(leaf: SelectedLeaf, spec: Hash, *, zero: bool) -> tuple[ColumnPlan, Item]:
     kind = _key_kind(leaf, "hash")
-    fill = None
+    fill = encode_number(0, torch.int64) if zero else None
     if spec.fill is not None:
         fill = _encode(leaf.name, encode_hash, spec.fill, kind, spec.buckets, spec.seed)
     constants = encode_constants(

@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
+import numpy as np
 import torch
 
-__all__ = ["DTYPES", "Codes", "Column", "Fill", "Hash", "Pad", "Spec", "Stack", "column_name"]
+__all__ = [
+    "DTYPES",
+    "Codes",
+    "Column",
+    "DType",
+    "Fill",
+    "Fixed",
+    "Hash",
+    "Pad",
+    "Spec",
+    "Stack",
+    "column_name",
+    "torch_dtype",
+]
+
+DType = torch.dtype | np.dtype[Any] | type | str
+"""A dtype as users write it: torch.float32, "float32", numpy.float32 or numpy.dtype("float32")."""
 
 Fill = bool | int | float | str | bytes
 """A value that takes the place of nulls."""
@@ -30,6 +48,8 @@ DTYPES: dict[torch.dtype, str] = {
 }
 """The dtypes that the core writes, with the core's names for them."""
 
+_BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -42,29 +62,35 @@ class Column:
     Args:
         name: name of the column in the files. "a.b" is the field `b` of the struct `a`, or of the
             structs in the list `a`; "m.key" and "m.value" are the keys and values of the map `m`.
-        dtype: dtype of the tensor, or of the elements of the lists; None = the stored dtype. A
-            value that does not fit raises `ValueError` while iterating. With an integer dtype, a
-            decimal column yields its unscaled values.
+        dtype: dtype of the tensor, or of the elements of the lists, as torch, NumPy or a str
+            names the dtype; None = the stored dtype. A value that does not fit raises
+            `ValueError` while iterating. With an integer dtype, a decimal column yields its
+            unscaled values.
         fill: value that nulls become: a number, str or bytes, as the column holds. In a column of
             lists, null elements become `fill`; a null list becomes empty, or all fill if its size
             is fixed. With None, a null number is NaN in a float tensor, and every other null
-            raises `NullValueError`.
+            raises `NullValueError`, unless the dataset's `nulls` says otherwise.
         valid: add the output `<output>__valid`, a bool tensor of shape (B,) that is True where
             the value is not null (in a column of lists: where the whole list of the row is not
             null). Nulls then become 0 (or empty), unless `fill` is given.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
+
+    Example:
+        Read a label as int64, the dtype that torch's losses take:
+
+        >>> columns = {"y": Column("clicked", "int64", fill=0)}
     """
 
     name: str
-    dtype: torch.dtype | None = None
+    dtype: DType | None = None
     fill: Fill | None = None
     valid: bool = False
 
     def __post_init__(self) -> None:
         _check_name("Column", self.name)
-        _check_dtype("Column", self.dtype)
+        _set_dtype(self, "Column")
         _check_fill("Column", self.fill, text=True)
         if not isinstance(self.valid, bool):
             raise TypeError(f"Expected valid of Column to be a bool, got {self.valid!r}")
@@ -80,14 +106,20 @@ class Stack:
         dtype: dtype of the tensor; None = the dtype to which torch promotes the dtypes of the
             columns.
         fill: number that nulls of every column become. With None, nulls become NaN in a float
-            tensor, and raise `NullValueError` otherwise.
+            tensor, and raise `NullValueError` otherwise, unless the dataset's `nulls` says
+            otherwise.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
+
+    Example:
+        Read three columns as one matrix of float32, with 0 for nulls:
+
+        >>> columns = {"x": Stack(["age", "income", "visits"], "float32", fill=0)}
     """
 
     names: Sequence[str]
-    dtype: torch.dtype | None = None
+    dtype: DType | None = None
     fill: bool | int | float | None = None
 
     def __post_init__(self) -> None:
@@ -102,7 +134,7 @@ class Stack:
         repeated = [name for i, name in enumerate(self.names) if name in self.names[:i]]
         if repeated:
             raise ValueError(f"Column `{repeated[0]}` is used twice in Stack")
-        _check_dtype("Stack", self.dtype)
+        _set_dtype(self, "Stack")
         _check_fill("Stack", self.fill, text=False)
         # A tuple keeps the checked names from changing, and makes the spec hashable.
         object.__setattr__(self, "names", tuple(self.names))
@@ -126,10 +158,16 @@ class Hash:
         buckets: number of buckets, from 1 to 2**63 - 1.
         seed: seed of the hash, an unsigned 64-bit number.
         fill: value as which nulls are hashed: a str, bytes or int, as the column holds. A null
-            list becomes empty. With None, nulls raise `NullValueError`.
+            list becomes empty. With None, nulls raise `NullValueError`, unless the dataset's
+            `nulls` says otherwise.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
+
+    Example:
+        Number the users for an Embedding of 2**20 rows:
+
+        >>> columns = {"user": Hash("user_id", buckets=2**20)}
     """
 
     name: str
@@ -159,6 +197,11 @@ class Codes:
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
+
+    Example:
+        Number the countries, with 0 for all others:
+
+        >>> columns = {"country": Codes("country", ["", "DE", "FR", "US"], unknown=0)}
     """
 
     name: str
@@ -177,42 +220,50 @@ class Pad:
 
     A second output `<output>__length`, an int64 tensor of shape (B,), holds the number of
     elements of each row that come from its list: at most `length`. Lists of lists of a fixed size
-    n become a tensor of shape (B, length, n).
+    n become a tensor of shape (B, length, n). If all lists have one length, use `Fixed`.
 
     Args:
         name: name of the column in the files, or a `Column`, `Hash` or `Codes` that names the
             column and decides the form of its elements.
         length: number of elements kept of each list, at least 1.
-        value: number written behind the end of a short list. `value` does not replace nulls: for
-            nulls, pass a `Column` with `fill` or `valid`.
+        value: number written where a list is shorter than `length`. `value` does not replace
+            nulls: for nulls, pass a `Column` with `fill` or `valid`.
         dtype: dtype of the tensor, as for `Column`.
+        side: the side on which a short list is padded: "right" or "left".
+        keep: the elements that a long list keeps: the "first" or the "last".
+        mask: add the output `<output>__mask`, a bool tensor of shape (B, length) that is True
+            where an element stands, and False where `value` does.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
+
+    Example:
+        Keep the last 50 items of a history, as recommenders do:
+
+        >>> columns = {"history": Pad("items", 50, keep="last", mask=True)}
     """
 
     name: str | Column | Hash | Codes
     length: int
     value: bool | int | float = 0
-    dtype: torch.dtype | None = None
+    dtype: DType | None = None
+    side: Literal["right", "left"] = field(default="right", kw_only=True)
+    keep: Literal["first", "last"] = field(default="first", kw_only=True)
+    mask: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, (str, Column, Hash, Codes)):
-            raise TypeError(
-                f"Expected a name, Column, Hash or Codes as the column of Pad, got {self.name!r}"
-            )
-        if isinstance(self.name, str):
-            _check_name("Pad", self.name)
+        _check_elements("Pad", self.name)
         _check_int("length of Pad", self.length, 1, 2**31 - 1)
         _check_fill("Pad", self.value, text=False, what="value")
         if self.value is None:
             raise TypeError("Expected value of Pad to be a number, got None")
-        _check_dtype("Pad", self.dtype)
-        if self.dtype is not None and not isinstance(self.name, str):
-            raise ValueError(
-                f"Expected no dtype of Pad beside that of its {type(self.name).__name__}, got "
-                f"{self.dtype}"
-            )
+        _set_dtype(self, "Pad")
+        if self.side not in ("right", "left"):
+            raise ValueError(f"Expected side of Pad to be 'right' or 'left', got {self.side!r}")
+        if self.keep not in ("first", "last"):
+            raise ValueError(f"Expected keep of Pad to be 'first' or 'last', got {self.keep!r}")
+        if not isinstance(self.mask, bool):
+            raise TypeError(f"Expected mask of Pad to be a bool, got {self.mask!r}")
 
     @property
     def elements(self) -> Column | Hash | Codes:
@@ -220,13 +271,66 @@ class Pad:
         return Column(self.name, self.dtype) if isinstance(self.name, str) else self.name
 
 
-Spec = Column | Stack | Pad | Hash | Codes
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A column of lists that all have `size` elements, as one tensor of shape (B, size).
+
+    Embeddings are often stored as lists without a fixed size in the schema. A list of another
+    length raises `ValueError` while iterating, with its file, row group and row. Lists of lists
+    of a fixed size n become a tensor of shape (B, size, n).
+
+    Args:
+        name: name of the column in the files, or a `Column`, `Hash` or `Codes` that names the
+            column and decides the form of its elements. A null list becomes a row of `fill`, or
+            of 0 without `fill`, where nulls are accepted.
+        size: number of elements of every list, at least 1.
+        dtype: dtype of the tensor, as for `Column`.
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or an invalid value.
+
+    Example:
+        Read embeddings of 384 numbers as a matrix:
+
+        >>> columns = {"x": Fixed("embedding", 384)}
+    """
+
+    name: str | Column | Hash | Codes
+    size: int
+    dtype: DType | None = None
+
+    def __post_init__(self) -> None:
+        _check_elements("Fixed", self.name)
+        _check_int("size of Fixed", self.size, 1, 2**31 - 1)
+        _set_dtype(self, "Fixed")
+
+    @property
+    def elements(self) -> Column | Hash | Codes:
+        """Column spec of the elements of the lists."""
+        return Column(self.name, self.dtype) if isinstance(self.name, str) else self.name
+
+
+Spec = Column | Stack | Pad | Fixed | Hash | Codes
 """Every column spec that a dataset takes."""
 
 
-def column_name(spec: Column | Pad | Hash | Codes) -> str:
+def column_name(spec: Column | Pad | Fixed | Hash | Codes) -> str:
     """Return the name of the column in the files that a spec reads."""
-    return column_name(spec.elements) if isinstance(spec, Pad) else spec.name
+    return column_name(spec.elements) if isinstance(spec, (Pad, Fixed)) else spec.name
+
+
+def torch_dtype(dtype: DType | None) -> torch.dtype | None:
+    """Return the torch.dtype that a user means; None if there is no such dtype."""
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    if isinstance(dtype, str) and dtype.removeprefix("torch.") in _BY_NAME:
+        return _BY_NAME[dtype.removeprefix("torch.")]
+    if not isinstance(dtype, (str, np.dtype, type)):
+        return None
+    try:
+        return _BY_NAME.get(np.dtype(dtype).name)
+    except TypeError:
+        return None
 
 
 def _check_name(owner: str, name: object) -> None:
@@ -236,17 +340,34 @@ def _check_name(owner: str, name: object) -> None:
         raise ValueError(f"Expected a column name of {owner}, got an empty str")
 
 
-def _check_dtype(owner: str, dtype: object) -> None:
-    if dtype is None:
-        return
-    if not isinstance(dtype, torch.dtype):
+def _check_elements(owner: str, elements: object) -> None:
+    if not isinstance(elements, (str, Column, Hash, Codes)):
         raise TypeError(
-            f"Expected dtype of {owner} to be a torch.dtype such as torch.int64, got {dtype!r}"
+            f"Expected a name, Column, Hash or Codes as the column of {owner}, got {elements!r}"
+        )
+    if isinstance(elements, str):
+        _check_name(owner, elements)
+
+
+def _set_dtype(spec: Column | Stack | Pad | Fixed, owner: str) -> None:
+    """Check the dtype of a spec, and replace the dtype by its torch.dtype."""
+    if spec.dtype is None:
+        return
+    dtype = torch_dtype(spec.dtype)
+    if dtype is None and not isinstance(spec.dtype, (str, np.dtype)):
+        raise TypeError(
+            f"Expected dtype of {owner} to be a torch.dtype such as torch.int64, got {spec.dtype!r}"
         )
     if dtype not in DTYPES:
         raise ValueError(
-            f"Expected dtype of {owner} to be one of {', '.join(DTYPES.values())}, got {dtype}"
+            f"Expected dtype of {owner} to be one of {', '.join(DTYPES.values())}, got {spec.dtype}"
         )
+    if isinstance(spec, (Pad, Fixed)) and not isinstance(spec.name, str):
+        raise ValueError(  # noqa: TRY004  the type is right, but there are two dtypes
+            f"Expected no dtype of {owner} beside that of its {type(spec.name).__name__}, got "
+            f"{dtype}"
+        )
+    object.__setattr__(spec, "dtype", dtype)
 
 
 def _check_fill(owner: str, fill: object, *, text: bool, what: str = "fill") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Literal
 
 import torch
@@ -52,6 +53,21 @@ class Field:
         return self.dtype.itemsize * math.prod(self.shape)
 
     @property
+    def described(self) -> tuple[str, str, str]:
+        """The type, the shape, and remarks, as a user reads them."""
+        dtype = self.kind or str(self.dtype).removeprefix("torch.")
+        sizes = "".join(f", {size}" for size in self.shape)
+        if not self.ragged:
+            shape = f"(B{sizes})" if sizes else "(B,)"
+        elif not self.depth:
+            shape = "Ragged"
+        else:
+            shape = "Ragged, lists" + " of lists" * (self.depth - 1)
+            shape += f" of ({sizes[2:]})" if sizes else ""
+        unit = f"in {self.unit}" if self.unit else ""
+        return dtype, shape, "; ".join(filter(None, (unit, self.note)))
+
+    @property
     def note(self) -> str:
         """Advice for a dtype with few torch operations: the dtype to ask for instead; else ""."""
         if self.dtype not in _STORED:
@@ -76,9 +92,24 @@ class Schema(Mapping[str, Field]):
     def __len__(self) -> int:
         return len(self._fields)
 
+    @property
+    def lines(self) -> list[str]:
+        """One aligned line for each output: its name, type and shape."""
+        rows = [(name, *entry.described) for name, entry in self._fields.items()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return [
+            "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+
     def __repr__(self) -> str:
-        lines = []
-        for name, entry in self._fields.items():
-            note = f"  # {entry.note}" if entry.note else ""
-            lines.append(f"  {name!r}: {entry},{note}\n")
-        return f"Schema({{\n{''.join(lines)}}})"
+        outputs = f"{len(self)} output" + ("s" if len(self) != 1 else "")
+        return "\n".join([f"Schema of {outputs}", *("  " + line for line in self.lines)])
+
+    def _repr_html_(self) -> str:
+        rows = [(name, *entry.described) for name, entry in self._fields.items()]
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+        )
+        heads = "<th>output</th><th>type</th><th>shape</th><th></th>"
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"

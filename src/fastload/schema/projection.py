@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from fastload.errors import SchemaError
-from fastload.schema.column_plan import ColumnPlan, plan_leaf, row_major
-from fastload.schema.columns import Codes, Column, Hash, Pad, Spec, Stack
+from fastload.schema.column_plan import ColumnPlan, Item, plan_leaf, row_major
+from fastload.schema.columns import (
+    Codes,
+    Column,
+    DType,
+    Fixed,
+    Hash,
+    Pad,
+    Spec,
+    Stack,
+    torch_dtype,
+)
 from fastload.schema.encoded_values import encode_number
 from fastload.schema.fields import Field, Schema
 from fastload.schema.leaves import FileLeaves, SelectedLeaf
@@ -20,18 +30,28 @@ from fastload.schema.sizes import survey
 if TYPE_CHECKING:
     from fastload.source.source import Source
 
-__all__ = ["Columns", "OutputPlan", "Projection", "plan_columns"]
+__all__ = ["Columns", "Nulls", "OutputPlan", "Projection", "plan_columns"]
 
-Columns = None | Sequence[str] | Mapping[str, str | Spec]
-"""The `columns` argument: None for all, a list of names, or output name -> name or spec."""
+Columns = (
+    None
+    | Sequence[str | Spec]
+    | Mapping[str, str | Spec]
+    | Mapping[str, str | Spec | DType | Sequence[str] | Any]
+)
+"""The `columns` argument: None for all, a list of names and specs, or a mapping."""
+
+Nulls = Literal["raise", "zero", "mask"]
+"""The `nulls` argument: what becomes of nulls in columns without `fill` and `valid`."""
 
 OutputKind = Literal[
     "column",
     "stack",
     "list",
     "pad",
+    "mask",
     "ragged",
     "valid",
+    "stack_valid",
     "length",
     "file",
     "row",
@@ -49,8 +69,11 @@ class OutputPlan:
         kind: kind of the core's `OutputSpec`.
         columns: indices of the column plans from which the output is made.
         field: field of the output.
-        length: length of a "pad", or the largest number that a "length" output counts to.
-        pad: the bytes of the element written behind the end of a short list.
+        length: length of a "pad" or "mask", or the largest number that a "length" output counts
+            to.
+        pad: the bytes of the element written where a list is shorter than `length`.
+        keep_last: a list longer than `length` keeps its last elements.
+        pad_left: a list shorter than `length` is padded on the left.
         strides: elements from one entry to the next in each dimension of `field.shape`; () =
             row-major.
         hidden: the output is not put into the batch.
@@ -62,6 +85,8 @@ class OutputPlan:
     field: Field
     length: int = 0
     pad: bytes = b""
+    keep_last: bool = False
+    pad_left: bool = False
     strides: tuple[int, ...] = ()
     hidden: bool = False
 
@@ -92,14 +117,25 @@ class Projection:
 
 
 def plan_columns(
-    source: Source, columns: Columns = None, *, check_nulls: bool = True
+    source: Source,
+    columns: Columns = None,
+    *,
+    exclude: Iterable[str] = (),
+    nulls: Nulls = "raise",
+    check_nulls: bool = True,
 ) -> Projection:
     """Plan what the core decodes for the columns that the user asks for.
 
     Args:
         source: the files.
         columns: None for every column; a list of names ("a.b" for a field of a struct, "a" for
-            all fields of the struct); or a mapping from output name to name or spec.
+            all fields of the struct) and specs; or a mapping from output name to name, spec,
+            dtype or list of names, in which "*" with `...` stands for every other column.
+        exclude: names of columns and structs to leave out.
+        nulls: what becomes of nulls in columns without `fill` and `valid` of their own. "raise":
+            an error, but NaN in floats. "zero": 0, False or empty, but NaN in floats. "mask": as
+            "zero", and `<output>__valid` beside each output whose footers show a null or don't
+            say: a bool tensor (B,), or (B, F) for a Stack.
         check_nulls: refuse columns whose footers show nulls for which no fill is given. Callers
             whose filters may remove the rows with nulls pass False.
 
@@ -112,11 +148,11 @@ def plan_columns(
         ValueError, TypeError: an argument is wrong.
     """
     files = FileLeaves(source)
-    planner = _Planner(files)
-    for output, spec, leaves in select(files, columns):
+    planner = _Planner(files, nulls)
+    for output, spec, leaves in select(files, columns, exclude):
         if isinstance(spec, Stack):
             planner.add_stack(output, spec, leaves)
-        elif isinstance(spec, Pad):
+        elif isinstance(spec, (Pad, Fixed)):
             planner.add_pad(output, spec, leaves[0])
         else:
             planner.add_column(output, spec, leaves[0])
@@ -125,48 +161,75 @@ def plan_columns(
 
 @dataclass(slots=True)
 class _Planner:
-    """The outputs planned so far; two outputs of the same leaf and spec share one column plan."""
+    """The outputs planned so far; two outputs of the same leaf and spec share one column plan.
+
+    Attributes:
+        files: the leaf columns of all files.
+        nulls: as for `plan_columns`.
+        plans: the planned columns, and their indices.
+        outputs: the planned outputs by name.
+        masks: names of the `__valid` outputs that stay only if a null is possible.
+    """
 
     files: FileLeaves
+    nulls: Nulls
     plans: dict[ColumnPlan, int] = field(default_factory=dict)
     outputs: dict[str, OutputPlan] = field(default_factory=dict)
+    masks: set[str] = field(default_factory=set)
 
     def add_column(self, output: str, spec: Column | Hash | Codes, leaf: SelectedLeaf) -> None:
-        valid = isinstance(spec, Column) and spec.valid
-        plan, item = plan_leaf(leaf, spec, zero=valid)
+        plan, item = self._plan(leaf, spec)
         columns = (self._index(plan),)
         ragged = plan.bytes or plan.depth > 0
         kind: OutputKind = "ragged" if ragged else "list" if plan.list_size else "column"
         entry = Field(item.dtype, item.shape, ragged, item.unit, item.kind, plan.depth)
         self._add(OutputPlan(output, kind, columns, entry, strides=item.strides))
-        if valid:
-            self._add(OutputPlan(f"{output}__valid", "valid", columns, Field(torch.bool)))
+        self._add_valid(output, spec, columns)
 
-    def add_pad(self, output: str, spec: Pad, leaf: SelectedLeaf) -> None:
-        valid = isinstance(spec.elements, Column) and spec.elements.valid
-        plan, item = plan_leaf(leaf, spec.elements, zero=valid, varying=True)
+    def add_pad(self, output: str, spec: Pad | Fixed, leaf: SelectedLeaf) -> None:
+        plan, item = self._plan(leaf, spec.elements, varying=True)
+        owner = type(spec).__name__
         if plan.bytes:
             raise SchemaError(
-                f"Expected lists of numbers for Pad `{output}`, got {leaf.type}; Pad(Hash(...), "
-                f"...) and Pad(Codes(...), ...) turn them into integers - at column `{leaf.name}`"
+                f"Expected lists of numbers for {owner} `{output}`, got {leaf.type}; "
+                f"{owner}(Hash(...), ...) and {owner}(Codes(...), ...) turn them into integers - "
+                f"at column `{leaf.name}`"
             )
         if plan.depth != 1:
             raise SchemaError(
-                f"Expected one level of lists of varying lengths for Pad `{output}`, got "
+                f"Expected one level of lists of varying lengths for {owner} `{output}`, got "
                 f"{leaf.type} - at column `{leaf.name}`"
             )
+        if isinstance(spec, Fixed):
+            self._add_fixed(output, spec, plan, item)
+            return
         try:
             pad = encode_number(spec.value, item.dtype, "value of Pad")
         except ValueError as error:
             raise ValueError(f"{error} - at column `{leaf.name}`") from None
         columns = (self._index(plan),)
-        strides = (max(1, plan.list_size), *item.strides) if item.strides else ()
+        sides: Any = {"keep_last": spec.keep == "last", "pad_left": spec.side == "left"}
         entry = Field(item.dtype, (spec.length, *item.shape), unit=item.unit)
-        self._add(OutputPlan(output, "pad", columns, entry, spec.length, pad, strides))
+        strides = _strides_of_lists(plan, item)
+        self._add(
+            OutputPlan(output, "pad", columns, entry, spec.length, pad, strides=strides, **sides)
+        )
         length = f"{output}__length"
         self._add(OutputPlan(length, "length", columns, Field(torch.int64), spec.length))
-        if valid:
-            self._add(OutputPlan(f"{output}__valid", "valid", columns, Field(torch.bool)))
+        if spec.mask:
+            entry = Field(torch.bool, (spec.length,))
+            mask = f"{output}__mask"
+            self._add(OutputPlan(mask, "mask", columns, entry, spec.length, **sides))
+        self._add_valid(output, spec.elements, columns)
+
+    def _add_fixed(self, output: str, spec: Fixed, plan: ColumnPlan, item: Item) -> None:
+        columns = (self._index(replace(plan, list_items=spec.size)),)
+        # A null list has no elements, so the whole row becomes `pad`.
+        pad = plan.fill if plan.fill is not None else bytes(item.dtype.itemsize)
+        entry = Field(item.dtype, (spec.size, *item.shape), unit=item.unit)
+        strides = _strides_of_lists(plan, item)
+        self._add(OutputPlan(output, "pad", columns, entry, spec.size, pad, strides=strides))
+        self._add_valid(output, spec.elements, columns)
 
     def add_stack(self, output: str, spec: Stack, leaves: Sequence[SelectedLeaf]) -> None:
         for leaf in leaves:
@@ -175,18 +238,25 @@ class _Planner:
                     f"Expected numeric columns in Stack `{output}`, got {leaf.type} - at column "
                     f"`{leaf.name}`"
                 )
-        dtype = spec.dtype or _promote(output, leaves)
-        columns = tuple(
-            self._index(plan_leaf(leaf, Column(_STACKED, dtype, spec.fill))[0]) for leaf in leaves
-        )
+        dtype = torch_dtype(spec.dtype) or _promote(output, leaves)
+        column = Column(_STACKED, dtype, spec.fill)
+        columns = tuple(self._index(self._plan(leaf, column)[0]) for leaf in leaves)
         units = {leaf.type.unit for leaf in leaves}
         unit = units.pop() if len(units) == 1 else None
         entry = Field(dtype, shape=(len(columns),), unit=unit)
         self._add(OutputPlan(output, "stack", columns, entry))
+        if self.nulls == "mask" and spec.fill is None:
+            entry = Field(torch.bool, shape=(len(columns),))
+            self.masks.add(f"{output}__valid")
+            self._add(OutputPlan(f"{output}__valid", "stack_valid", columns, entry))
 
     def finish(self, *, check_nulls: bool) -> Projection:
         plans = tuple(self.plans)
-        sizes = survey(self.files.source.files, plans, check_nulls=check_nulls)
+        files, find_nulls = self.files.source.files, bool(self.masks)
+        sizes = survey(files, plans, check_nulls=check_nulls, find_nulls=find_nulls)
+        for mask in self.masks:
+            if not any(sizes[column].may_be_null for column in self.outputs[mask].columns):
+                del self.outputs[mask]
         rows = max(1, self.files.source.num_rows)
         row_bytes = sum(
             sizes[output.columns[0]].ragged_bytes(plans[output.columns[0]], rows)
@@ -196,6 +266,25 @@ class _Planner:
         )
         staged = sum(size.staged_bytes(plan, rows) for size, plan in zip(sizes, plans, strict=True))
         return Projection(plans, tuple(self.outputs.values()), max(1, row_bytes), staged)
+
+    def _plan(
+        self, leaf: SelectedLeaf, spec: Column | Hash | Codes, *, varying: bool = False
+    ) -> tuple[ColumnPlan, Item]:
+        if isinstance(spec, Column) and spec.valid:
+            return plan_leaf(leaf, spec, zero=True, varying=varying)
+        return plan_leaf(leaf, spec, zero=self.nulls != "raise", nan=True, varying=varying)
+
+    def _add_valid(
+        self, output: str, spec: Column | Hash | Codes, columns: tuple[int, ...]
+    ) -> None:
+        """Add the `__valid` output of an output, if its spec or `nulls` asks for one."""
+        valid = f"{output}__valid"
+        asked = isinstance(spec, Column) and spec.valid
+        if not asked:
+            if self.nulls != "mask" or isinstance(spec, Codes) or spec.fill is not None:
+                return
+            self.masks.add(valid)
+        self._add(OutputPlan(valid, "valid", columns, Field(torch.bool)))
 
     def _index(self, plan: ColumnPlan) -> int:
         return self.plans.setdefault(plan, len(self.plans))
@@ -208,6 +297,10 @@ class _Planner:
 
 # Placeholder for the name of a Column in a Stack: the name of the leaf is used instead.
 _STACKED = "*"
+
+
+def _strides_of_lists(plan: ColumnPlan, item: Item) -> tuple[int, ...]:
+    return (max(1, plan.list_size), *item.strides) if item.strides else ()
 
 
 def _promote(output: str, leaves: Sequence[SelectedLeaf]) -> torch.dtype:

@@ -32,10 +32,13 @@ class PlanSizes:
         values: number of elements, with nulls, and with one for each empty or null list.
         value_bytes: number of bytes of all str or bytes values. If a writer left this number out
             of the footer, the size of the pages is used instead.
+        may_be_null: footers show a null, or don't say; only known if `survey` looked for nulls.
+            Footers count an empty list as a null.
     """
 
     values: int
     value_bytes: int
+    may_be_null: bool = True
 
     def ragged_bytes(self, plan: ColumnPlan, rows: int) -> int:
         """Return the mean bytes of a row of the column's Ragged: values and offsets.
@@ -59,7 +62,11 @@ class PlanSizes:
 
 
 def survey(
-    files: Sequence[SourceFile], plans: Sequence[ColumnPlan], *, check_nulls: bool
+    files: Sequence[SourceFile],
+    plans: Sequence[ColumnPlan],
+    *,
+    check_nulls: bool,
+    find_nulls: bool = False,
 ) -> list[PlanSizes]:
     """Return the sizes of the values of each column.
 
@@ -67,6 +74,7 @@ def survey(
         files: the files.
         plans: the planned columns.
         check_nulls: refuse columns whose footers show nulls that the plan does not take.
+        find_nulls: find out which columns may hold a null.
 
     Raises:
         NullValueError: a column has nulls that its plan does not take; the message names the
@@ -84,7 +92,9 @@ def survey(
     summaries = core.summarize_leaves(
         footers,
         [plan.leaves for plan in plans],
-        statistics=[count or plan.bytes for count, plan in zip(counted, plans, strict=True)],
+        statistics=[
+            find_nulls or count or plan.bytes for count, plan in zip(counted, plans, strict=True)
+        ],
     )
     sizes = []
     nulls: dict[ColumnPlan, str] = {}
@@ -94,11 +104,12 @@ def survey(
             len(plan.constant(file) or plan.fill or b"") * footers[file].num_rows
             for file in lacking
         )
-        sizes.append(PlanSizes(summary.values, summary.value_bytes + sum(constants)))
-        if not refuse:
-            continue
         empty = (file for file in lacking if plan.constant(file) is None)
         first = next((file for file in empty if footers[file].num_rows), len(files))
+        may_be_null = summary.null_file >= 0 or not summary.nulls_known or first < len(files)
+        sizes.append(PlanSizes(summary.values, summary.value_bytes + sum(constants), may_be_null))
+        if not refuse:
+            continue
         if count and 0 <= summary.null_file < first:
             group = f"row group {summary.null_row_group}, column `{plan.name}`"
             nulls[plan] = f"{files[summary.null_file].path}, {group}"
@@ -118,5 +129,6 @@ def _describe_nulls(nulls: Mapping[ColumnPlan, str]) -> str:
         advice = f"write Column({first.name!r}, fill=...) or Column({first.name!r}, valid=True)"
     names = dict.fromkeys(plan.name for plan in others if plan.name != first.name)
     if names:
-        advice += f"; do the same for {', '.join(f'`{name}`' for name in names)}"
+        advice += f", likewise for {', '.join(f'`{name}`' for name in names)}"
+    advice += '; for all columns at once pass nulls="zero" or nulls="mask" to the dataset'
     return f"Expected no nulls, got some ({advice}) - at {nulls[first]}"

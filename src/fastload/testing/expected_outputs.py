@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,17 @@ import torch
 from fastload.batch.ragged import Ragged
 from fastload.batch.tensor_views import assign
 from fastload.runtime.native import core
-from fastload.schema.columns import Codes, Column, Hash, Pad, Spec, Stack, column_name
+from fastload.schema.columns import (
+    Codes,
+    Column,
+    Fixed,
+    Hash,
+    Pad,
+    Spec,
+    Stack,
+    column_name,
+    torch_dtype,
+)
 from fastload.testing.expected_leaves import ArrowLeaf, leaves_of
 from fastload.testing.expected_numbers import cast, is_binary, is_text, numbers_of
 
@@ -49,17 +59,47 @@ def outputs_of(table: Any, columns: Columns = None) -> dict[str, ArrowOutput]:
         ValueError: a column has nulls, and `columns` has no fill for the nulls.
     """
     leaves = leaves_of(table)
-    specs: Mapping[str, str | Spec]
-    if columns is None:
-        specs = {name: Column(name) for name in leaves}
-    elif isinstance(columns, Mapping):
-        specs = columns
-    else:
-        specs = {name: name for name in columns}
     outputs: dict[str, ArrowOutput] = {}
-    for output, spec in specs.items():
-        outputs.update(_outputs(output, Column(spec) if isinstance(spec, str) else spec, leaves))
+    for output, spec in _specs(leaves, columns):
+        outputs.update(_outputs(output, spec, leaves))
     return outputs
+
+
+def _specs(leaves: Mapping[str, ArrowLeaf], columns: Columns) -> Iterator[tuple[str, Spec]]:
+    if columns is None:
+        columns = {"*": ...}
+    if not isinstance(columns, Mapping):
+        for entry in columns:
+            one = Column(entry) if isinstance(entry, str) else entry
+            assert not isinstance(one, Stack), "Expected a name for the output of a Stack"
+            yield column_name(one), one
+        return
+    specs = {output: _spec(output, value) for output, value in columns.items()}
+    for output, spec in specs.items():
+        if spec is not None:
+            yield output, spec
+        else:
+            named = _named(leaves, specs.values())
+            yield from ((name, Column(name)) for name in leaves if name not in named)
+
+
+def _named(leaves: Mapping[str, ArrowLeaf], specs: Iterable[Spec | None]) -> set[str]:
+    named: set[str] = set()
+    for spec in specs:
+        if spec is not None:
+            names = spec.names if isinstance(spec, Stack) else [column_name(spec)]
+            named.update(leaf.name for name in names for leaf in _find(leaves, name))
+    return named
+
+
+def _spec(output: str, value: Any) -> Spec | None:
+    if value is ...:
+        return None
+    if isinstance(value, Spec):
+        return value
+    if isinstance(value, (list, tuple)):
+        return Stack(value)
+    return Column(value) if isinstance(value, str) else Column(output, value)
 
 
 def _outputs(
@@ -68,7 +108,7 @@ def _outputs(
     if isinstance(spec, Stack):
         found = [leaf for name in spec.names for leaf in _find(leaves, name)]
         stored = [cast(numbers_of(leaf.values[:0]), None).dtype for leaf in found]
-        dtype = spec.dtype or functools.reduce(torch.promote_types, stored)
+        dtype = torch_dtype(spec.dtype) or functools.reduce(torch.promote_types, stored)
         items = [_items(leaf, Column("*", dtype, spec.fill)) for leaf in found]
         yield output, ArrowOutput(torch.stack(items, 1), any_nan=True)
         return
@@ -87,20 +127,40 @@ def _find(leaves: Mapping[str, ArrowLeaf], name: str) -> list[ArrowLeaf]:
 
 
 def _column(
-    output: str, spec: Column | Pad | Hash | Codes, leaf: ArrowLeaf
+    output: str, spec: Column | Pad | Fixed | Hash | Codes, leaf: ArrowLeaf
 ) -> Iterator[tuple[str, ArrowOutput]]:
-    elements = spec.elements if isinstance(spec, Pad) else spec
+    lists = isinstance(spec, (Pad, Fixed))
+    elements = spec.elements if isinstance(spec, (Pad, Fixed)) else spec
     any_nan = isinstance(elements, Column) and elements.dtype is not None
-    rows = _rows(leaf, elements, varying=isinstance(spec, Pad))
-    if isinstance(spec, Pad):
-        assert isinstance(rows, Ragged), f"Expected lists for Pad, got none - at `{leaf.name}`"
-        yield output, ArrowOutput(rows.to_padded(spec.value, spec.length), any_nan)
+    rows = _rows(leaf, elements, varying=lists)
+    assert not lists or isinstance(rows, Ragged), f"Expected lists - at `{leaf.name}`"
+    if isinstance(spec, Pad) and isinstance(rows, Ragged):
+        yield output, ArrowOutput(_padded(rows, spec), any_nan)
         lengths = rows.offsets.diff().clamp(max=spec.length)
         yield f"{output}__length", ArrowOutput(lengths)
+        if spec.mask:
+            ones = Ragged(torch.ones(len(rows.values), dtype=torch.bool), rows.offsets)
+            mask = Pad("*", spec.length, value=False, side=spec.side, keep=spec.keep)
+            yield f"{output}__mask", ArrowOutput(_padded(ones, mask))
+    elif isinstance(spec, Fixed) and isinstance(rows, Ragged):
+        assert bool((rows.offsets.diff()[torch.from_numpy(leaf.valid)] == spec.size).all())
+        fill = _fill(leaf, elements, rows.dtype)
+        yield output, ArrowOutput(_padded(rows, Pad("*", spec.size, value=fill or 0)), any_nan)
     else:
         yield output, ArrowOutput(rows, any_nan)
     if isinstance(elements, Column) and elements.valid:
         yield f"{output}__valid", ArrowOutput(torch.from_numpy(np.array(leaf.valid)))
+
+
+def _padded(rows: Ragged, spec: Pad) -> torch.Tensor:
+    assert isinstance(rows.values, torch.Tensor)
+    shape = (len(rows), spec.length, *rows.values.shape[1:])
+    padded = rows.values.new_full(shape, spec.value)
+    for to, items in zip(padded, rows, strict=True):
+        kept = items[-spec.length :] if spec.keep == "last" else items[: spec.length]
+        start = spec.length - len(kept) if spec.side == "left" else 0
+        assign(to, torch.arange(start, start + len(kept), device="cpu"), kept)
+    return padded
 
 
 def _rows(leaf: ArrowLeaf, spec: Column | Hash | Codes, *, varying: bool) -> torch.Tensor | Ragged:
@@ -148,8 +208,9 @@ def _fill(leaf: ArrowLeaf, spec: Column | Hash | Codes, dtype: torch.dtype) -> f
 def _items(leaf: ArrowLeaf, spec: Column | Hash | Codes) -> torch.Tensor:
     """Return the elements of a leaf as numbers (N,)."""
     if isinstance(spec, Column):
-        unscaled = spec.dtype is not None and not spec.dtype.is_floating_point
-        items = cast(numbers_of(leaf.values, unscaled=unscaled), spec.dtype)
+        dtype = torch_dtype(spec.dtype)
+        unscaled = dtype is not None and not dtype.is_floating_point
+        items = cast(numbers_of(leaf.values, unscaled=unscaled), dtype)
     else:
         items = _keys(leaf.values, spec)
     nulls = leaf.values.is_null().to_numpy(zero_copy_only=False)

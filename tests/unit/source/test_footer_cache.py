@@ -53,7 +53,7 @@ def cache(home):
 
 
 def packs(home):
-    return sorted(home.glob("footers-1/*/*.pack"))
+    return sorted(home.glob("footers-2/*/*.pack"))
 
 
 def same(footer, expected):
@@ -69,7 +69,7 @@ def same(footer, expected):
     statistics = [True] * len(columns)
     got = summarize_leaves([footer], columns, statistics=statistics)
     wanted = summarize_leaves([expected], columns, statistics=statistics)
-    for name in ("values", "value_bytes", "null_file", "null_row_group"):
+    for name in ("values", "value_bytes", "null_file", "null_row_group", "nulls_known"):
         assert [getattr(each, name) for each in got] == [getattr(each, name) for each in wanted]
 
 
@@ -88,7 +88,7 @@ def test_footers_are_as_they_were(home):
         footer, expected = placed.footer(size, "here"), Footer(tail, size, "here")
         same(footer, expected)
         same(pickle.loads(pickle.dumps(footer)), expected)
-    assert home.joinpath("footers-1").stat().st_mode & 0o777 == 0o700
+    assert home.joinpath("footers-2").stat().st_mode & 0o777 == 0o700
 
 
 def test_another_version_is_not_found(home):

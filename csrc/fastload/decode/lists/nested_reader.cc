@@ -74,6 +74,44 @@ class ListNestedReader : public NestedReader {
   NestedCursor cursor_;  // holds a pointer to values_
 };
 
+// A reader that checks that every list that is not null has spec.list_items items.
+class SizedNestedReader : public NestedReader {
+ public:
+  SizedNestedReader(std::unique_ptr<NestedReader> base, int64_t items)
+      : base_(std::move(base)), items_(items) {}
+
+  Status Skip(int64_t rows) override {
+    row_ += rows;
+    return base_->Skip(rows);
+  }
+
+  Status Read(int64_t rows, NestedRows* out, bool valid) override {
+    const size_t first = out->offsets.empty() ? 0 : out->offsets[0].size() - 1;
+    const size_t first_valid = out->valid.size();
+    ARROW_RETURN_NOT_OK(base_->Read(rows, out, /*valid=*/true));
+    const int64_t* starts = out->offsets[0].data() + first;
+    const uint8_t* present = out->valid.data() + first_valid;
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t items = starts[i + 1] - starts[i];
+      if (items == items_ || present[i] == 0) continue;
+      return AtRow(
+          MakeError(ErrorKind::kValue, "Expected lists of " + std::to_string(items_) +
+                                           " elements, got " + std::to_string(items)),
+          row_ + i);
+    }
+    row_ += rows;
+    if (!valid) out->valid.resize(first_valid);
+    return Status::OK();
+  }
+
+  int64_t page() const override { return base_->page(); }
+
+ private:
+  std::unique_ptr<NestedReader> base_;
+  int64_t items_;
+  int64_t row_ = 0;  // rows of the chunk before the next row
+};
+
 Status CheckLevels(const ChunkInput& input, const ColumnSpec& spec) {
   const int64_t levels = input.descr->max_repetition_level();
   if (spec.depth < 1) return Status::Invalid("Expected lists, got a depth of 0");
@@ -96,8 +134,10 @@ Result<std::unique_ptr<NestedReader>> NestedReader::Make(ChunkInput input,
                                                          const ColumnSpec* spec) {
   ARROW_RETURN_NOT_OK(CheckLevels(input, *spec));
   const auto make = [&](auto values, auto items) -> std::unique_ptr<NestedReader> {
-    return std::make_unique<ListNestedReader>(std::move(input), spec, std::move(values),
-                                              std::move(items));
+    auto reader = std::make_unique<ListNestedReader>(std::move(input), spec,
+                                                     std::move(values), std::move(items));
+    if (spec->list_items < 0) return reader;
+    return std::make_unique<SizedNestedReader>(std::move(reader), spec->list_items);
   };
   if (spec->bytes) {
     const parquet::Type::type physical = input.descr->physical_type();

@@ -51,7 +51,7 @@ class Description:
     memory_budget: str = "4GB"
     part: tuple[int, int] = (0, 1)
 
-    def open(self) -> FastParquetDataset:
+    def open(self) -> FastParquetDataset[Any]:
         """Open the dataset."""
         return FastParquetDataset(
             self.source,

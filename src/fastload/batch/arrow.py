@@ -1,0 +1,64 @@
+"""Batches as Arrow record batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import torch
+
+from fastload.batch.ragged import Ragged, own_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["arrow_array", "record_batch"]
+
+
+def record_batch(batch: Mapping[str, Any]) -> pa.RecordBatch:
+    """Return the values of a batch as a record batch, which shares memory where it can.
+
+    Args:
+        batch: the values by output name: tensors (B, ...) and Raggeds of B rows, on any device.
+
+    Raises:
+        TypeError: a value is neither a tensor nor a Ragged.
+    """
+    return pa.RecordBatch.from_pydict({name: arrow_array(v, name) for name, v in batch.items()})
+
+
+def arrow_array(value: object, name: str = "") -> pa.Array:
+    """Return a tensor (B, ...) or a Ragged of B rows as an Arrow array of B values.
+
+    A tensor (B, n) becomes lists of the fixed size n, a Ragged large lists, strings or binary, and
+    bfloat16 becomes float32.
+
+    Args:
+        value: the tensor or Ragged, on any device.
+        name: name of the output, for the message of an error.
+
+    Raises:
+        TypeError: the value is neither a tensor nor a Ragged.
+    """
+    if isinstance(value, Ragged):
+        own = own_rows(value.to("cpu"), copies=False)
+        offsets = pa.py_buffer(own.offsets.contiguous().numpy())
+        if own.kind is None:
+            items = arrow_array(own.values)
+            kind = pa.large_list(items.type)
+            return pa.Array.from_buffers(kind, len(own), [None, offsets], children=[items])
+        assert isinstance(own.values, torch.Tensor)
+        text = pa.py_buffer(own.values.contiguous().numpy())
+        kind = pa.large_string() if own.kind == "str" else pa.large_binary()
+        return pa.Array.from_buffers(kind, len(own), [None, offsets, text])
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(
+            f"Expected a Tensor or Ragged as output `{name}`, got {type(value).__name__}"
+        )
+    dense = value.detach().to("cpu").contiguous()
+    if dense.dtype == torch.bfloat16:
+        dense = dense.float()
+    array = pa.array(dense.reshape(-1).numpy())
+    for size in reversed(dense.shape[1:]):
+        array = pa.FixedSizeListArray.from_arrays(array, size)
+    return array

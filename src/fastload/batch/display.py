@@ -1,0 +1,135 @@
+"""Batches and Raggeds as text and as HTML, for terminals and notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fastload.batch.ragged import Ragged
+from fastload.batch.ragged_parts import describe, preview
+from fastload.runtime.sizes import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["batch_html", "batch_text", "table_html", "table_text"]
+
+_HTML_ROWS = 10
+# Values of a tensor that the text shows.
+_VALUES = 4
+_CELL_CHARS = 40
+
+
+def batch_text(values: Mapping[str, Any], rows: int) -> str:
+    """Return a few aligned lines: a head, then name, type, shape and first values of each output.
+
+    Args:
+        values: the values of a batch by output name.
+        rows: number of rows of the batch.
+    """
+    lines = table_text([_described(name, value) for name, value in values.items()])
+    return "\n".join([_head(values, rows), *("  " + line for line in lines)])
+
+
+def batch_html(values: Mapping[str, Any], rows: int) -> str:
+    """Return the first rows as an HTML table, with the types below the names.
+
+    Args:
+        values: the values of a batch by output name.
+        rows: number of rows of the batch.
+    """
+    columns = [_described(name, value) for name, value in values.items()]
+    shown = min(rows, _HTML_ROWS)
+    cells = [[_cell(value, row) for value in values.values()] for row in range(shown)]
+    if rows > shown:
+        cells.append(["…"] * len(columns))
+    heads = [[name, " ".join(described)] for name, *described, _ in columns]
+    return f"<div>{escape(_head(values, rows))}</div>{table_html(heads, cells)}"
+
+
+def table_text(rows: list[list[str]]) -> list[str]:
+    """Return one line for each row, with aligned columns; the last column is not padded."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def table_html(heads: list[list[str]], rows: list[list[str]]) -> str:
+    """Return an HTML table.
+
+    Args:
+        heads: for each column, the lines of its head: the name, and smaller lines below the name.
+        rows: the cells of each row.
+    """
+    head = "".join(
+        f"<th>{escape(lines[0])}"
+        + "".join(f"<br><small>{escape(line)}</small>" for line in lines[1:])
+        + "</th>"
+        for lines in heads
+    )
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _head(values: Mapping[str, Any], rows: int) -> str:
+    size = sum(int(value.nbytes) for value in values.values() if hasattr(value, "nbytes"))
+    counts = f"{_counted(rows, 'row')}, {_counted(len(values), 'output')}"
+    return f"Batch of {counts}, {format_bytes(size)}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("s" if number != 1 else "")
+
+
+def _described(name: str, value: object) -> list[str]:
+    """Return the name, type, shape and first values of an output."""
+    if isinstance(value, Ragged):
+        what = {"str": "strings", "bytes": "byte strings", None: "lists"}[value.kind]
+        first = preview(value) if value.device.type == "cpu" and len(value) else ""
+        shape = f"{len(value):,} {what}{_place(value.device)}"
+        return [name, describe(value).removeprefix("lists of "), shape, first]
+    if not isinstance(value, torch.Tensor):
+        return [name, type(value).__name__, "", ""]
+    dtype = str(value.dtype).removeprefix("torch.")
+    return [name, dtype, f"{tuple(value.shape)}{_place(value.device)}", _first_values(value)]
+
+
+def _place(device: torch.device) -> str:
+    return "" if device.type == "cpu" else f" on {device}"
+
+
+def _first_values(value: torch.Tensor) -> str:
+    if value.device.type != "cpu" or not value.numel():
+        return ""
+    flat = value.detach()[: _VALUES + 1]
+    while flat.dim() > 1:
+        flat = flat[0, : _VALUES + 1]
+    shown = ", ".join(_number(number) for number in flat[:_VALUES].tolist())
+    more = ", ..." if value.numel() > _VALUES else ""
+    return f"[{shown}{more}]" if value.dim() > 1 else f"{shown}{more}"
+
+
+def _number(number: Any) -> str:
+    return f"{number:.5g}" if isinstance(number, float) else str(number)
+
+
+def _cell(value: Any, row: int) -> str:
+    """Return the text of one row of an output, cut off after some characters."""
+    if isinstance(value, (torch.Tensor, Ragged)) and value.device.type != "cpu":
+        return ""
+    one = value[row]
+    if isinstance(one, torch.Tensor):
+        some = one.flatten()[: _CELL_CHARS // 2].tolist() if one.dim() else [one.item()]
+        text = ", ".join(map(_number, some))
+        text = f"[{text}]" if one.dim() else text
+    elif isinstance(one, Ragged):
+        text = str(one[: _CELL_CHARS // 4].tolist())
+    else:
+        text = str(one)
+    return text if len(text) <= _CELL_CHARS else text[: _CELL_CHARS - 1] + "…"

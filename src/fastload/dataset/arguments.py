@@ -1,0 +1,115 @@
+"""The arguments of a dataset: their types, and hints for keywords of other libraries."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fastload.source.stores.io import IO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["check_arguments", "with_hints"]
+
+_Result = TypeVar("_Result")
+
+_OF_LOADER = "{name} is a parameter of DataLoader: DataLoader(dataset, batch_size=None, {name}=...)"
+_PREPROCESS = "pass preprocess= for a function of a block of rows, or augment= for a random one"
+_WINDOW = "pass shuffle=True, and shuffle_window= for the number of rows that are mixed at once"
+# Keywords of other loaders, and what to write instead.
+_HINTS = {
+    **dict.fromkeys(
+        ("num_workers", "persistent_workers", "worker_init_fn", "multiprocessing_context"),
+        _OF_LOADER + "; the dataset reads on threads of its own, so 0 workers are usually fastest",
+    ),
+    **dict.fromkeys(("collate_fn", "sampler", "batch_sampler", "timeout"), _OF_LOADER),
+    "prefetch_factor": "pass prefetch= for the number of batches to keep ready",
+    **dict.fromkeys(("shuffle_buffer", "shuffle_buffer_size", "buffer_size"), _WINDOW),
+    **dict.fromkeys(("transform", "transforms", "map_fn", "transform_spec"), _PREPROCESS),
+    **dict.fromkeys(("num_threads", "n_jobs", "workers_count", "nthreads"), "pass threads="),
+    **dict.fromkeys(("features", "fields", "schema_fields", "select", "usecols"), "pass columns="),
+    **dict.fromkeys(("drop_columns", "ignore"), "pass exclude="),
+    **dict.fromkeys(("filter", "predicate", "where"), "pass filters="),
+    **dict.fromkeys(("path", "paths", "data_files", "input_dir", "dataset_url"), "pass source="),
+    **dict.fromkeys(("num_replicas", "num_shards", "shard_count"), "pass world_size= and rank="),
+    **dict.fromkeys(("shard", "cur_shard", "shard_id"), "pass rank= and world_size="),
+    **dict.fromkeys(("cache_dir", "local_cache", "cache_location"), "pass cache="),
+    **dict.fromkeys(("fillna", "fill_value", "fill"), 'pass nulls="zero", or Column(fill=...)'),
+    **dict.fromkeys(("shuffle_seed", "random_state", "generator"), "pass seed="),
+    "num_epochs": "iterate over the dataset once for each epoch",
+    "device": "wrap the dataset: fastload.DevicePrefetcher(dataset, device)",
+}
+
+
+def with_hints(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Let a function that gets an unknown keyword say what to write instead.
+
+    Args:
+        function: the function, all of whose parameters have names.
+
+    Returns:
+        The function. For an unknown keyword it raises a TypeError with a hint.
+    """
+    known = [*inspect.signature(function).parameters][1:]
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **keywords: Any) -> _Result:
+        for name in keywords:
+            if name not in known:
+                raise TypeError(
+                    f"FastParquetDataset has no parameter {name!r}: {_hint(name, known)}"
+                )
+        return function(*arguments, **keywords)
+
+    return checked
+
+
+def _hint(name: str, known: list[str]) -> str:
+    if name in _HINTS:
+        return _HINTS[name].format(name=name)
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"its parameters are {', '.join(known)}"
+
+
+def check_arguments(arguments: Mapping[str, object]) -> None:
+    """Check the types of arguments and the range of numbers; others check what depends on files.
+
+    Args:
+        arguments: the arguments of the dataset by name.
+
+    Raises:
+        TypeError, ValueError: an argument has the wrong type or an invalid value.
+    """
+    for name, kind in _TYPES.items():
+        value = arguments[name]
+        if value is not None and type(value) is not kind:
+            raise TypeError(f"Expected {name} as {kind.__name__}, got {value!r}")
+    io = arguments["io"]
+    if io is not None and not isinstance(io, IO):
+        raise TypeError(f"Expected io as fastload.IO, got {io!r}")
+    for name, choices in _CHOICES.items():
+        if arguments[name] not in choices:
+            *first, last = map(repr, choices)
+            raise ValueError(
+                f"Expected {name} to be {', '.join(first)} or {last}, got {arguments[name]!r}"
+            )
+    for name, least in _LEAST.items():
+        value = arguments[name]
+        if isinstance(value, int) and value < least:
+            raise ValueError(f"Expected {name} to be at least {least}, got {value}")
+
+
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("batch_size", "limit", "shuffle_window", "seed", "rank", "world_size"), int),
+    **dict.fromkeys(("threads", "prefetch"), int),
+    **dict.fromkeys(("shuffle", "drop_last", "provenance"), bool),
+}
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "pin_memory": (True, False, "auto"),
+    "on_error": ("raise", "skip"),
+    "nulls": ("raise", "zero", "mask"),
+}
+_LEAST = {"shuffle_window": 1, "threads": 0, "prefetch": 0}

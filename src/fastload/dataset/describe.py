@@ -1,0 +1,84 @@
+"""A dataset as text and as HTML, for terminals and notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastload.plan.options import Options
+    from fastload.schema.fields import Schema
+    from fastload.steps.steps import Steps
+
+__all__ = ["dataset_html", "dataset_text"]
+
+
+class Described(Protocol):
+    """The part of the interface of a dataset that this module uses."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files in canonical order."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows that filters keep."""
+
+
+def dataset_text(
+    dataset: Described, batch_size: int | None, options: Options, steps: Steps, schema: Schema
+) -> str:
+    """Return a few aligned lines: files, rows, batches, steps, then the outputs.
+
+    Args:
+        dataset: the dataset.
+        batch_size: rows of a batch; None = single rows.
+        options: the options that decide the order.
+        steps: the steps of the dataset.
+        schema: the outputs.
+    """
+    facts = _facts(dataset, batch_size, options, steps)
+    width = max(len(name) for name, _ in facts)
+    lines = [f"  {name:{width}}  {value}" for name, value in facts]
+    outputs = [f"    {line}" for line in schema.lines]
+    counted = f"  {_counted(len(schema), 'output')}{_before(steps)}"
+    return "\n".join([f"FastParquetDataset({dataset.files[0]!r})", *lines, counted, *outputs])
+
+
+def dataset_html(
+    dataset: Described, batch_size: int | None, options: Options, steps: Steps, schema: Schema
+) -> str:
+    """Return the same as `dataset_text` as HTML; arguments as there."""
+    facts = "<br>".join(
+        f"{escape(name)}: {escape(value)}"
+        for name, value in _facts(dataset, batch_size, options, steps)
+    )
+    table: Any = schema._repr_html_()
+    head = f"<b>FastParquetDataset</b> <code>{escape(dataset.files[0])}</code>"
+    return f"<div>{head}<br>{facts}</div>{table}"
+
+
+def _facts(
+    dataset: Described, batch_size: int | None, options: Options, steps: Steps
+) -> Sequence[tuple[str, str]]:
+    rows = f"{dataset.num_rows:,} in {_counted(len(dataset.files), 'file')}"
+    if options.limit is not None:
+        rows += f", of which limit keeps {min(options.limit, dataset.num_rows):,}"
+    order = "in stored order"
+    if options.shuffle:
+        order = f"shuffled in windows of {options.shuffle_window:,} rows, seed {options.seed}"
+    items = "single rows" if batch_size is None else f"of {_counted(batch_size, 'row')}"
+    facts = [("rows", rows), ("batches", items), ("order", order)]
+    if steps.count:
+        facts.append(("steps", _counted(steps.count, "step")))
+    return facts
+
+
+def _before(steps: Steps) -> str:
+    return ", before the steps if these change them" if steps.count else ""
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("s" if number != 1 else "")
