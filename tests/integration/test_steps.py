@@ -67,7 +67,7 @@ def test_the_schema_is_that_of_batches(path):
             assert field.ragged == isinstance(value, Ragged)
             assert field.kind == getattr(value, "kind", None)
         assert dataset.schema is dataset.schema
-        assert repr(dataset).endswith("500 rows, 7 outputs, 3 steps)")
+        assert "  steps    3 steps\n  7 outputs" in repr(dataset)
 
 
 def test_the_schema_calls_steps_when_asked_for_and_in_this_thread(path):

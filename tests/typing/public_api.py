@@ -16,6 +16,7 @@ from fastload import (
     DataWait,
     DevicePrefetcher,
     FastParquetDataset,
+    Fixed,
     Hash,
     MixedDataset,
     Pad,
@@ -51,6 +52,31 @@ assert_type(dataset.files, tuple[str, ...])
 assert_type(dataset.skipped, tuple[tuple[str, int, str], ...])
 assert_type(dataset.schema["price"].dtype, torch.dtype)
 assert_type(dataset.stats().bottleneck, str)
+
+for one in dataset:
+    assert_type(one, Batch)
+    total: torch.Tensor = one["features"].sum()
+    offsets: torch.Tensor = one["lists"].offsets
+    assert_type(one.rows, int)
+assert_type(dataset.head(3), Batch)
+assert_type(dataset.num_rows, int)
+
+
+def train(data: FastParquetDataset) -> None:
+    for batch in data:
+        assert_type(batch, Batch)
+
+
+train(dataset)
+for row in FastParquetDataset("a.parquet", batch_size=None, nulls="zero"):
+    assert_type(row, dict[str, Any])
+opened_by_one_word = FastParquetDataset(
+    "a.parquet",
+    columns={"y": torch.int64, "z": np.float32, "x": ["a", "b"], "v": Fixed("v", 3), "*": ...},
+    exclude=["raw"],
+    nulls="mask",
+)
+history = Pad("items", 50, side="left", keep="last", mask=True, dtype="int64")
 
 loader = DataLoader(dataset, batch_size=None)
 for batch in loader:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 from numbers import Real
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, get_args
 
 from fastload.batch.batch import Batch
@@ -179,8 +180,9 @@ class MixedDataset(Resumable[Batch]):
             source.dataset.close()
 
     def __repr__(self) -> str:
-        lines = [f"  {source.name!r}: {source.dataset!r}," for source in self._of]
-        return "\n".join(["MixedDataset({", *lines, f"}}, stop={self._mixture.stop!r})"])
+        sources = [indent(f"{source.name!r}: {source.dataset!r}", "  ") for source in self._of]
+        head = f"MixedDataset of {len(sources)} datasets, stop={self._mixture.stop!r}"
+        return "\n".join([head, *sources])
 
     def _resolved_rank(self) -> Rank:
         ranks = {source.name: source.resolved_rank() for source in self._of}

@@ -115,8 +115,14 @@ def test_sizes_and_repr():
     assert batch.rows == 4
     assert Batch().rows == 0
     assert batch.nbytes == 32 + 32 + 4 + (6 + 40) + (24 + 24 + 40)
-    assert repr(batch).splitlines()[:2] == ["Batch(4 rows", "  label: int64 (4,)"]
-    assert "ragged str" in repr(batch)
+    assert repr(batch).splitlines() == [
+        "Batch of 4 rows, 5 outputs, 202 bytes",
+        "  label  int64    (4,)       0, 1, 2, 3",
+        "  price  float64  (4,)       4, 5, 6, 7",
+        "  flag   bool     (4,)       True, False, True, False",
+        "  word   str      4 strings  'a', '', 'bc', ...",
+        "  tags   int64    4 lists    [[0], [1, 2]], [], [], ...",
+    ]
     weakref.ref(batch)
 
 
