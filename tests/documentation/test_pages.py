@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from page_blocks import blocks_of
-from page_files import write_page_files
-from support.stores import GcsServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -32,31 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # by torchdata
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("pages")
-    write_page_files(directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def server(files):
-    with GcsServer() as server:
-        for path in files.rglob("*.parquet"):
-            server.put("bucket", str(path.relative_to(files)), path.read_bytes())
-        yield server
-
-
-@pytest.fixture
-def place(files, server, tmp_path, monkeypatch):
-    """A directory with the files that pages read, and gs://bucket with the same."""
-    for entry in files.iterdir():
-        (tmp_path / entry.name).symlink_to(entry)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path / "kept"))
 
 
 @pytest.fixture(scope="module")

@@ -42,13 +42,11 @@ def mix(
 ) -> MixedDataset:
     """Return a dataset that draws each batch at random from one of several datasets.
 
-        mixed = fastload.mix(
-            {"web": FastParquetDataset("web/*.parquet", shuffle=True),
-             "books": FastParquetDataset("books/*.parquet", shuffle=True)},
-            weights={"web": 3, "books": 1},
-        )
-        for batch in DataLoader(mixed, batch_size=None):
-            print(batch.source)  # "web" or "books"
+    Example:
+        web = FastParquetDataset("web/*.parquet", columns=["f1"], shuffle=True)
+        books = FastParquetDataset("books/*.parquet", columns=["f1"], shuffle=True)
+        mixed = fastload.mix({"web": web, "books": books}, weights={"web": 3, "books": 1})
+        next(iter(mixed)).source  # "web" or "books"
 
     The mix keeps the promises of its sources: every rank has the same number of batches, known
     in advance (len); the order depends only on the seeds, the epoch, the world size and the
@@ -87,6 +85,11 @@ def mix(
 
 class MixedDataset(Resumable[Batch]):
     """The dataset that `fastload.mix` returns, for `DataLoader(mixed, batch_size=None)`.
+
+    Example:
+        mixed = fastload.mix({"web": FastParquetDataset("web", columns=["f1"])})
+        mixed.sources  # ("web",)
+        mixed.schema["web"]["f1"]  # Field(dtype=torch.float32, ...)
 
     Args:
         datasets: The sources, as `mix` takes them.

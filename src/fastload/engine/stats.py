@@ -53,6 +53,11 @@ class Memory:
 class Stats:
     """Statistics of this process since the dataset was made.
 
+    Example:
+        stats = ds.stats()
+        stats.bottleneck  # "read", "decode", "kernels", "steps", "consumer" or "none"
+        stats.waiting_s / (stats.waiting_s + stats.consuming_s)  # share of waiting
+
     Attributes:
         read: column chunks read from storage.
         read_ahead: column chunks read from storage for the next pass, while the pass before was

@@ -76,7 +76,16 @@ class Field:
 
 
 class Schema(Mapping[str, Field]):
-    """The fields of a batch by output name, in output order."""
+    """The fields of a batch by output name, in output order.
+
+    Example:
+        schema = FastParquetDataset("train", columns=["f1", "tokens"]).schema
+        schema["f1"].dtype  # torch.float32
+        schema["tokens"].ragged  # True
+
+    Args:
+        fields: the fields, by output name.
+    """
 
     __slots__ = ("_fields",)
 

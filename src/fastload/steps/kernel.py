@@ -137,12 +137,13 @@ def kernel(
 ) -> Callable[[Callable[..., Any]], Kernel]:
     """Return a decorator that turns a function of arrays into a step that numba compiles.
 
-        @fastload.kernel(inputs=("price", "qty"), outputs={"revenue": "float32"})
-        def revenue(price, qty, out):
+    Example:
+        @fastload.kernel(inputs=("price", "quantity"), outputs={"revenue": "float32"})
+        def revenue(price, quantity, out):
             for i in range(len(out)):
-                out[i] = price[i] * qty[i]
+                out[i] = price[i] * quantity[i]
 
-        FastParquetDataset(path, preprocess=revenue)
+        FastParquetDataset("train", columns=["price", "quantity"], preprocess=revenue)
 
     The core calls the machine code on its threads, without the GIL, on each assembled batch. After
     a step that is a Python function, the thread that asks for the batch calls the machine code.

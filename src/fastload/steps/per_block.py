@@ -39,13 +39,11 @@ class PerBlock:
 def per_block(fn: Callable[[Block], Mapping[str, Any]], threads: int | None = None) -> PerBlock:
     """Return a step for `preprocess` that calls `fn` for the blocks of several batches at a time.
 
-        @numba.njit(nogil=True)
-        def distance(x, y): ...
+    Example:
+        def total(block):
+            return {"sum": block["f1"] + block["f2"]}
 
-        def features(block):
-            return {"distance": distance(block["x"], block["y"])}
-
-        FastParquetDataset(path, preprocess=per_block(features))
+        FastParquetDataset("train", columns=["f1", "f2"], preprocess=per_block(total))
 
     Use it for functions that release the GIL most of the time, such as functions that numba
     compiled with `nogil=True`. While the consumer uses a batch, the threads work on the next

@@ -52,7 +52,10 @@ def per_row(
 ) -> PerRow:
     """Return a step for `preprocess` that calls `fn` for each row, on separate threads.
 
-        FastParquetDataset(path, preprocess=per_row(decode_jpeg, inputs="jpeg", outputs="image"))
+    Example:
+        length = per_row(len, inputs="user.name", outputs="length")
+        ds = FastParquetDataset("train", columns=["user.name"], preprocess=length)
+        next(iter(ds))["length"]  # int64 (B,)
 
     Use it for functions that release the GIL, such as decoders of images; other functions are
     faster when they process a whole block in one call. While the consumer uses a batch, the

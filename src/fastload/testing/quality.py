@@ -79,7 +79,9 @@ def shuffle_quality(
 ) -> ShuffleQuality:
     """Measure how well one epoch of a dataset is shuffled, to help to choose a `shuffle_window`.
 
-        print(shuffle_quality(FastParquetDataset(path, shuffle=True, shuffle_window=2**16)))
+    Example:
+        ds = FastParquetDataset("train", columns=["f1"], shuffle=True, shuffle_window=2**16)
+        print(shuffle_quality(ds))
 
     The measures are computed from the plan; no value is read. The stored position of a row is the
     row's number in the files, in the order of `dataset.files`, among the rows that `filters` and

@@ -31,7 +31,9 @@ def assert_ranks_agree(
     epoch is begun on the first world size and continued on each of the other world sizes in turn,
     with the state of a rank that has delivered the most batches.
 
-        assert_ranks_agree(functools.partial(FastParquetDataset, path, shuffle=True))
+    Example:
+        make = functools.partial(FastParquetDataset, "train", columns=["f1"], shuffle=True)
+        assert_ranks_agree(make, world_sizes=(1, 2))
 
     A mix of datasets passes the check with stop="all"; the rows that `uneven` and `drop_last` allow
     to repeat or to leave out are then allowed for each source.

@@ -35,7 +35,9 @@ def assert_resumes_exactly(
     rest of the epoch and the beginning of the next epoch. Finally, one run is stopped at all of
     these numbers in turn and resumed each time, as a run with many interruptions is.
 
-        assert_resumes_exactly(lambda: FastParquetDataset(path, shuffle=True))
+    Example:
+        make = functools.partial(FastParquetDataset, "train", columns=["f1"], shuffle=True)
+        assert_resumes_exactly(make, after=[1, 3])
 
     Args:
         make_dataset: A function that makes a new dataset with the same arguments in each call.

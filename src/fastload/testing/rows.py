@@ -35,9 +35,12 @@ def assert_same_rows(
     """Check that batches hold the rows of a table, value for value and bit for bit.
 
     The expected outputs are computed from the table alone, with pyarrow and numpy. So a dataset can
-    be checked against the result of `pyarrow.parquet.read_table`:
+    be checked against the result of `pyarrow.parquet.read_table`.
 
-        assert_same_rows(FastParquetDataset(path), pq.read_table(path))
+    Example:
+        path, columns = "train/part-000.parquet", ["f1", "label"]
+        table = pyarrow.parquet.read_table(path, columns=columns)
+        assert_same_rows(FastParquetDataset(path, columns=columns), table)
 
     Args:
         batches: A dataset, a DataLoader of a dataset, or batches kept from either.
@@ -62,6 +65,10 @@ def assert_same_batches(
     batches: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
 ) -> None:
     """Check that two series of batches are equally long and hold the same bits.
+
+    Example:
+        one, two = (FastParquetDataset("train", columns=["f1"], threads=n) for n in (1, 2))
+        assert_same_batches(one, two)
 
     Args:
         batches: A dataset, a DataLoader of a dataset, or batches kept from either.

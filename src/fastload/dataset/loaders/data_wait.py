@@ -115,6 +115,7 @@ class WaitReport:
 class DataWait(Generic[_Item]):
     """A loader that hands out the items of any loader, and measures how long the consumer waits.
 
+    Example:
         loader = DataWait(DataLoader(ds, batch_size=None))
         for batch in loader:
             train(batch)

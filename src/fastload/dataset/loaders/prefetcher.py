@@ -71,8 +71,10 @@ def seconds_to_device(size: int) -> float | None:
 class DevicePrefetcher(StatefulLoader, Generic[_Item]):
     """A loader that hands out batches on a device, and copies the next batches meanwhile.
 
-        for batch in DevicePrefetcher(DataLoader(ds, batch_size=None), "cuda"):
-            ...
+    Example:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        for batch in DevicePrefetcher(DataLoader(ds, batch_size=None), device):
+            train(batch)
 
     Batches go to a CUDA device through pinned memory, on a separate stream. When a batch is handed
     out, the stream that is then current waits for the copy; the host does not wait. The tensors of

@@ -33,6 +33,10 @@ class Cache:
     fetched anew. When the disk is full, or can't be written to, one warning says so, and no
     further entries are kept.
 
+    Example:
+        cache = Cache("cache", max_bytes="500GB")
+        FastParquetDataset("gs://bucket/train", columns=["f1"], cache=cache)
+
     Args:
         directory: the directory of the cache; made, for this user alone, if it does not exist.
         max_bytes: limit of the cache on disk, as bytes or a size such as "100GB". The least

@@ -19,6 +19,10 @@ class IO:
 
     For local files, only `concurrency` and `verify_crc` matter.
 
+    Example:
+        io = IO(concurrency=128, request_bytes="16MB")
+        FastParquetDataset("gs://bucket/train", columns=["f1"], io=io)
+
     Args:
         concurrency: limit of the requests in flight, and of connections, for this process or for
             all workers of a DataLoader together. When a store answers 429 or 503, fewer requests
