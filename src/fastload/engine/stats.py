@@ -54,9 +54,9 @@ class Stats:
     """Statistics of this process since the dataset was made.
 
     Example:
-        stats = ds.stats()
-        stats.bottleneck  # "read", "decode", "kernels", "steps", "consumer" or "none"
-        stats.waiting_s / (stats.waiting_s + stats.consuming_s)  # share of waiting
+        for batch in ds:
+            train(batch)
+        print(ds.stats().bottleneck, ds.stats().waiting_s)
 
     Attributes:
         read: column chunks read from storage.
