@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
 _ROWS = 2_000  # of a file
 _GROUP_ROWS = 500
@@ -14,7 +16,7 @@ _COUNTRIES = ["DE", "FR", "US", "BR", "JP"]
 
 
 def write_page_files(directory: Path) -> None:
-    """Directories train, valid, web, books (two files of each), events, tokens, embeddings."""
+    """Write train, valid, web, books (two files of each), events, tokens, embeddings, images."""
     for number, name in enumerate(("train", "valid", "web", "books")):
         for part in range(2):
             _write(directory / name / f"part-{part:03}.parquet", _clicks(2 * number + part))
@@ -23,6 +25,7 @@ def write_page_files(directory: Path) -> None:
         _write(path, _clicks(year))
     _write(directory / "tokens" / "part-000.parquet", _tokens())
     _write(directory / "embeddings" / "part-000.parquet", _embeddings())
+    _write(directory / "images" / "part-000.parquet", _images())
 
 
 def _write(path: Path, table: pa.Table) -> None:
@@ -85,3 +88,15 @@ def _embeddings() -> pa.Table:
             "title": [f"title {n}" for n in range(_ROWS)],
         }
     )
+
+
+def _images() -> pa.Table:
+    """JPEGs of several sizes, as Hugging Face stores them."""
+    random = np.random.default_rng(3)
+    images = []
+    for number in range(100):
+        pixels = random.integers(0, 256, (40 + number % 7, 50, 3), np.uint8)
+        encoded = io.BytesIO()
+        Image.fromarray(pixels).save(encoded, "JPEG")
+        images.append({"bytes": encoded.getvalue(), "path": f"{number}.jpg"})
+    return pa.table({"image": images, "label": np.arange(100) % 10})

@@ -23,6 +23,7 @@ LACKING = {
     "litdata",
     "petastorm",
     "torchrun",
+    "torchvision",
 }
 
 
