@@ -22,7 +22,7 @@ CXX_FILES := $(sort $(shell find csrc tests/cpp tests/fuzz benchmarks -name '*.c
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-all test-unit test-properties test-semantics test-life faults faults-store faults-disk faults-memory faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
+.PHONY: lint-docs help venv build test test-all test-unit test-properties test-semantics test-life faults faults-store faults-disk faults-memory faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / { print (heads++ ? "\n" : "") substr($$0, 5) } \
@@ -39,12 +39,19 @@ test: build ## the quick Python tests; `make test-all` runs all
 test-unit: build ## the Python tests of one stage at a time: TESTS=tests/unit/plan
 	$(RUN) -m pytest $(if $(filter command line,$(origin TESTS)),$(TESTS),tests/unit)
 
-lint: lint-python lint-cpp ## style and types, Python and C++; -j2 for both at a time
+lint: lint-python lint-cpp lint-docs ## style, types, spelling and prose; -j2 for two at a time
 
 lint-python: typecheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+
+# The docstrings of the dataset's module, and the README, are checked once they are rewritten.
+PROSE := docs $(filter-out src/fastload/dataset/dataset.py,$(shell find src/fastload -name '*.py'))
+
+lint-docs: venv ## spelling and prose of pages and docstrings
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src examples
+	$(RUN) tests/documentation/prose.py $(PROSE)
 
 lint-cpp: venv
 	$(RUN) csrc/check_includes.py

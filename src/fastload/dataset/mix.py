@@ -75,7 +75,7 @@ def mix(
             "first": when a source is drawn that has no batch left. "all": when no source has a
             batch left; an exhausted source is no longer drawn, and each batch comes once.
             "repeat": when each source was exhausted once; a source that is exhausted earlier
-            begins anew, in another order if the source shuffles.
+            starts over, in another order if the source shuffles.
 
     Raises:
         ValueError, TypeError: An argument is wrong, or the datasets cannot be mixed.

@@ -57,7 +57,7 @@ class PreparedLoader(StatefulLoader, DataLoaderStateMixin):
     `accelerator.skip_first_batches` counts from the start of the epoch, so batches that a loaded
     state counts as delivered are not skipped twice. `gather_for_metrics` gathers every row,
     including the rows that `uneven="wrap"` repeats. If repeated rows matter, use `uneven="pad"`
-    and gather `__valid__` as well.
+    and also gather `__valid__`.
 
     Args:
         loader: `DataLoader(ds, batch_size=None)` with a FastParquetDataset or a mix.

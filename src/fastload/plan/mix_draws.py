@@ -55,7 +55,7 @@ def draw_sources(key: int, weights: Sequence[float], stock: Stock, stop: Stop) -
         stock: batches that the sources have.
         stop: when the mix ends. "first": when a source is drawn that has no batch left.
             "all": when no source has a batch left; exhausted sources are left out of the draws.
-            "repeat": when every source has been exhausted once; exhausted sources begin anew.
+            "repeat": when every source has been exhausted once; exhausted sources start over.
 
     Raises:
         ValueError: the mix ends after more than 2**28 batches.

@@ -30,7 +30,7 @@ class Cache:
     """A cache on local disk, kept between epochs and runs, for `cache` of `FastParquetDataset`.
 
     All processes of a user on a node share the directory. Damaged entries are removed and
-    fetched anew. When the disk is full, or can't be written to, one warning says so, and no
+    fetched again. When the disk is full, or can't be written to, one warning says so, and no
     further entries are kept.
 
     Example:

@@ -52,7 +52,7 @@ def open_private(path: Path) -> Path:
 
 
 def open_directory(cache: Path, name: str) -> Path:
-    """Make and check a directory in the directory of a cache, which must be this user's, too.
+    """Make and check a directory in the directory of a cache, which must belong to this user.
 
     Raises:
         CacheError, OSError: as `open_private`, for either directory.
@@ -135,7 +135,7 @@ def publish(path: Path) -> Iterator[BinaryIO]:
 def try_lock(descriptor: int) -> bool:
     """Try to lock an open file; return False if another process holds the lock.
 
-    Where the file system has no locks, every process is told that it holds the lock.
+    Where the file system has no locks, the result is True in every process.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -28,7 +28,7 @@ class Quota:
     """The bytes of a cache's tiers, which stay below the `max_bytes` of the cache.
 
     The sum is kept in a file, under a lock. A killed process may leave too large a sum, so the
-    files are counted anew at each eviction, and when a process writes its first entry. This count
+    files are counted again at each eviction, and when a process writes its first entry. This count
     includes entries that other processes are writing, whose files have their final length from
     the beginning.
     """
@@ -54,7 +54,7 @@ class Quota:
         Args:
             data_bytes: size of the entry's data.
             part: descriptor of the entry's unfinished file. The file is extended to its final
-                length, which a process that counts anew meanwhile includes.
+                length, which another process includes if it counts meanwhile.
             first: True if the entry is the first one of its object in this process.
 
         Raises:

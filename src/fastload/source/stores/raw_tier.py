@@ -153,7 +153,7 @@ class RawReads:
     Args:
         tier: the ranges on disk.
         patience_s: seconds to wait while another process fetches a range, before this process
-            fetches the range too.
+            also fetches the range.
     """
 
     def __init__(self, tier: RawTier, patience_s: float) -> None:

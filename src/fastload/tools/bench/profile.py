@@ -72,7 +72,7 @@ class Profile:
     start_ns: int
 
     def trace(self) -> Trace:
-        """Return the spans as a Trace; the consumer's steps are spans too."""
+        """Return the spans as a Trace; the consumer's steps are also spans."""
         threads = {int(number): name for number, name in self.threads.items()}
         return Trace([Span(*span) for span in self.spans], threads, self.dropped_spans)
 
