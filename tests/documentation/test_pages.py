@@ -69,3 +69,9 @@ def test_messages_are_those_of_the_code(source_text):
     for message in messages:
         for part in message.split("…"):
             assert part.strip(" `()") in source_text, message
+
+
+def test_code_of_the_landing_page_fits_a_phone():
+    page = (ROOT / "docs" / "index.md").read_text()
+    code = "".join(block.code for block in blocks_of(page))
+    assert max(map(len, code.splitlines())) <= 60
