@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import fastload
-from fastload import Batch, Column, FastParquetDataset, Stack
+from fastload import Batch, Column, CorruptFileError, FastParquetDataset, Stack
 
 ROWS = 10
 
@@ -64,7 +64,7 @@ def test_head_leaves_out_damaged_row_groups(path):
     at = chunk.dictionary_page_offset or chunk.data_page_offset
     raw[at : at + 4] = b"\xff" * 4
     path.write_bytes(raw)
-    with FastParquetDataset(path, columns=["id"]) as dataset, pytest.raises(ValueError):
+    with FastParquetDataset(path, columns=["id"]) as dataset, pytest.raises(CorruptFileError):
         dataset.head()
     with FastParquetDataset(path, columns=["id"], on_error="skip") as dataset:
         assert dataset.head(4)["id"].tolist() == [3, 4, 5, 6]
