@@ -20,10 +20,6 @@ from fastload.schema.fields import Schema
 # The modules whose classes may be without an example.
 WITHOUT = {
     "fastload.errors",
-    "fastload.batch.batch",
-    "fastload.batch.ragged",
-    "fastload.dataset.dataset",
-    "fastload.schema.columns",
     "fastload.testing.quality",
 }
 PUBLIC = {

@@ -42,6 +42,11 @@ class BatchOrigin:
 class Batch(dict[str, Any]):
     """A dict of output name -> Tensor (B, ...) or Ragged of B rows.
 
+    Example:
+        batch = next(iter(ds))
+        batch["label"].float().mean()
+        batch.to_arrow().schema.names  # ["f1", "label"]
+
     The tensors of one batch share one buffer, which lives until the batch and the last of its
     tensors have died. Copies, pickles and pytree maps of a Batch keep the batch's position in the
     epoch, which `FastParquetDataset.state_dict(after=batch)` reads.
@@ -118,13 +123,6 @@ class Batch(dict[str, Any]):
 
         Raises:
             TypeError: A value is neither a tensor nor a Ragged.
-
-        Example:
-            Write predictions beside the key of each row:
-
-            >>> batch["score"] = torch.rand(batch.rows)
-            >>> batch.to_arrow().schema.names
-            ['id', 'score']
         """
         from fastload.batch.arrow import record_batch
 

@@ -29,6 +29,11 @@ Kind: TypeAlias = Literal["str", "bytes"]
 class Ragged:
     """B rows of varying length.
 
+    Example:
+        tokens = FastParquetDataset("tokens", columns=["input_ids"]).head()["input_ids"]
+        tokens[0]  # a tensor of the first list's elements
+        tokens.to_padded(0).shape  # (5, length of the longest list)
+
     Row i is `values[offsets[i]:offsets[i + 1]]`. Offsets need not begin at 0: a slice of a Ragged
     shares all values and only narrows the offsets.
 

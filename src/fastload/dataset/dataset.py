@@ -69,6 +69,12 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     Iterate over the dataset itself, or over `DataLoader(ds, batch_size=None)`.
 
+    Example:
+        ds = FastParquetDataset("train", columns=["f1", "label"], shuffle=True)
+        for batch in ds:
+            train(batch)
+        ds.head(3)["label"]  # a tensor of 3 labels
+
     Args:
         source: The Parquet files: a file, a directory, a glob, or a list of these.
             Each is a local path or the URL of an object store (gs://, s3://, az://, http(s)://
@@ -124,7 +130,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             add or replace; each output is a numpy array, tensor or Ragged of as many rows. An
             output that the function deletes from the block is gone. Which rows form a block is
             not defined, so the result for a row must not depend on other rows.
-        augment: Random steps, drawn anew in each epoch: one function or kernel, or a list.
+        augment: Random steps, drawn again in each epoch: one function or kernel, or a list.
             The steps are functions `fn(batch, seeds)` or kernels, called in order after
             `preprocess` on each batch with all its outputs. A function returns the same as in
             `preprocess`. `seeds` is a numpy array uint64 (B,), one seed for each row. The seed
@@ -416,7 +422,7 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     @property
     def skipped(self) -> tuple[tuple[str, int, str], ...]:
-        """The row groups that on_error="skip" has left out so far, in worker processes too.
+        """The row groups that on_error="skip" has left out so far, in any process.
 
         An entry holds the file, the number of the row group in the file, and the cause. Entries
         come in the order in which the row groups were found.

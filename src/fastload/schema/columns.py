@@ -59,6 +59,10 @@ class Column:
     byte strings. Lists become a `Ragged` of B rows, lists in lists nested ones; lists of one
     fixed size n become a tensor of shape (B, n).
 
+    Example:
+        columns = {"y": Column("label", dtype="int64", fill=0)}
+        ds = FastParquetDataset("train", columns=columns)
+
     Args:
         name: name of the column in the files. "a.b" is the field `b` of the struct `a`, or of the
             structs in the list `a`; "m.key" and "m.value" are the keys and values of the map `m`.
@@ -76,11 +80,6 @@ class Column:
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
-
-    Example:
-        Read a label as int64, the dtype that torch's losses take:
-
-        >>> columns = {"y": Column("clicked", "int64", fill=0)}
     """
 
     name: str
@@ -100,6 +99,11 @@ class Column:
 class Stack:
     """Several numeric columns as one row-major tensor of shape (B, F), F = len(names).
 
+    Example:
+        columns = {"x": Stack(["f1", "f2"], dtype="float32")}
+        ds = FastParquetDataset("train", columns=columns)
+        next(iter(ds))["x"].shape  # (1024, 2)
+
     Args:
         names: names of the columns in the files, in order; "a.b" is the field `b` of the struct
             `a`.
@@ -111,11 +115,6 @@ class Stack:
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
-
-    Example:
-        Read three columns as one matrix of float32, with 0 for nulls:
-
-        >>> columns = {"x": Stack(["age", "income", "visits"], "float32", fill=0)}
     """
 
     names: Sequence[str]
@@ -153,6 +152,10 @@ class Hash:
 
     Lists take the same form as with `Column`, and hold the buckets of their elements.
 
+    Example:
+        columns = {"country": Hash("country", buckets=2**20)}
+        ds = FastParquetDataset("train", columns=columns)
+
     Args:
         name: name of the column in the files, as for `Column`.
         buckets: number of buckets, from 1 to 2**63 - 1.
@@ -163,11 +166,6 @@ class Hash:
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
-
-    Example:
-        Number the users for an Embedding of 2**20 rows:
-
-        >>> columns = {"user": Hash("user_id", buckets=2**20)}
     """
 
     name: str
@@ -189,6 +187,10 @@ class Codes:
 
     Lists take the same form as with `Column`, and hold the codes of their elements.
 
+    Example:
+        columns = {"country": Codes("country", ["de", "fr", "us"])}
+        ds = FastParquetDataset("train", columns=columns)
+
     Args:
         name: name of the column in the files, as for `Column`.
         vocabulary: known values, each once: all str, all bytes or all int, as the column holds.
@@ -197,11 +199,6 @@ class Codes:
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
-
-    Example:
-        Number the countries, with 0 for all others:
-
-        >>> columns = {"country": Codes("country", ["", "DE", "FR", "US"], unknown=0)}
     """
 
     name: str
@@ -222,6 +219,10 @@ class Pad:
     elements of each row that come from its list: at most `length`. Lists of lists of a fixed size
     n become a tensor of shape (B, length, n). If all lists have one length, use `Fixed`.
 
+    Example:
+        columns = {"history": Pad("input_ids", 50, keep="last", mask=True)}
+        ds = FastParquetDataset("tokens", columns=columns)
+
     Args:
         name: name of the column in the files, or a `Column`, `Hash` or `Codes` that names the
             column and decides the form of its elements.
@@ -236,11 +237,6 @@ class Pad:
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
-
-    Example:
-        Keep the last 50 items of a history, as recommenders do:
-
-        >>> columns = {"history": Pad("items", 50, keep="last", mask=True)}
     """
 
     name: str | Column | Hash | Codes
@@ -279,6 +275,10 @@ class Fixed:
     length raises `ValueError` while iterating, with its file, row group and row. Lists of lists
     of a fixed size n become a tensor of shape (B, size, n).
 
+    Example:
+        columns = {"x": Fixed("embedding", 64)}
+        ds = FastParquetDataset("embeddings", columns=columns)
+
     Args:
         name: name of the column in the files, or a `Column`, `Hash` or `Codes` that names the
             column and decides the form of its elements. A null list becomes a row of `fill`, or
@@ -288,11 +288,6 @@ class Fixed:
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or an invalid value.
-
-    Example:
-        Read embeddings of 384 numbers as a matrix:
-
-        >>> columns = {"x": Fixed("embedding", 384)}
     """
 
     name: str | Column | Hash | Codes

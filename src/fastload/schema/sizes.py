@@ -129,6 +129,6 @@ def _describe_nulls(nulls: Mapping[ColumnPlan, str]) -> str:
         advice = f"write Column({first.name!r}, fill=...) or Column({first.name!r}, valid=True)"
     names = dict.fromkeys(plan.name for plan in others if plan.name != first.name)
     if names:
-        advice += f", likewise for {', '.join(f'`{name}`' for name in names)}"
+        advice += f", and the same for {', '.join(f'`{name}`' for name in names)}"
     advice += '; for all columns at once pass nulls="zero" or nulls="mask" to the dataset'
     return f"Expected no nulls, got some ({advice}) - at {nulls[first]}"

@@ -289,7 +289,8 @@ TEST(FixedReader, NullWithoutFillIsAnError) {
   const Status status = reader->Read(3, reinterpret_cast<uint8_t*>(out), 8, nullptr);
   EXPECT_EQ(KindOf(status), ErrorKind::kNullValue);
   EXPECT_EQ(status.message(),
-            "Expected no null, got one (write fill= or valid=True for this column)");
+            "Expected no null, got one (write fill= or valid=True for this column, or "
+            "nulls=\"zero\" or \"mask\" for all)");
 }
 
 TEST(FixedReader, ReadsTypeNull) {

@@ -34,7 +34,7 @@ def test_fill_may_be_any_scalar(fill: Any) -> None:
     [
         ({"name": 3}, TypeError, "column name of Column to be a str, got 3"),
         ({"name": ""}, ValueError, "got an empty str"),
-        ({"name": "a", "dtype": "int64"}, TypeError, r"torch\.int64, got 'int64'"),
+        ({"name": "a", "dtype": 64}, TypeError, r"torch\.int64, got 64"),
         ({"name": "a", "dtype": torch.complex64}, ValueError, r"one of bool, .* got torch\.comp"),
         ({"name": "a", "fill": [0]}, TypeError, r"a number, str or bytes, got \[0\]"),
         ({"name": "a", "valid": 1}, TypeError, "valid of Column to be a bool, got 1"),
@@ -52,7 +52,7 @@ def test_column_refuses(arguments: dict[str, Any], error: type[Exception], messa
         ({"names": []}, ValueError, "at least one column, got none"),
         ({"names": ["a", 1]}, TypeError, "to be a str, got 1"),
         ({"names": ["a", "b", "a"]}, ValueError, "Column `a` is used twice"),
-        ({"names": ["a"], "dtype": int}, TypeError, "torch.dtype"),
+        ({"names": ["a"], "dtype": "integer"}, ValueError, "one of bool, .* got integer"),
         ({"names": ["a"], "fill": "x"}, TypeError, "a number, got 'x'"),
     ],
 )
@@ -126,7 +126,10 @@ def test_codes_keeps_its_own_vocabulary() -> None:
         ({"length": "3"}, TypeError, "length of Pad to be an int, got '3'"),
         ({"value": None}, TypeError, "value of Pad to be a number, got None"),
         ({"value": "x"}, TypeError, "value of Pad to be a number, got 'x'"),
-        ({"dtype": int}, TypeError, "torch.dtype"),
+        ({"dtype": object}, TypeError, "torch.dtype"),
+        ({"side": "top"}, ValueError, "'right' or 'left', got 'top'"),
+        ({"keep": "all"}, ValueError, "'first' or 'last', got 'all'"),
+        ({"mask": 1}, TypeError, "mask of Pad to be a bool, got 1"),
         (
             {"name": Hash("a", 5), "dtype": torch.int32},
             ValueError,

@@ -255,12 +255,12 @@ def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:
         ([], ValueError, "at least one column, got none"),
         ({}, ValueError, "at least one column, got none"),
         ("i", TypeError, "None, a list of names or a mapping .*, got 'i'"),
-        ([Column("i")], TypeError, "a list of column names, got Column"),
+        ([Stack(["i"])], TypeError, "a list of column names, got Stack"),
         (["i", "i"], ValueError, "Output name `i` is used twice"),
         ({"i": Column("i", valid=True), "i__valid": "f"}, ValueError, "`i__valid` is used twice"),
         ({"": "i"}, ValueError, "an output name, got an empty str"),
         ({1: "i"}, TypeError, "output names to be str, got 1"),
-        ({"x": 1}, TypeError, "a column name, Column, Stack, .* for `x`, got 1"),
+        ({"x": 1}, TypeError, "a column name, dtype, list of names, Column, .* for `x`, got 1"),
     ],
 )
 def test_wrong_columns(tmp_path: Path, asked: Any, error: type[Exception], message: str) -> None:

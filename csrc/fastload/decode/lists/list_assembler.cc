@@ -181,7 +181,7 @@ Status ListAssembler::NoElement(int level, int definition) {
     return AtValue(
         MakeError(ErrorKind::kNullValue,
                   "Expected no null list, got one (write fill= or valid=True for "
-                  "this column)"),
+                  "this column, or nulls=\"zero\" or \"mask\" for all)"),
         at_);
   }
   if (level <= depth_) return Status::OK();

@@ -14,7 +14,7 @@ namespace fastload {
 Status NullElement() {
   return MakeError(ErrorKind::kNullValue,
                    "Expected no null, got one (write fill= or valid=True for this "
-                   "column)");
+                   "column, or nulls=\"zero\" or \"mask\" for all)");
 }
 
 Status FixedItems::Append(int64_t n) {

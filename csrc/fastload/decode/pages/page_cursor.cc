@@ -9,7 +9,7 @@ namespace fastload {
 Status UnexpectedNull(int64_t row) {
   return AtRow(MakeError(ErrorKind::kNullValue,
                          "Expected no null, got one (write fill= or valid=True for this "
-                         "column)"),
+                         "column, or nulls=\"zero\" or \"mask\" for all)"),
                row);
 }
 

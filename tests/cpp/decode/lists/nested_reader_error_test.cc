@@ -44,14 +44,16 @@ TEST(NestedReaderErrors, NullsWithoutFillAreErrors) {
   const Status element = ReadOnce(nested, bytes, spec, 1);
   EXPECT_EQ(KindOf(element), ErrorKind::kNullValue);
   EXPECT_EQ(element.message(),
-            "Expected no null, got one (write fill= or valid=True for this column)");
+            "Expected no null, got one (write fill= or valid=True for this column, or "
+            "nulls=\"zero\" or \"mask\" for all)");
   spec = SpecOf(nested);
   spec.null_lists = false;
   EXPECT_TRUE(ReadOnce(nested, bytes, spec, 1).ok());
   const Status list = ReadOnce(nested, bytes, spec, 2);
   EXPECT_EQ(KindOf(list), ErrorKind::kNullValue);
   EXPECT_EQ(list.message(),
-            "Expected no null list, got one (write fill= or valid=True for this column)");
+            "Expected no null list, got one (write fill= or valid=True for this column, "
+            "or nulls=\"zero\" or \"mask\" for all)");
 }
 
 TEST(NestedReaderErrors, ListsOfAnotherSizeAreErrors) {
