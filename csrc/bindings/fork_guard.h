@@ -1,10 +1,10 @@
 // A guard of native objects with threads and locks in a process that may be forked.
 #pragma once
 
-#include <unistd.h>
-
 #include <memory>
 #include <utility>
+
+#include "fastload/base/forks.h"
 
 namespace fastload {
 
@@ -19,7 +19,7 @@ class ForkGuard {
   ForkGuard(const ForkGuard&) = delete;
   ForkGuard& operator=(const ForkGuard&) = delete;
 
-  bool mine() const { return getpid() == owner_; }
+  bool mine() const { return made_here_.mine(); }
   T* operator->() const { return object_.get(); }
   const std::shared_ptr<T>& object() const { return object_; }
 
@@ -31,7 +31,7 @@ class ForkGuard {
 
  private:
   std::shared_ptr<T> object_;
-  const pid_t owner_ = getpid();
+  const MadeHere made_here_;
 };
 
 }  // namespace fastload

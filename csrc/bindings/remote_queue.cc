@@ -1,7 +1,7 @@
 #include "bindings/remote_queue.h"
 
 #include <memory>
-#include <optional>
+#include <new>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -20,9 +20,11 @@ namespace {
 // A buffer over the bytes of a Python object.
 class LentBuffer final : public arrow::Buffer {
  public:
-  LentBuffer(std::unique_ptr<Py_buffer> buffer, std::shared_ptr<RemoteQueue> queue,
+  // `buffer` holds one buffer.
+  LentBuffer(ReturnedBuffers::Buffers buffer, std::shared_ptr<RemoteQueue> queue,
              std::shared_ptr<ReturnedBuffers> returned)
-      : arrow::Buffer(static_cast<const uint8_t*>(buffer->buf), buffer->len),
+      : arrow::Buffer(static_cast<const uint8_t*>(buffer.front().buf),
+                      buffer.front().len),
         buffer_(std::move(buffer)),
         queue_(std::move(queue)),
         returned_(std::move(returned)) {
@@ -31,7 +33,7 @@ class LentBuffer final : public arrow::Buffer {
   // Runs on any thread, so the thread that serves the queue releases the object.
   ~LentBuffer() override {
     queue_->AddHeldBytes(-size());
-    returned_->Add(std::move(buffer_));
+    returned_->Add(buffer_);
     // The client's next call also releases the object.
     if (!queue_->brings()) queue_->Wake();
   }
@@ -39,36 +41,81 @@ class LentBuffer final : public arrow::Buffer {
   LentBuffer& operator=(const LentBuffer&) = delete;
 
  private:
-  std::unique_ptr<Py_buffer> buffer_;
+  ReturnedBuffers::Buffers buffer_;
   const std::shared_ptr<RemoteQueue> queue_;
   const std::shared_ptr<ReturnedBuffers> returned_;
 };
 
-py::object AsTuple(const std::optional<RemoteQueue::Request>& request) {
-  if (!request) return py::none();
-  return py::make_tuple(request->id, request->file, request->range.offset,
-                        request->range.bytes);
+// Returns the bytes of a Python object as a buffer. Leaves the object alone if there is
+// no memory.
+std::shared_ptr<arrow::Buffer> Lend(const py::buffer& bytes,
+                                    const std::shared_ptr<RemoteQueue>& queue,
+                                    const std::shared_ptr<ReturnedBuffers>& returned) {
+  ReturnedBuffers::Buffers view(1);
+  if (PyObject_GetBuffer(bytes.ptr(), &view.front(), PyBUF_SIMPLE) != 0) {
+    throw py::error_already_set();
+  }
+  Py_buffer held = view.front();
+  try {
+    return std::make_shared<LentBuffer>(std::move(view), queue, returned);
+  } catch (...) {
+    PyBuffer_Release(&held);
+    throw;
+  }
 }
 
 }  // namespace
 
-ReturnedBuffers::~ReturnedBuffers() {
-  // The core has outlived the client, so no thread with the GIL is left to release these.
-  for (auto& buffer : buffers_) static_cast<void>(buffer.release());
-}
-
-void ReturnedBuffers::Add(std::unique_ptr<Py_buffer> buffer) {
+void ReturnedBuffers::Add(Buffers& buffers) noexcept {
   std::lock_guard lock(mutex_);
-  buffers_.push_back(std::move(buffer));
+  buffers_.splice(buffers_.end(), buffers);
 }
 
-void ReturnedBuffers::Release() {
-  std::vector<std::unique_ptr<Py_buffer>> buffers;
+void ReturnedBuffers::Release() noexcept {
+  Buffers buffers;
   {
     std::lock_guard lock(mutex_);
     buffers.swap(buffers_);
   }
-  for (const auto& buffer : buffers) PyBuffer_Release(buffer.get());
+  for (Py_buffer& buffer : buffers) PyBuffer_Release(&buffer);
+}
+
+py::list PyRemoteQueue::Tuples(const std::vector<RemoteQueue::Request>& requests) const {
+  py::list list;
+  size_t made = 0;
+  try {
+    for (; made < requests.size(); ++made) {
+      const RemoteQueue::Request& request = requests[made];
+      list.append(py::make_tuple(request.id, request.file, request.range.offset,
+                                 request.range.bytes));
+    }
+  } catch (...) {
+    // Python gets none of the requests.
+    for (const RemoteQueue::Request& request : requests) {
+      queue()->Finish(request.id, OutOfMemory());
+    }
+    throw;
+  }
+  return list;
+}
+
+std::vector<RemoteQueue::Request> PyRemoteQueue::TakeUpTo(int64_t most) {
+  std::vector<RemoteQueue::Request> requests;
+  try {
+    while (static_cast<int64_t>(requests.size()) < most) {
+      // Room first: a request that was taken must not get lost.
+      if (requests.size() == requests.capacity()) {
+        requests.reserve(2 * requests.size() + 1);
+      }
+      const auto request = queue_->Take();
+      if (!request) break;
+      requests.push_back(*request);
+    }
+  } catch (const std::bad_alloc&) {
+    queue_->Wake();  // the client comes back for the rest
+    if (requests.empty()) throw;
+  }
+  return requests;
 }
 
 py::list PyRemoteQueue::Take(int64_t most) {
@@ -77,39 +124,35 @@ py::list PyRemoteQueue::Take(int64_t most) {
   std::vector<RemoteQueue::Request> requests;
   {
     const WithoutGil without_gil;
-    while (static_cast<int64_t>(requests.size()) < most) {
-      const auto request = queue_->Take();
-      if (!request) break;
-      requests.push_back(*request);
-    }
+    requests = TakeUpTo(most);
   }
-  py::list list;
-  for (const auto& request : requests) list.append(AsTuple(request));
-  return list;
+  return Tuples(requests);
 }
 
 py::object PyRemoteQueue::Finish(int64_t id, const py::buffer& bytes, bool take) {
-  auto view = std::make_unique<Py_buffer>();
-  if (PyObject_GetBuffer(bytes.ptr(), view.get(), PyBUF_SIMPLE) != 0) {
-    throw py::error_already_set();
+  std::shared_ptr<arrow::Buffer> lent;
+  try {
+    lent = Lend(bytes, queue(), returned_);
+  } catch (...) {
+    queue_->Finish(id, FromException());
+    throw;
   }
-  std::shared_ptr<arrow::Buffer> lent =
-      std::make_shared<LentBuffer>(std::move(view), queue(), returned_);
-  std::optional<RemoteQueue::Request> request;
+  std::vector<RemoteQueue::Request> next;
   {
     const WithoutGil without_gil;
     queue_->Finish(id, std::move(lent));
-    if (take) request = queue_->Take();
+    if (take) next = TakeUpTo(1);
   }
   returned_->Release();
-  return AsTuple(request);
+  if (next.empty()) return py::none();
+  return Tuples(next)[0];
 }
 
 void PyRemoteQueue::Fail(int64_t id, bool changed, const std::string& message) {
   const auto kind = changed ? ErrorKind::kSourceChanged : ErrorKind::kStorage;
   {
     const WithoutGil without_gil;
-    queue_->Finish(id, MakeError(kind, message));
+    queue_->Finish(id, CatchParquet([&] { return MakeError(kind, message); }));
   }
   returned_->Release();
 }

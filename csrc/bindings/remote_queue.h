@@ -1,6 +1,7 @@
 // The queue of a dataset's remote reads, which Python's client serves.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,14 +18,19 @@ namespace fastload {
 // releases the buffers.
 class ReturnedBuffers {
  public:
-  ~ReturnedBuffers();
-  void Add(std::unique_ptr<Py_buffer> buffer);
+  // A list, because a destructor that adds a buffer must not take memory.
+  using Buffers = std::list<Py_buffer>;
+
+  // Moves the buffers to this list.
+  void Add(Buffers& buffers) noexcept;
   // The caller holds the GIL.
-  void Release();
+  void Release() noexcept;
 
  private:
   std::mutex mutex_;  // guards the members below
-  std::vector<std::unique_ptr<Py_buffer>> buffers_;
+  // Buffers that are left at the end stay with Python: the core has outlived the client,
+  // so no thread with the GIL is left to release them.
+  Buffers buffers_;
 };
 
 class PyRemoteQueue {
@@ -42,6 +48,10 @@ class PyRemoteQueue {
   void Close();
 
  private:
+  std::vector<RemoteQueue::Request> TakeUpTo(int64_t most);
+  // Makes a tuple for Python of each request. A request that Python can't get fails.
+  pybind11::list Tuples(const std::vector<RemoteQueue::Request>& requests) const;
+
   ForkGuard<RemoteQueue> queue_;
   const std::shared_ptr<ReturnedBuffers> returned_ = std::make_shared<ReturnedBuffers>();
 };

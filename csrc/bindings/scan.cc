@@ -28,6 +28,8 @@ std::unique_ptr<LentBatch> PyScan::Next() {
   }
   // The interval at which Ctrl-C is checked.
   constexpr std::chrono::milliseconds kSlice{50};
+  // Made first, so that no batch is lost for want of memory.
+  auto lent = std::make_unique<LentBatch>(LentBatch{{}, memory_});
   while (true) {
     bool done = false;
     Result<std::optional<Batch>> batch = [&] {
@@ -37,7 +39,8 @@ std::unique_ptr<LentBatch> PyScan::Next() {
     }();
     std::optional<Batch> ready = ValueOrRaise(std::move(batch));
     if (ready) {
-      return std::make_unique<LentBatch>(LentBatch{std::move(*ready), memory_});
+      lent->batch = std::move(*ready);
+      return lent;
     }
     if (done) return nullptr;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();

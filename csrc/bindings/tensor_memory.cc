@@ -1,9 +1,11 @@
 #include "bindings/tensor_memory.h"
 
-#include <sys/types.h>
-#include <unistd.h>
-
+#include <algorithm>
+#include <exception>
+#include <list>
 #include <utility>
+
+#include "fastload/base/forks.h"
 
 namespace fastload {
 
@@ -11,44 +13,50 @@ namespace py = pybind11;
 
 struct TensorMemory::State {
   struct Tensor {
-    PyObject* object;  // owned; used with the GIL only
+    uint8_t* data;
     int64_t bytes;
+    PyObject* object;  // owned; used with the GIL only
   };
+  // Lists, because moving a tensor between lists takes no memory. Few tensors are alive.
+  using Tensors = std::list<Tensor>;
 
   explicit State(py::object allocate) : allocate(std::move(allocate)) {}
 
   ~State() {
     // A child of fork() leaves the tensors to its parent, because a device may use them.
-    if (getpid() != owner || Py_IsInitialized() == 0) {
+    if (!made_here.mine() || Py_IsInitialized() == 0) {
       allocate.release();
       return;
     }
     const py::gil_scoped_acquire gil;
-    for (const auto& [data, tensor] : used) Py_DECREF(tensor.object);
-    for (const auto& [bytes, pointers] : spare) {
-      for (const auto& [data, object] : pointers) Py_DECREF(object);
-    }
+    for (const Tensor& tensor : used) Py_DECREF(tensor.object);
+    for (const Tensor& tensor : spare) Py_DECREF(tensor.object);
     allocate = py::object();
   }
 
-  // Returns the address of a new tensor and the tensor, or {nullptr, nullptr} if the
-  // allocation failed. The caller holds the GIL.
-  std::pair<uint8_t*, PyObject*> Make(int64_t bytes) const {
+  // Returns a list of a new tensor, or an empty list if the allocation failed. The caller
+  // holds the GIL.
+  Tensors Make(int64_t bytes) const {
+    Tensors made(1);
     try {
       py::object tensor = allocate(bytes);
       const auto start = tensor.attr("data_ptr")().cast<uintptr_t>();
-      return {reinterpret_cast<uint8_t*>(start), tensor.release().ptr()};
-    } catch (const py::error_already_set&) {
-      return {nullptr, nullptr};
+      made.front() = {reinterpret_cast<uint8_t*>(start), bytes, tensor.release().ptr()};
+    } catch (const std::exception&) {
+      made.clear();
     }
+    return made;
   }
 
-  const pid_t owner = getpid();
+  static auto FindData(Tensors& tensors, const uint8_t* data) {
+    return std::ranges::find(tensors, data, &Tensor::data);
+  }
+
+  const MadeHere made_here;
   py::object allocate;
   std::mutex mutex;  // guards the members below; never held while waiting for the GIL
-  std::map<const uint8_t*, Tensor> used;
-  std::map<int64_t, std::vector<std::pair<uint8_t*, PyObject*>>>
-      spare;  // by size in bytes
+  Tensors used;
+  Tensors spare;
 };
 
 namespace {
@@ -61,28 +69,26 @@ class TensorSource final : public MemorySource {
   uint8_t* Map(int64_t bytes) override {
     {
       std::lock_guard lock(state_->mutex);
-      auto& spare = state_->spare[bytes];
-      if (!spare.empty()) {
-        const auto [data, object] = spare.back();
-        spare.pop_back();
-        state_->used[data] = {object, bytes};
-        return data;
+      const auto found =
+          std::ranges::find(state_->spare, bytes, &TensorMemory::State::Tensor::bytes);
+      if (found != state_->spare.end()) {
+        state_->used.splice(state_->used.begin(), state_->spare, found);
+        return found->data;
       }
     }
     const py::gil_scoped_acquire gil;
-    const auto [data, object] = state_->Make(bytes);
-    if (data == nullptr) return nullptr;
+    auto made = state_->Make(bytes);
+    if (made.empty()) return nullptr;
     std::lock_guard lock(state_->mutex);
-    state_->used[data] = {object, bytes};
-    return data;
+    state_->used.splice(state_->used.begin(), made);
+    return state_->used.front().data;
   }
 
-  void Unmap(uint8_t* data, int64_t bytes) override {
+  void Unmap(uint8_t* data, int64_t) noexcept override {
     std::lock_guard lock(state_->mutex);
-    const auto found = state_->used.find(data);
+    const auto found = TensorMemory::State::FindData(state_->used, data);
     if (found == state_->used.end()) return;  // a batch has taken the tensor along
-    state_->spare[bytes].emplace_back(data, found->second.object);
-    state_->used.erase(found);
+    state_->spare.splice(state_->spare.begin(), state_->used, found);
   }
 
  private:
@@ -99,20 +105,18 @@ std::unique_ptr<MemorySource> TensorMemory::Source() const {
 }
 
 py::object TensorMemory::Take(const uint8_t* data) {
-  State::Tensor tensor{};
+  State::Tensors taken;
   {
     std::lock_guard lock(state_->mutex);
-    const auto found = state_->used.find(data);
+    const auto found = State::FindData(state_->used, data);
     if (found == state_->used.end()) return py::none();
-    tensor = found->second;
-    state_->used.erase(found);
+    taken.splice(taken.begin(), state_->used, found);
   }
-  const auto [start, object] = state_->Make(tensor.bytes);
-  if (start != nullptr) {
-    std::lock_guard lock(state_->mutex);
-    state_->spare[tensor.bytes].emplace_back(start, object);
-  }
-  return py::reinterpret_steal<py::object>(tensor.object);
+  auto tensor = py::reinterpret_steal<py::object>(taken.front().object);
+  auto made = state_->Make(taken.front().bytes);
+  std::lock_guard lock(state_->mutex);
+  state_->spare.splice(state_->spare.begin(), made);
+  return tensor;
 }
 
 }  // namespace fastload

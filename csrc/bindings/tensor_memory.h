@@ -2,10 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "fastload/base/memory.h"
 #include "pybind11/pybind11.h"

@@ -21,9 +21,13 @@ arrow::Status BlockMemory::Allocate(int64_t size, int64_t alignment, uint8_t** o
     *out = nothing;
     return arrow::Status::OK();
   }
+  return CatchParquet([&] { return AllocateBlock(size, out); });
+}
+
+arrow::Status BlockMemory::AllocateBlock(int64_t size, uint8_t** out) {
   ARROW_ASSIGN_OR_RAISE(auto block, pool_->Allocate(size));
+  blocks_.push_back(block);
   *out = block->data();
-  blocks_.push_back(std::move(block));
   max_bytes_ = std::max(max_bytes_, bytes_allocated());
   total_bytes_ += size;
   ++allocations_;

@@ -33,6 +33,8 @@ class BlockMemory final : public arrow::MemoryPool {
   std::string backend_name() const override { return "blocks"; }
 
  private:
+  arrow::Status AllocateBlock(int64_t size, uint8_t** out);
+
   BlockPool* const pool_;
   std::vector<std::shared_ptr<Block>> blocks_;
   int64_t max_bytes_ = 0;

@@ -10,22 +10,20 @@ namespace {
 constexpr int64_t kLeastBlock = int64_t{64} << 10;
 constexpr int64_t kMostBlock = int64_t{4} << 20;
 
-BlockPool* Heap() {
-  static BlockPool heap(MakePrivateMemory(), /*limit_bytes=*/0);
-  return &heap;
-}
-
 }  // namespace
 
 Result<uint8_t*> ByteArena::Allocate(int64_t bytes) {
   if (bytes > end_ - next_) {
     const int64_t block_bytes = std::clamp(held_bytes_ / 2, kLeastBlock, kMostBlock);
-    BlockPool* pool = pool_ == nullptr ? Heap() : pool_;
+    if (pool_ == nullptr && own_pool_ == nullptr) {
+      own_pool_ = std::make_unique<BlockPool>(MakePrivateMemory(), /*limit_bytes=*/0);
+    }
+    BlockPool* const pool = pool_ == nullptr ? own_pool_.get() : pool_;
     ARROW_ASSIGN_OR_RAISE(auto block, pool->Allocate(std::max(bytes, block_bytes)));
+    blocks_.push_back(block);
     next_ = block->data();
     end_ = next_ + block->size();
     held_bytes_ += block->size();
-    blocks_.push_back(std::move(block));
   }
   uint8_t* const data = next_;
   next_ += bytes;

@@ -16,7 +16,8 @@ namespace fastload {
 // cleared or destroyed. Not thread-safe.
 class ByteArena {
  public:
-  // Takes blocks from `pool`, which is borrowed, or from the heap if `pool` is null.
+  // Takes blocks from `pool`, which is borrowed, or from a pool of its own if `pool` is
+  // null: a pool of the process would belong to the parent in a fork.
   explicit ByteArena(BlockPool* pool = nullptr) : pool_(pool) {}
 
   // Returns the start of `bytes` bytes, which are not aligned.
@@ -29,6 +30,7 @@ class ByteArena {
 
  private:
   BlockPool* pool_;
+  std::unique_ptr<BlockPool> own_pool_;
   std::vector<std::shared_ptr<Block>> blocks_;
   std::vector<std::shared_ptr<arrow::Buffer>> kept_;
   int64_t held_bytes_ = 0;  // bytes in all blocks

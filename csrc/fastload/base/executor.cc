@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
+#include <list>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -65,14 +67,16 @@ class ThreadPool final : public Executor {
     const sigset_t blocked = BlockedSignals();
     sigset_t before;
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    const int error = Start(name, threads);
+    std::exception_ptr refused;
+    try {
+      Start(name, threads);
+    } catch (...) {
+      refused = std::current_exception();
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (error == 0) return;
-    const std::string got = std::to_string(threads_.size());
+    if (refused == nullptr) return;
     Close();  // destroying joinable threads would end the process
-    throw std::system_error(
-        error, std::generic_category(),
-        "Expected " + std::to_string(threads) + " threads, got " + got);
+    std::rethrow_exception(refused);
   }
 
   ~ThreadPool() override { Close(); }
@@ -90,6 +94,12 @@ class ThreadPool final : public Executor {
 
   bool RunOne() override { return false; }
 
+  Status fault() const override {
+    if (!faulty_.load(std::memory_order_acquire)) return Status::OK();
+    std::lock_guard lock(mutex_);
+    return fault_;
+  }
+
   void Close() override {
     {
       std::lock_guard lock(mutex_);
@@ -105,8 +115,8 @@ class ThreadPool final : public Executor {
   }
 
  private:
-  // Returns 0, or the error number with which the system refused a thread.
-  int Start(const std::string& name, int threads) {
+  void Start(const std::string& name, int threads) {
+    threads_.reserve(static_cast<size_t>(threads));
     for (int i = 0; i < threads; ++i) {
       try {
         threads_.emplace_back([this, name] {
@@ -114,10 +124,11 @@ class ThreadPool final : public Executor {
           Run();
         });
       } catch (const std::system_error& refused) {
-        return refused.code().value();
+        throw std::system_error(refused.code(), "Expected " + std::to_string(threads) +
+                                                    " threads, got " +
+                                                    std::to_string(threads_.size()));
       }
     }
-    return 0;
   }
 
   void Run() {
@@ -129,17 +140,29 @@ class ThreadPool final : public Executor {
       {
         Task task = queue_.Pop();
         lock.unlock();
-        task(scratch);
+        Status status = CatchParquet([&] {
+          task(scratch);
+          return Status::OK();
+        });
+        if (!status.ok()) AddFault(std::move(status));
       }
       lock.lock();
     }
   }
 
-  std::mutex mutex_;  // guards queue_ and closed_
+  void AddFault(Status status) {
+    std::lock_guard lock(mutex_);
+    if (fault_.ok()) fault_ = std::move(status);
+    faulty_.store(true, std::memory_order_release);
+  }
+
+  mutable std::mutex mutex_;  // guards queue_, closed_ and fault_
   std::condition_variable wake_;
   Queue queue_;
   bool closed_ = false;
-  std::mutex joining_;  // guards the joining of threads_
+  Status fault_;                     // the first
+  std::atomic<bool> faulty_{false};  // whether there is a fault_
+  std::mutex joining_;               // guards the joining of threads_
   std::vector<std::thread> threads_;
 };
 
@@ -156,20 +179,18 @@ class InlineExecutor final : public Executor {
   bool RunOne() override {
     Task task;
     // Several threads may wait, and so run tasks, at once.
-    std::unique_ptr<Scratch> scratch;
+    std::list<Scratch> scratch;
     {
       std::lock_guard lock(mutex_);
       if (queue_.empty()) return false;
+      // A task leaves the queue only when there is memory to run it.
+      if (idle_.empty()) idle_.emplace_back();
+      scratch.splice(scratch.begin(), idle_, idle_.begin());
       task = queue_.Pop();
-      if (!idle_.empty()) {
-        scratch = std::move(idle_.back());
-        idle_.pop_back();
-      }
     }
-    if (!scratch) scratch = std::make_unique<Scratch>();
-    task(*scratch);
+    task(scratch.front());
     std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(scratch));
+    idle_.splice(idle_.begin(), scratch);
     return true;
   }
 
@@ -181,7 +202,7 @@ class InlineExecutor final : public Executor {
  private:
   std::mutex mutex_;  // guards the members below
   Queue queue_;
-  std::vector<std::unique_ptr<Scratch>> idle_;
+  std::list<Scratch> idle_;  // working memory of threads that run no task now
 };
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "fastload/base/status.h"
+
 namespace fastload {
 
 class Scratch;
@@ -20,6 +22,8 @@ class Scratch;
 // order of submission.
 class Executor {
  public:
+  // A task must not throw: its owner turns what its work throws into the owner's failure.
+  // See fault().
   using Task = std::function<void(Scratch&)>;
 
   virtual ~Executor() = default;
@@ -28,6 +32,7 @@ class Executor {
   // Returns true if the executor has threads of its own. Otherwise tasks run on the
   // threads that call RunOne.
   virtual bool has_threads() const = 0;
+  // Throws std::bad_alloc, and queues nothing, if there is no memory.
   virtual void Submit(int64_t priority, Task task) = 0;
   // Runs one waiting task on the calling thread if the executor has no threads. Returns
   // false if no task waits, or if the executor has threads.
@@ -35,6 +40,11 @@ class Executor {
   // Runs all queued tasks to their end, then stops. Idempotent. No task may be submitted
   // after Close.
   virtual void Close() = 0;
+
+  // Returns OK, or the first exception that a task of the executor's threads has thrown.
+  // The thread lives on, but whoever waits for the task's work waits in vain: owners of
+  // tasks look here before they wait.
+  virtual Status fault() const { return Status::OK(); }
 };
 
 // Starts a pool of `threads` threads named `name`. Throws std::system_error if the system

@@ -1,14 +1,16 @@
 #include "fastload/base/memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <new>
 #include <utility>
 
+#include "fastload/base/forks.h"
 #include "fastload/base/platform.h"
+#include "fastload/base/spare_pieces.h"
 
 namespace fastload {
 namespace {
@@ -57,7 +59,7 @@ class PrivateMemory final : public MemorySource {
     return start + before;
   }
 
-  void Unmap(uint8_t* data, int64_t bytes) override {
+  void Unmap(uint8_t* data, int64_t bytes) noexcept override {
     if (bytes < kMapBytes) {
       FreeAligned(data);
     } else {
@@ -84,33 +86,63 @@ struct BlockPool::State {
       : source(std::move(source)), limit_bytes(limit_bytes) {}
 
   ~State() {
-    for (auto& [capacity, blocks] : free) {
-      for (uint8_t* data : blocks) source->Unmap(data, capacity);
+    for (auto piece = spare.TakeLargest(); piece.data; piece = spare.TakeLargest()) {
+      source->Unmap(piece.data, piece.capacity);
     }
   }
 
-  // Removes cached blocks, the largest first, until `bytes` more bytes fit the limit.
-  // Returns the removed blocks, which the caller unmaps.
-  std::vector<std::pair<uint8_t*, int64_t>> MakeRoom(int64_t bytes) {
-    std::vector<std::pair<uint8_t*, int64_t>> gone;
-    while (stats.used_bytes + stats.cached_bytes + bytes > limit_bytes && !free.empty()) {
-      auto last = std::prev(free.end());
-      gone.emplace_back(last->second.back(), last->first);
-      stats.cached_bytes -= last->first;
-      last->second.pop_back();
-      if (last->second.empty()) free.erase(last);
+  // Takes a spare piece, or counts a new one and returns nullptr. Throws std::bad_alloc,
+  // and counts nothing, if there is no memory to count the piece.
+  uint8_t* Begin(int64_t capacity) {
+    std::lock_guard lock(mutex);
+    uint8_t* const data = spare.Take(capacity);
+    if (data == nullptr) {
+      spare.Announce(capacity);
+      ++stats.mapped_total;
     }
-    return gone;
+    stats.used_bytes += capacity;
+    return data;
+  }
+
+  // Frees spare pieces, the largest first, until all pieces fit the limit.
+  void MakeRoom() noexcept {
+    while (true) {
+      SparePieces::Piece piece;
+      {
+        std::lock_guard lock(mutex);
+        if (stats.used_bytes + spare.bytes() > limit_bytes) piece = spare.TakeLargest();
+      }
+      if (piece.data == nullptr) return;
+      // The source is called without the lock, because the source may wait for a lock of
+      // its own.
+      source->Unmap(piece.data, piece.capacity);
+    }
+  }
+
+  // Maps a piece that Begin has counted. Returns nullptr if there is no memory.
+  uint8_t* Map(int64_t capacity) {
+    uint8_t* data = nullptr;
+    try {
+      data = source->Map(capacity);
+    } catch (const std::bad_alloc&) {
+      data = nullptr;
+    }
+    if (data != nullptr) return data;
+    std::lock_guard lock(mutex);
+    spare.Forget(capacity);
+    stats.used_bytes -= capacity;
+    --stats.mapped_total;
+    return nullptr;
   }
 
   const std::unique_ptr<MemorySource> source;
   const int64_t limit_bytes;
-  // A child of fork() inherits blocks and perhaps a locked mutex, so blocks of another
-  // process's pool are left alone.
-  const pid_t owner = getpid();
-  mutable std::mutex mutex;                       // guards the members below
-  std::map<int64_t, std::vector<uint8_t*>> free;  // dead blocks by capacity
-  Stats stats;
+  // A child of fork() inherits blocks and perhaps a locked mutex, so it leaves blocks
+  // alone that another process has made.
+  const MadeHere made_here;
+  mutable std::mutex mutex;  // guards the members below
+  SparePieces spare;         // dead blocks
+  Stats stats;               // but for cached_bytes, which `spare` counts
 };
 
 BlockPool::BlockPool(std::unique_ptr<MemorySource> source, int64_t limit_bytes)
@@ -118,56 +150,41 @@ BlockPool::BlockPool(std::unique_ptr<MemorySource> source, int64_t limit_bytes)
 
 Result<std::shared_ptr<Block>> BlockPool::Allocate(int64_t bytes) {
   const int64_t capacity = SizeClass(bytes);
-  uint8_t* data = nullptr;
-  std::vector<std::pair<uint8_t*, int64_t>> gone;
-  {
-    std::lock_guard lock(state_->mutex);
-    auto found = state_->free.find(capacity);
-    if (found != state_->free.end()) {
-      data = found->second.back();
-      found->second.pop_back();
-      if (found->second.empty()) state_->free.erase(found);
-      state_->stats.cached_bytes -= capacity;
-    } else {
-      gone = state_->MakeRoom(capacity);
-      ++state_->stats.mapped_total;
-    }
-    state_->stats.used_bytes += capacity;
+  // The object is made first: if there is no memory for the object, nothing is counted.
+  auto block = std::make_shared<Block>(state_, bytes, capacity);
+  block->data_ = state_->Begin(capacity);
+  if (block->data_ == nullptr) {
+    state_->MakeRoom();
+    block->data_ = state_->Map(capacity);
   }
-  // The source is called without the lock, because the source may wait for a lock of its
-  // own.
-  for (const auto& [block, block_bytes] : gone) state_->source->Unmap(block, block_bytes);
-  if (data == nullptr) data = state_->source->Map(capacity);
-  if (data == nullptr) {
-    std::lock_guard lock(state_->mutex);
-    state_->stats.used_bytes -= capacity;
-    --state_->stats.mapped_total;
+  if (block->data_ == nullptr) {
     return Status::OutOfMemory("Expected ", capacity, " bytes for a batch, got none");
   }
-  return std::make_shared<Block>(state_, data, bytes, capacity);
+  return block;
 }
 
 BlockPool::Stats BlockPool::stats() const {
   std::lock_guard lock(state_->mutex);
-  return state_->stats;
+  Stats stats = state_->stats;
+  stats.cached_bytes = state_->spare.bytes();
+  return stats;
 }
 
-Block::Block(std::shared_ptr<BlockPool::State> state, uint8_t* data, int64_t size,
-             int64_t capacity)
-    : state_(std::move(state)), data_(data), size_(size), capacity_(capacity) {}
+Block::Block(std::shared_ptr<BlockPool::State> state, int64_t size, int64_t capacity)
+    : state_(std::move(state)), size_(size), capacity_(capacity) {}
 
 Block::~Block() {
-  if (getpid() != state_->owner) return;
+  if (data_ == nullptr || !state_->made_here.mine()) return;
   {
     std::lock_guard lock(state_->mutex);
     BlockPool::Stats& stats = state_->stats;
     stats.used_bytes -= capacity_;
     if (lent_) stats.lent_bytes -= capacity_;
-    if (stats.used_bytes + stats.cached_bytes + capacity_ <= state_->limit_bytes) {
-      state_->free[capacity_].push_back(data_);
-      stats.cached_bytes += capacity_;
+    if (stats.used_bytes + state_->spare.bytes() + capacity_ <= state_->limit_bytes) {
+      state_->spare.Keep({data_, capacity_});
       return;
     }
+    state_->spare.Forget(capacity_);
   }
   state_->source->Unmap(data_, capacity_);
 }

@@ -1,14 +1,10 @@
 // Memory of batches and of fetched bytes: blocks in size classes, which are reused.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "arrow/buffer.h"
 #include "fastload/base/status.h"
@@ -29,9 +25,10 @@ class MemorySource {
  public:
   virtual ~MemorySource() = default;
   // Returns `bytes` bytes aligned to kAlignment, or nullptr if the source has no more
-  // memory.
+  // memory. Throws only std::bad_alloc, which means the same.
   virtual uint8_t* Map(int64_t bytes) = 0;
-  virtual void Unmap(uint8_t* data, int64_t bytes) = 0;
+  // Runs in destructors, so it takes no memory.
+  virtual void Unmap(uint8_t* data, int64_t bytes) noexcept = 0;
 };
 
 std::unique_ptr<MemorySource> MakePrivateMemory();
@@ -58,6 +55,8 @@ class BlockPool {
   // in all. Blocks that are alive may exceed the limit.
   BlockPool(std::unique_ptr<MemorySource> source, int64_t limit_bytes);
 
+  // Returns a block, or an OutOfMemory status. Throws std::bad_alloc, and counts nothing,
+  // if there is no memory for the object or for the status.
   Result<std::shared_ptr<Block>> Allocate(int64_t bytes);
   Stats stats() const;
 
@@ -70,8 +69,8 @@ class BlockPool {
 // A block of memory. The destructor gives the memory back to the pool.
 class Block {
  public:
-  Block(std::shared_ptr<BlockPool::State> state, uint8_t* data, int64_t size,
-        int64_t capacity);
+  // Makes a block without memory, which the pool provides.
+  Block(std::shared_ptr<BlockPool::State> state, int64_t size, int64_t capacity);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -84,8 +83,10 @@ class Block {
   void MarkLent();
 
  private:
+  friend class BlockPool;
+
   std::shared_ptr<BlockPool::State> state_;
-  uint8_t* data_;
+  uint8_t* data_ = nullptr;  // null: the pool had no memory
   int64_t size_;
   int64_t capacity_;
   bool lent_ = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace fastload {
 
@@ -22,27 +23,41 @@ int64_t RangeAllocator::Allocate(int64_t bytes) {
   if (found == free_.end()) return -1;
   const auto [begin, end] = *found;
   const int64_t start = Fit(begin, bytes);
-  free_.erase(found);
-  if (begin < start) free_.emplace(begin, start);
-  if (start + bytes < end) free_.emplace(start + bytes, end);
+  const auto used = used_.emplace(start, start + bytes).first;
+  if (begin == start && start + bytes == end) {
+    free_.erase(found);
+  } else if (begin == start) {
+    auto rest = free_.extract(found);
+    rest.key() = start + bytes;
+    free_.insert(std::move(rest));
+  } else {
+    try {
+      if (start + bytes < end) free_.emplace(start + bytes, end);
+    } catch (...) {
+      used_.erase(used);
+      throw;
+    }
+    found->second = start;
+  }
   return start;
 }
 
-void RangeAllocator::Free(int64_t start, int64_t bytes) {
-  int64_t end = start + bytes;
+void RangeAllocator::Free(int64_t start) noexcept {
+  auto range = used_.extract(start);
+  if (range.empty()) return;
   auto next = free_.lower_bound(start);
   if (next != free_.begin()) {
     const auto before = std::prev(next);
     if (before->second == start) {
-      start = before->first;
+      range.key() = before->first;
       free_.erase(before);
     }
   }
-  if (next != free_.end() && next->first == end) {
-    end = next->second;
+  if (next != free_.end() && next->first == range.mapped()) {
+    range.mapped() = next->second;
     free_.erase(next);
   }
-  free_.emplace(start, end);
+  free_.insert(std::move(range));
 }
 
 }  // namespace fastload

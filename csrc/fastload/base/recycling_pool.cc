@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "fastload/base/memory.h"
+#include "fastload/base/status.h"
 
 namespace fastload {
 
@@ -11,25 +13,28 @@ RecyclingPool::RecyclingPool(arrow::MemoryPool* base, int64_t limit_bytes)
     : base_(base), limit_bytes_(limit_bytes) {}
 
 RecyclingPool::~RecyclingPool() {
-  for (auto& [capacity, buffers] : kept_) {
-    for (uint8_t* buffer : buffers) base_->Free(buffer, capacity, kAlignment);
+  for (auto piece = spare_.TakeLargest(); piece.data; piece = spare_.TakeLargest()) {
+    base_->Free(piece.data, piece.capacity, kAlignment);
   }
 }
 
 arrow::Status RecyclingPool::Allocate(int64_t size, int64_t alignment, uint8_t** out) {
   if (size <= 0 || alignment > kAlignment) return base_->Allocate(size, alignment, out);
   const int64_t capacity = SizeClass(size);
-  {
+  try {
     std::lock_guard lock(mutex_);
-    const auto found = kept_.find(capacity);
-    if (found != kept_.end() && !found->second.empty()) {
-      *out = found->second.back();
-      found->second.pop_back();
-      kept_bytes_ -= capacity;
-      return arrow::Status::OK();
-    }
+    *out = spare_.Take(capacity);
+    if (*out != nullptr) return arrow::Status::OK();
+    spare_.Announce(capacity);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
   }
-  return base_->Allocate(capacity, kAlignment, out);
+  arrow::Status status = base_->Allocate(capacity, kAlignment, out);
+  if (!status.ok()) {
+    std::lock_guard lock(mutex_);
+    spare_.Forget(capacity);
+  }
+  return status;
 }
 
 arrow::Status RecyclingPool::Reallocate(int64_t old_size, int64_t new_size,
@@ -51,11 +56,10 @@ void RecyclingPool::Free(uint8_t* buffer, int64_t size, int64_t alignment) {
   const int64_t capacity = SizeClass(size);
   {
     std::lock_guard lock(mutex_);
-    if (kept_bytes_ + capacity <= limit_bytes_) {
-      kept_[capacity].push_back(buffer);
-      kept_bytes_ += capacity;
-      return;
+    if (spare_.bytes() + capacity <= limit_bytes_) {
+      return spare_.Keep({buffer, capacity});
     }
+    spare_.Forget(capacity);
   }
   base_->Free(buffer, capacity, kAlignment);
 }

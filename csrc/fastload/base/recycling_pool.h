@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "arrow/memory_pool.h"
+#include "fastload/base/spare_pieces.h"
 
 namespace fastload {
 
@@ -40,9 +39,8 @@ class RecyclingPool final : public arrow::MemoryPool {
  private:
   arrow::MemoryPool* const base_;
   const int64_t limit_bytes_;
-  std::mutex mutex_;  // guards the members below
-  int64_t kept_bytes_ = 0;
-  std::map<int64_t, std::vector<uint8_t*>> kept_;  // freed memory by capacity
+  std::mutex mutex_;   // guards the members below
+  SparePieces spare_;  // freed memory
 };
 
 }  // namespace fastload

@@ -1,7 +1,9 @@
 #include "fastload/base/status.h"
 
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +11,23 @@
 namespace fastload {
 
 namespace {
+
+// Marks the status as one that lives as long as the process: copies share its state and
+// so take no memory. Arrow has such statuses (arrow::internal::StatusConstant), but its
+// headers do not say how to make one. An explicit instantiation may name a private
+// member.
+void MakeConstant(Status& status);
+
+template <auto kState>
+struct StateAccess {
+  friend void MakeConstant(Status& status) { (status.*kState)->is_constant = true; }
+};
+template struct StateAccess<&Status::state_>;
+
+Status Constant(Status status) {
+  MakeConstant(status);
+  return status;
+}
 
 constexpr const char kDetailId[] = "fastload::ErrorDetail";
 
@@ -136,8 +155,24 @@ std::optional<int64_t> RowOf(const Status& status) {
   return detail == nullptr ? std::nullopt : detail->members().row;
 }
 
+namespace {
+
+// Made when the core is loaded, so that they are there when there is no memory.
+const Status kOutOfMemory = Constant(Status::OutOfMemory("out of memory"));
+const Status kPassClosed = Constant(MakeError(ErrorKind::kClosed, "The pass was closed"));
+const Status kDatasetClosed =
+    Constant(MakeError(ErrorKind::kClosed, "The dataset was closed"));
+
+// Returns true for copies of OutOfMemory(), which all share one message.
+bool IsPlainOutOfMemory(const Status& status) {
+  return &status.message() == &kOutOfMemory.message();
+}
+
+}  // namespace
+
 Status At(const Status& status, const Location& location) {
-  if (status.ok()) return status;
+  // Once there is no memory, there is none for a location either.
+  if (status.ok() || IsPlainOutOfMemory(status)) return status;
   const std::string where = Describe(location);
   if (where.empty()) return status;
   const std::string message = OneLine(status.message()) + " - at " + where;
@@ -170,7 +205,11 @@ std::optional<RowGroupId> RowGroupOf(const Status& status) {
   return detail == nullptr ? std::nullopt : detail->members().row_group;
 }
 
-Status OutOfMemory() { return Status::OutOfMemory("out of memory"); }
+Status OutOfMemory() noexcept { return kOutOfMemory; }
+
+Status PassClosed() noexcept { return kPassClosed; }
+
+Status DatasetClosed() noexcept { return kDatasetClosed; }
 
 Status FromParquet(const Status& thrown) {
   // A failed read has a detail: an ErrorKind or an errno.
@@ -178,6 +217,43 @@ Status FromParquet(const Status& thrown) {
       thrown.IsIOError() || thrown.IsInvalid() || thrown.IsSerializationError();
   if (!corrupt || thrown.detail() != nullptr) return thrown;
   return MakeError(ErrorKind::kCorruptFile, thrown.message());
+}
+
+namespace {
+
+// libparquet catches every exception of its Thrift decoder, and throws a ParquetException
+// with the same words.
+bool SaysOutOfMemory(std::string_view message) {
+  return message.ends_with(std::bad_alloc().what());
+}
+
+// Rethrows the exception that is being handled.
+Status StatusOfException() {
+  try {
+    throw;
+  } catch (const parquet::ParquetStatusException& e) {
+    return FromParquet(e.status());
+  } catch (const parquet::ParquetException& e) {
+    if (SaysOutOfMemory(e.what())) return OutOfMemory();
+    return MakeError(ErrorKind::kCorruptFile, e.what());
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  } catch (const std::exception& e) {
+    return MakeError(ErrorKind::kInternal,
+                     std::string("fastload has a fault: ") + e.what());
+  } catch (...) {
+    return MakeError(ErrorKind::kInternal, "fastload has a fault: an unknown exception");
+  }
+}
+
+}  // namespace
+
+Status FromException() noexcept {
+  try {
+    return StatusOfException();
+  } catch (...) {
+    return OutOfMemory();  // there was no memory for the Status
+  }
 }
 
 }  // namespace fastload

@@ -1,9 +1,11 @@
 // Errors of the core: arrow::Status with a kind, and a location that is added once.
 #pragma once
 
+#if defined(__GLIBCXX__)
+#include <cxxabi.h>
+#endif
+
 #include <cstdint>
-#include <exception>
-#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -67,7 +69,7 @@ Status AtRow(const Status& status, int64_t row);
 std::optional<int64_t> RowOf(const Status& status);
 
 // Adds " - at part-003.parquet, row group 7, column `price`" to an error without a
-// location. Returns an error that has a location, and OK, unchanged.
+// location. Returns an error that has a location, OutOfMemory(), and OK, unchanged.
 Status At(const Status& status, const Location& location);
 
 // Makes an error of a row group whose message already names the location.
@@ -77,30 +79,55 @@ Status AtRowGroup(ErrorKind kind, std::string message, RowGroupId row_group);
 // no row group or no index of a file.
 std::optional<RowGroupId> RowGroupOf(const Status& status);
 
-// Returns the error of memory that the system refused.
-Status OutOfMemory();
+// Returns the error of memory that the system refused. Neither the call nor a copy of the
+// status takes memory.
+Status OutOfMemory() noexcept;
+
+// Return the errors of a pass, and of a dataset, that was closed: kinds of
+// ErrorKind::kClosed. Neither a call nor a copy of the status takes memory.
+Status PassClosed() noexcept;
+Status DatasetClosed() noexcept;
 
 // Converts a status that libparquet threw. Arrow's status code alone says when a codec or
 // a decoder refuses bytes; such a status becomes an ErrorKind::kCorruptFile.
 Status FromParquet(const Status& thrown);
 
-// Runs `fn` (returning Status) and turns exceptions into a Status. Only what libparquet
-// says of a file is an ErrorKind::kCorruptFile; any other exception is a fault of
-// fastload (ErrorKind::kInternal), which must not count as damage of a row group. Throws
-// std::bad_alloc if there is no memory for the Status.
+// Turns the exception that is being handled into a Status; call it in a catch block. Only
+// what libparquet says of a file is an ErrorKind::kCorruptFile; any other exception is a
+// fault of fastload (ErrorKind::kInternal), which must not count as damage of a row
+// group. std::bad_alloc, here or in the making of the Status, becomes OutOfMemory().
+Status FromException() noexcept;
+
+// Runs `fn` (returning Status) and turns every exception into a Status, as FromException
+// does. Only the unwinding by which a thread ends passes.
 template <typename Fn>
 Status CatchParquet(Fn&& fn) {
   try {
     return std::forward<Fn>(fn)();
-  } catch (const parquet::ParquetStatusException& e) {
-    return FromParquet(e.status());
-  } catch (const parquet::ParquetException& e) {
-    return MakeError(ErrorKind::kCorruptFile, e.what());
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory();
-  } catch (const std::exception& e) {
-    return MakeError(ErrorKind::kInternal,
-                     std::string("fastload has a fault: ") + e.what());
+  }
+#if defined(__GLIBCXX__)
+  catch (const abi::__forced_unwind&) {
+    throw;
+  }
+#endif
+  catch (...) {
+    return FromException();
+  }
+}
+
+// As CatchParquet, for a `fn` that returns a Result.
+template <typename Fn>
+auto CatchResult(Fn&& fn) -> decltype(fn()) {
+  try {
+    return std::forward<Fn>(fn)();
+  }
+#if defined(__GLIBCXX__)
+  catch (const abi::__forced_unwind&) {
+    throw;
+  }
+#endif
+  catch (...) {
+    return FromException();
   }
 }
 

@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <span>
 
 #include "arrow/array/data.h"
 #include "arrow/extension_type.h"
@@ -42,6 +44,16 @@ void HashMapped(XXH64_state_t* state, std::string_view bytes) {
     XXH64_update(state, piece.data(), piece.size());
     if (std::chrono::steady_clock::now() - begin > kLong) disk_is_slow = true;
   }
+}
+
+// Hashes a file as the writer did: with zeros in place of the checksum's digits.
+uint64_t ChecksumOf(std::string_view file, size_t digits, const std::string& name) {
+  XXH64_state_t state;
+  XXH64_reset(&state, Hash64(name.data(), name.size(), 0));
+  HashMapped(&state, file.substr(0, digits));
+  XXH64_update(&state, kNoChecksum.data(), kNoChecksum.size());
+  HashMapped(&state, file.substr(digits + kNoChecksum.size()));
+  return XXH64_digest(&state);
 }
 
 // Returns the Arrow type of a dtype. Dtypes without an Arrow type are stored as integers
@@ -99,8 +111,51 @@ class Walk {
   const arrow::ArrayData* data_;
 };
 
+// Returns true if no offset (of at least one) is negative or less than the one before.
+bool AreOrdered(std::span<const int64_t> offsets) {
+  // The sign bit of the difference of two numbers that are not negative tells which is
+  // the larger. One such bit for all offsets needs no branch, so the compiler makes
+  // vector instructions of the loop.
+  auto signs = static_cast<uint64_t>(offsets[0]);
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    const auto now = static_cast<uint64_t>(offsets[i]);
+    signs |= (now - static_cast<uint64_t>(offsets[i - 1])) | now;
+  }
+  return static_cast<int64_t>(signs) >= 0;
+}
+
+// Returns true if all offsets of an array and of the arrays below are ordered.
+bool HasOrderedOffsets(const arrow::ArrayData& data) {
+  switch (StorageOf(data.type.get())->id()) {
+    case arrow::Type::LARGE_LIST:
+    case arrow::Type::LARGE_STRING:
+    case arrow::Type::LARGE_BINARY: {
+      if (data.length == 0) break;
+      const auto count = static_cast<size_t>(data.offset + data.length + 1);
+      const auto& bytes = data.buffers[1];
+      if (bytes == nullptr ||
+          static_cast<size_t>(bytes->size()) / sizeof(int64_t) < count)
+        return false;
+      if (!AreOrdered({reinterpret_cast<const int64_t*>(bytes->data()), count}))
+        return false;
+      break;
+    }
+    default:
+      break;
+  }
+  return std::ranges::all_of(data.child_data,
+                             [](const auto& child) { return HasOrderedOffsets(*child); });
+}
+
+bool HaveOrderedOffsets(const std::shared_ptr<arrow::RecordBatch>& batch) {
+  return std::ranges::all_of(batch->column_data(), [](const auto& column) {
+    return HasOrderedOffsets(*column);
+  });
+}
+
 // Returns the offsets of `lists` lists with `length` entries in all, or null if the
-// offsets don't fit these numbers.
+// offsets don't fit these numbers. The offsets between the ends were checked with the
+// checksum.
 const int64_t* Offsets(const uint8_t* bytes, int64_t buffer_bytes, int64_t lists,
                        int64_t length) {
   static constexpr int64_t kNone[1] = {0};
@@ -178,23 +233,24 @@ std::optional<size_t> FindChecksum(std::string_view file) {
 
 DecodedBlock::Opened DecodedBlock::Open(const std::string& path, const std::string& name,
                                         uint64_t* checked) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  // The owner of the descriptor and of the mapping is made first.
+  const std::shared_ptr<DecodedBlock> block(new DecodedBlock);
+  const int fd = block->fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return {};
   // The lock keeps other processes from evicting the block. If the lock is refused, the
   // block is read nevertheless.
   flock(fd, LOCK_SH | LOCK_NB);
   struct stat status{};
-  const uint8_t* data = nullptr;
-  size_t bytes = 0;
   if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
-    bytes = static_cast<size_t>(status.st_size);
+    const auto bytes = static_cast<size_t>(status.st_size);
     if (disk_is_slow) BringAhead(fd, 0, status.st_size);
     void* const mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (mapped != MAP_FAILED) data = static_cast<const uint8_t*>(mapped);
+    if (mapped != MAP_FAILED) {
+      block->data_ = static_cast<const uint8_t*>(mapped);
+      block->bytes_ = bytes;
+    }
   }
-  const std::shared_ptr<DecodedBlock> block(
-      new DecodedBlock(fd, data, data == nullptr ? 0 : bytes));
-  if (data != nullptr && block->Check(name, checked) && block->Parse().ok()) {
+  if (block->data_ != nullptr && block->IsGood(name, checked)) {
     return {BlockState::kGood, block};
   }
   struct stat there{};
@@ -206,6 +262,7 @@ DecodedBlock::Opened DecodedBlock::Open(const std::string& path, const std::stri
 }
 
 DecodedBlock::~DecodedBlock() {
+  if (fd_ < 0) return;
   batches_.clear();
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), bytes_);
   // close() alone is not enough: a fork's child may hold the descriptor, too.
@@ -213,7 +270,7 @@ DecodedBlock::~DecodedBlock() {
   close(fd_);
 }
 
-bool DecodedBlock::Check(const std::string& name, uint64_t* checked) const {
+bool DecodedBlock::IsGood(const std::string& name, uint64_t* checked) {
   const std::string_view file(reinterpret_cast<const char*>(data_), bytes_);
   const auto digits = FindChecksum(file);
   if (!digits) return false;
@@ -222,13 +279,10 @@ bool DecodedBlock::Check(const std::string& name, uint64_t* checked) const {
   const char* const last = first + kNoChecksum.size();
   const auto [end, error] = std::from_chars(first, last, said, 16);
   if (error != std::errc() || end != last) return false;
-  if (said != 0 && *checked == said) return true;
-  XXH64_state_t state;
-  XXH64_reset(&state, Hash64(name.data(), name.size(), 0));
-  HashMapped(&state, file.substr(0, *digits));
-  XXH64_update(&state, kNoChecksum.data(), kNoChecksum.size());
-  HashMapped(&state, file.substr(*digits + kNoChecksum.size()));
-  if (XXH64_digest(&state) != said) return false;
+  const bool known = said != 0 && *checked == said;
+  if (!known && ChecksumOf(file, *digits, name) != said) return false;
+  if (!Parse().ok()) return false;
+  if (!known && !std::ranges::all_of(batches_, HaveOrderedOffsets)) return false;
   *checked = said;
   return true;
 }

@@ -46,8 +46,8 @@ class DecodedBlock {
     std::shared_ptr<const DecodedBlock> block;
   };
   // Opens a block; `name` is the name that the writer was given. Compares the whole file
-  // with its checksum, unless the checksum equals `*checked`; sets `*checked`. Removes a
-  // damaged file.
+  // with its checksum, and checks that offsets never fall, unless the checksum equals
+  // `*checked`; sets `*checked`. Removes a damaged file.
   static Opened Open(const std::string& path, const std::string& name, uint64_t* checked);
   ~DecodedBlock();
   DecodedBlock(const DecodedBlock&) = delete;
@@ -68,14 +68,14 @@ class DecodedBlock {
   Result<std::vector<Run>> Column(const ColumnSpec& spec) const;
 
  private:
-  DecodedBlock(int fd, const uint8_t* data, size_t bytes)
-      : fd_(fd), data_(data), bytes_(bytes) {}
-  bool Check(const std::string& name, uint64_t* checked) const;
+  DecodedBlock() = default;
+  // Checks the mapped file as Open says, and parses the file.
+  bool IsGood(const std::string& name, uint64_t* checked);
   Status Parse();
 
-  const int fd_;
-  const uint8_t* const data_;
-  const size_t bytes_;
+  int fd_ = -1;
+  const uint8_t* data_ = nullptr;  // null: the system refused the mapping
+  size_t bytes_ = 0;
   int64_t rows_ = 0;
   std::vector<std::shared_ptr<arrow::RecordBatch>> batches_;
 };

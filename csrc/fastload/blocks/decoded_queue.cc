@@ -10,12 +10,13 @@ void DecodedQueue::Ask(Key key, Arrived arrived) {
     std::lock_guard lock(mutex_);
     const auto kept = std::ranges::find(kept_, key, &std::pair<Key, Block>::first);
     if (closed_) {
-      found = MakeError(ErrorKind::kClosed, "The dataset was closed");
+      found = DatasetClosed();
     } else if (kept != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, kept);
       found = kept->second;
     } else {
       std::vector<Arrived>& others = waiting_[key];
+      others.reserve(others.size() + 1);
       if (others.empty()) {
         queue_.push_back(key);
         WakeLocked();
@@ -62,21 +63,24 @@ BlockState DecodedQueue::Open(Key key, const std::string& path, const std::strin
   const auto [state, block] = DecodedBlock::Open(path, name, &checked);
   if (state != BlockState::kGood) return state;
   if (block->rows() != rows) return BlockState::kDamaged;
-  {
+  // The waiters get the block even if there is no memory to keep it for others.
+  static_cast<void>(CatchParquet([&] {
     std::lock_guard lock(mutex_);
     checked_[key] = checked;
     kept_.emplace_front(key, block);
     if (kept_.size() > kMostKept) kept_.pop_back();
-  }
+    return Status::OK();
+  }));
   Answer(key, block);
   return state;
 }
 
-void DecodedQueue::Fail(Key key, ErrorKind kind, const std::string& message) {
-  Answer(key, AtRowGroup(kind, message, {key.first, key.second}));
+void DecodedQueue::Fail(Key key, ErrorKind kind, const std::string& message) noexcept {
+  Answer(key, CatchParquet(
+                  [&] { return AtRowGroup(kind, message, {key.first, key.second}); }));
 }
 
-void DecodedQueue::Answer(Key key, const Result<Block>& result) {
+void DecodedQueue::Answer(Key key, const Result<Block>& result) noexcept {
   std::vector<Arrived> waiting;
   {
     std::lock_guard lock(mutex_);
@@ -85,22 +89,32 @@ void DecodedQueue::Answer(Key key, const Result<Block>& result) {
     waiting = std::move(found->second);
     waiting_.erase(found);
   }
-  for (const Arrived& arrived : waiting) arrived(result);
+  CallAll(waiting, result);
 }
 
-void DecodedQueue::Close() {
-  std::vector<Key> keys;
+void DecodedQueue::CallAll(const std::vector<Arrived>& waiting,
+                           const Result<Block>& result) noexcept {
+  for (const Arrived& arrived : waiting) {
+    // The others still have to be called.
+    static_cast<void>(CatchParquet([&] {
+      arrived(result);
+      return Status::OK();
+    }));
+  }
+}
+
+void DecodedQueue::Close() noexcept {
+  decltype(kept_) kept;
+  decltype(waiting_) waiting;
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
-    kept_.clear();
+    kept.swap(kept_);
+    waiting.swap(waiting_);
     queue_.clear();
-    for (const auto& [key, waiting] : waiting_) keys.push_back(key);
     WakeLocked();
   }
-  for (const Key& key : keys) {
-    Answer(key, MakeError(ErrorKind::kClosed, "The dataset was closed"));
-  }
+  for (const auto& [key, of_key] : waiting) CallAll(of_key, DatasetClosed());
 }
 
 bool DecodedQueue::closed() {

@@ -33,7 +33,9 @@ class DecodedQueue {
   using Key = std::pair<int32_t, int32_t>;  // file and row group
 
   // Requests the block of a row group. Calls `arrived` once with the block, at once or on
-  // another thread.
+  // another thread. `arrived` must not throw: what it throws is lost, and only the other
+  // callers of Ask go on. Throws std::bad_alloc, and requests nothing, if there is no
+  // memory.
   void Ask(Key key, Arrived arrived);
 
   // Returns the next row group whose block is requested, or nullopt if no request is
@@ -56,10 +58,10 @@ class DecodedQueue {
                   uint64_t written = 0);
   // Fails the request for a block. ErrorKind::kCorruptFile counts as damage of the row
   // group.
-  void Fail(Key key, ErrorKind kind, const std::string& message);
+  void Fail(Key key, ErrorKind kind, const std::string& message) noexcept;
 
-  // Fails all requests, now and later. Idempotent.
-  void Close();
+  // Fails all requests, now and later. Idempotent. Takes no memory.
+  void Close() noexcept;
   bool closed();
 
  private:
@@ -67,7 +69,9 @@ class DecodedQueue {
   // descriptor, and the number stays far below the usual limit of 1,024.
   static constexpr size_t kMostKept = 128;
 
-  void Answer(Key key, const Result<Block>& result);
+  void Answer(Key key, const Result<Block>& result) noexcept;
+  static void CallAll(const std::vector<Arrived>& waiting,
+                      const Result<Block>& result) noexcept;
   void WakeLocked();
 
   const int32_t at_once_;

@@ -33,7 +33,7 @@ class ByteStream : public arrow::io::InputStream {
  public:
   // Requests the first bytes. Returns true if they are available already. Otherwise calls
   // `ready` once, on another thread, when the bytes have arrived or failed; the first
-  // read then returns the failure.
+  // read then returns the failure. `ready` must not throw.
   virtual bool Start(std::function<void()> ready) = 0;
 
   // Returns true if Start never has to wait.

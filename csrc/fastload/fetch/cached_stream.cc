@@ -34,7 +34,7 @@ CachedStream::CachedStream(const FetchContext& context, int32_t file,
 
 Status CachedStream::Load(int64_t bytes) {
   if (position_ + bytes <= block_end_) return Status::OK();
-  if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
+  if (*cancelled_) return PassClosed();
   const int64_t left = bytes_ - position_;
   const int64_t wanted =
       left <= kWholeBytes && !rested_ ? left : std::min(bytes + kHeaderBytes, left);

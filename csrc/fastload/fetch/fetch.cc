@@ -100,17 +100,27 @@ void ChunkStream::Request(size_t i, std::function<void()> ready) {
     std::lock_guard lock(mutex_);
     if (i >= segments_.size() || std::exchange(segments_[i].requested, true)) return;
   }
-  if (extents_[i].read != nullptr) return RequestRemote(i, std::move(ready));
+  try {
+    if (extents_[i].read != nullptr) return RequestRemote(i, std::move(ready));
+    RequestLocal(i, std::move(ready));
+  } catch (...) {
+    // Nobody will bring the segment, and nobody may wait for the segment.
+    Fill(i, FromException());
+    throw;
+  }
+}
+
+void ChunkStream::RequestLocal(size_t i, std::function<void()> ready) {
   auto self = std::dynamic_pointer_cast<ChunkStream>(InputStream::shared_from_this());
   context_.io->Submit(priority_ - kAhead, [self, i](Scratch&) {
     // A failure is reported when the bytes are read.
-    [[maybe_unused]] const Status status = self->BringAhead(self->extents_[i]);
+    static_cast<void>(CatchParquet([&] { return self->BringAhead(self->extents_[i]); }));
   });
-  context_.io->Submit(priority_,
-                      [self = std::move(self), i, ready = std::move(ready)](Scratch&) {
-                        self->Fill(i, self->ReadLocal(self->extents_[i]));
-                        if (ready) ready();
-                      });
+  context_.io->Submit(
+      priority_, [self = std::move(self), i, ready = std::move(ready)](Scratch&) {
+        self->Fill(i, CatchResult([&] { return self->ReadLocal(self->extents_[i]); }));
+        if (ready) ready();
+      });
 }
 
 void ChunkStream::RequestRemote(size_t i, std::function<void()> ready) {
@@ -129,7 +139,7 @@ void ChunkStream::RequestRemote(size_t i, std::function<void()> ready) {
           Stage::kRequest, asked_ns, NowNs(),
           {.index = self->file_, .bytes = self->extents_[i].read->range().bytes});
     }
-    self->Fill(i, TakeRemote(self->extents_[i]));
+    self->Fill(i, CatchResult([&] { return TakeRemote(self->extents_[i]); }));
     if (ready) ready();
   };
   if (extent.read->Then(arrived)) return;
@@ -151,7 +161,7 @@ Status ChunkStream::BringAhead(const Extent& extent) const {
 }
 
 Result<std::shared_ptr<arrow::Buffer>> ChunkStream::ReadLocal(const Extent& extent) {
-  if (*cancelled_) return MakeError(ErrorKind::kClosed, "The pass was closed");
+  if (*cancelled_) return PassClosed();
   ARROW_ASSIGN_OR_RAISE(auto block, context_.pool->Allocate(extent.bytes));
   ARROW_ASSIGN_OR_RAISE(const auto file, context_.files->Open(file_));
   const Timer timer(&context_.counters->read_ns);
@@ -167,12 +177,12 @@ Result<std::shared_ptr<arrow::Buffer>> ChunkStream::TakeRemote(const Extent& ext
   return arrow::SliceBuffer(std::move(bytes), extent.offset, extent.bytes);
 }
 
-void ChunkStream::Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes) {
+void ChunkStream::Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept {
   std::lock_guard lock(mutex_);
   Segment& segment = segments_[i];
   segment.done = true;
-  segment.status = bytes.status();
   if (bytes.ok()) segment.bytes = *std::move(bytes);
+  segment.status = std::move(bytes).status();
   arrived_.notify_all();
 }
 

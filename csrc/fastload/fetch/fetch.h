@@ -39,7 +39,8 @@ class ChunkStream final : public ByteStream {
               int64_t priority, Cancelled cancelled);
   ~ChunkStream() override;
 
-  // Requests the first segment, or all segments where reads are requested at once.
+  // Requests the first segment, or all segments where reads are requested at once. Where
+  // a request throws, `ready` may never be called.
   bool Start(std::function<void()> ready) override;
 
   int64_t MemoryBytes() const override { return memory_bytes_; }
@@ -64,12 +65,14 @@ class ChunkStream final : public ByteStream {
     std::shared_ptr<arrow::Buffer> bytes;
   };
 
+  // Requests a segment, once. A segment whose request throws is filled with the failure.
   void Request(size_t i, std::function<void()> ready);
+  void RequestLocal(size_t i, std::function<void()> ready);
   void RequestRemote(size_t i, std::function<void()> ready);
   Status BringAhead(const Extent& extent) const;
   Result<std::shared_ptr<arrow::Buffer>> ReadLocal(const Extent& extent);
   static Result<std::shared_ptr<arrow::Buffer>> TakeRemote(const Extent& extent);
-  void Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes);
+  void Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept;
   // Waits for the segment, and requests the segment behind the one being read.
   Result<std::shared_ptr<arrow::Buffer>> Wait(size_t i);
   // Returns the index of the segment at the position, or the number of segments at the

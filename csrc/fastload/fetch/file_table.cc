@@ -29,8 +29,10 @@ Result<std::shared_ptr<File>> FileTable::Open(int32_t file) {
   std::lock_guard lock(mutex_);
   auto found = by_index_.find(file);
   if (found != by_index_.end()) return found->second->second;
-  open_.emplace_front(file, opened);
-  by_index_[file] = open_.begin();
+  std::list<OpenFile> node;
+  node.emplace_front(file, opened);
+  by_index_.emplace(file, node.begin());
+  open_.splice(open_.begin(), node);
   CloseOldest(most_open_);
   return opened;
 }

@@ -19,12 +19,12 @@ constexpr std::chrono::seconds kUsed(10);
 
 std::vector<ByteRange> List(const std::string& directory) {
   std::vector<ByteRange> ranges;
-  DIR* const entries = opendir(directory.c_str());
+  const auto close = [](DIR* entries) { closedir(entries); };
+  const std::unique_ptr<DIR, decltype(close)> entries(opendir(directory.c_str()), close);
   if (entries == nullptr) return ranges;
-  while (const dirent* entry = readdir(entries)) {
+  while (const dirent* entry = readdir(entries.get())) {
     if (const auto range = RangeOfName(entry->d_name)) ranges.push_back(*range);
   }
-  closedir(entries);
   return ranges;
 }
 

@@ -28,8 +28,6 @@ Status Copy(RemoteRead* read, ByteRange part, uint8_t* out) {
   return Status::OK();
 }
 
-Status ClosedError() { return MakeError(ErrorKind::kClosed, "The dataset was closed"); }
-
 }  // namespace
 
 bool RemoteRead::Then(std::function<void()> then) {
@@ -47,14 +45,20 @@ Result<std::shared_ptr<arrow::Buffer>> RemoteRead::bytes() const {
   return *bytes_;
 }
 
-void RemoteRead::Finish(Result<std::shared_ptr<arrow::Buffer>> bytes) {
+void RemoteRead::Finish(Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept {
   std::vector<std::function<void()>> waiting;
   {
     std::lock_guard lock(mutex_);
     bytes_ = std::move(bytes);
     waiting.swap(waiting_);
   }
-  for (const auto& then : waiting) then();
+  for (const auto& then : waiting) {
+    // The others still have to be called.
+    static_cast<void>(CatchParquet([&] {
+      then();
+      return Status::OK();
+    }));
+  }
 }
 
 RemoteQueue::RemoteQueue(std::shared_ptr<RangeCache> cache,
@@ -76,18 +80,18 @@ bool RemoteQueue::ReadKept(int32_t file, const ByteRange& range, uint8_t* out) c
 }
 
 bool RemoteQueue::Ask(const std::shared_ptr<RemoteRead>& read, int64_t priority,
-                      Cancelled cancelled) {
+                      Cancelled cancelled) noexcept {
   if (read->asked_.exchange(true)) return false;
-  bool closed = false;
-  {
+  const Status queued = CatchParquet([&] {
     std::lock_guard lock(mutex_);
-    closed = closed_;
-    if (!closed) waiting_.emplace(priority, Asked{read, std::move(cancelled)});
-  }
-  if (closed) {
-    read->Finish(ClosedError());
-  } else {
+    if (closed_) return DatasetClosed();
+    waiting_.emplace(priority, Asked{read, std::move(cancelled)});
+    return Status::OK();
+  });
+  if (queued.ok()) {
     Wake();
+  } else {
+    read->Finish(queued);
   }
   return true;
 }
@@ -98,28 +102,28 @@ bool RemoteQueue::brings() const {
 }
 
 std::optional<RemoteQueue::Request> RemoteQueue::Take() {
-  std::vector<std::shared_ptr<RemoteRead>> cancelled;
-  std::optional<Request> request;
-  {
-    std::lock_guard lock(mutex_);
-    while (!request && !waiting_.empty()) {
-      Asked asked = std::move(waiting_.begin()->second);
-      waiting_.erase(waiting_.begin());
-      if (*asked.cancelled) {
-        cancelled.push_back(std::move(asked.read));
-        continue;
+  while (true) {
+    std::shared_ptr<RemoteRead> cancelled;
+    {
+      std::lock_guard lock(mutex_);
+      const auto first = waiting_.begin();
+      if (first == waiting_.end()) return std::nullopt;
+      const auto& read = first->second.read;
+      if (!*first->second.cancelled) {
+        const Request request{next_id_, read->file(), read->range()};
+        taken_.emplace(next_id_++, read);
+        waiting_.erase(first);
+        return request;
       }
-      request = Request{next_id_++, asked.read->file(), asked.read->range()};
-      taken_.emplace(request->id, std::move(asked.read));
+      cancelled = read;
+      waiting_.erase(first);
     }
+    cancelled->Finish(PassClosed());
   }
-  for (const auto& read : cancelled) {
-    read->Finish(MakeError(ErrorKind::kClosed, "The pass was closed"));
-  }
-  return request;
 }
 
-void RemoteQueue::Finish(int64_t id, Result<std::shared_ptr<arrow::Buffer>> bytes) {
+void RemoteQueue::Finish(int64_t id,
+                         Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept {
   std::shared_ptr<RemoteRead> read;
   {
     std::lock_guard lock(mutex_);
@@ -129,25 +133,27 @@ void RemoteQueue::Finish(int64_t id, Result<std::shared_ptr<arrow::Buffer>> byte
     taken_.erase(found);
   }
   if (bytes.ok() && (*bytes)->size() != read->range().bytes) {
-    bytes = MakeError(ErrorKind::kStorage,
-                      "Expected " + std::to_string(read->range().bytes) +
-                          " bytes at offset " + std::to_string(read->range().offset) +
-                          ", got " + std::to_string((*bytes)->size()));
+    bytes = CatchParquet([&] {
+      return MakeError(ErrorKind::kStorage,
+                       "Expected " + std::to_string(read->range().bytes) +
+                           " bytes at offset " + std::to_string(read->range().offset) +
+                           ", got " + std::to_string((*bytes)->size()));
+    });
   }
   read->Finish(std::move(bytes));
 }
 
-void RemoteQueue::Close() {
-  std::vector<std::shared_ptr<RemoteRead>> failed;
+void RemoteQueue::Close() noexcept {
+  decltype(waiting_) waiting;
+  decltype(taken_) taken;
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
-    for (auto& [priority, asked] : waiting_) failed.push_back(std::move(asked.read));
-    for (auto& [id, read] : taken_) failed.push_back(std::move(read));
-    waiting_.clear();
-    taken_.clear();
+    waiting.swap(waiting_);
+    taken.swap(taken_);
   }
-  for (const auto& read : failed) read->Finish(ClosedError());
+  for (const auto& [priority, asked] : waiting) asked.read->Finish(DatasetClosed());
+  for (const auto& [id, read] : taken) read->Finish(DatasetClosed());
   Wake();
 }
 

@@ -34,7 +34,8 @@ class RemoteRead {
   const ByteRange& range() const { return range_; }
 
   // Calls `then` once, on the client's thread, when the bytes have arrived or failed.
-  // Returns false, without a call, if the bytes have arrived or failed already.
+  // Returns false, without a call, if the bytes have arrived or failed already. `then`
+  // must not throw: what it throws is lost, and only the other callers of Then go on.
   bool Then(std::function<void()> then);
 
   // Returns the bytes or the failure, after Then has called `then` or returned false.
@@ -42,7 +43,8 @@ class RemoteRead {
 
  private:
   friend class RemoteQueue;
-  void Finish(Result<std::shared_ptr<arrow::Buffer>> bytes);
+  // Takes no memory, so a read that was asked for is always finished.
+  void Finish(Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept;
 
   const int32_t file_;
   const ByteRange range_;
@@ -73,9 +75,10 @@ class RemoteQueue {
 
   // Requests the bytes of `read`; returns true the first time. Lower priority numbers are
   // served first. A read that is cancelled before the client takes the read, or requested
-  // after Close, fails with ErrorKind::kClosed.
+  // after Close, fails with ErrorKind::kClosed; a read that can't be queued fails with
+  // OutOfMemory().
   bool Ask(const std::shared_ptr<RemoteRead>& read, int64_t priority,
-           Cancelled cancelled);
+           Cancelled cancelled) noexcept;
 
   // Returns true if all of the ranges are in the cache.
   bool Keeps(int32_t file, const std::vector<ByteRange>& ranges) const;
@@ -95,14 +98,15 @@ class RemoteQueue {
 
   // Returns true if the client has taken reads that it has not finished.
   bool brings() const;
-  // Returns the next request, which the client must finish.
+  // Returns the next request, which the client must finish. Throws std::bad_alloc, and
+  // leaves the request in the queue, if there is no memory.
   std::optional<Request> Take();
   // Finishes a request. Bytes of another length than requested are an
   // ErrorKind::kStorage. Does nothing for an id that is not, or no longer, being brought.
-  void Finish(int64_t id, Result<std::shared_ptr<arrow::Buffer>> bytes);
+  void Finish(int64_t id, Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept;
 
-  // Fails all requested reads. Idempotent.
-  void Close();
+  // Fails all requested reads. Idempotent. Takes no memory.
+  void Close() noexcept;
 
   // Returns the bytes that the client has brought and the core still holds; the caller
   // that hands over bytes counts them with AddHeldBytes.

@@ -44,13 +44,15 @@ RowFinder::~RowFinder() {
 }
 
 Result<FoundRows> RowFinder::Find(RowGroupId row_group) {
-  return SearchRowGroup({.files = &files_,
-                         .columns = &columns_,
-                         .filter = &filter_,
-                         .fetches = &fetches_,
-                         .pool = &pool_,
-                         .counters = &counters_},
-                        row_group);
+  return CatchResult([&] {
+    return SearchRowGroup({.files = &files_,
+                           .columns = &columns_,
+                           .filter = &filter_,
+                           .fetches = &fetches_,
+                           .pool = &pool_,
+                           .counters = &counters_},
+                          row_group);
+  });
 }
 
 RowSearch::RowSearch(RowFinder* finder, std::vector<RowGroupId> row_groups, bool skip)
@@ -59,21 +61,36 @@ RowSearch::RowSearch(RowFinder* finder, std::vector<RowGroupId> row_groups, bool
   state_->first_failed = row_groups.size();
   state_->found.assign(row_groups.size(), FoundRows{});
   state_->row_groups = std::move(row_groups);
-  for (size_t i = 0; i < state_->row_groups.size(); ++i) {
-    finder->threads()->Submit(0, [finder, state = state_, i, skip](Scratch&) {
-      if (i <= state->first_failed) {
-        state->found[i] = finder->Find(state->row_groups[i]);
-        const Status& status = state->found[i].status();
-        if (!status.ok() && !(skip && KindOf(status) == ErrorKind::kCorruptFile)) {
-          size_t first = state->first_failed;
-          while (i < first && !state->first_failed.compare_exchange_weak(first, i)) {
-          }
-        }
-      }
-      std::lock_guard lock(state->mutex);
-      if (--state->left == 0) state->over.notify_all();
-    });
+  size_t submitted = 0;
+  const Status all = CatchParquet([&] {
+    for (; submitted < state_->row_groups.size(); ++submitted) {
+      finder->threads()->Submit(0,
+                                [finder, state = state_, i = submitted, skip](Scratch&) {
+                                  Search(finder, state.get(), i, skip);
+                                });
+    }
+    return Status::OK();
+  });
+  // Row groups that no task searches have failed.
+  std::lock_guard lock(state_->mutex);
+  for (size_t i = submitted; i < state_->row_groups.size(); ++i) {
+    state_->found[i] = all;
+    --state_->left;
   }
+}
+
+void RowSearch::Search(RowFinder* finder, State* state, size_t i, bool skip) {
+  if (i <= state->first_failed) {
+    state->found[i] = finder->Find(state->row_groups[i]);
+    const Status& status = state->found[i].status();
+    if (!status.ok() && !(skip && KindOf(status) == ErrorKind::kCorruptFile)) {
+      size_t first = state->first_failed;
+      while (i < first && !state->first_failed.compare_exchange_weak(first, i)) {
+      }
+    }
+  }
+  std::lock_guard lock(state->mutex);
+  if (--state->left == 0) state->over.notify_all();
 }
 
 RowSearch::~RowSearch() {

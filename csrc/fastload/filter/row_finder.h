@@ -33,7 +33,7 @@ class RowFinder {
                                                  RowFilter filter, int32_t threads);
   ~RowFinder();
 
-  // Searches one row group. Errors name file, row group and column.
+  // Searches one row group. Errors name file, row group and column. Does not throw.
   Result<FoundRows> Find(RowGroupId row_group);
 
   Executor* threads() const { return threads_.get(); }
@@ -82,6 +82,9 @@ class RowSearch {
     size_t left = 0;  // number of unfinished tasks
     std::atomic<size_t> first_failed;
   };
+
+  // Searches row group number `i`. Does not throw.
+  static void Search(RowFinder* finder, State* state, size_t i, bool skip);
 
   std::shared_ptr<State> state_;
 };

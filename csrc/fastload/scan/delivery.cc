@@ -55,7 +55,7 @@ void Delivery::Merge(int64_t batch, Scratch& scratch) {
   }
   std::lock_guard lock(*mutex_);
   if (*pass_->cancelled) return;
-  if (!status.ok()) return FailLocked(pass_->LastWindow(batch), status);
+  if (!status.ok()) return FailLocked(pass_->LastWindow(batch), std::move(status));
   FinishLocked(std::move(merged));
 }
 
@@ -67,10 +67,10 @@ void Delivery::Compute(int64_t batch, Scratch& scratch) {
     if (*pass_->cancelled || found == pending_.end()) return;
     complete = found->second.batch;
   }
-  const Status status = CallKernels(&complete, scratch);
+  Status status = CallKernels(&complete, scratch);
   std::lock_guard lock(*mutex_);
   if (*pass_->cancelled) return;
-  if (!status.ok()) return FailLocked(pass_->LastWindow(batch), status);
+  if (!status.ok()) return FailLocked(pass_->LastWindow(batch), std::move(status));
   FinishLocked(std::move(complete));
 }
 
@@ -98,10 +98,10 @@ Status Delivery::CallKernels(Batch* batch, Scratch& scratch) const {
 
 // Handing out -------------------------------------------------------------------------
 
-void Delivery::FailLocked(int64_t window, const Status& status) {
+void Delivery::FailLocked(int64_t window, Status status) noexcept {
   if (window < failed_window_) {
     failed_window_ = window;
-    failure_ = status;
+    failure_ = std::move(status);
   }
   WakeLocked();
 }
@@ -119,17 +119,17 @@ void Delivery::WakeForWorkLocked() {
 Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
                                             bool* done) {
   // A closed scan may have outlived the dataset.
-  if (*pass_->cancelled) return MakeError(ErrorKind::kClosed, "The pass was closed");
+  if (*pass_->cancelled) return PassClosed();
   Counters& counters = pass_->dataset->counters;
   Timer timer(&counters.wait_ns);
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::unique_lock lock(*mutex_);
   const SpanTimer span(&pass_->dataset->spans, Stage::kWait, {.index = next_batch_});
   while (true) {
-    if (*pass_->cancelled) return MakeError(ErrorKind::kClosed, "The pass was closed");
+    if (*pass_->cancelled) return PassClosed();
     *done = next_batch_ == pass_->batches;
     if (*done) return std::nullopt;
-    if (failed_window_ < 0) return failure_;
+    if (failed_window_ == kWholePass) return failure_;
     if (ReadyLocked()) break;
     if (!WantsLocked(pass_->LastWindow(next_batch_))) {
       const auto kind = KindOf(failure_);
@@ -138,6 +138,10 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
         damage_ = Damage{failed_window_, *group};
       }
       return failure_;
+    }
+    // A task that has thrown might be what the batch waits for.
+    for (const Executor* executor : {pass_->cpu, pass_->fetch.io}) {
+      if (Status fault = executor->fault(); !fault.ok()) return fault;
     }
     const int64_t wakes = wakes_;
     lock.unlock();
@@ -149,7 +153,8 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
   }
   // Only to be looked at: it stays the next one.
   if (const Batch& next = pending_[next_batch_].batch; next.failed_kernel >= 0) {
-    return next;
+    Batch shown = next;  // arrow::Result ends the process if its own copy throws
+    return shown;
   }
   auto node = pending_.extract(next_batch_++);
   Pending& pending = node.mapped();

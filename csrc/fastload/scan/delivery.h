@@ -28,6 +28,9 @@ struct Batch {
   int64_t window = 0;          // of the plan, that its last row lies in
 };
 
+// Comes before every window of a pass, and so stands for the pass as a whole.
+inline constexpr int64_t kWholePass = -1;
+
 // A row group whose bytes are corrupt, and the window of the plan that needs it.
 struct Damage {
   int64_t window;
@@ -76,9 +79,11 @@ class Delivery {
   // Calls the kernels on a batch that is complete but for them.
   void Compute(int64_t batch, Scratch& scratch);
 
-  // The window can't be delivered. The error of the earliest window counts. Window -1
-  // stands for the pass as a whole, of which no batch is delivered any more.
-  void FailLocked(int64_t window, const Status& status);
+  // The window can't be delivered. The error of the earliest window counts. kWholePass
+  // stands for all windows: no batch is delivered any more. Takes no memory.
+  void FailLocked(int64_t window, Status status) noexcept;
+  // The error that ends the pass.
+  const Status& failureLocked() const { return failure_; }
   // Whether the window exists and no window up to it has failed.
   bool WantsLocked(int64_t window) const { return window < failed_window_; }
   // Those who wait in Next() look again.

@@ -84,6 +84,12 @@ Pipeline::~Pipeline() { Close(); }
 
 Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& options,
                                               Scan* before) {
+  return CatchResult([&] { return MakeScan(std::move(plan), options, before); });
+}
+
+Result<std::shared_ptr<Scan>> Pipeline::MakeScan(ReadPlan plan,
+                                                 const ScanOptions& options,
+                                                 Scan* before) {
   ARROW_RETURN_NOT_OK(Check(plan, dataset_));
   if (options.open_windows < 1 || options.segment_bytes < 1 ||
       options.request_bytes < 1 || options.hole_bytes < 0) {
@@ -94,7 +100,7 @@ Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& 
                            " kernels, got ", options.kernel_keys.size());
   }
   std::lock_guard lock(mutex_);
-  if (closed_) return MakeError(ErrorKind::kClosed, "The dataset was closed");
+  if (closed_) return DatasetClosed();
   std::erase_if(scans_, [](const std::weak_ptr<Scan>& scan) { return scan.expired(); });
   auto scan = std::make_shared<Scan>(&dataset_, cpu_.get(),
                                      FetchContext{io_.get(), &fetches_, &dataset_.files,
@@ -123,7 +129,7 @@ std::vector<std::string> Pipeline::UnitNames() const {
   return names;
 }
 
-void Pipeline::Close() {
+void Pipeline::Close() noexcept {
   std::vector<std::weak_ptr<Scan>> scans;
   {
     std::lock_guard lock(mutex_);

@@ -57,7 +57,7 @@ class Pipeline {
 
   // Ends all passes, joins the threads and closes the files. Delivered batches stay
   // valid. Idempotent.
-  void Close();
+  void Close() noexcept;
 
   // Records from now on when each stage works: see SpanRecorder.
   void StartSpans(size_t capacity) { dataset_.spans.Start(capacity); }
@@ -73,6 +73,9 @@ class Pipeline {
   BlockPool::Stats fetch_memory() const { return fetches_.stats(); }
 
  private:
+  Result<std::shared_ptr<Scan>> MakeScan(ReadPlan plan, const ScanOptions& options,
+                                         Scan* before);
+
   Dataset dataset_;
   BlockPool batches_;
   BlockPool staging_;

@@ -30,14 +30,14 @@ Stage StageOf(WindowStep step) {
 }  // namespace
 
 template <typename Fn>
-void Scan::Attempt(int64_t window, const Fn& fn) {
-  const Status status = CatchParquet([&] {
+void Scan::Attempt(const Fn& fn) {
+  Status status = CatchParquet([&] {
     fn();
     return Status::OK();
   });
   if (status.ok()) return;
   std::lock_guard lock(mutex_);
-  delivery_.FailLocked(window, status);
+  delivery_.FailLocked(kWholePass, std::move(status));
 }
 
 Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
@@ -53,19 +53,17 @@ int64_t Scan::end_priority() const { return pass_.Priority(pass_.plan.windows(),
 // Beginning and ending ----------------------------------------------------------------
 
 void Scan::Start() {
-  const Status unchanged = pass_.dataset->files.CheckOpen();
-  std::lock_guard lock(mutex_);
-  if (!unchanged.ok()) return delivery_.FailLocked(-1, unchanged);
-  schedule_.OpenWindows();
+  Attempt([&] {
+    Status unchanged = pass_.dataset->files.CheckOpen();
+    std::lock_guard lock(mutex_);
+    if (!unchanged.ok()) return delivery_.FailLocked(kWholePass, std::move(unchanged));
+    schedule_.OpenWindows();
+  });
 }
 
 void Scan::StartNext(const std::shared_ptr<Scan>& next) {
   std::lock_guard lock(mutex_);
-  {
-    std::lock_guard next_lock(next->mutex_);
-    next->pass_.begun = false;
-    next->schedule_.Allow(0, 0);
-  }
+  next->Expect();
   next_ = next;
   LeaveToNextLocked();
 }
@@ -79,21 +77,46 @@ void Scan::LeaveToNextLocked() {
               pass_.options.fetch_bytes - schedule_.fetched_bytes());
 }
 
+void Scan::Expect() {
+  Attempt([&] {
+    std::lock_guard lock(mutex_);
+    pass_.begun = false;
+    schedule_.Allow(0, 0);
+  });
+}
+
 void Scan::Allow(int64_t windows, int64_t bytes) {
-  std::lock_guard lock(mutex_);
-  if (pass_.begun) return;
-  schedule_.Allow(windows, bytes);
+  Attempt([&] {
+    std::lock_guard lock(mutex_);
+    if (pass_.begun) return;
+    schedule_.Allow(windows, bytes);
+  });
 }
 
 void Scan::Begin() {
-  const Status unchanged = pass_.dataset->files.CheckOpen();
-  std::lock_guard lock(mutex_);
-  pass_.begun = true;
-  if (!unchanged.ok()) delivery_.FailLocked(-1, unchanged);
-  schedule_.Allow(pass_.options.open_windows, pass_.options.fetch_bytes);
+  Attempt([&] {
+    Status unchanged = pass_.dataset->files.CheckOpen();
+    std::lock_guard lock(mutex_);
+    pass_.begun = true;
+    if (!unchanged.ok()) delivery_.FailLocked(kWholePass, std::move(unchanged));
+    schedule_.Allow(pass_.options.open_windows, pass_.options.fetch_bytes);
+  });
 }
 
-void Scan::Close() {
+Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool* done) {
+  Result<std::optional<Batch>> batch = OutOfMemory();
+  Status thrown = CatchParquet([&] {
+    batch = delivery_.Next(timeout, done);
+    return Status::OK();
+  });
+  if (thrown.ok()) return batch;
+  // What was not done might be what the next batch waits for.
+  std::lock_guard lock(mutex_);
+  delivery_.FailLocked(kWholePass, std::move(thrown));
+  return delivery_.failureLocked();
+}
+
+void Scan::Close() noexcept {
   {
     WindowSchedule::Dropped windows;
     Delivery::PendingBatches batches;
@@ -122,21 +145,21 @@ void Scan::SubmitPrepare(const std::shared_ptr<Window>& window) {
   const int64_t priority = pass_.begun ? kFirst : pass_.Priority(window->index, -1);
   pass_.cpu->Submit(priority, [self = shared_from_this(), window](Scratch&) {
     if (*self->pass_.cancelled) return;
-    self->Attempt(window->index, [&] { self->Prepare(window); });
+    self->Attempt([&] { self->Prepare(window); });
   });
 }
 
 void Scan::Prepare(const std::shared_ptr<Window>& window) {
   const SpanTimer span(&pass_.dataset->spans, Stage::kPrepare, {.index = window->index});
   SetUpWindow(pass_, window.get());
-  const Status status = MakeStreams(pass_, window.get());
+  Status status = MakeStreams(pass_, window.get());
   bool opened = false;
   {
     std::lock_guard lock(mutex_);
     if (*pass_.cancelled) return;
     if (!status.ok()) {
       schedule_.NotPrepared(window);
-      return delivery_.FailLocked(window->index, status);
+      return delivery_.FailLocked(window->index, std::move(status));
     }
     schedule_.Prepared(window);
     opened = window->opened;
@@ -172,18 +195,20 @@ void Scan::AskForBlocks(const std::shared_ptr<Window>& window) {
     pass_.dataset->blocks->Ask(
         key, [self = shared_from_this(), window, left, key,
               of_key = pieces[key]](const Result<DecodedQueue::Block>& block) {
-          std::lock_guard lock(self->mutex_);
-          self->schedule_.BlockArrived(key);
-          if (*self->pass_.cancelled) return;
-          if (!block.ok()) {
-            return self->delivery_.FailLocked(window->index, block.status());
-          }
-          for (size_t p : of_key) window->blocks[p] = *block;
-          if (--*left == 0) {
-            self->schedule_.MetByAll(window, Condition::kBlocksArrived);
-          }
-          self->schedule_.OpenWindows();
-          self->delivery_.WakeForWorkLocked();
+          self->Attempt([&] {
+            std::lock_guard lock(self->mutex_);
+            self->schedule_.BlockArrived(key);
+            if (*self->pass_.cancelled) return;
+            if (!block.ok()) {
+              return self->delivery_.FailLocked(window->index, block.status());
+            }
+            for (size_t p : of_key) window->blocks[p] = *block;
+            if (--*left == 0) {
+              self->schedule_.MetByAll(window, Condition::kBlocksArrived);
+            }
+            self->schedule_.OpenWindows();
+            self->delivery_.WakeForWorkLocked();
+          });
         });
   }
 }
@@ -195,9 +220,11 @@ void Scan::StartStreams(const std::shared_ptr<Window>& window, int32_t unit) {
   // Called on another thread: it may wait for mutex_, which this one holds.
   const auto arrived = [self = shared_from_this(), window, unit, arriving] {
     if (--*arriving > 0) return;
-    std::lock_guard lock(self->mutex_);
-    self->schedule_.Met(window, unit, Condition::kStreamsArrived);
-    self->delivery_.WakeForWorkLocked();
+    self->Attempt([&] {
+      std::lock_guard lock(self->mutex_);
+      self->schedule_.Met(window, unit, Condition::kStreamsArrived);
+      self->delivery_.WakeForWorkLocked();
+    });
   };
   size_t at_hand = 0;
   for (const auto& stream : state.streams) {
@@ -213,7 +240,7 @@ void Scan::StartStreams(const std::shared_ptr<Window>& window, int32_t unit) {
 void Scan::SubmitOpen(const std::shared_ptr<Window>& window) {
   pass_.cpu->Submit(kFirst, [self = shared_from_this(), window](Scratch&) {
     if (*self->pass_.cancelled) return;
-    self->Attempt(window->index, [&] { self->Open(window); });
+    self->Attempt([&] { self->Open(window); });
   });
 }
 
@@ -242,12 +269,12 @@ void Scan::Open(const std::shared_ptr<Window>& window) {
 void Scan::SubmitTask(const std::shared_ptr<Window>& window, int32_t unit, Step step,
                       int32_t task) {
   if (*pass_.cancelled) return;
-  pass_.cpu->Submit(pass_.Priority(window->index, unit), [self = shared_from_this(),
-                                                          window, unit, step,
-                                                          task](Scratch& scratch) {
-    if (!self->Wanted(*window)) return;
-    self->Attempt(window->index, [&] { self->Run(window, unit, step, task, scratch); });
-  });
+  pass_.cpu->Submit(
+      pass_.Priority(window->index, unit),
+      [self = shared_from_this(), window, unit, step, task](Scratch& scratch) {
+        if (!self->Wanted(*window)) return;
+        self->Attempt([&] { self->Run(window, unit, step, task, scratch); });
+      });
 }
 
 bool Scan::Wanted(const Window& window) {
@@ -260,7 +287,7 @@ void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
   const Unit& spec = pass_.dataset->units[static_cast<size_t>(unit)];
   const bool decodes = WindowTask::Decodes(spec, step);
   WindowTask task(pass_.dataset, window.get(), unit, number, &scratch);
-  const Status status = [&] {
+  Status status = [&] {
     const SpanTimer span(&pass_.dataset->spans, StageOf(step),
                          {.index = window->index, .unit = unit});
     return task.Run(step);
@@ -270,7 +297,7 @@ void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
     if (*pass_.cancelled) return;
     WindowUnit& state = window->units[static_cast<size_t>(unit)];
     if (!status.ok()) {
-      state.failures.emplace(number, status);
+      state.failures.emplace(number, std::move(status));
     } else if (decodes && number + 1 == WindowTask::Count(*window, spec, step)) {
       state.carried = true;
       schedule_.Carried(*window, unit, step);
@@ -297,9 +324,9 @@ void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
 }
 
 void Scan::PlaceBatches(const std::shared_ptr<Window>& window) {
-  const Status status = AllocateParts(pass_, window.get());
+  Status status = AllocateParts(pass_, window.get());
   std::lock_guard lock(mutex_);
-  if (!status.ok()) return delivery_.FailLocked(window->index, status);
+  if (!status.ok()) return delivery_.FailLocked(window->index, std::move(status));
   schedule_.MetByAll(window, Condition::kBatchesAllocated);
 }
 
@@ -316,17 +343,17 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
 // Delivering --------------------------------------------------------------------------
 
 void Scan::SubmitMerge(int64_t window, int64_t batch) {
-  pass_.cpu->Submit(pass_.Priority(window, -1), [self = shared_from_this(), window,
-                                                 batch](Scratch& scratch) {
-    self->Attempt(window, [&] { self->delivery_.Merge(batch, scratch); });
-  });
+  pass_.cpu->Submit(pass_.Priority(window, -1),
+                    [self = shared_from_this(), window, batch](Scratch& scratch) {
+                      self->Attempt([&] { self->delivery_.Merge(batch, scratch); });
+                    });
 }
 
 void Scan::SubmitCompute(int64_t window, int64_t batch) {
-  pass_.cpu->Submit(pass_.Priority(window, -1), [self = shared_from_this(), window,
-                                                 batch](Scratch& scratch) {
-    self->Attempt(window, [&] { self->delivery_.Compute(batch, scratch); });
-  });
+  pass_.cpu->Submit(pass_.Priority(window, -1),
+                    [self = shared_from_this(), window, batch](Scratch& scratch) {
+                      self->Attempt([&] { self->delivery_.Compute(batch, scratch); });
+                    });
 }
 
 void Scan::Delivered(const std::shared_ptr<Window>& window) {

@@ -72,9 +72,7 @@ class Scan : public std::enable_shared_from_this<Scan>,
   // set when the pass is over. The first error of the earliest window ends the pass,
   // after every batch before that window; so does a batch on which a kernel failed, which
   // is told again from then on.
-  Result<std::optional<Batch>> Next(std::chrono::milliseconds timeout, bool* done) {
-    return delivery_.Next(timeout, done);
-  }
+  Result<std::optional<Batch>> Next(std::chrono::milliseconds timeout, bool* done);
 
   // Whether Next has a batch at once.
   bool ready() { return delivery_.ready(); }
@@ -91,8 +89,8 @@ class Scan : public std::enable_shared_from_this<Scan>,
   // their conditions: for whoever finds out why a pass is stuck.
   std::string Describe();
 
-  // Abandons the pass: tasks that have not begun do nothing. Idempotent.
-  void Close();
+  // Abandons the pass: tasks that have not begun do nothing. Idempotent. Takes no memory.
+  void Close() noexcept;
 
  private:
   using Step = WindowStep;
@@ -112,6 +110,9 @@ class Scan : public std::enable_shared_from_this<Scan>,
   void LeaveToNextLocked();
   void FilledLocked(const std::shared_ptr<Window>& window);
 
+  // Another pass comes first: until it grants more, this scan may use none of the
+  // options.
+  void Expect();
   // How much of the options this scan may use.
   void Allow(int64_t windows, int64_t bytes);
   void Prepare(const std::shared_ptr<Window>& window);
@@ -124,9 +125,12 @@ class Scan : public std::enable_shared_from_this<Scan>,
   // The sizes of the window's batches are known.
   void PlaceBatches(const std::shared_ptr<Window>& window);
   bool Wanted(const Window& window);
-  // Runs a step of the window; what it throws, such as bad_alloc, fails the window.
+  // Runs a part of the pass's work, on any thread. What `fn` throws, such as bad_alloc,
+  // fails the whole pass, not one window: whatever `fn` has not done might be what an
+  // earlier window waits for. Called without mutex_, which `fn` may take. Takes no
+  // memory.
   template <typename Fn>
-  void Attempt(int64_t window, const Fn& fn);
+  void Attempt(const Fn& fn);
 
   Pass pass_;
   std::mutex mutex_;

@@ -1,6 +1,7 @@
 #include "fastload/scan/window_schedule.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace fastload {
@@ -61,7 +62,7 @@ bool WindowSchedule::LooksAhead() const {
     return allowed_windows_ > 0 && awaited < 2 * at_once &&
            static_cast<int64_t>(open_.size()) < allowed_windows_ + 4 * at_once;
   }
-  return fetches_ && requests_.empty() && fetched_bytes_ < allowed_bytes_ &&
+  return fetches_ && !HasRequests() && fetched_bytes_ < allowed_bytes_ &&
          open_.size() < kMostWindows;
 }
 
@@ -134,10 +135,11 @@ void WindowSchedule::Close(const std::shared_ptr<Window>& window) {
   OpenWindows();
 }
 
-WindowSchedule::Dropped WindowSchedule::Drop() {
+WindowSchedule::Dropped WindowSchedule::Drop() noexcept {
   Dropped dropped;
   dropped.open.swap(open_);
   dropped.requests.swap(requests_);
+  next_request_ = 0;
   dropped.last_prepared.swap(last_prepared_);
   return dropped;
 }
@@ -153,21 +155,29 @@ int64_t WindowSchedule::Charge(const Window& window, const WindowUnit& unit) {
 }
 
 void WindowSchedule::Admit() {
-  while (!requests_.empty() && !*pass_->cancelled) {
-    const auto [window, unit] = requests_.front();
+  while (HasRequests() && !*pass_->cancelled) {
+    const auto [window, unit] = requests_[next_request_];
     WindowUnit& state = window->units[static_cast<size_t>(unit)];
     // One unit always, so that a column chunk larger than the budget is read all the
     // same.
     const bool needed = admitted_ == 0 && pass_->begun && window->opened;
     const int64_t charge = Charge(*window, state);
     if (!needed && fetched_bytes_ + charge > allowed_bytes_) return;
-    requests_.pop_front();
+    PopRequest();
     fetched_bytes_ += charge;
     for (size_t read : state.reads) window->reads[read].charged = true;
     ++admitted_;
     Met(window, unit, Condition::kFetchBudget);
     work_->StartStreams(window, unit);
   }
+}
+
+void WindowSchedule::PopRequest() {
+  requests_[next_request_++] = {};
+  if (2 * next_request_ < requests_.size()) return;
+  requests_.erase(requests_.begin(),
+                  requests_.begin() + static_cast<std::ptrdiff_t>(next_request_));
+  next_request_ = 0;
 }
 
 void WindowSchedule::Decoded(const std::shared_ptr<Window>& window, int32_t unit) {

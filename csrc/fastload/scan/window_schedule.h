@@ -3,10 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fastload/blocks/decoded_queue.h"
 #include "fastload/collate/conditions.h"
@@ -81,7 +81,7 @@ class WindowSchedule {
   void Close(const std::shared_ptr<Window>& window);
 
   // Forgets all windows. Their bytes stay counted until ReleaseBytes().
-  Dropped Drop();
+  Dropped Drop() noexcept;
   void ReleaseBytes() { fetched_bytes_ = 0; }
 
   // Whether nothing is left to prepare. Needs no lock.
@@ -96,14 +96,16 @@ class WindowSchedule {
  private:
   struct Request {
     std::shared_ptr<Window> window;
-    int32_t unit;
+    int32_t unit = 0;
   };
 
+  bool HasRequests() const { return next_request_ < requests_.size(); }
   // Windows whose memory may be open.
   int64_t Opened() const;
   // Whether a window is prepared that can't be opened yet: a store takes its time.
   bool LooksAhead() const;
   void Admit();
+  void PopRequest();
   // Bytes that count as fetched from the unit's admission on.
   static int64_t Charge(const Window& window, const WindowUnit& unit);
   void Submit(const std::shared_ptr<Window>& window, int32_t unit);
@@ -120,8 +122,10 @@ class WindowSchedule {
   std::atomic<int64_t> next_window_ = 0;  // to prepare
   int64_t next_to_open_ = 0;              // not after it
   std::map<int64_t, std::shared_ptr<Window>> open_;
-  std::deque<Request>
-      requests_;               // units whose bytes are not asked for yet, in plan order
+  // Units whose bytes are not asked for yet, in plan order: those from next_request_ on.
+  // A vector, since even an empty std::deque takes memory, which Drop() may not.
+  std::vector<Request> requests_;
+  size_t next_request_ = 0;
   int64_t fetched_bytes_ = 0;  // bytes that admitted units and carried cursors may hold
   // That were asked for, and how many windows wait for each.
   std::map<DecodedQueue::Key, int64_t> awaited_blocks_;
@@ -132,7 +136,7 @@ class WindowSchedule {
 
 struct WindowSchedule::Dropped {
   std::map<int64_t, std::shared_ptr<Window>> open;
-  std::deque<Request> requests;
+  std::vector<Request> requests;
   std::shared_ptr<Window> last_prepared;
 };
 

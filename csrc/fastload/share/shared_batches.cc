@@ -58,9 +58,9 @@ class SharedSpace {
     const int64_t start = ranges_.Allocate(RoundUp(bytes, kAlignment));
     return start < 0 ? nullptr : mapping_->data() + start;
   }
-  void Free(const uint8_t* data, int64_t bytes) {
+  void Free(const uint8_t* data) noexcept {
     std::lock_guard lock(mutex_);
-    ranges_.Free(data - mapping_->data(), RoundUp(bytes, kAlignment));
+    ranges_.Free(data - mapping_->data());
   }
   bool Holds(const uint8_t* data) const {
     return data >= mapping_->data() && data < mapping_->data() + mapping_->size();
@@ -84,8 +84,8 @@ class SharedMemory final : public MemorySource {
     uint8_t* data = space_->Allocate(bytes);
     return data != nullptr ? data : private_->Map(bytes);
   }
-  void Unmap(uint8_t* data, int64_t bytes) override {
-    space_->Holds(data) ? space_->Free(data, bytes) : private_->Unmap(data, bytes);
+  void Unmap(uint8_t* data, int64_t bytes) noexcept override {
+    space_->Holds(data) ? space_->Free(data) : private_->Unmap(data, bytes);
   }
 
  private:
@@ -143,6 +143,7 @@ int32_t BatchSender::Send(std::shared_ptr<Block> block, int64_t rows,
   std::lock_guard lock(mutex_);
   ReclaimLocked();
   if (free_.empty()) return -1;
+  if (sent_.size() == sent_.capacity()) sent_.reserve(2 * sent_.size() + 1);
   const int32_t number = free_.back();
   SharedSlot& slot = space_->header()->slots[number];
   slot.areas = static_cast<int64_t>(areas.size());
@@ -185,8 +186,7 @@ void BatchSender::ReclaimLocked() {
     SharedSlot& slot = space_->header()->slots[sent.slot];
     if (slot.state.load(std::memory_order_acquire) != SharedSlot::kReturned) return false;
     if (slot.areas > 0) {
-      space_->Free(space_->mapping().data() + slot.areas_start,
-                   slot.areas * static_cast<int64_t>(sizeof(int64_t)));
+      space_->Free(space_->mapping().data() + slot.areas_start);
     }
     slot.state.store(SharedSlot::kFree, std::memory_order_relaxed);
     free_.push_back(sent.slot);
@@ -226,7 +226,7 @@ ReceivedBatch::ReceivedBatch(std::shared_ptr<BatchReceiver> receiver, SharedSlot
       areas_(areas) {}
 
 ReceivedBatch::~ReceivedBatch() {
-  if (getpid() != owner_) return;
+  if (!made_here_.mine()) return;
   slot_->state.store(SharedSlot::kReturned, std::memory_order_release);
 }
 

@@ -2,9 +2,6 @@
 // and only the number of a slot, which describes a block, is sent.
 #pragma once
 
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -15,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fastload/base/forks.h"
 #include "fastload/base/memory.h"
 #include "fastload/base/status.h"
 #include "fastload/share/shared_mapping.h"
@@ -107,7 +105,7 @@ class ReceivedBatch {
   const std::span<uint8_t> bytes_;
   const int64_t rows_;
   const std::span<const int64_t> areas_;
-  const pid_t owner_ = getpid();
+  const MadeHere made_here_;
 };
 
 // The receiving side, in the process that uses batches. Thread-safe.

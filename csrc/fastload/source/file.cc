@@ -51,8 +51,10 @@ Result<ParsedRowGroup> ParsedFooters::Get(const Footer& footer, int32_t row_grou
     const int64_t bytes = int64_t{1800} * own->num_columns();
     std::lock_guard lock(mutex_);
     if (by_key_.find(key) == by_key_.end()) {
-      row_groups_.emplace_front(key, own);
-      by_key_[key] = row_groups_.begin();
+      std::list<std::pair<Key, Metadata>> node;
+      node.emplace_front(key, own);
+      by_key_.emplace(key, node.begin());
+      row_groups_.splice(row_groups_.begin(), node);
       bytes_ += bytes;
     }
     while (bytes_ > kMostBytes && row_groups_.size() > 1) {
@@ -86,11 +88,11 @@ Result<ParsedRowGroup> FileSpec::RowGroup(int32_t row_group) const {
 }
 
 Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
-  const int fd = open(spec.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return OpenError(spec.path);
-  std::shared_ptr<LocalFile> file(new LocalFile(fd, spec));
+  std::shared_ptr<LocalFile> file(new LocalFile(spec));
+  file->fd_ = open(spec.path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file->fd_ < 0) return OpenError(spec.path);
   struct stat now{};
-  if (fstat(fd, &now) != 0) return StatError(spec.path);
+  if (fstat(file->fd_, &now) != 0) return StatError(spec.path);
   ARROW_RETURN_NOT_OK(file->CheckUnchanged(now));
   file->inode_ = now.st_ino;
   if (spec.inode != 0 && spec.inode != now.st_ino) {
@@ -100,7 +102,7 @@ Result<std::shared_ptr<LocalFile>> LocalFile::Open(const FileSpec& spec) {
 }
 
 LocalFile::~LocalFile() {
-  close(fd_);
+  if (fd_ >= 0) close(fd_);
   --live_files;
 }
 

@@ -118,8 +118,9 @@ class LocalFile final : public File {
   static size_t open_files() { return live_files; }
 
  private:
-  LocalFile(int fd, const FileSpec& spec)
-      : fd_(fd), path_(spec.path), bytes_(spec.bytes), mtime_ns_(spec.mtime_ns) {
+  // Makes a file that Open has still to open.
+  explicit LocalFile(const FileSpec& spec)
+      : path_(spec.path), bytes_(spec.bytes), mtime_ns_(spec.mtime_ns) {
     ++live_files;
   }
   Status ReadBytes(int64_t offset, int64_t bytes, uint8_t* out) const;
@@ -129,7 +130,7 @@ class LocalFile final : public File {
   // A forked child inherits the open descriptors, and so their number.
   static inline std::atomic<size_t> live_files = 0;
 
-  const int fd_;
+  int fd_ = -1;
   const std::string path_;
   const int64_t bytes_;     // planned
   const int64_t mtime_ns_;  // planned

@@ -27,7 +27,7 @@ class CountedMemory final : public MemorySource {
     *mapped_ += bytes;
     return memory_->Map(bytes);
   }
-  void Unmap(uint8_t* data, int64_t bytes) override {
+  void Unmap(uint8_t* data, int64_t bytes) noexcept override {
     left_ += bytes;
     *mapped_ -= bytes;
     memory_->Unmap(data, bytes);

@@ -16,7 +16,7 @@ TEST(RangeAllocator, FirstFitFromTheFront) {
   EXPECT_EQ(ranges.Allocate(200), 164);
   EXPECT_EQ(ranges.Allocate(700), 364);
   EXPECT_EQ(ranges.Allocate(1), -1);
-  ranges.Free(164, 200);
+  ranges.Free(164);
   EXPECT_EQ(ranges.Allocate(201), -1);
   EXPECT_EQ(ranges.Allocate(50), 164);
   EXPECT_EQ(ranges.Allocate(150), 214);
@@ -27,7 +27,7 @@ TEST(RangeAllocator, WhatIsGivenBackIsJoined) {
        {std::vector{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}}) {
     RangeAllocator ranges(0, 300, 4096);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(ranges.Allocate(100), i * 100);
-    for (const int i : order) ranges.Free(i * 100, 100);
+    for (const int i : order) ranges.Free(i * 100);
     EXPECT_EQ(ranges.Allocate(300), 0);
   }
 }
@@ -56,11 +56,11 @@ TEST(RangeAllocator, NothingIsGivenTwiceAndNothingIsLost) {
       }
     } else if (!used.empty()) {
       const auto one = std::next(used.begin(), random() % used.size());
-      ranges.Free(one->first, one->second - one->first);
+      ranges.Free(one->first);
       used.erase(one);
     }
   }
-  for (const auto& [start, end] : used) ranges.Free(start, end - start);
+  for (const auto& [start, end] : used) ranges.Free(start);
   EXPECT_EQ(ranges.Allocate(kBytes), 0);
 }
 
