@@ -1,0 +1,473 @@
+// Tests of passes without memory: whichever allocation fails, on whichever thread, a pass
+// ends with its rows or with OutOfMemory, and the next pass has all rows.
+//
+// By default some of a pass's allocations fail, one in each run. With
+// FASTLOAD_EVERY_ALLOCATION=1 in the environment each fails once.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "block_file.h"
+#include "fastload/filter/row_finder.h"
+#include "fastload/scan/pipeline.h"
+#include "faults/failing_new.h"
+#include "faults/servers.h"
+#include "faults/watchdog.h"
+#include "nested_files.h"
+#include "passes.h"
+
+namespace fastload {
+namespace {
+
+using testing::CutPlan;
+using testing::FailingNew;
+using testing::SoundNew;
+
+// Runs `run(n, which)`, which returns how many allocations there were, for n = 0, 1, 2,
+// ... up to that number. Runs about `runs` times, unless every allocation is to fail.
+void FailAllocations(int64_t runs,
+                     const std::function<int64_t(int64_t, FailingNew::Which)>& run) {
+  const bool every = std::getenv("FASTLOAD_EVERY_ALLOCATION") != nullptr;
+  for (const auto which : {FailingNew::kOne, FailingNew::kAllFrom}) {
+    constexpr int64_t kNone = INT64_MAX;
+    const int64_t calls = run(kNone, which);
+    // An odd step meets the allocations of each of a few threads that take turns.
+    const int64_t step = every ? 1 : std::max<int64_t>(calls / runs, 1) | 1;
+    for (int64_t n = 0, made = calls; n < made; n += step) {
+      SCOPED_TRACE((which == FailingNew::kOne ? "allocation " : "all allocations from ") +
+                   std::to_string(n) + " on");
+      made = run(n, which);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+// Drops the file's pages from the system's page cache, so that reads go another way. Some
+// file systems keep the pages.
+void Evict(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  fsync(fd);
+  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  close(fd);
+}
+
+// The rows of a pass's batches, a line each.
+using Lines = std::vector<std::string>;
+using LinesOf = std::function<Lines(const Batch&)>;
+
+// A pipeline, and what serves it.
+struct Loader {
+  std::unique_ptr<Pipeline> pipeline;
+  std::shared_ptr<void> server;
+};
+
+class PassFaultsTest : public ::testing::Test {
+ protected:
+  static PipelineOptions OptionsOf(int32_t threads) {
+    return {.threads = threads,
+            .io_threads = threads,
+            .batch_memory_bytes = 1 << 20,
+            .staging_memory_bytes = 1 << 20,
+            .fetch_memory_bytes = 1 << 20};
+  }
+
+  void WriteRows(const std::vector<int64_t>& row_groups) {
+    const std::string path = directory_.File("part.parquet");
+    testing::WriteRows(path, 0, row_groups);
+    files_ = {testing::SpecOf(path)};
+    paths_ = {path};
+  }
+  void WriteNested(const std::vector<int64_t>& row_groups) {
+    const std::string path = directory_.File("part.parquet");
+    testing::WriteNestedRows(path, 0, row_groups);
+    files_ = {testing::SpecOf(path)};
+    paths_ = {path};
+  }
+
+  Loader MakeLoader(int32_t threads, const std::vector<ColumnSpec>& columns,
+                    const std::vector<OutputSpec>& outputs) {
+    Loader loader;
+    PipelineOptions options = OptionsOf(threads);
+    options.kernels = kernels_;
+    if (files_[0].remote) {
+      options.remote = std::make_shared<RemoteQueue>();
+      loader.server = std::make_shared<testing::StoreClient>(options.remote, paths_);
+    }
+    if (!blocks_.empty()) {
+      options.blocks = std::make_shared<DecodedQueue>(2);
+      loader.server = std::make_shared<testing::BlockMaker>(options.blocks, blocks_);
+    }
+    loader.pipeline = std::make_unique<Pipeline>(files_, columns, outputs,
+                                                 std::move(options), selections_);
+    return loader;
+  }
+
+  // A pass under way, up to its end or its error.
+  struct Outcome {
+    Status status;
+    std::vector<Batch> batches;
+  };
+
+  // Takes all batches of a pass. The test's own allocations do not fail.
+  static void Deliver(Scan* scan, Outcome* outcome) {
+    bool done = false;
+    while (!done && outcome->status.ok()) {
+      Result<std::optional<Batch>> batch =
+          scan->Next(std::chrono::milliseconds(200), &done);
+      const SoundNew sound;
+      outcome->status = batch.status();
+      if (batch.ok() && *batch) outcome->batches.push_back(*std::move(*batch));
+    }
+  }
+
+  // Runs a pass, and where `expects` is true another one that was prepared meanwhile, and
+  // fails allocations on the way. Returns how many allocations there were.
+  int64_t RunFailing(Pipeline* pipeline, int64_t n, FailingNew::Which which,
+                     Outcome* outcome) {
+    ReadPlan plan = plan_;
+    ReadPlan next_plan = plan_;
+    std::shared_ptr<Scan> scan;
+    const testing::Watchdog watchdog([&] { return scan ? scan->Describe() : "start"; });
+    const FailingNew failing(n, which);
+    auto started = pipeline->Start(std::move(plan), options_);
+    outcome->status = CopyOf(started.status());
+    if (!started.ok()) return failing.calls();
+    scan = *std::move(started);
+    if (expects_) {
+      auto next = pipeline->Start(std::move(next_plan), options_, scan.get());
+      if (next.ok()) {
+        scan->Close();
+        scan = *std::move(next);
+        scan->Begin();
+      } else {
+        outcome->status = CopyOf(next.status());
+      }
+    }
+    Deliver(scan.get(), outcome);
+    const int64_t calls = failing.calls();
+    scan->Close();
+    scan.reset();
+    return calls;
+  }
+
+  static Status CopyOf(const Status& status) {
+    const SoundNew sound;
+    return status;
+  }
+
+  // Tests passes of a loader with these columns; `lines_of` reads a batch.
+  void Check(int64_t runs, int32_t threads, const std::vector<ColumnSpec>& columns,
+             const std::vector<OutputSpec>& outputs, const LinesOf& lines_of,
+             const Lines& expected) {
+    FailAllocations(runs, [&](int64_t n, FailingNew::Which which) {
+      if (evicts_) Evict(paths_[0]);
+      const Loader loader = MakeLoader(threads, columns, outputs);
+      Outcome outcome;
+      const int64_t calls = RunFailing(loader.pipeline.get(), n, which, &outcome);
+      ExpectEnd(outcome, lines_of, expected);
+      outcome.batches.clear();
+      WaitForMemory(*loader.pipeline);
+      // The same pipeline has all rows once there is memory.
+      Outcome clean;
+      const auto scan = loader.pipeline->Start(plan_, options_).ValueOrDie();
+      const testing::Watchdog watchdog([&] { return scan->Describe(); });
+      Deliver(scan.get(), &clean);
+      EXPECT_TRUE(clean.status.ok()) << clean.status.ToString();
+      ExpectEnd(clean, lines_of, expected);
+      scan->Close();
+      clean.batches.clear();
+      WaitForMemory(*loader.pipeline);
+      return calls;
+    });
+  }
+
+  void ExpectEnd(const Outcome& outcome, const LinesOf& lines_of, const Lines& expected) {
+    Lines lines;
+    for (const Batch& batch : outcome.batches) {
+      for (std::string& line : lines_of(batch)) lines.push_back(std::move(line));
+    }
+    if (outcome.status.ok()) {
+      EXPECT_EQ(lines, expected);
+      return;
+    }
+    const bool of_maker = !blocks_.empty() && outcome.status.message().starts_with(
+                                                  testing::BlockMaker::kFailure);
+    EXPECT_TRUE(outcome.status.IsOutOfMemory() || of_maker) << outcome.status.ToString();
+    ASSERT_LE(lines.size(), expected.size());
+    EXPECT_TRUE(std::equal(lines.begin(), lines.end(), expected.begin()));
+  }
+
+  // Waits until the last tasks of a closed pass have ended and given their memory back.
+  static void WaitForMemory(const Pipeline& pipeline) {
+    const auto used = [&] {
+      return pipeline.batch_memory().used_bytes + pipeline.staging_memory().used_bytes +
+             pipeline.fetch_memory().used_bytes + pipeline.batch_memory().lent_bytes;
+    };
+    const testing::Watchdog watchdog(
+        [&] { return std::to_string(used()) + " bytes in use"; });
+    while (used() != 0) std::this_thread::yield();
+  }
+
+  void CheckRows(int64_t runs, int32_t threads) {
+    const Layout layout(testing::Columns(1), testing::Outputs());
+    Check(
+        runs, threads, testing::Columns(1), testing::Outputs(),
+        [&](const Batch& batch) { return testing::Texts(layout, batch); },
+        testing::PlannedTexts(plan_, files_));
+  }
+
+  void CheckNested(int64_t runs, int32_t threads) {
+    const auto outputs = testing::NestedOutputs();
+    const auto specs = testing::SpecsOf(outputs);
+    const auto columns = testing::NestedColumns(1);
+    const Layout layout(columns, specs);
+    Lines expected;
+    for (const auto& id : testing::PlannedRows(plan_, files_)) {
+      std::string line;
+      for (const auto& output : outputs) {
+        line += output.text(testing::NestedRow(id.file, id.row, true)) + " ";
+      }
+      expected.push_back(std::move(line));
+    }
+    const auto lines_of = [&](const Batch& batch) {
+      Lines lines(static_cast<size_t>(batch.areas.rows));
+      for (size_t o = 0; o < specs.size(); ++o) {
+        const testing::NestedTexts texts(
+            layout, static_cast<int32_t>(o), specs[o],
+            columns[static_cast<size_t>(specs[o].columns[0])], batch);
+        for (size_t row = 0; row < lines.size(); ++row) {
+          lines[row] += texts(static_cast<int64_t>(row)) + " ";
+        }
+      }
+      return lines;
+    };
+    Check(runs, threads, columns, specs, lines_of, expected);
+  }
+
+  testing::TemporaryDirectory directory_;
+  std::vector<FileSpec> files_;
+  std::vector<std::string> paths_;
+  std::map<DecodedQueue::Key, testing::StoredBlock> blocks_;
+  std::vector<FileSelection> selections_;
+  std::vector<KernelSpec> kernels_;
+  ReadPlan plan_;
+  ScanOptions options_{.fetch_bytes = 9000, .segment_bytes = 600};
+  bool evicts_ = false;
+  bool expects_ = false;  // the pass is prepared behind another one
+};
+
+constexpr int64_t kRuns = 60;
+
+TEST_F(PassFaultsTest, InOrder) {
+  WriteRows({60, 40});
+  plan_ = CutPlan(testing::AllPieces(files_), 35, 16, false);
+  CheckRows(kRuns, 2);
+}
+
+TEST_F(PassFaultsTest, FromDisk) {
+  WriteRows({60, 40});
+  plan_ = CutPlan(testing::AllPieces(files_), 35, 16, false);
+  evicts_ = true;
+  CheckRows(kRuns, 2);
+}
+
+TEST_F(PassFaultsTest, ShuffledOnTheThreadThatWaits) {
+  WriteRows({60, 40});
+  plan_ = CutPlan(testing::AllPieces(files_), 55, 16, true);
+  CheckRows(kRuns, 0);
+}
+
+TEST_F(PassFaultsTest, FromAStore) {
+  WriteRows({60, 40});
+  files_[0].remote = true;
+  for (const bool shuffled : {false, true}) {
+    plan_ = CutPlan(testing::AllPieces(files_), 35, 16, shuffled);
+    CheckRows(kRuns, 2);
+  }
+  // Requests are larger than the bytes that may be fetched at once.
+  options_ = {.fetch_bytes = 1, .request_bytes = 500, .hole_bytes = 0};
+  CheckRows(kRuns, 2);
+}
+
+TEST_F(PassFaultsTest, Lists) {
+  WriteNested({60, 40});
+  for (const bool shuffled : {false, true}) {
+    plan_ = CutPlan(testing::AllPieces(files_), 55, 16, shuffled);
+    CheckNested(kRuns, 2);
+  }
+}
+
+TEST_F(PassFaultsTest, PreparedBehindAnother) {
+  WriteRows({60, 40});
+  plan_ = CutPlan(testing::AllPieces(files_), 100, 16, true);
+  expects_ = true;
+  CheckRows(kRuns, 2);
+}
+
+// Windows with more rows than a bucket of the shuffle.
+TEST_F(PassFaultsTest, DealtToBuckets) {
+  WriteRows({20'000, 15'000});
+  plan_ = CutPlan(testing::AllPieces(files_), 35'000, 9000, true);
+  options_ = {};
+  CheckRows(5, 2);
+}
+
+TEST_F(PassFaultsTest, RowsThatStay) {
+  WriteRows({3000});
+  // Every eighth row, and no row of the second half.
+  std::vector<uint8_t> bits(376, 0);
+  std::fill_n(bits.begin(), 188, uint8_t{1});
+  selections_ = {{.offsets = {0}, .bits = bits.data(), .bytes = 376}};
+  const auto outputs = testing::Outputs();
+  const Layout layout(testing::Columns(1), outputs);
+  plan_ = CutPlan({{0, 0, 0, 188}}, 100, 30, false);
+  Lines expected;
+  for (int64_t row = 0; row < 188; ++row) {
+    const auto values = testing::ValuesAt(0, 8 * row);
+    expected.push_back(std::to_string(values.number) + " " +
+                       (values.text_valid ? values.text : "(null)"));
+  }
+  const auto lines_of = [&](const Batch& batch) {
+    Lines lines;
+    const uint8_t* const base = batch.block->data();
+    const auto* numbers = reinterpret_cast<const int64_t*>(
+        Layout::Address(const_cast<uint8_t*>(base), batch.areas, layout.slot(0)));
+    const int64_t* const text = batch.areas.numbers.data() + layout.slot(4).number;
+    const auto* offsets = reinterpret_cast<const int64_t*>(base + text[0]);
+    const auto* values = reinterpret_cast<const char*>(base + text[2]);
+    for (int64_t row = 0; row < batch.areas.rows; ++row) {
+      lines.push_back(std::to_string(numbers[row]) + " " +
+                      std::string(values + offsets[row], values + offsets[row + 1]));
+    }
+    return lines;
+  };
+  for (const bool remote : {false, true}) {
+    files_[0].remote = remote;
+    Check(kRuns, 2, testing::Columns(1), outputs, lines_of, expected);
+  }
+}
+
+// Adds 10.
+int64_t AddTen(void** arrays, int64_t rows) {
+  const auto* in = static_cast<const int64_t*>(arrays[0]);
+  auto* out = static_cast<int64_t*>(arrays[1]);
+  for (int64_t i = 0; i < rows; ++i) out[i] = in[i] + 10;
+  return 0;
+}
+
+LinesOf LinesOfNumbers() {
+  return [](const Batch& batch) {
+    Lines lines;
+    const auto* numbers =
+        reinterpret_cast<const int64_t*>(batch.block->data() + batch.areas.numbers[0]);
+    for (int64_t row = 0; row < batch.areas.rows; ++row) {
+      lines.push_back(std::to_string(numbers[row]));
+    }
+    return lines;
+  };
+}
+
+TEST_F(PassFaultsTest, Kernels) {
+  WriteRows({60, 40});
+  plan_ = CutPlan(testing::AllPieces(files_), 35, 16, false);
+  kernels_ = {{.entry = AddTen, .inputs = {0}, .outputs = {0}}};
+  options_.kernel_keys = {1};
+  Lines expected;
+  for (int64_t row = 0; row < 100; ++row) expected.push_back(std::to_string(row + 10));
+  Check(kRuns, 2, testing::Columns(1), {{OutputKind::kColumn, {0}}}, LinesOfNumbers(),
+        expected);
+}
+
+TEST_F(PassFaultsTest, Blocks) {
+  WriteRows({60, 40});
+  for (int32_t group : {0, 1}) {
+    const std::string path = directory_.File("block" + std::to_string(group));
+    const int64_t rows = group == 0 ? 60 : 40;
+    testing::WriteBlock(path, "name", {rows / 2, rows / 2});
+    blocks_[{0, group}] = {path, "name", rows};
+  }
+  Lines expected;
+  for (const int64_t rows : {60, 40}) {
+    for (int64_t row = 0; row < rows; ++row) expected.push_back(std::to_string(row));
+  }
+  plan_ = CutPlan(testing::AllPieces(files_), 35, 16, false);
+  const std::vector<OutputSpec> outputs = {{OutputKind::kColumn, {0}},
+                                           {OutputKind::kList, {1}},
+                                           {OutputKind::kRagged, {2}},
+                                           {OutputKind::kRagged, {3}}};
+  Check(kRuns, 2,
+        {testing::NumberSpec(), testing::VectorSpec(), testing::TextSpec(),
+         testing::ListSpec()},
+        outputs, LinesOfNumbers(), expected);
+  for (const auto& [key, block] : blocks_) {
+    EXPECT_EQ(access(block.path.c_str(), F_OK), 0) << "a block is no damaged one";
+  }
+}
+
+// The search for rows that stay, of local files and of a store's.
+TEST_F(PassFaultsTest, RowFinder) {
+  WriteRows({700, 400, 500});
+  auto columns = testing::Columns(1);
+  columns.resize(1);
+  columns[0].fill = testing::BytesOf(int64_t{-1});
+  const RowFilter filter{.tests = {{.column = 0, .ranges = {{650, 1150}}}},
+                         .program = {0}};
+  for (const bool remote : {false, true}) {
+    files_[0].remote = remote;
+    FailAllocations(kRuns, [&](int64_t n, FailingNew::Which which) {
+      const auto queue = remote ? std::make_shared<RemoteQueue>() : nullptr;
+      std::unique_ptr<testing::StoreClient> client;
+      if (remote) client = std::make_unique<testing::StoreClient>(queue, paths_);
+      const auto finder = RowFinder::Make(files_, queue, columns, filter, 2).ValueOrDie();
+      const auto find = [&](bool clean) {
+        std::vector<RowGroupId> ids = {{0, 0}, {0, 1}, {0, 2}};
+        const testing::Watchdog watchdog([] { return "a search of rows"; });
+        RowSearch search(finder.get(), std::move(ids), /*skip=*/false);
+        while (!search.Wait(std::chrono::milliseconds(50))) {
+        }
+        const SoundNew sound;
+        const std::vector<int64_t> counts = {50, 400, 51};
+        bool failed = false;
+        for (size_t i = 0; i < counts.size(); ++i) {
+          const auto& found = search.found()[i];
+          if (failed) break;  // what is behind a failure is not searched
+          failed = !found.ok();
+          if (found.ok()) {
+            EXPECT_EQ(found->count, counts[i]);
+          } else {
+            EXPECT_TRUE(!clean && found.status().IsOutOfMemory())
+                << found.status().ToString();
+          }
+        }
+      };
+      int64_t calls = 0;
+      {
+        const FailingNew failing(n, which);
+        try {
+          find(/*clean=*/false);
+        } catch (const std::bad_alloc&) {
+          // The search has not begun.
+        }
+        calls = failing.calls();
+      }
+      find(/*clean=*/true);
+      return calls;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace fastload
