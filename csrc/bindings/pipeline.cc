@@ -184,7 +184,8 @@ std::unique_ptr<PyPipeline> MakePipeline(
     int64_t batch_memory_bytes, int64_t staging_memory_bytes, int64_t fetch_memory_bytes,
     bool verify_crc, const py::sequence& selections, const PySender* sender,
     const py::object& allocate, const PyRemoteQueue* remote,
-    std::vector<KernelSpec> kernels, std::shared_ptr<DecodedQueue> blocks) {
+    std::vector<KernelSpec> kernels, std::shared_ptr<DecodedQueue> blocks,
+    int64_t fill_memory_bytes) {
   RaiseIfError(CheckOutputs(columns, outputs));
   RaiseIfError(CheckKernels(kernels, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
@@ -194,6 +195,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .batch_memory_bytes = batch_memory_bytes,
                           .staging_memory_bytes = staging_memory_bytes,
                           .fetch_memory_bytes = fetch_memory_bytes,
+                          .fill_memory_bytes = fill_memory_bytes,
                           .verify_crc = verify_crc};
   options.kernels = std::move(kernels);
   options.blocks = std::move(blocks);
@@ -224,6 +226,7 @@ void RegisterPipeline(py::module_& m) {
            py::arg("selections") = py::tuple(), py::arg("sender") = nullptr,
            py::arg("allocate") = py::none(), py::arg("remote") = nullptr,
            py::arg("kernels") = std::vector<KernelSpec>(), py::arg("blocks") = nullptr,
+           py::arg("fill_memory_bytes") = INT64_MAX,
            // Keeps the selections alive, whose bits the pipeline borrows.
            py::keep_alive<1, 11>())
       .def(

@@ -84,7 +84,8 @@ inline ReadPlan CutPlan(const std::vector<Piece>& pieces, int64_t window_rows,
 
 // Returns the rows that a plan stands for.
 inline std::vector<RowId> PlannedRows(const ReadPlan& plan,
-                                      const std::vector<FileSpec>& files) {
+                                      const std::vector<FileSpec>& files,
+                                      uint32_t bucket_rows = kBucketRows) {
   std::vector<RowId> ids;
   for (size_t w = 0; w + 1 < plan.first_piece.size(); ++w) {
     std::vector<RowId> window;
@@ -98,7 +99,8 @@ inline std::vector<RowId> PlannedRows(const ReadPlan& plan,
       }
     }
     Shuffle shuffle;
-    MakeShuffle(plan.keys[w], static_cast<uint32_t>(window.size()), &shuffle);
+    MakeShuffle(plan.keys[w], static_cast<uint32_t>(window.size()), &shuffle,
+                bucket_rows);
     const std::vector<uint32_t> order = Permutation(shuffle);
     for (auto t = plan.first_take[w]; t < plan.first_take[w + 1]; ++t) {
       const Take& take = plan.takes[static_cast<size_t>(t)];

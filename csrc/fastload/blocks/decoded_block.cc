@@ -18,6 +18,7 @@
 #include "arrow/io/memory.h"
 #include "arrow/ipc/reader.h"
 #include "arrow/type.h"
+#include "arrow/type_traits.h"
 #include "fastload/base/hash.h"
 #include "fastload/base/platform.h"
 
@@ -95,7 +96,7 @@ class Walk {
 
   const arrow::DataType& type() const { return *StorageOf(data_->type.get()); }
   // Returns true if the array has the form that the writer writes.
-  bool plain() const { return data_->offset == 0 && data_->GetNullCount() == 0; }
+  bool plain() const { return data_->offset == 0 && !data_->MayHaveNulls(); }
   const uint8_t* buffer(size_t index) const {
     const auto& buffer = data_->buffers[index];
     return buffer == nullptr ? nullptr : buffer->data();
@@ -111,6 +112,26 @@ class Walk {
   const arrow::ArrayData* data_;
 };
 
+// Returns true if the bytes can be read as the offsets of `lists` lists.
+bool HoldsOffsets(const uint8_t* bytes, int64_t buffer_bytes, int64_t lists) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(int64_t));
+  return lists < buffer_bytes / kBytes &&
+         reinterpret_cast<uintptr_t>(bytes) % alignof(int64_t) == 0;
+}
+
+// Returns the offsets of `lists` lists with `length` entries in all, or null if the
+// offsets don't fit these numbers. The offsets between the ends were checked with the
+// checksum.
+const int64_t* Offsets(const uint8_t* bytes, int64_t buffer_bytes, int64_t lists,
+                       int64_t length) {
+  static constexpr int64_t kNone[1] = {0};
+  if (lists == 0) return kNone;
+  if (!HoldsOffsets(bytes, buffer_bytes, lists)) return nullptr;
+  const auto* offsets = reinterpret_cast<const int64_t*>(bytes);
+  if (offsets[0] != 0 || offsets[lists] > length) return nullptr;
+  return offsets;
+}
+
 // Returns true if no offset (of at least one) is negative or less than the one before.
 bool AreOrdered(std::span<const int64_t> offsets) {
   // The sign bit of the difference of two numbers that are not negative tells which is
@@ -124,24 +145,21 @@ bool AreOrdered(std::span<const int64_t> offsets) {
   return static_cast<int64_t>(signs) >= 0;
 }
 
-// Returns true if all offsets of an array and of the arrays below are ordered.
+// Returns true if all offsets of an array and of the arrays below are ordered, so that no
+// list has a negative length.
 bool HasOrderedOffsets(const arrow::ArrayData& data) {
-  switch (StorageOf(data.type.get())->id()) {
-    case arrow::Type::LARGE_LIST:
-    case arrow::Type::LARGE_STRING:
-    case arrow::Type::LARGE_BINARY: {
-      if (data.length == 0) break;
-      const auto count = static_cast<size_t>(data.offset + data.length + 1);
-      const auto& bytes = data.buffers[1];
-      if (bytes == nullptr ||
-          static_cast<size_t>(bytes->size()) / sizeof(int64_t) < count)
-        return false;
-      if (!AreOrdered({reinterpret_cast<const int64_t*>(bytes->data()), count}))
-        return false;
-      break;
+  const arrow::Type::type id = StorageOf(data.type.get())->id();
+  if ((id == arrow::Type::LARGE_LIST || arrow::is_large_binary_like(id)) &&
+      data.length > 0) {
+    const auto& bytes = data.buffers[1];
+    if (data.offset != 0 || bytes == nullptr ||
+        !HoldsOffsets(bytes->data(), bytes->size(), data.length)) {
+      return false;
     }
-    default:
-      break;
+    const auto count = static_cast<size_t>(data.length) + 1;
+    if (!AreOrdered({reinterpret_cast<const int64_t*>(bytes->data()), count})) {
+      return false;
+    }
   }
   return std::ranges::all_of(data.child_data,
                              [](const auto& child) { return HasOrderedOffsets(*child); });
@@ -151,19 +169,6 @@ bool HaveOrderedOffsets(const std::shared_ptr<arrow::RecordBatch>& batch) {
   return std::ranges::all_of(batch->column_data(), [](const auto& column) {
     return HasOrderedOffsets(*column);
   });
-}
-
-// Returns the offsets of `lists` lists with `length` entries in all, or null if the
-// offsets don't fit these numbers. The offsets between the ends were checked with the
-// checksum.
-const int64_t* Offsets(const uint8_t* bytes, int64_t buffer_bytes, int64_t lists,
-                       int64_t length) {
-  static constexpr int64_t kNone[1] = {0};
-  if (lists == 0) return kNone;
-  const auto* offsets = reinterpret_cast<const int64_t*>(bytes);
-  const auto needed = (lists + 1) * static_cast<int64_t>(sizeof(int64_t));
-  if (buffer_bytes < needed || offsets[0] != 0 || offsets[lists] > length) return nullptr;
-  return offsets;
 }
 
 // Returns the run of one record batch's column, or nullopt if the column has another
@@ -187,7 +192,7 @@ std::optional<DecodedBlock::Run> RunOf(const arrow::ArrayData& data,
       return std::nullopt;
     const auto& list = static_cast<const arrow::FixedSizeListType&>(at.type());
     if (list.list_size() != spec.list_size) return std::nullopt;
-    items *= spec.list_size;
+    if (__builtin_mul_overflow(items, spec.list_size, &items)) return std::nullopt;
     at.Down();
   }
   if (!at.plain()) return std::nullopt;
@@ -203,7 +208,7 @@ std::optional<DecodedBlock::Run> RunOf(const arrow::ArrayData& data,
     return run;
   }
   if (at.type().id() != TypeOf(spec.dtype)) return std::nullopt;
-  if (at.buffer_bytes(1) < items * ItemSize(spec.dtype)) return std::nullopt;
+  if (at.buffer_bytes(1) / ItemSize(spec.dtype) < items) return std::nullopt;
   run.values = at.buffer(1);
   return run;
 }
@@ -292,12 +297,15 @@ Status DecodedBlock::Parse() {
       std::make_shared<arrow::Buffer>(data_, static_cast<int64_t>(bytes_));
   auto options = arrow::ipc::IpcReadOptions::Defaults();
   options.use_threads = false;
+  options.memory_pool = &memory_.emplace(arrow::default_memory_pool(), mapped->size());
   ARROW_ASSIGN_OR_RAISE(const auto reader,
                         arrow::ipc::RecordBatchFileReader::Open(
                             std::make_shared<arrow::io::BufferReader>(mapped), options));
   for (int i = 0; i < reader->num_record_batches(); ++i) {
     ARROW_ASSIGN_OR_RAISE(batches_.emplace_back(), reader->ReadRecordBatch(i));
-    rows_ += batches_.back()->num_rows();
+    if (__builtin_add_overflow(rows_, batches_.back()->num_rows(), &rows_)) {
+      return Status::Invalid("Expected fewer rows");
+    }
   }
   return Status::OK();
 }

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "arrow/memory_pool.h"
 #include "arrow/record_batch.h"
 #include "fastload/base/status.h"
 #include "fastload/plan/columns.h"
@@ -76,6 +77,9 @@ class DecodedBlock {
   int fd_ = -1;
   const uint8_t* data_ = nullptr;  // null: the system refused the mapping
   size_t bytes_ = 0;
+  // Buffers are in the mapped file. Compressed buffers, which only a file of someone else
+  // has, get no more memory than the file has bytes.
+  std::optional<arrow::CappedMemoryPool> memory_;
   int64_t rows_ = 0;
   std::vector<std::shared_ptr<arrow::RecordBatch>> batches_;
 };

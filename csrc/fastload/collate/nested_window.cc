@@ -139,10 +139,11 @@ void AddByteLevel(NestedRows* rows) {
   rows->offsets.push_back(std::move(offsets));
 }
 
-StagedLists::StagedLists(BlockPool* pool, std::vector<int64_t> first_rows)
+StagedLists::StagedLists(BlockPool* pool, FillBudget* fills,
+                         std::vector<int64_t> first_rows)
     : first_rows_(std::move(first_rows)) {
   for (size_t i = 0; i < first_rows_.size(); ++i) {
-    shares_.push_back(std::make_unique<Share>(pool));
+    shares_.push_back(std::make_unique<Share>(pool, fills));
   }
 }
 

@@ -21,8 +21,11 @@ namespace fastload {
 class StagedLists {
  public:
   struct Share {
-    explicit Share(BlockPool* pool)
-        : memory(pool), rows{.values = ElementRuns(&memory), .bytes = ByteArena(pool)} {}
+    Share(BlockPool* pool, FillBudget* fills)
+        : memory(pool),
+          rows{.values = ElementRuns(&memory),
+               .bytes = ByteArena(pool),
+               .fills = Fills(fills)} {}
 
     BlockMemory memory;
     NestedRows rows;
@@ -34,7 +37,7 @@ class StagedLists {
   };
 
   // `first_rows` holds, for each share, its first row in the window.
-  StagedLists(BlockPool* pool, std::vector<int64_t> first_rows);
+  StagedLists(BlockPool* pool, FillBudget* fills, std::vector<int64_t> first_rows);
 
   NestedRows* share(size_t i) { return &shares_[i]->rows; }
   // Returns the number of levels of offsets, once shares have rows.

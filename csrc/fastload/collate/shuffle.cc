@@ -12,8 +12,6 @@
 namespace fastload {
 namespace {
 
-constexpr uint32_t kBucketRows = 1 << 15;
-
 // The draws made at once; the draws stay in the L1 cache.
 constexpr uint32_t kBlockDraws = 1024;
 
@@ -57,8 +55,8 @@ void DrawBuckets(uint64_t key, uint32_t buckets, std::span<uint32_t> out) {
 
 }  // namespace
 
-void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out) {
-  const uint32_t buckets = rows / kBucketRows + (rows % kBucketRows == 0 ? 0 : 1);
+void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out, uint32_t bucket_rows) {
+  const uint32_t buckets = rows / bucket_rows + (rows % bucket_rows == 0 ? 0 : 1);
   out->within.resize(rows);
   out->slots.clear();
   out->bucket_starts.assign(1, 0);
@@ -68,8 +66,8 @@ void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out) {
     return;
   }
   // First draw the bucket of each row, then, with the buckets' sizes known, compute the
-  // row's slot. A bucket has at most kBucketRows rows on average; a bucket with twice as
-  // many rows, which would exceed 16 bits, is 180 standard deviations away.
+  // row's slot. With kBucketRows rows on average, a bucket with twice as many rows, which
+  // would exceed 16 bits, is 180 standard deviations away.
   out->slots.resize(rows);
   std::vector<uint32_t> ends(buckets);
   DrawBuckets(key, buckets, out->slots);

@@ -9,6 +9,9 @@
 
 namespace fastload {
 
+// The most rows of a bucket on average.
+inline constexpr uint32_t kBucketRows = 1 << 15;
+
 // A permutation of `rows` rows, applied in two passes so that both stay in a CPU cache.
 // Pass 1 deals each row to a slot of its bucket, which writes to one open cache line per
 // bucket. Pass 2 reads one bucket at a time in random order, and a bucket fits the cache.
@@ -40,7 +43,9 @@ struct Shuffle {
 };
 
 // Fills `out`, which keeps its memory from call to call.
-void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out);
+// A bucket has at most `bucket_rows` rows on average; only tests choose another number.
+void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out,
+                 uint32_t bucket_rows = kBucketRows);
 
 // Returns the row of each position.
 std::vector<uint32_t> Permutation(const Shuffle& shuffle);

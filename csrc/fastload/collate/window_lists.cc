@@ -87,7 +87,8 @@ Status WindowTask::StageNested() {
     std::vector<int64_t> first_rows;
     first_rows.reserve(window_->shares.size());
     for (const Share& share : window_->shares) first_rows.push_back(share.first_row);
-    state_.lists = std::make_unique<StagedLists>(window_->pool, std::move(first_rows));
+    state_.lists = std::make_unique<StagedLists>(window_->pool, &source_->fills,
+                                                 std::move(first_rows));
   });
   const auto task = static_cast<size_t>(task_);
   NestedRows& staged = *state_.lists->share(task);
@@ -156,6 +157,7 @@ Status WindowTask::FillPadded() {
   OutputRows outputs(*window_, block_rows);
   NestedRows block;
   block.as_they_are = true;
+  block.fills = Fills(&source_->fills);
   std::vector<int64_t> lengths(static_cast<size_t>(block_rows));
   return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
     for (const int64_t end = first + rows; first < end; first += block_rows) {

@@ -20,12 +20,17 @@ namespace fastload {
 
 // The objects that reading needs. All are borrowed, and outlive every stream made with
 // the context.
+// The largest hole between two pages that is read along, because reading the hole takes
+// less time than another call.
+inline constexpr int64_t kPageHoleBytes = 64 << 10;
+
 struct FetchContext {
   Executor* io = nullptr;
   BlockPool* pool = nullptr;
   FileTable* files = nullptr;
   Counters* counters = nullptr;
   SpanRecorder* spans = nullptr;  // null: no spans are recorded
+  int64_t page_hole_bytes = kPageHoleBytes;
 };
 
 // The bytes of several ranges of a file, one after another. For one consumer.

@@ -3,10 +3,6 @@
 namespace fastload {
 namespace {
 
-// The largest hole between two ranges of a local file that is read along, because reading
-// the hole takes less time than another call.
-constexpr int64_t kHoleBytes = 64 << 10;
-
 ChunkPages WholeChunk(ByteRange chunk) { return {.ranges = {chunk}}; }
 
 bool InOrder(const std::vector<PageExtent>& pages, ByteRange chunk, int64_t rows) {
@@ -68,14 +64,14 @@ ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowB
   return picked.omitted.empty() ? WholeChunk(chunk) : picked;
 }
 
-bool SelectsPages(ByteRange chunk, RowBits bits) {
-  return bits.bits != nullptr && chunk.bytes > kHoleBytes;
+bool SelectsPages(const FetchContext& context, ByteRange chunk, RowBits bits) {
+  return bits.bits != nullptr && chunk.bytes > context.page_hole_bytes;
 }
 
 Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
                                int32_t row_group, int32_t leaf, ByteRange chunk,
                                RowBits bits, const File* indexes) {
-  if (!SelectsPages(chunk, bits)) return WholeChunk(chunk);
+  if (!SelectsPages(context, chunk, bits)) return WholeChunk(chunk);
   std::shared_ptr<File> opened;
   if (indexes == nullptr) {
     ARROW_ASSIGN_OR_RAISE(opened, context.files->Open(file));
@@ -89,7 +85,7 @@ Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
     context.counters->read_requests += 1;
     context.counters->read_bytes += extents.read_bytes;
   }
-  return PickPages(extents.pages, chunk, bits, kHoleBytes);
+  return PickPages(extents.pages, chunk, bits, context.page_hole_bytes);
 }
 
 }  // namespace fastload

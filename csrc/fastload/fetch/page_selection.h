@@ -43,6 +43,6 @@ Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,
                                RowBits bits, const File* indexes = nullptr);
 
 // Returns true if SelectPages would read the offset index.
-bool SelectsPages(ByteRange chunk, RowBits bits);
+bool SelectsPages(const FetchContext& context, ByteRange chunk, RowBits bits);
 
 }  // namespace fastload

@@ -76,7 +76,11 @@ class RowGroupSearch {
         file_(context.files->spec(id.file)),
         rows_(file_.RowsOf(id.row_group)),
         io_(MakeInlineExecutor()),
-        fetch_{io_.get(), context.fetches, context.files, context.counters} {}
+        fetch_{.io = io_.get(),
+               .pool = context.fetches,
+               .files = context.files,
+               .counters = context.counters,
+               .page_hole_bytes = context.page_hole_bytes} {}
 
   Result<FoundRows> Run() {
     FoundRows found;

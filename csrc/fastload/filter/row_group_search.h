@@ -8,6 +8,7 @@
 #include "fastload/base/memory.h"
 #include "fastload/base/recycling_pool.h"
 #include "fastload/base/status.h"
+#include "fastload/fetch/byte_stream.h"
 #include "fastload/fetch/file_table.h"
 #include "fastload/filter/row_filter.h"
 #include "fastload/plan/columns.h"
@@ -29,6 +30,7 @@ struct SearchContext {
   BlockPool* fetches;
   RecyclingPool* pool;  // memory of decompressed pages and dictionaries
   Counters* counters;
+  int64_t page_hole_bytes = kPageHoleBytes;
 };
 
 // Looks at footers and page indexes first, and decodes only pages whose rows are still

@@ -25,9 +25,10 @@ struct Dataset : RowSource {
           std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
           const std::vector<KernelSpec>& kernels, std::vector<FileSelection> selections,
           int64_t pool_bytes, bool verify_crc,
-          std::shared_ptr<DecodedQueue> blocks = nullptr)
+          std::shared_ptr<DecodedQueue> blocks = nullptr, int64_t fill_bytes = INT64_MAX)
       : RowSource(std::move(files), std::move(remote), std::move(columns), outputs,
-                  std::move(selections), pool_bytes, verify_crc, std::move(blocks)),
+                  std::move(selections), pool_bytes, verify_crc, std::move(blocks),
+                  fill_bytes),
         kernels(kernels, outputs, layout) {}
 
   const Kernels kernels;    // called on each batch

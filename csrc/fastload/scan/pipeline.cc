@@ -71,12 +71,13 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
                    std::vector<FileSelection> selections)
     : dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
                options.kernels, std::move(selections), options.fetch_memory_bytes,
-               options.verify_crc, std::move(options.blocks)),
+               options.verify_crc, std::move(options.blocks), options.fill_memory_bytes),
       batches_(
           options.batch_source ? std::move(options.batch_source) : MakePrivateMemory(),
           options.batch_memory_bytes),
       staging_(MakePrivateMemory(), options.staging_memory_bytes),
       fetches_(MakePrivateMemory(), options.fetch_memory_bytes),
+      page_hole_bytes_(options.page_hole_bytes),
       io_(MakeExecutor("fastload-io", options.io_threads)),
       cpu_(MakeExecutor("fastload-cpu", options.threads)) {}
 
@@ -102,11 +103,11 @@ Result<std::shared_ptr<Scan>> Pipeline::MakeScan(ReadPlan plan,
   std::lock_guard lock(mutex_);
   if (closed_) return DatasetClosed();
   std::erase_if(scans_, [](const std::weak_ptr<Scan>& scan) { return scan.expired(); });
-  auto scan = std::make_shared<Scan>(&dataset_, cpu_.get(),
-                                     FetchContext{io_.get(), &fetches_, &dataset_.files,
-                                                  &dataset_.counters, &dataset_.spans},
-                                     &batches_, &staging_, std::move(plan), options,
-                                     next_priority_);
+  auto scan = std::make_shared<Scan>(
+      &dataset_, cpu_.get(),
+      FetchContext{io_.get(), &fetches_, &dataset_.files, &dataset_.counters,
+                   &dataset_.spans, page_hole_bytes_},
+      &batches_, &staging_, std::move(plan), options, next_priority_);
   next_priority_ = scan->end_priority();
   scans_.push_back(scan);
   if (before == nullptr) {

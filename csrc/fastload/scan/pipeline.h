@@ -10,6 +10,7 @@
 #include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
 #include "fastload/base/status.h"
+#include "fastload/fetch/byte_stream.h"
 #include "fastload/fetch/remote.h"
 #include "fastload/plan/read_plan.h"
 #include "fastload/scan/dataset.h"
@@ -27,6 +28,10 @@ struct PipelineOptions {
   int64_t batch_memory_bytes = 0;
   int64_t staging_memory_bytes = 0;
   int64_t fetch_memory_bytes = 0;
+  // The most bytes of elements that stand for null lists of a fixed size, in all windows.
+  int64_t fill_memory_bytes = INT64_MAX;
+  // The largest hole between two pages of selected rows that is read along.
+  int64_t page_hole_bytes = kPageHoleBytes;
   // If true, a page with a wrong checksum is an ErrorKind::kCorruptFile.
   bool verify_crc = false;
   // The queue through which a client brings the bytes of remote files; null: all files
@@ -80,6 +85,7 @@ class Pipeline {
   BlockPool batches_;
   BlockPool staging_;
   BlockPool fetches_;
+  const int64_t page_hole_bytes_;
   std::unique_ptr<Executor> io_;
   std::unique_ptr<Executor> cpu_;
 

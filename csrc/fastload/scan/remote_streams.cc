@@ -98,8 +98,10 @@ IndexFiles AskForIndexes(const Pass& pass, const Window& window) {
       if (!column.HasLeaf(file)) continue;
       const int32_t leaf = column.leaves[static_cast<size_t>(file)];
       const auto chunk = ChunkRange(spec, row_group, leaf);
-      if (!chunk.ok() || !SelectsPages(*chunk, pass.dataset->Bits(file, row_group)))
+      if (!chunk.ok() ||
+          !SelectsPages(pass.fetch, *chunk, pass.dataset->Bits(file, row_group))) {
         continue;
+      }
       const auto found = IndexRanges(spec, row_group, leaf, /*bounds=*/false);
       if (!found.ok()) continue;
       ranges[file].insert(ranges[file].end(), found->begin(), found->end());

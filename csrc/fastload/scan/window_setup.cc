@@ -154,7 +154,8 @@ Status MakeStreams(const Pass& pass, Window* window) {
 
 void ComputeOrder(const Pass& pass, Window* window) {
   MakeShuffle(pass.plan.keys[static_cast<size_t>(window->index)],
-              static_cast<uint32_t>(window->rows), &window->shuffle);
+              static_cast<uint32_t>(window->rows), &window->shuffle,
+              pass.options.bucket_rows);
   const auto any = [&](auto wanted) {
     return std::any_of(pass.dataset->units.begin(), pass.dataset->units.end(), wanted);
   };

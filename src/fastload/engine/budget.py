@@ -41,6 +41,8 @@ class Budget:
     """Limits of a pipeline, in bytes and counts.
 
     Attributes:
+        memory_bytes: the whole memory that was divided; the most bytes that null lists of a
+            fixed size become, since a footer counts such a list as one value.
         threads: threads of the core; reduced if there is no memory for the scratch of all threads.
         stripe_rows: rows of one window without shuffle, a multiple of the batch size.
         open_windows: the number of windows whose memory is allocated at a time.
@@ -52,6 +54,7 @@ class Budget:
         lend_bytes: batch memory that the consumer may hold; beyond it, batches are copied.
     """
 
+    memory_bytes: int
     threads: int
     stripe_rows: int
     open_windows: int
@@ -157,6 +160,7 @@ def divide_budget(
     segments = 2 * max(1, columns)
     segment_bytes = fetch_bytes // segments
     return Budget(
+        memory_bytes=memory_budget,
         threads=threads,
         stripe_rows=stripe_rows,
         open_windows=open_windows,

@@ -134,6 +134,7 @@ class Engine:
             else at_once * (budget.window_bytes - budget.staged_bytes + budget.lend_bytes),
             staging_memory_bytes=at_once * budget.staged_bytes,
             fetch_memory_bytes=at_once * budget.fetch_bytes,
+            fill_memory_bytes=at_once * budget.memory_bytes,
             verify_crc=io.verify_crc,
             allocate=allocate,
             sender=None if self._sender is None else self._sender.core,

@@ -273,6 +273,7 @@ class Pipeline:
         remote: RemoteQueue | None = None,
         kernels: Sequence[KernelSpec] = (),
         blocks: DecodedQueue | None = None,
+        fill_memory_bytes: int = ...,
     ) -> None: ...
     def start(
         self,

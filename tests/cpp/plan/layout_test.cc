@@ -309,7 +309,7 @@ TEST(Units, CoverEveryOutput) {
   EXPECT_EQ(padded->width, 2);
   EXPECT_TRUE(padded->slots.empty());
   ASSERT_EQ(padded->pads.size(), 1);
-  EXPECT_EQ(padded->pads[0].length, kLength);
+  EXPECT_EQ(padded->pads[0].slot.stride, kLength * padded->width);
   EXPECT_EQ(padded->pads[0].element.size(), 2);
   ASSERT_EQ(padded->lengths.size(), 1);
   EXPECT_EQ(padded->lengths[0].most, kLength);

@@ -189,9 +189,16 @@ Status ListAssembler::NoElement(int level, int definition) {
   ARROW_RETURN_NOT_OK(Flush());
   if (level == depth_ + 1) {
     const Status status = items_->InsertNulls(items_->size(), spec_->list_size);
-    return KindOf(status) == ErrorKind::kNullValue ? AtValue(status, at_) : status;
+    const auto kind = KindOf(status);
+    const bool of_list = kind == ErrorKind::kNullValue || kind == ErrorKind::kValue;
+    return of_list ? AtValue(status, at_) : status;
   }
-  gaps_.push_back({items_->size(), level});
+  if (!gaps_.empty() && gaps_.back().at == items_->size() &&
+      gaps_.back().level == level) {
+    ++gaps_.back().lists;
+  } else {
+    gaps_.push_back({items_->size(), level, 1});
+  }
   return Status::OK();
 }
 
@@ -250,18 +257,31 @@ Status ListAssembler::CloseItem() {
   ARROW_RETURN_NOT_OK(CloseLists(depth_));
   item_open_ = false;
   if (levels_ == depth_ + 1) return Status::OK();
+  if (!gaps_.empty()) ARROW_RETURN_NOT_OK(FillGaps());
+  return CheckLength(NextElement() - item_start_, spec_->list_size);
+}
+
+Status ListAssembler::FillGaps() {
+  ARROW_RETURN_NOT_OK(Flush());
   int64_t inserted = 0;
-  if (!gaps_.empty()) ARROW_RETURN_NOT_OK(Flush());
   for (const Gap& gap : gaps_) {
     int64_t elements = spec_->list_size;
     for (int level = depth_ + 1; level < gap.level; ++level) {
       elements /= sizes_[static_cast<size_t>(level)];
     }
+    // The item's length is checked before memory is allocated for its null lists.
+    const int64_t room = item_start_ + spec_->list_size - items_->size();
+    if (elements > 0 && gap.lists > room / elements) {
+      return MakeError(ErrorKind::kCorruptFile, "Expected lists of " +
+                                                    std::to_string(spec_->list_size) +
+                                                    " elements, got one of more");
+    }
+    elements *= gap.lists;
     ARROW_RETURN_NOT_OK(items_->InsertNulls(gap.at + inserted, elements));
     inserted += elements;
   }
   gaps_.clear();
-  return CheckLength(NextElement() - item_start_, spec_->list_size);
+  return Status::OK();
 }
 
 }  // namespace fastload

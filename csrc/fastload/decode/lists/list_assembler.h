@@ -30,10 +30,13 @@ class ListAssembler {
   Status Finish();
 
  private:
-  // A null list in an item; its number of elements is known when the item is complete.
+  // Neighbouring null lists in an item. Their number of elements is known when the item
+  // is complete. A run of levels of a few bytes may stand for billions of null lists, so
+  // neighbours share one gap.
   struct Gap {
     int64_t at;  // index of the element behind the gap
     int level;
+    int64_t lists;
   };
 
   Status AddRows(const LevelSpan& span);
@@ -45,6 +48,8 @@ class ListAssembler {
   Status Flush();
   Status AtElement(const Status& status) const;
   Status CheckLength(int64_t length, int64_t expected) const;
+  // Writes fills for the null lists of the item.
+  Status FillGaps();
   // Completes the fixed-size lists inside `level`.
   Status CloseLists(int level);
   Status CloseItem();

@@ -24,7 +24,7 @@ Status FixedItems::Append(int64_t n) {
 
 Status FixedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) {
   if (non_null == n) return Append(n);
-  if (non_null == 0) return InsertNulls(size(), n);
+  if (non_null == 0) return FixedItems::InsertNulls(size(), n);
   if (!spec_->fill.has_value()) return NullElement();
   ARROW_ASSIGN_OR_RAISE(uint8_t* out, Extend(n));
   const int stride = item_size();
@@ -134,6 +134,11 @@ Status FixedNestedItems::AppendMixed(const uint8_t* valid, int64_t n, int64_t no
   // Mixed elements stay plain, because each null in codes would need a run of its own.
   codes_ = codes_ && non_null == n;
   return FixedItems::AppendMixed(valid, n, non_null);
+}
+
+Status FixedNestedItems::InsertNulls(int64_t at, int64_t n) {
+  ARROW_RETURN_NOT_OK(out_->fills.Take(n, item_size()));
+  return FixedItems::InsertNulls(at, n);
 }
 
 Status ByteNestedItems::SetOutput(NestedRows* out, int64_t expected) {

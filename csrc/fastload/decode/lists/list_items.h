@@ -30,7 +30,8 @@ class ListItems {
   // are the same as in Append; their value numbers do not count nulls.
   virtual Status AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) = 0;
 
-  // Inserts n nulls before element `at`.
+  // Inserts n nulls before element `at`, which stand for null lists. Nulls that exceed a
+  // budget are an ErrorKind::kValue.
   virtual Status InsertNulls(int64_t at, int64_t n) = 0;
 
   // Returns the number of elements so far.
@@ -102,6 +103,7 @@ class FixedNestedItems : public FixedItems, public NestedItems {
   ListItems* items() override { return this; }
   Status Append(int64_t n) override;
   Status AppendMixed(const uint8_t* valid, int64_t n, int64_t non_null) override;
+  Status InsertNulls(int64_t at, int64_t n) override;
   int64_t size() const override { return out_->values.size() / item_size(); }
 
  protected:

@@ -7,6 +7,7 @@
 
 #include "fastload/base/byte_arena.h"
 #include "fastload/decode/lists/element_runs.h"
+#include "fastload/decode/lists/fill_budget.h"
 #include "fastload/decode/values/byte_view.h"
 
 namespace fastload {
@@ -30,6 +31,8 @@ struct NestedRows {
   ByteArena bytes;
   // One byte per row, if asked for: 1 = the outermost list is not null.
   std::vector<uint8_t> valid;
+  // The elements in `values` that stand for null items.
+  Fills fills;
 
   // Returns the number of items of a row, but at most `most`.
   int64_t Length(int64_t row, int64_t most) const {
@@ -43,6 +46,7 @@ struct NestedRows {
     views.clear();
     bytes.Clear();
     valid.clear();
+    fills.Clear();
   }
 };
 

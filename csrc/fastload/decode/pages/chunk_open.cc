@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "fastload/decode/pages/page_memory.h"
 #include "fastload/decode/pages/snappy_pages.h"
 #include "fastload/source/arrow_versions.h"
 #include "parquet/metadata.h"
@@ -67,15 +68,25 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
     input.descr = file.Column(leaf);
     input.rows = parsed.group->num_rows();
     input.levels = chunk->num_values();
-    parquet::ReaderProperties properties(pool);
-    properties.set_page_checksum_verification(options.verify_crc);
-    LimitThrift(chunk->total_compressed_size(), &properties);
     const bool snappy = chunk->compression() == parquet::Compression::SNAPPY &&
                         !options.arrow_decompresses;
     const auto codec = snappy ? parquet::Compression::UNCOMPRESSED : chunk->compression();
-    input.pages = OpenPages(Lend(std::move(stream)), chunk->num_values(), codec,
-                            properties, *input.descr, always_compressed);
-    if (snappy) input.pages = DecompressSnappyPages(std::move(input.pages), pool);
+    const auto open = [&](arrow::MemoryPool* memory) {
+      parquet::ReaderProperties properties(memory);
+      properties.set_page_checksum_verification(options.verify_crc);
+      LimitThrift(chunk->total_compressed_size(), &properties);
+      return OpenPages(Lend(std::move(stream)), chunk->num_values(), codec, properties,
+                       *input.descr, always_compressed);
+    };
+    const int64_t most =
+        MostPageBytes(chunk->compression(), chunk->total_compressed_size(),
+                      chunk->total_uncompressed_size());
+    if (codec != parquet::Compression::UNCOMPRESSED) {
+      input.pages = LimitPages(pool, most, open);
+    } else {
+      input.pages = open(pool);
+      if (snappy) input.pages = DecompressSnappyPages(std::move(input.pages), pool, most);
+    }
     return Status::OK();
   }));
   return input;

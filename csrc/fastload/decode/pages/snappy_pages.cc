@@ -17,8 +17,9 @@ namespace {
 
 class SnappyPageReader final : public parquet::PageReader {
  public:
-  SnappyPageReader(std::unique_ptr<parquet::PageReader> pages, arrow::MemoryPool* pool)
-      : pages_(std::move(pages)), pool_(pool) {}
+  SnappyPageReader(std::unique_ptr<parquet::PageReader> pages, arrow::MemoryPool* pool,
+                   int64_t most_bytes)
+      : pages_(std::move(pages)), pool_(pool), most_bytes_(most_bytes) {}
 
   std::shared_ptr<parquet::Page> NextPage() override {
     // The base class stores the filter, but only `pages_` can apply the filter.
@@ -108,20 +109,28 @@ class SnappyPageReader final : public parquet::PageReader {
 
   void Reserve(int64_t bytes) {
     if (memory_ != nullptr && memory_->size() >= bytes) return;
+    if (bytes - kSnappySlack > most_bytes_) {
+      throw parquet::ParquetException("Expected a page of at most " +
+                                      std::to_string(most_bytes_) +
+                                      " bytes after decompression, got one of " +
+                                      std::to_string(bytes - kSnappySlack));
+    }
     memory_.reset();  // frees the old memory first, which need not be copied
     PARQUET_ASSIGN_OR_THROW(memory_, arrow::AllocateBuffer(bytes, pool_));
   }
 
   const std::unique_ptr<parquet::PageReader> pages_;
   arrow::MemoryPool* const pool_;
+  const int64_t most_bytes_;
   std::unique_ptr<arrow::Buffer> memory_;  // memory of the current page
 };
 
 }  // namespace
 
 std::unique_ptr<parquet::PageReader> DecompressSnappyPages(
-    std::unique_ptr<parquet::PageReader> pages, arrow::MemoryPool* pool) {
-  return std::make_unique<SnappyPageReader>(std::move(pages), pool);
+    std::unique_ptr<parquet::PageReader> pages, arrow::MemoryPool* pool,
+    int64_t most_bytes) {
+  return std::make_unique<SnappyPageReader>(std::move(pages), pool, most_bytes);
 }
 
 }  // namespace fastload

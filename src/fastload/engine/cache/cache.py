@@ -263,6 +263,7 @@ class DecodedCache:
         """
         projection, making = self._projection, self._making
         budget = Budget(
+            memory_bytes=1 << 30,
             threads=0,
             stripe_rows=16,
             open_windows=1,
