@@ -389,7 +389,7 @@ def test_closing(paths):
     sources = sources_of(paths)
     with fastload.mix(sources) as mixed:
         sources["b"].close()
-        with pytest.raises(RuntimeError, match="one that was closed - at source `b`"):
+        with pytest.raises(RuntimeError, match="closed - at source `b`"):
             iter(mixed)
 
 
@@ -404,8 +404,18 @@ def test_second_iter_ends_the_first(paths):
 @pytest.mark.parametrize("options", [{}, {"threads": 0}, {"preprocess": dict}])
 def test_closing_a_source_ends_the_pass(paths, options):
     sources = sources_of(paths, **options)
-    with fastload.mix(sources, stop="all") as mixed, pytest.raises(RuntimeError, match="closed"):
+    said = r"close\(\) of the dataset of source `a` ended this pass of the mix after \d+ batches: "
+    with fastload.mix(sources, stop="all") as mixed, pytest.raises(RuntimeError, match=said):
         [sources["a"].close() for _ in mixed]
+
+
+def test_closing_the_mix_in_mid_pass_names_no_source(paths):
+    mixed = mix_of(paths)
+    running = iter(mixed)
+    next(running)
+    mixed.close()
+    with pytest.raises(RuntimeError, match=r"^close\(\) of the dataset ended this pass after 1"):
+        next(running)
 
 
 def test_empty_sources(paths):

@@ -156,7 +156,8 @@ class MixedDataset(Resumable[Batch]):
         closed = [source.name for source in self._of if source.closed]
         if closed and not self._closed:
             raise RuntimeError(
-                f"Expected open datasets, got one that was closed - at source `{closed[0]}`"
+                f"Expected open datasets, got one that was closed - at source `{closed[0]}`. Close "
+                "the mix instead, after its last pass; the mix closes its datasets"
             )
         start, part = self._begin()
         plan = self._plan(start, part)
@@ -169,8 +170,7 @@ class MixedDataset(Resumable[Batch]):
             )
             for number, source in enumerate(self._of)
         ]
-        sources = [(source.name, source.provenance) for source in self._of]
-        self._pass = EpochIterator(MixedFeed(plan.order.tolist(), feeds, sources), start, part)
+        self._pass = EpochIterator(MixedFeed(plan.order.tolist(), feeds, self._of), start, part)
         return self._pass
 
     def close(self) -> None:

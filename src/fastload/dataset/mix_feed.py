@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -17,13 +17,27 @@ if TYPE_CHECKING:
 __all__ = ["MixedFeed", "SourceFeed"]
 
 
+class Source(Protocol):
+    """A source of a mix, as far as a feed needs the source."""
+
+    name: str
+
+    @property
+    def provenance(self) -> bool:
+        """True if batches of the source have `__file__` and `__row__`."""
+
+    @property
+    def closed(self) -> bool:
+        """True if the dataset of the source was closed."""
+
+
 class MixedFeed:
     """A feed that takes each batch from one of several sources.
 
     Args:
         order: the number of the source of each batch.
         feeds: the feed of each source; None = the source has no batch in this pass.
-        sources: the name of each source, and True if its batches have provenance.
+        sources: the sources, in the order of their numbers.
     """
 
     lead = 0
@@ -32,7 +46,7 @@ class MixedFeed:
         self,
         order: Sequence[int],
         feeds: Sequence[SourceFeed | None],
-        sources: Sequence[tuple[str, bool]],
+        sources: Sequence[Source],
     ) -> None:
         self._order = order
         self._taken = 0
@@ -40,17 +54,30 @@ class MixedFeed:
         self._sources = sources
 
     def next(self, mark: BatchPosition) -> Batch | None:
-        """Return the next batch, with the position `mark`; None at the end."""
+        """Return the next batch, with the position `mark`; None at the end.
+
+        Raises:
+            RuntimeError: the dataset of the source that was drawn was closed.
+        """
         if self._taken == len(self._order):
             return None
         number = self._order[self._taken]
         feed = self._feeds[number]
         assert feed is not None
-        name, provenance = self._sources[number]
-        batch = feed.next(mark.of_source(name))
+        source = self._sources[number]
+        try:
+            batch = feed.next(mark.of_source(source.name))
+        except RuntimeError as error:
+            if source.closed:
+                raise RuntimeError(
+                    f"close() of the dataset of source `{source.name}` ended this pass of the mix "
+                    f"after {self._taken} batches: close the mix instead, after its last pass; the "
+                    "mix closes its datasets"
+                ) from error
+            raise
         assert batch is not None
         self._taken += 1
-        if provenance:
+        if source.provenance:
             batch["__source__"] = torch.full((batch.rows,), number, dtype=torch.int32, device="cpu")
         return batch
 

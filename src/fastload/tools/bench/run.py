@@ -27,6 +27,7 @@ from fastload.tools.bench.survey import survey
 from fastload.tools.bench.tune import remarks as tuning_remarks
 from fastload.tools.bench.tune import table as tuning_table
 from fastload.tools.bench.tune import tune
+from fastload.tools.cli.output import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,7 +89,8 @@ def run(options: Options) -> int:
     """Measure, print the results, and write the reports.
 
     Returns:
-        The exit status: 0, or 1 if fastload itself could not be timed in a mode.
+        The exit status: 0, or 1 if fastload itself could not be timed in a mode, or 2 if the
+        results could not be printed.
 
     Raises:
         FastloadError, ValueError, OSError: the source or an option is wrong.
@@ -98,7 +100,7 @@ def run(options: Options) -> int:
         if path and not Path(path).absolute().parent.is_dir():
             raise ValueError(f"Expected a directory to write to, got none - at {path}")
     findings = compare(options)
-    _show(findings, options)
+    shown = print_lines("fastload-bench", _parts(findings, options))
     if options.json:
         Path(options.json).write_text(json.dumps(to_json(findings), indent=2) + "\n")
     if options.html:
@@ -106,6 +108,8 @@ def run(options: Options) -> int:
     if options.trace and findings.profile:
         findings.profile.trace().write(options.trace)
     timed = [result for result in findings.results if result.peer.family == "fastload"]
+    if not shown:
+        return 2
     return 0 if len(timed) == len(findings.plan.modes) else 1
 
 
@@ -163,7 +167,7 @@ def look_closer(
         findings.tuning = tune(work, read.rows, options.tune_s, progress, remote=read.remote)
 
 
-def _show(findings: Findings, options: Options) -> None:
+def _parts(findings: Findings, options: Options) -> list[str]:
     parts = [heading(findings), "", table(findings), remarks(findings)]
     if findings.roofline:
         parts += ["", roofline_report(findings.roofline)]
@@ -175,8 +179,7 @@ def _show(findings: Findings, options: Options) -> None:
         columns = read.columns if options.columns or read.left_out else ()
         parts += ["", tuning_table(findings.tuning), ""]
         parts.append(tuning_remarks(findings.tuning, source, columns, findings.plan.work))
-    for part in parts:
-        print(part)
+    return parts
 
 
 def _files(source: str | None) -> list[str]:

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0, or 1 if fastload could not be timed, or 2 if the source or an option
-        is wrong.
+        is wrong or stdout can't be written.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     options = Options(**vars(_parser().parse_args(arguments)), command=tuple(arguments))
