@@ -1,7 +1,5 @@
 """Forks, signals and exits while threads of per_row work; each in a process of its own."""
 
-import time
-
 import pytest
 
 from support.sample_files import write_sample
@@ -9,12 +7,13 @@ from test_processes import interrupted, run, start
 
 ROWS = 30_000
 
-# Rows of the first batch are quick; those of the two in work behind it would take 5 seconds.
+# Rows of the first batch are quick; those of the two in work behind it would take longer than
+# TIMEOUT_S.
 HEAD = """
 import time
 from fastload import per_block, per_row
 def slow(number):
-    time.sleep(0 if number < 500 else 0.01)
+    time.sleep(0 if number < 500 else 0.2)
     return number
 def slow_dataset(fn=slow, **options):
     options = {"shuffle": False, "preprocess": per_row(fn, "id", "n", threads=2), **options}
@@ -37,9 +36,7 @@ def path(tmp_path_factory):
     ],
 )
 def test_exit_while_rows_are_in_work(path, script):
-    out, err = run(HEAD + script + "\nprint(time.monotonic())", path)
-    assert err == ""
-    assert time.monotonic() - min(map(float, out.split())) < 4
+    assert run(HEAD + script, path) == ("", "")
 
 
 def test_fork_in_mid_pass(path):
@@ -67,16 +64,31 @@ print(os.waitstatus_to_exitcode(status))
 @pytest.mark.parametrize(
     "step",
     [
-        "per_row(slow, 'id', 'n', threads=2)",
-        "per_row(slow, 'id', 'n', threads=0)",
-        "lambda block: time.sleep(20 * int(block['id'][0] > 0)) or block",
-        "per_block(lambda block: time.sleep(int(block['id'][0] > 0)) or block, threads=1)",
+        "per_row(row, 'id', 'n', threads=2)",
+        "per_row(row, 'id', 'n', threads=0)",
+        "block(120)",
+        "per_block(block(2), threads=1)",
     ],
 )
 def test_ctrl_c_leaves_the_dataset_usable(path, step):
     script = f"""
+said = []
+def say():
+    if not said:
+        said.append(True)
+        print("waits", flush=True)
+def row(number):
+    if number >= 500:
+        say()
+    return slow(number)
+def block(seconds):
+    def step(block):
+        if block["id"][0] > 0:
+            say()
+            time.sleep(seconds)
+        return block
+    return step
 dataset = slow_dataset(preprocess=[{step}])
-print("waits", flush=True)
 try:
     list(dataset)
 except KeyboardInterrupt:
@@ -85,6 +97,5 @@ dataset.set_epoch(0)
 print(next(iter(dataset)).rows)
 """
     with start(HEAD + script, path) as process:
-        code, out, err, seconds = interrupted(process)
+        code, out, err = interrupted(process)
     assert (code, out) == (0, "interrupted\n500\n"), err
-    assert seconds < 5

@@ -1,7 +1,5 @@
 """Read plans worked out by hand, and what is refused."""
 
-import time
-
 import numpy as np
 import pytest
 
@@ -177,9 +175,8 @@ def test_a_million_row_groups_are_planned_at_once(shuffle):
     count = 1_000_000
     groups = row_groups(*[1000] * count, file=np.arange(count) // 10, index=np.arange(count) % 10)
     options = Options(batch_size=4096, shuffle=shuffle)
-    start_s = time.process_time()
+    # A loop over the rows would take hours, and pytest's timeout would end the test.
     got = read(groups, options, [Leg(8, 4, 100)])
-    assert time.process_time() - start_s < 10  # seconds at worst; a loop over rows takes hours
     assert got.rows == 1000 * count - 8 * 100 * 4096
 
 

@@ -1,17 +1,28 @@
 """What is waited for before the interpreter ends."""
 
 import _thread
+import sys
+import threading
 import time
 
 from fastload.runtime.shutdown import wait_for_foreign_threads
 
 
+def is_waiting(thread):
+    """Return True if a thread waits for foreign threads."""
+    frame = sys._current_frames()[thread]
+    while frame is not None and frame.f_code is not wait_for_foreign_threads.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 def test_a_thread_that_is_not_pythons_own_is_waited_for():
-    left = []
+    waits, left = threading.get_ident(), []
 
     def work():
-        time.sleep(0.2)
-        left.append(time.monotonic())
+        while not is_waiting(waits):
+            time.sleep(0.001)
+        left.append(True)
 
     _thread.start_new_thread(work, ())
     wait_for_foreign_threads()
@@ -19,14 +30,13 @@ def test_a_thread_that_is_not_pythons_own_is_waited_for():
 
 
 def test_nobody_waits_for_ever():
-    ended = []
+    begun, ended = threading.Event(), threading.Event()
 
     def work():
-        while not ended:
-            time.sleep(0.01)
+        begun.set()
+        ended.wait()
 
     _thread.start_new_thread(work, ())
-    start = time.monotonic()
+    begun.wait()
     wait_for_foreign_threads()
-    ended.append(True)
-    assert time.monotonic() - start < 30
+    ended.set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tarfile
-import time
 import zipfile
 
 import fsspec
@@ -117,8 +116,6 @@ def test_errors_tell_no_password():
     ],
 )
 def test_a_permanent_error_is_not_tried_again(directory, url, cause):
-    began = time.monotonic()
     with pytest.raises(StorageError, match=f"got {cause}: ") as caught:
         rows(url.format(directory))
     assert " tries" not in str(caught.value)
-    assert time.monotonic() - began < 30

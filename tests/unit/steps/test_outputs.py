@@ -3,7 +3,6 @@
 import functools
 import pickle
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -323,12 +322,14 @@ def test_values_that_are_no_output_name_row_and_output():
 
 def test_closing_a_pool_ends_its_jobs():
     pool = StepPool(1)
-    begun = threading.Event()
-    job = job_of(lambda x: begun.set() or time.sleep(0.02), 2000)
+    begun, cancelled = threading.Event(), threading.Event()
+    job = job_of(lambda x: begun.set() or cancelled.wait(), 2000)
     behind = job_of(lambda x: x, 10)
     pool.begin(job)
     pool.begin(behind)
-    assert begun.wait(10)
+    begun.wait()
+    # close() cancels the waiting rows, and then waits for the row in work.
+    threading.Thread(target=lambda: (behind.wait(), cancelled.set())).start()
     pool.close()
     for one in (job, behind):
         one.wait()

@@ -1,0 +1,87 @@
+"""A program in a session of its own, and what outlives the program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from support.shared_memory import own_files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
+
+LEFT_S = 5  # the system may take as long to end processes and remove files
+
+
+class Session:
+    """A program, started in a session of its own, which ends with the context.
+
+    The program calls `name_semaphores` before it starts processes.
+
+    Args:
+        command: the command.
+        options: options of Popen.
+    """
+
+    def __init__(self, command: Sequence[str], **options: Any) -> None:
+        self._shm = set(Path("/dev/shm").iterdir())
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **options,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kill()
+        self.process.communicate()
+
+    def output(self, timeout_s: float) -> tuple[str, str]:
+        """Return what the program wrote to stdout and stderr, until its last process ended.
+
+        Kills all processes of the program that live after `timeout_s` seconds.
+        """
+        try:
+            return self.process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            return self.process.communicate()
+
+    def living(self) -> list[int]:
+        """Return the processes of the session that have not ended."""
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self.has(pid)]
+
+    def has(self, pid: int) -> bool:
+        """Return True if a process belongs to the session and has not ended."""
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        state, _, _, session, *_ = stat.rsplit(")", 1)[1].split()
+        return state != "Z" and int(session) == self.process.pid
+
+    def left(self) -> list[str]:
+        """Return the processes of the program, and its files in /dev/shm, that outlive it."""
+        deadline = time.monotonic() + LEFT_S
+        while True:
+            living = self.living()
+            files = own_files(set(Path("/dev/shm").iterdir()) - self._shm, self.process.pid, living)
+            left = [*map(str, living), *map(str, files)]
+            if not left or time.monotonic() > deadline:
+                return left
+            time.sleep(0.1)
+
+    def _kill(self) -> None:
+        for pid in self.living():
+            os.kill(pid, signal.SIGKILL)
