@@ -220,6 +220,26 @@ for _ in range(30):
     assert run(script, path) == ("", "")
 
 
+def test_fork_while_another_thread_begins_a_pass(path):
+    script = """
+import threading
+dataset = dataset_of()
+def fork():
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        assert sum(batch.rows for batch in dataset) == rows
+        os._exit(7)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status))
+thread = threading.Thread(target=fork)
+with dataset._epochs.beginning:
+    thread.start()
+    thread.join()
+"""
+    assert run(script, path) == ("7\n", "")
+
+
 # Says that the main thread waits for a batch, once the thread does.
 SAY_WHEN_WAITING = """
 import threading, time

@@ -438,15 +438,16 @@ class FastParquetDataset(Resumable[_Item_co]):
         rows while a pass is running, call `head`; to read the whole dataset, iterate over a copy:
         `copy.copy(dataset)`.
         """
-        start, part = self._begin()
-        engine = self._engines.of_process(part.workers)
-        feed = self._prepared.take(engine, start, part) if self._prepared else None
-        self._ahead = self._prepared = None
-        rank = self._resolved_rank().rank
-        feed = feed or self._feeds.open(engine, start, part, rank)
-        feed.on_opened = self._prepare_next if engine.looks_ahead else None
-        self._pass = EpochIterator(feed, start, part)
-        items = self._pass.rows() if self._yields_rows else self._pass
+        with self._epochs.beginning:
+            start, part = self._begin()
+            engine = self._engines.of_process(part.workers)
+            prepared, self._prepared, self._ahead = self._prepared, None, None
+            feed = prepared.take(engine, start, part) if prepared else None
+            rank = self._resolved_rank().rank
+            feed = feed or self._feeds.open(engine, start, part, rank)
+            feed.on_opened = self._prepare_next if engine.looks_ahead else None
+            begun = self._pass = EpochIterator(feed, start, part)
+        items = begun.rows() if self._yields_rows else begun
         return cast("Iterator[_Item_co]", items)
 
     def stats(self) -> Stats:
@@ -455,12 +456,11 @@ class FastParquetDataset(Resumable[_Item_co]):
         engine = self._engine if self._engine and self._engine.mine else None
         counts = engine.counts() if engine else {}
         memory = [engine.pipeline.memory] if engine else [[0, 0, 0]]
-        running = self._pass.consuming_s if self._pass else 0.0
         return stats_of(
             counts,
             memory + memory_of_workers(self._engines.dataset),
             copied_batches=self._feeds.copied_batches,
-            consuming_s=self._consuming_s + running,
+            consuming_s=self._seconds_between_batches(),
             steps_s=self._steps.seconds + self._engines.steps_s,
         )
 

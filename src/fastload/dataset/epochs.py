@@ -96,6 +96,9 @@ class EpochCell:
 
     Args:
         position: where the first pass begins.
+
+    Attributes:
+        beginning: held by the thread of this process that begins a pass.
     """
 
     def __init__(self, position: Position) -> None:
@@ -168,6 +171,7 @@ class EpochCell:
     def _become_owner(self, document: dict[str, Any]) -> None:
         self._owner = os.getpid()
         self._record = SharedRecord.of(document)
+        self.beginning = threading.RLock()
         self._passes = 0
         self._starts: Counter[int] = Counter()  # started processes, by thread
         self._births: dict[int, dict[str, Any]] = {}  # values at a process's birth, by thread
@@ -193,6 +197,7 @@ class EpochCell:
     def after_fork(self) -> None:
         """Keep the values for this process, whose only thread is the thread that forked."""
         self._born = self._births.pop(threading.get_ident(), self._born)
+        self.beginning = threading.RLock()  # a thread that was not forked may have held the lock
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for an independent copy (copy or pickle outside of DataLoader)."""
@@ -236,7 +241,7 @@ def _rebuilt(fd: Any, owner: int, born: dict[str, Any]) -> EpochCell:
     cell = EpochCell.__new__(EpochCell)
     record = SharedRecord(fd.detach())
     state = {"_owner": owner, "_record": record, "_passes": 0, "_starts": Counter(), "_births": {}}
-    cell.__dict__.update(state, _born=born)
+    cell.__dict__.update(state, _born=born, beginning=threading.RLock())
     _register(cell)
     return cell
 

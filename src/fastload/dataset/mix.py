@@ -144,8 +144,8 @@ class MixedDataset(Resumable[Batch]):
         mix. For Prometheus, label each source: `stats()["web"].to_prometheus({"source": "web"})`.
         To trace a source, call `trace()` of the dataset that was passed to `mix`.
         """
-        running = self._pass.consuming_s if self._pass else 0.0
-        return {source.name: source.stats(self._consuming_s + running) for source in self._of}
+        consuming_s = self._seconds_between_batches()
+        return {source.name: source.stats(consuming_s) for source in self._of}
 
     def __iter__(self) -> Iterator[Batch]:
         """Begin a pass over the next epoch, and end the pass before.
@@ -159,19 +159,22 @@ class MixedDataset(Resumable[Batch]):
                 f"Expected open datasets, got one that was closed - at source `{closed[0]}`. Close "
                 "the mix instead, after its last pass; the mix closes its datasets"
             )
-        start, part = self._begin()
-        plan = self._plan(start, part)
-        feeds = [
-            source.begin(
-                plan.shares(number, start.seeds[number]),
-                start,
-                part,
-                partial(self._prepare_next, number),
+        with self._epochs.beginning:
+            start, part = self._begin()
+            plan = self._plan(start, part)
+            feeds = [
+                source.begin(
+                    plan.shares(number, start.seeds[number]),
+                    start,
+                    part,
+                    partial(self._prepare_next, number),
+                )
+                for number, source in enumerate(self._of)
+            ]
+            begun = self._pass = EpochIterator(
+                MixedFeed(plan.order.tolist(), feeds, self._of), start, part
             )
-            for number, source in enumerate(self._of)
-        ]
-        self._pass = EpochIterator(MixedFeed(plan.order.tolist(), feeds, self._of), start, part)
-        return self._pass
+        return begun
 
     def close(self) -> None:
         """End the pass and close the sources. Idempotent.
@@ -275,9 +278,10 @@ class MixedDataset(Resumable[Batch]):
 
     def _prepare_next(self, number: int, scan: core.Scan) -> None:
         """Let a source read the first windows of the next pass while the running pass ends."""
-        if self._pass is None:
+        running = self._pass
+        if running is None:
             return
-        start, part = self._next_position(), self._pass.part
+        start, part = self._next_position(), running.part
         own = next(self._plan(start, part).shares(number, start.seeds[number]), None)
         if own is not None:
             self._of[number].prepare(own, start, part, scan)

@@ -93,8 +93,9 @@ class Resumable(IterableDataset[_Item_co]):
         A dataset that yields single rows counts rows. The epoch is that of the running pass, or of
         the next pass if no pass is running.
         """
-        running = self._pass is not None and not self._pass.finished
-        position = self._pass.start if self._pass and running else self._next_position()
+        running = self._pass
+        at_work = running is not None and not running.finished
+        position = running.start if running and at_work else self._next_position()
         left = self._batches(position, self._resolved_rank().rank)
         return sum(leg.delivered for leg in position.progress) + left
 
@@ -158,8 +159,8 @@ class Resumable(IterableDataset[_Item_co]):
                 "Expected state_dict(after=batch), got no batch: worker processes iterate this "
                 "dataset, and only a batch tells how far the consumer has come"
             )
-        elif self._pass is not None:
-            position = self._pass.mark.position
+        elif (running := self._pass) is not None:  # another thread may begin a pass
+            position = running.mark.position
         else:
             position = self._epochs.next.position
         return self._encoded(position)
@@ -191,8 +192,8 @@ class Resumable(IterableDataset[_Item_co]):
     def close(self) -> None:
         """End the pass: asked for more, its iterator raises. Batches stay valid. Idempotent."""
         self._closed = True
-        if self._pass is not None:
-            self._pass.end(*_CLOSED)
+        if (running := self._pass) is not None:
+            running.end(*_CLOSED)
 
     def __enter__(self) -> Self:
         return self
@@ -211,6 +212,9 @@ class Resumable(IterableDataset[_Item_co]):
 
     def _begin(self) -> tuple[Position, WorkerSlot]:
         """Begin a pass and end the pass before.
+
+        The caller holds `self._epochs.beginning` until the pass has begun: of several threads that
+        begin passes, each ends the pass of the thread before.
 
         Returns:
             The position where the pass begins, and the worker slot of this process.
@@ -250,6 +254,11 @@ class Resumable(IterableDataset[_Item_co]):
             position = self._pass.own_position
         return self._encoded(position, worker)
 
+    def _seconds_between_batches(self) -> float:
+        """Return the seconds that the consumer of the passes has spent between batches."""
+        running = self._pass
+        return self._consuming_s + (running.consuming_s if running else 0.0)
+
     def _give(self, order: PassStart) -> None:
         self._epochs.give(order)
 
@@ -266,7 +275,7 @@ class Resumable(IterableDataset[_Item_co]):
 
     def _end_pass(self, cause: str, advice: str) -> None:
         """End the running pass; arguments as for `EpochIterator.end`."""
-        if self._pass is not None:
-            self._pass.end(cause, advice)
-            self._consuming_s += self._pass.consuming_s
-            self._pass = None
+        running, self._pass = self._pass, None
+        if running is not None:
+            running.end(cause, advice)
+            self._consuming_s += running.consuming_s
