@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ TIMEOUT_S = 60  # of a DataLoader's queue
 PERMUTATION = 1327  # prime to ROWS
 
 
+@functools.cache
 def table() -> pa.Table:
     """Return all rows, in the order of the files."""
     ids = np.arange(ROWS)

@@ -59,10 +59,11 @@ class MixedFeed:
         Raises:
             RuntimeError: the dataset of the source that was drawn was closed.
         """
-        if self._taken == len(self._order):
+        feeds = self._feeds
+        if self._taken == len(self._order) or not feeds:
             return None
         number = self._order[self._taken]
-        feed = self._feeds[number]
+        feed = feeds[number]
         assert feed is not None
         source = self._sources[number]
         try:
@@ -83,7 +84,9 @@ class MixedFeed:
 
     def close(self) -> None:
         """Abandon the batches that are left. Idempotent."""
-        for feed in self._feeds:
+        # A mix whose pass is over is in no cycle of references.
+        feeds, self._feeds = self._feeds, ()
+        for feed in feeds:
             if feed is not None:
                 feed.close()
 

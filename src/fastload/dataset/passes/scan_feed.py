@@ -71,17 +71,19 @@ class ScanFeed:
         batch, copied = self.engine.batch_of(lent, mark)
         if copied:
             self._on_copy()
-        if self.on_opened is not None and not self._done and self._scan.opened_all:
-            self._done = self.on_opened(self._scan)
+        on_opened = self.on_opened  # another thread may close the feed
+        if on_opened is not None and not self._done and self._scan.opened_all:
+            self._done = on_opened(self._scan)
             # If the last window is open at the first batch, the pass has few batches: too few
             # to take only one step after each.
             while self._first and not self._done:
-                self._done = self.on_opened(self._scan)
+                self._done = on_opened(self._scan)
         self._first = False
         return batch
 
     def close(self) -> None:
         """Abandon the batches that are left. Idempotent."""
+        self.on_opened = None  # a dataset whose pass is over is in no cycle of references
         self._scan.close()
 
     def _lent(self) -> core.LentBatch | None:
