@@ -1,9 +1,7 @@
 // Errors of the core: arrow::Status with a kind, and a location that is added once.
 #pragma once
 
-#if defined(__GLIBCXX__)
 #include <cxxabi.h>
-#endif
 
 #include <cstdint>
 #include <optional>
