@@ -18,8 +18,9 @@ from typing import Any
 
 from fastload.tools.bench.peers import LIBRARIES, PEERS
 from fastload.tools.bench.report.record import to_json
-from fastload.tools.bench.report.text import heading, remarks, table
+from fastload.tools.bench.report.text import report
 from fastload.tools.bench.run import Options, compare
+from fastload.tools.terminal import rendered
 
 # Families of programs written by hand with the fastest libraries, and of loaders.
 _BY_HAND = {"in_order": 1.8, "shuffled": 4.0}
@@ -61,8 +62,8 @@ def ratios(report: dict[str, Any]) -> list[Ratio]:
 
 def goals(found: list[Ratio]) -> list[str]:
     """Return a line for each goal: the goal, the measured ratio, and the peer."""
-    by_hand = {p.name for p in PEERS if p.family in LIBRARIES and not p.loader}
-    loaders = {p.name for p in PEERS if p.family not in (*LIBRARIES, "fastload")}
+    by_hand = {p.name for p in PEERS if p.by_hand}
+    loaders = {p.name for p in PEERS if p.family not in (*LIBRARIES, "fastload", "memory")}
     lines = []
     for mode, least in _BY_HAND.items():
         for title, names, goal in (
@@ -89,10 +90,10 @@ def _line(mode: str, what: str, asked: str, got: float, name: str, least: float)
 
 def _of_run(arguments: argparse.Namespace) -> dict[str, Any]:
     peers = tuple(arguments.peers.split(","))
-    findings = compare(Options(arguments.source, peers=peers, limit_s=arguments.limit_s))
-    for part in (heading(findings), "", table(findings), remarks(findings), ""):
-        print(part)
-    return to_json(findings)
+    options = Options(arguments.source, peers=peers, limit_s=arguments.limit_s, repeats=3)
+    record = to_json(compare(options))
+    print("\n".join([*rendered(report(record, verbose=True)), ""]))
+    return record
 
 
 def main() -> None:

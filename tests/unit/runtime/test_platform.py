@@ -10,7 +10,7 @@ import pytest
 
 from fastload.runtime import child_processes as process_watch
 from fastload.runtime import platform as system
-from fastload.tools.bench import usage
+from fastload.tools.bench.machine import usage
 
 
 @pytest.fixture(params=[True, False], ids=["linux", "portable"])

@@ -15,15 +15,17 @@ import pytest
 import torch
 
 from fastload.errors import ColumnNotFoundError
-from fastload.tools.bench import child, environments, sample, usage
+from fastload.tools.bench import child, environments, sample
 from fastload.tools.bench.check import Fingerprint, fault, fingerprint
 from fastload.tools.bench.child import Job
+from fastload.tools.bench.files.survey import survey
 from fastload.tools.bench.launch import JobError, launch
+from fastload.tools.bench.machine import usage
 from fastload.tools.bench.peers import LIBRARIES, PEERS, REFERENCE, Peer, Work
 from fastload.tools.bench.report.record import to_json
-from fastload.tools.bench.report.text import heading, remarks, table
-from fastload.tools.bench.session import Plan, measure, steps
-from fastload.tools.bench.survey import survey
+from fastload.tools.bench.report.text import heading, notes, report
+from fastload.tools.bench.session import Plan, measure
+from fastload.tools.terminal import rendered
 
 # Ray starts servers, and warns of itself; those apart run in an environment of their own.
 APART = [peer for peer in PEERS if peer.apart or peer.family == "ray"]
@@ -151,8 +153,9 @@ def test_contenders_of_processes_of_their_own_give_these_rows(peer, files, tmp_p
     work = work_of(files, columns=columns_of(peer), threads=1, scratch=str(tmp_path))
     expected = read(REFERENCE, work)
     for shuffle in (False, True):
-        job = Job("check", peer.name, replace(work, shuffle=shuffle), limit_s=100)
-        got = Fingerprint(**launch(job))
+        mode = "shuffled" if shuffle else "in_order"
+        job = Job("check", peer.name, work, limit_s=100, modes=(mode,))
+        got = Fingerprint(**launch(job)[mode])
         assert not fault(got, expected, shuffled=shuffle, ordered=not shuffle)
 
 
@@ -236,15 +239,30 @@ def test_nan_equals_nan_of_other_bits():
     assert fingerprint([{"x": quiet}]) != fingerprint([{"x": torch.zeros(1)}])
 
 
+class Said(list):
+    """Progress that keeps what it was told."""
+
+    total = 0
+
+    def __call__(self, what):
+        self.append(what)
+
+    def expect(self, steps):
+        self.total = steps
+
+
 class Laboratory:
     """Answers for the processes that a session would start."""
 
-    def __init__(self, wrong=(), broken=(), slow=(), roof=True):
+    def __init__(self, wrong=(), broken=(), slow=(), roof=True, stop_after=None):
         self.wrong, self.broken, self.slow, self.roof = wrong, broken, slow, roof
+        self.stop_after = stop_after
         self.jobs = []
 
     def __call__(self, job):
         job = Job.of_json(job.to_json())
+        if len(self.jobs) == self.stop_after:
+            raise KeyboardInterrupt
         self.jobs.append((job.action, job.peer, job.work.shuffle))
         if job.peer in self.broken:
             raise JobError("ValueError: no")
@@ -253,12 +271,7 @@ class Laboratory:
                 raise JobError("ModuleNotFoundError: no core")
             return {"seconds": 0.1}
         if job.action == "check":
-            if job.peer in self.slow:
-                return {"cut_rows": 420, "cut_s": 60.0}
-            values = torch.arange(10)
-            order = ORDER if job.work.shuffle else torch.arange(10)
-            got = fingerprint([{"id": values[order] + (job.peer in self.wrong)}])
-            return {name: getattr(got, name) for name in Fingerprint.__slots__}
+            return {mode: self.checked(job.peer, mode) for mode in job.modes}
         slow = 1.0 if job.peer == "fastload" else 4.0
         repeat = sum(job == done for done in self.jobs)
         return {
@@ -270,6 +283,14 @@ class Laboratory:
             "bottleneck": "decode" if job.peer == "fastload" else "",
         }
 
+    def checked(self, peer, mode):
+        if peer in self.slow:
+            return {"cut_rows": 420, "cut_s": 60.0}
+        values = torch.arange(10)
+        order = ORDER if mode == "shuffled" else torch.arange(10)
+        got = fingerprint([{"id": values[order] + (peer in self.wrong)}])
+        return {name: getattr(got, name) for name in Fingerprint.__slots__}
+
 
 ABSENT = Peer("absent", "absent.Contender", "fastload-no-such-package", "polars", loader=False)
 
@@ -278,59 +299,96 @@ ABSENT = Peer("absent", "absent.Contender", "fastload-no-such-package", "polars"
 def plan(files, monkeypatch):
     monkeypatch.setattr(Peer, "version", lambda peer: None if peer is ABSENT else "1.2")
     work = work_of(files, columns=("id",))
-    return Plan(survey(files, ["id"]), (*PEERS, ABSENT), ("in_order", "shuffled"), work)
+    return Plan(survey(files, ["id"]), (*PEERS, ABSENT), ("shuffled", "in_order"), work)
+
+
+def text_of(findings, **options):
+    return "\n".join(rendered(report(to_json(findings), **options)))
 
 
 def test_a_session_checks_all_before_it_times_and_takes_turns(plan):
-    laboratory, said = Laboratory(), []
-    findings = measure(plan, said.append, laboratory)
+    laboratory, said = Laboratory(), Said()
+    findings = measure(plan, said, laboratory)
     actions = [action for action, _, _ in laboratory.jobs]
-    # Of the reference or the roof, and of each contender in both modes.
-    jobs = 1 + 2 * len(PEERS)
-    assert actions[:jobs] == ["check"] * jobs
-    assert "check" not in actions[jobs:]
-    turns = [laboratory.jobs[jobs * j : jobs * (j + 1)] for j in (1, 2, 3)]
+    # Of the reference, and of each contender; then of the roof, and of each contender and mode.
+    checks, turn = 1 + len(PEERS), 1 + 2 * len(PEERS)
+    assert actions[:checks] == ["check"] * checks
+    assert "check" not in actions[checks:]
+    turns = [laboratory.jobs[checks + turn * j : checks + turn * (j + 1)] for j in range(3)]
     assert turns[0] == turns[1] == turns[2]
-    assert len(laboratory.jobs) == 4 * jobs
-    assert len(said) == len(laboratory.jobs) <= steps(plan)
+    assert len(laboratory.jobs) == checks + 3 * turn
+    # Contenders that aren't installed don't count.
+    assert len(said) == said.total == checks + 3 * (turn - 1)
     assert findings.roof_s == 0.1
     assert len(findings.results) == 2 * len(PEERS)
     assert {result.repeats for result in findings.results} == {3}
 
 
+def test_the_first_repeat_ends_whatever_the_budget(plan):
+    said = Said()
+    findings = measure(replace(plan, budget_s=0.0), said, Laboratory())
+    assert {result.repeats for result in findings.results} == {1}
+    assert len(said) == said.total
+    said = Said()
+    findings = measure(replace(plan, budget_s=60.0), said, Laboratory())
+    assert {result.repeats for result in findings.results} == {3}
+    assert len(said) == said.total
+
+
+def test_an_interrupted_session_has_the_results_until_then(plan):
+    checks = 1 + len(PEERS)
+    findings = measure(plan, Said(), Laboratory(stop_after=checks + 3))
+    assert findings.interrupted
+    assert [(r.peer, r.mode) for r in findings.results] == [
+        (PEERS[0], "shuffled"),
+        (PEERS[1], "shuffled"),
+    ]
+    assert "interrupted" in text_of(findings)
+    early = measure(plan, Said(), Laboratory(stop_after=1))
+    assert (early.interrupted, early.results) == (True, [])
+
+
 def test_a_wrong_contender_is_not_timed(plan):
     laboratory = Laboratory(wrong=["pyarrow + DataLoader"], broken=["polars + DataLoader"])
-    findings = measure(plan, lambda what: None, laboratory)
+    said = Said()
+    findings = measure(plan, said, laboratory)
     timed = {peer for action, peer, _ in laboratory.jobs if action == "time"}
     left = {"pyarrow + DataLoader", "polars + DataLoader"}
     assert timed == {peer.name for peer in PEERS} - left
-    text = remarks(findings)
+    assert len(said) == said.total
+    text = text_of(findings)
     assert "pyarrow + DataLoader 1.2, shuffled: refused, its rows are wrong: Expected" in text
     assert "polars + DataLoader 1.2, in order: ValueError: no." in text
-    assert "absent: fastload-no-such-package is not installed: pip install" in text
+    assert "hint: not installed: absent (pip install 'fastload[bench]')" in text
+    assert "absent: fastload-no-such-package is not installed: pip install" not in text
+    assert "absent: fastload-no-such-package is not installed: pip install" in text_of(
+        findings, verbose=True
+    )
 
 
 def test_a_slow_contender_is_cut_off(plan):
     laboratory = Laboratory(slow=["LitData"])
-    findings = measure(plan, lambda what: None, laboratory)
+    findings = measure(plan, Said(), laboratory)
     assert "LitData" not in {peer for action, peer, _ in laboratory.jobs if action == "time"}
-    assert "LitData 1.2, shuffled: cut off after 60 s and 420 of" in remarks(findings)
+    lines = notes(to_json(findings))
+    assert any("LitData 1.2, shuffled: cut off after 60 s and 420 of" in line for line in lines)
     cut_off = [entry for entry in to_json(findings)["left_out"] if entry["name"] == "LitData"]
     assert [entry["rows_per_s"] for entry in cut_off] == [7, 7]
 
 
 def test_the_report_says_what_was_and_was_not_measured(plan):
-    findings = measure(plan, lambda what: None, Laboratory())
-    lines = table(findings).splitlines()
-    assert lines[0].split()[:5] == ["in", "order", "rows/s", "+-", "MB/s"]
-    assert lines[2].startswith("fastload")
-    assert lines[2].split()[-1] == "0.50"
-    assert max(map(len, lines)) <= 110
-    assert "4,200 rows" in heading(findings)
-    text = remarks(findings)
-    assert "4.0 times the rate of the best other" in text
-    assert "slowest stage: decode" in text
-    assert "Not measured: a training step" in text
+    findings = measure(plan, Said(), Laboratory())
+    assert "4.2 k rows x 1 column" in "\n".join(heading(to_json(findings)))
+    text = text_of(findings)
+    assert text.startswith(
+        "Shuffled, fastload is 4.0x as fast as the best other (pyarrow + DataLoader)"
+    )
+    lines = text_of(findings, verbose=True).splitlines()
+    first = next(j for j, line in enumerate(lines) if line.startswith("shuffled"))
+    assert lines[first].split()[-1] == "roof"
+    assert lines[first + 1].startswith("fastload")
+    assert lines[first + 1].split()[-1] == "0.50"
+    assert "Not measured: copies to a GPU" in text_of(findings, verbose=True)
     report = json.loads(json.dumps(to_json(findings)))
     assert report["roof"] == 0.1
     wanted = {"name", "version", "mode", "rows_per_s", "bytes_per_s", "first_batch_s"}
@@ -344,10 +402,9 @@ def test_the_report_says_what_was_and_was_not_measured(plan):
 
 def test_without_a_roof_the_fractions_are_left_open(plan):
     laboratory = Laboratory(roof=False)
-    findings = measure(plan, lambda what: None, laboratory)
+    findings = measure(plan, Said(), laboratory)
     assert [action for action, _, _ in laboratory.jobs].count("roof") == 1
-    assert table(findings).splitlines()[2].split()[-1] == "-"
-    assert "Not timed: the roof: ModuleNotFoundError: no core." in remarks(findings)
+    assert "Not timed: the roof: ModuleNotFoundError: no core." in text_of(findings)
     assert to_json(findings)["results"][0]["roof_fraction"] is None
 
 
@@ -359,7 +416,9 @@ def test_a_job_runs_in_a_process_of_its_own(files):
     assert 0 < timing.first_batch_s < timing.epoch_s[0]
     assert timing.peak_rss_bytes >= timing.imports_rss_bytes > 50_000_000
     with pytest.raises(JobError, match="nowhere"):
-        launch(Job("check", peer.name, work_of(["nowhere.parquet"])))
+        launch(Job("time", peer.name, work_of(["nowhere.parquet"])))
+    checked = launch(Job("check", peer.name, work_of(["nowhere.parquet"])))
+    assert "nowhere" in checked["in_order"]["error"]
 
 
 def test_a_check_ends_at_its_limit(files, monkeypatch):
@@ -372,7 +431,7 @@ def test_a_check_ends_at_its_limit(files, monkeypatch):
             threading.Event().wait()
 
     monkeypatch.setattr(Peer, "load", lambda peer: Slow)
-    got = child.run(Job("check", "LitData", work_of(files), limit_s=0.2))
+    got = child.run(Job("check", "LitData", work_of(files), limit_s=0.2))["in_order"]
     assert got["cut_rows"] == 300
     assert got["cut_s"] >= 0.2
 
@@ -392,7 +451,7 @@ def test_a_contender_may_have_an_environment_of_its_own(files, tmp_path, monkeyp
     monkeypatch.setattr(environments, "_version_here", lambda package: None)
     assert peer.version() == "1.2"
     assert environments.command(peer.package)[0] == str(python)
-    got = launch(Job("check", peer.name, work_of(files, threads=1)))
+    got = launch(Job("check", peer.name, work_of(files, threads=1)))["in_order"]
     assert Fingerprint(**got) == read(REFERENCE, work_of(files))
     assert environments.version("polars") is None
 
@@ -425,6 +484,6 @@ def test_the_command_refuses_what_does_not_do(capsys, tmp_path, monkeypatch):
             main(arguments)
         assert "Expected a number" in capsys.readouterr().err
     assert main(["--peers", "pandas"]) == 2
-    assert "Expected peers out of pyarrow, polars, duckdb," in capsys.readouterr().err
+    assert "Expected peers out of pyarrow, polars, memory, duckdb," in capsys.readouterr().err
     assert main([str(tmp_path / "nothing.parquet")]) == 2
     assert "nothing.parquet" in capsys.readouterr().err

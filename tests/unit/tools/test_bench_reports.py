@@ -3,7 +3,6 @@ import json
 import os
 import re
 from dataclasses import replace
-from functools import partial
 from html.parser import HTMLParser
 
 import jsonschema
@@ -14,6 +13,7 @@ import pytest
 from PIL import Image
 
 from fastload.tools.bench import roofline, tune
+from fastload.tools.bench.files.survey import survey
 from fastload.tools.bench.peers import PEERS, Work
 from fastload.tools.bench.profile import Profile, profile
 from fastload.tools.bench.profile import report as profile_report
@@ -23,7 +23,6 @@ from fastload.tools.bench.report.record import schema, to_json
 from fastload.tools.bench.report.timeline import timeline
 from fastload.tools.bench.roofline import StageRoofs
 from fastload.tools.bench.session import Findings, Plan, Result
-from fastload.tools.bench.survey import survey
 from support import browser
 
 NAMES = ("label", "price", "id")
@@ -99,7 +98,7 @@ def tuning(work):
 
 @pytest.fixture(scope="module")
 def findings(files, work, seen, roofs, tuning):
-    plan = Plan(survey(files), PEERS, ("in_order", "shuffled"), work)
+    plan = Plan(survey(files), PEERS, ("shuffled", "in_order"), work, others={"ray": True})
     results = [
         Result(peer, "1.2", mode, 0.1 * k, 0.05, 0.2, 10**8, 9 * 10**8, "decode", 3, 0.05 * k)
         for mode in plan.modes
@@ -410,13 +409,23 @@ def test_the_timeline_of_a_loop_that_begins_late(seen):
         assert "columns decoded into batches" in shown
 
 
-def test_the_command_writes_its_reports(files, tmp_path, capsys, monkeypatch):
+def test_the_command_writes_its_reports(files, tmp_path, capsys):
     from fastload.tools.cli.bench import main
 
-    monkeypatch.setattr("fastload.tools.bench.run.Plan", partial(Plan, repeats=1))
     paths = {name: tmp_path / f"report.{name}" for name in ("json", "html", "trace")}
     outputs = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
-    arguments = [*files[:1], "--peers", "none", "--epochs", "2", "--no-shuffle", "--threads", "1"]
+    arguments = [
+        *files[:1],
+        "--peers",
+        "none",
+        "--epochs",
+        "2",
+        "--repeats",
+        "1",
+        "--no-shuffle",
+        "--threads",
+        "1",
+    ]
     assert main([*arguments, "--step-ms", "0.5", *outputs]) == 0
     out = capsys.readouterr().out
     assert "In a loop with steps of 0.5 ms, in order:" in out

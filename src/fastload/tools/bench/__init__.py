@@ -1,13 +1,13 @@
 """fastload-bench: contenders that read the same rows, checked first and then timed.
 
-sample, survey   the rows to read: a click-log sample, or the user's files
+sample, files    the rows to read: a click-log sample, or the user's files, several times if small
 peers            the contenders, a file for each library
 check            the rows that a contender gives, compared with the rows that pyarrow reads
 child, launch    each measurement in a process of its own
 environments     the Python of contenders that can't be installed beside fastload
-usage            CPU seconds and memory of such a process
+machine          CPU seconds and memory of such a process; what other processes use
 session          the order of the measurements; medians
-report           the table, the sentences under it, and the JSON
+report           the record (JSON), and what is made of it: text, pictures, a page
 
 Note: docs/notes/tools-bench.md.
 """

@@ -13,11 +13,11 @@ import signal
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fastload.tools.bench import usage
 from fastload.tools.bench.check import fingerprint
+from fastload.tools.bench.machine import usage
 from fastload.tools.bench.peers import PEERS, REFERENCE, Peer, Work
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Another epoch is begun only within this time, unless a number of epochs is given. The first
 # epochs are slow, because memory is new to the process: many more epochs should follow.
-_PATIENCE_S = 2.5
+PATIENCE_S = 2.5
 # A second epoch, which has no start-up, is timed unless the first epoch took longer than this.
 _SLOW_S = 10.0
 # A conversion may take this many times the limit of an epoch.
@@ -47,6 +47,7 @@ class Job:
         limit_s: limit of the epoch of a check, in seconds; None = no limit.
         step_s: seconds of a training step that "profile" simulates.
         patience_s: seconds within which another epoch is begun if `epochs` is None.
+        modes: modes of a check, in one process: "in_order", "shuffled" or both.
     """
 
     action: Literal["check", "time", "roof", "roofline", "profile"]
@@ -55,7 +56,8 @@ class Job:
     epochs: int | None = None
     limit_s: float | None = None
     step_s: float = 0.0
-    patience_s: float = _PATIENCE_S
+    patience_s: float = PATIENCE_S
+    modes: tuple[str, ...] = ("in_order",)
 
     @property
     def package(self) -> str:
@@ -139,8 +141,16 @@ def measure(job: Job) -> Timing:
 
 
 def check(job: Job) -> dict[str, Any]:
-    """Return the fingerprint of an epoch; if the epoch was cut off, `cut_rows` and `cut_s`."""
-    contender_class = peer_of(job.peer).load()
+    """Check the contender in each mode of the Job.
+
+    Returns:
+        For each mode the fingerprint of an epoch; if the epoch was cut off, `cut_rows` and
+        `cut_s`; if the contender failed, the message as `error`.
+    """
+    return {mode: _check(job, replace(job.work, shuffle=mode == "shuffled")) for mode in job.modes}
+
+
+def _check(job: Job, work: Work) -> dict[str, Any]:
     rows = 0
 
     def counted(
@@ -153,13 +163,16 @@ def check(job: Job) -> dict[str, Any]:
 
     started = time.perf_counter()
     try:
+        contender_class = peer_of(job.peer).load()
         with _limit(job.limit_s and job.limit_s * _CONVERSION_LIMITS):
-            contender = contender_class(job.work)
+            contender = contender_class(work)
         started = time.perf_counter()
         with _limit(job.limit_s):
             return asdict(fingerprint(counted(contender.epoch(0))))
     except _Late:
         return {"cut_rows": rows, "cut_s": time.perf_counter() - started}
+    except Exception as error:  # noqa: BLE001  libraries raise any class; the other mode may work
+        return {"error": f"{type(error).__name__}: {error}".strip()}
 
 
 def run(job: Job) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fastload.errors import FastloadError
 from fastload.tools.bench import environments
 
 if TYPE_CHECKING:
@@ -28,9 +29,13 @@ class JobError(RuntimeError):
 def launch(job: Job) -> dict[str, Any]:
     """Run a Job in a new process and return the result.
 
+    A roof is measured in this process: the core's threads and memory end with the measurement.
+
     Raises:
         JobError: the process failed or did not end.
     """
+    if job.action == "roof":
+        return _roof(job)
     environment = dict(os.environ)
     if job.work.threads:
         environment["POLARS_MAX_THREADS"] = str(job.work.threads)
@@ -51,3 +56,12 @@ def launch(job: Job) -> dict[str, Any]:
         raise JobError(lines[-1])
     result: dict[str, Any] = json.loads(done.stdout)
     return result
+
+
+def _roof(job: Job) -> dict[str, Any]:
+    from fastload.tools.bench.child import run
+
+    try:
+        return run(job)
+    except (FastloadError, ImportError, OSError, ValueError, RuntimeError) as error:
+        raise JobError(f"{type(error).__name__}: {error}") from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.dataset.loaders.data_wait import DataWait, Step
 from fastload.dataset.trace import Span, Trace
-from fastload.tools.bench import usage
+from fastload.tools.bench.machine import usage
 from fastload.tools.bench.peers.fastload_dataset import Contender
 
 if TYPE_CHECKING:

@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fastload.runtime.cores import available_cores
 from fastload.source.stores.io import IO
 from fastload.tools.bench.child import Job
+from fastload.tools.bench.files.copies import copies_of, with_copies
+from fastload.tools.bench.files.survey import survey
 from fastload.tools.bench.launch import launch
-from fastload.tools.bench.peers import FAMILIES, PEERS, Peer, Work
+from fastload.tools.bench.peers import DEFAULT, FAMILIES, PEERS, Peer, Work
 from fastload.tools.bench.profile import Profile
 from fastload.tools.bench.profile import report as profile_report
+from fastload.tools.bench.progress import ShownProgress
 from fastload.tools.bench.report.page import page
-from fastload.tools.bench.report.progress import Progress
 from fastload.tools.bench.report.record import to_json
-from fastload.tools.bench.report.text import heading, remarks, table
+from fastload.tools.bench.report.text import report
 from fastload.tools.bench.roofline import StageRoofs
 from fastload.tools.bench.roofline import report as roofline_report
 from fastload.tools.bench.sample import sample
-from fastload.tools.bench.session import Findings, Plan, measure, steps
-from fastload.tools.bench.survey import survey
+from fastload.tools.bench.session import REPEATS, Findings, Plan, measure
 from fastload.tools.bench.tune import remarks as tuning_remarks
 from fastload.tools.bench.tune import table as tuning_table
 from fastload.tools.bench.tune import tune
-from fastload.tools.cli.output import print_lines
+from fastload.tools.terminal import print_lines, rendered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from fastload.tools.bench.session import Mode
+
+# A run without --repeats or --epochs answers in about a minute: no repeat is begun that would
+# take longer, and processes begin epochs for a shorter time.
+_BUDGET_S = 60.0
+_PATIENCE_S = 1.5
+_INTERRUPTED = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +57,9 @@ class Options:
         epochs: epochs of each process; None = as many as begin within a few seconds.
         threads: threads of every contender; None = all cores.
         workers: number of DataLoader worker processes.
-        peers: families of contenders beside fastload, or "all".
+        peers: families of contenders beside fastload, "default", "all" or "none".
+        repeats: processes per contender and mode; None = as many as a minute has time for.
+        copies: how often an epoch reads each file; None = as often as a long epoch needs.
         limit_s: seconds of an epoch after which a peer is cut off.
         step_ms: milliseconds of a simulated training step; None = no simulation.
         cache_dir: directory in which fastload keeps remote bytes.
@@ -57,6 +69,7 @@ class Options:
         json: path of the JSON file to write, or None.
         html: path of the HTML page to write, or None.
         trace: path of the trace to write, or None.
+        verbose: print all columns of the table, and all reasons.
         command: the arguments as given.
     """
 
@@ -67,7 +80,9 @@ class Options:
     epochs: int | None = None
     threads: int | None = None
     workers: int = 0
-    peers: tuple[str, ...] = ("all",)
+    peers: tuple[str, ...] = ("default",)
+    repeats: int | None = None
+    copies: int | None = None
     limit_s: float = 20.0
     step_ms: float | None = None
     cache_dir: str | None = None
@@ -77,6 +92,7 @@ class Options:
     json: str | None = None
     html: str | None = None
     trace: str | None = None
+    verbose: bool = False
     command: tuple[str, ...] = ()
 
     @property
@@ -88,9 +104,11 @@ class Options:
 def run(options: Options) -> int:
     """Measure, print the results, and write the reports.
 
+    Ctrl-C or SIGTERM ends the measurements; results until then are printed and written.
+
     Returns:
-        The exit status: 0, or 1 if fastload itself could not be timed in a mode, or 2 if the
-        results could not be printed.
+        The exit status: 0, or 1 if fastload itself could not be timed in a mode, or 128 and the
+        number of the signal that ended the measurements.
 
     Raises:
         FastloadError, ValueError, OSError: the source or an option is wrong.
@@ -99,16 +117,23 @@ def run(options: Options) -> int:
     for path in (options.json, options.html, options.trace):
         if path and not Path(path).absolute().parent.is_dir():
             raise ValueError(f"Expected a directory to write to, got none - at {path}")
-    findings = compare(options)
-    shown = print_lines("fastload-bench", _parts(findings, options))
+    with _terminations() as signals:
+        findings = compare(options)
+    record = to_json(findings)
+    lines = _lines(findings, record, options) if findings.results else []
+    printed = print_lines("fastload-bench", lines)
     if options.json:
-        Path(options.json).write_text(json.dumps(to_json(findings), indent=2) + "\n")
+        Path(options.json).write_text(json.dumps(record, indent=2) + "\n")
     if options.html:
-        Path(options.html).write_text(page(to_json(findings), findings.profile), encoding="utf-8")
+        Path(options.html).write_text(page(record, findings.profile), encoding="utf-8")
     if options.trace and findings.profile:
         findings.profile.trace().write(options.trace)
+    if findings.interrupted:
+        if not findings.results:
+            print("fastload-bench: interrupted before the first result", file=sys.stderr)
+        return _INTERRUPTED + (signals[0] if signals else signal.SIGINT)
     timed = [result for result in findings.results if result.peer.family == "fastload"]
-    if not shown:
+    if not printed:
         return 2
     return 0 if len(timed) == len(findings.plan.modes) else 1
 
@@ -124,10 +149,15 @@ def compare(options: Options) -> Findings:
     surveyed = survey(files, options.columns)
     if options.roofline and surveyed.remote:
         raise ValueError("Expected local files for --roofline, got files of a store")
-    modes: tuple[Mode, ...] = ("in_order", "shuffled")
+    if options.copies and options.copies > 1 and surveyed.remote:
+        raise ValueError("Expected local files for --copies, got files of a store")
+    modes: tuple[Mode, ...] = ("shuffled", "in_order")
     if options.shuffle is not None:
         modes = ("shuffled",) if options.shuffle else ("in_order",)
     with tempfile.TemporaryDirectory(prefix="fastload-bench-") as scratch:
+        cores = min(options.threads or available_cores(), available_cores())
+        copies = options.copies or copies_of(surveyed, cores)
+        surveyed = with_copies(surveyed, copies, scratch)
         work = Work(
             files=surveyed.files,
             columns=surveyed.columns,
@@ -138,15 +168,28 @@ def compare(options: Options) -> Findings:
             scratch=scratch,
             cache_dir=options.cache_dir or "",
         )
-        plan = Plan(surveyed, peers, modes, work, options.epochs, limit_s=options.limit_s)
-        progress = Progress(steps(plan) + options.roofline + options.profiles)
-        try:
+        plan = Plan(
+            surveyed,
+            peers,
+            modes,
+            work,
+            options.epochs,
+            limit_s=options.limit_s,
+            others=_others(peers),
+        )
+        plan = replace(plan, repeats=options.repeats or REPEATS)
+        if options.repeats is None and options.epochs is None:
+            plan = replace(plan, budget_s=_BUDGET_S, patience_s=_PATIENCE_S)
+        with ShownProgress() as progress:
             findings = measure(plan, progress)
             findings.command = options.command
-            # Shuffled, as most training is, unless the options ask for reads in order only.
-            look_closer(findings, options, replace(work, shuffle="shuffled" in modes), progress)
-        finally:
-            progress.end()
+            if not findings.interrupted:
+                try:
+                    # Shuffled, as most training is, unless the options ask for reads in order.
+                    shuffle = "shuffled" in modes
+                    look_closer(findings, options, replace(work, shuffle=shuffle), progress)
+                except KeyboardInterrupt:
+                    findings.interrupted = True
     return findings
 
 
@@ -167,19 +210,36 @@ def look_closer(
         findings.tuning = tune(work, read.rows, options.tune_s, progress, remote=read.remote)
 
 
-def _parts(findings: Findings, options: Options) -> list[str]:
-    parts = [heading(findings), "", table(findings), remarks(findings)]
+def _lines(findings: Findings, record: dict[str, Any], options: Options) -> list[str]:
+    lines = rendered(report(record, verbose=options.verbose))
+    parts: list[str] = []
     if findings.roofline:
         parts += ["", roofline_report(findings.roofline)]
-    if findings.profile:
+    if findings.profile and options.step_ms:
         parts += ["", profile_report(findings.profile)]
     if findings.tuning:
-        source = options.source or findings.plan.survey.files[0]
         read = findings.plan.survey
+        source = options.source or (read.originals or read.files)[0]
         columns = read.columns if options.columns or read.left_out else ()
         parts += ["", tuning_table(findings.tuning), ""]
         parts.append(tuning_remarks(findings.tuning, source, columns, findings.plan.work))
-    return parts
+    return [*lines, *(line for part in parts for line in part.split("\n"))]
+
+
+@contextmanager
+def _terminations() -> Iterator[list[int]]:
+    """Raise KeyboardInterrupt at SIGTERM; yield the list of the signals that came."""
+    signals: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        signals.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield signals
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _files(source: str | None) -> list[str]:
@@ -196,14 +256,28 @@ def _files(source: str | None) -> list[str]:
         storage.close()
 
 
+def _others(peers: Sequence[Peer]) -> dict[str, bool]:
+    """Return the families that --peers all would add, and whether they are installed."""
+    others: dict[str, bool] = {}
+    for peer in PEERS:
+        if peer not in peers:
+            others[peer.family] = others.get(peer.family, False) or peer.version() is not None
+    return others
+
+
 def _peers(names: Sequence[str]) -> tuple[Peer, ...]:
     for name in names:
-        if name not in (*FAMILIES, "all", "none"):
+        if name not in (*FAMILIES, "default", "all", "none"):
             raise ValueError(
-                f"Expected peers out of {', '.join(FAMILIES)}, all or none, got {name}"
+                f"Expected peers out of {', '.join(FAMILIES)}, default, all or none, got {name}"
             )
-    return tuple(
-        peer
-        for peer in PEERS
-        if peer.family == "fastload" or "all" in names or peer.family in names
-    )
+
+    def is_named(peer: Peer) -> bool:
+        return (
+            peer.family == "fastload"
+            or "all" in names
+            or peer.family in names
+            or ("default" in names and peer.name in DEFAULT)
+        )
+
+    return tuple(filter(is_named, PEERS))

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import statistics
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from fastload.runtime.cores import available_cores
 from fastload.tools.bench.check import Fingerprint, fault
-from fastload.tools.bench.child import Job, Timing
+from fastload.tools.bench.child import PATIENCE_S, Job, Timing
 from fastload.tools.bench.launch import JobError, Launch, launch
+from fastload.tools.bench.machine.other_load import OtherLoad
 from fastload.tools.bench.peers import REFERENCE, Peer, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+    from fastload.tools.bench.files.survey import Survey
     from fastload.tools.bench.profile import Profile
+    from fastload.tools.bench.progress import Progress
     from fastload.tools.bench.roofline import StageRoofs
-    from fastload.tools.bench.survey import Survey
     from fastload.tools.bench.tune import Tuning
 
 # A contender whose epoch takes longer is not timed again: its rank among the others is clear.
 _SLOW_S = 10.0
+# Processes per contender and mode.
+REPEATS = 3
 
 Mode: TypeAlias = Literal["in_order", "shuffled"]
 
@@ -35,8 +39,13 @@ class Plan:
         modes: "in_order", "shuffled" or both.
         work: the options of reading.
         epochs: epochs timed in each process; None = as many as begin within a few seconds.
-        repeats: processes per contender and mode; all contenders take turns within a repeat.
+        repeats: processes per contender and mode, at most; all contenders take turns within a
+            repeat.
         limit_s: seconds of an epoch after which a contender is cut off.
+        budget_s: seconds within which another repeat has to end; None = no limit. The first
+            repeat always takes place.
+        patience_s: seconds of a process within which another epoch is begun.
+        others: families of contenders that are not measured -> whether they are installed.
     """
 
     survey: Survey
@@ -44,8 +53,11 @@ class Plan:
     modes: tuple[Mode, ...]
     work: Work
     epochs: int | None = None
-    repeats: int = 3
+    repeats: int = REPEATS
     limit_s: float = 20.0
+    budget_s: float | None = None
+    patience_s: float = PATIENCE_S
+    others: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,7 @@ class Result:
         repeats: number of processes.
         spread: half of the distance between the quartiles of the epochs, as a share of epoch_s.
         conversion_s: seconds to convert the files before the first epoch; 0 without conversion.
+        busy_cores: mean number of cores at work in epochs after the first.
     """
 
     peer: Peer
@@ -79,6 +92,7 @@ class Result:
     repeats: int
     spread: float = 0.0
     conversion_s: float = 0.0
+    busy_cores: float = 0.0
 
 
 @dataclass(slots=True)
@@ -96,6 +110,8 @@ class Findings:
         profile: profile of fastload, or None if not asked for.
         tuning: result of the search for a better setting, or None if not asked for.
         versions: name -> version of the installed contenders.
+        other_cores: cores that other processes used meanwhile; None if unknown.
+        interrupted: True if the measurements were stopped before the first end of all.
     """
 
     plan: Plan
@@ -108,126 +124,175 @@ class Findings:
     profile: Profile | None = None
     tuning: Tuning | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    other_cores: float | None = None
+    interrupted: bool = False
 
 
-def measure(plan: Plan, progress: Callable[[str], None], run: Launch = launch) -> Findings:
+def measure(plan: Plan, progress: Progress, run: Launch = launch) -> Findings:
     """Check every contender, then time the contenders that gave the right rows.
+
+    Ctrl-C ends the measurements: the findings hold the results until then.
 
     Args:
         plan: the measurements to make.
-        progress: function called with the name of the next step, at most `steps(plan)` times.
+        progress: the progress to report each step to.
         run: function that does a Job and returns its result.
 
     Raises:
         JobError: the reference contender cannot read the files.
     """
-    findings = Findings(plan)
-    present = _present(plan, findings)
-    findings.versions = {peer.name: version for peer, version in present}
-    checked = _checked(plan, [peer for peer, _ in present], findings, progress, run)
-    roofs: list[float] = []
-    roof_fault = "the roof is measured on local files only" if plan.survey.remote else ""
-    timings: dict[tuple[str, Mode], list[Timing]] = {}
-    slow: list[tuple[Mode, Peer]] = []
-    for repeat in range(plan.repeats):
-        turn = f"repeat {repeat + 1} of {plan.repeats}"
-        if not roof_fault:
-            progress(f"{turn}: the roof")
+    session = _Session(plan, progress, run)
+    load = OtherLoad()
+    try:
+        session.check()
+        session.time()
+    except KeyboardInterrupt:
+        session.findings.interrupted = True
+    session.findings.other_cores = load.cores()
+    session.sum_up()
+    return session.findings
+
+
+class _Session:
+    """The contenders that are still measured, and their timings so far."""
+
+    def __init__(self, plan: Plan, progress: Progress, run: Launch) -> None:
+        self.findings = Findings(plan)
+        self._plan = plan
+        self._progress = progress
+        self._run = run
+        self._start = time.monotonic()
+        self._steps = 0
+        self._right: list[tuple[Mode, Peer]] = []
+        self._slow: list[tuple[Mode, Peer]] = []
+        self._timings: dict[tuple[str, Mode], list[Timing]] = {}
+        self._roofs: list[float] = []
+        self._roof_fault = ""
+        if plan.survey.remote:
+            self._roof_fault = "the roof is measured on local files only"
+
+    def check(self) -> None:
+        """Find the contenders that give the rows of the reference; note why others are left out."""
+        plan = self._plan
+        present = self._present()
+        # With a budget, the first repeat shows how many more there will be.
+        repeats = 1 if plan.budget_s is not None else plan.repeats
+        self._progress.expect(1 + len(present) + repeats * len(present) * len(plan.modes))
+        self._step("reading the rows with pyarrow")
+        reference = self._run(Job("check", REFERENCE.name, plan.work))["in_order"]
+        if "error" in reference:
+            raise JobError(reference["error"])
+        expected = Fingerprint(**reference)
+        right = []
+        for peer in present:
+            self._step(f"checking {peer.name}")
+            job = Job("check", peer.name, plan.work, limit_s=plan.limit_s, modes=plan.modes)
             try:
-                roofs.append(float(run(Job("roof", "", plan.work))["seconds"]))
+                checked = self._run(job)
             except JobError as error:
-                roof_fault = str(error)
-        for mode, peer in list(checked):
-            progress(f"{turn}: {peer.name}, {_words(mode)}")
-            try:
-                timing = Timing(**run(Job("time", peer.name, _work(plan, mode), plan.epochs)))
-            except JobError as error:
-                findings.left_out.append((peer.name, mode, str(error)))
-                checked.remove((mode, peer))
-                timings.pop((peer.name, mode), None)
-                continue
-            timings.setdefault((peer.name, mode), []).append(timing)
-            if timing.epoch_s[0] > _SLOW_S:
-                checked.remove((mode, peer))
-                slow.append((mode, peer))
-    if roofs:
-        findings.roof_s = statistics.median(roofs)
-    else:
-        findings.left_out.append(("the roof", "", roof_fault or "no repeats"))
-    findings.results = [
-        _median(peer, findings.versions[peer.name], mode, timings[peer.name, mode])
-        for mode, peer in (*checked, *slow)
-        if (peer.name, mode) in timings
-    ]
-    return findings
+                checked = {mode: {"error": str(error)} for mode in plan.modes}
+            for mode in plan.modes:
+                reason = self._fault(peer, mode, checked[mode], expected)
+                if reason:
+                    self.findings.left_out.append((peer.name, mode, reason))
+                else:
+                    right.append((mode, peer))
+        self._right = [pair for mode in plan.modes for pair in right if pair[0] == mode]
+        self._progress.expect(self._steps + repeats * len(self._right))
 
+    def time(self) -> None:
+        """Time the contenders in turns, as often as planned or as there is time for."""
+        for repeat in range(self._plan.repeats):
+            begun = time.monotonic()
+            self._measure_roof()
+            for mode, peer in list(self._right):
+                self._step(f"measuring {peer.name}, {_words(mode)}")
+                self._time(mode, peer)
+            left = self._repeats_left(repeat + 1, time.monotonic() - begun)
+            self._progress.expect(self._steps + left * len(self._right))
+            if not left:
+                return
 
-def steps(plan: Plan) -> int:
-    """Return how often `measure` reports progress if no contender is left out."""
-    contenders = len(plan.peers) * len(plan.modes)
-    return 1 + contenders + plan.repeats * (1 + contenders)
+    def sum_up(self) -> None:
+        """Put the medians of all timings into the findings."""
+        findings = self.findings
+        if self._roofs:
+            findings.roof_s = statistics.median(self._roofs)
+        elif self._roof_fault:
+            findings.left_out.append(("the roof", "", self._roof_fault))
+        findings.results = [
+            _median(peer, findings.versions[peer.name], mode, self._timings[peer.name, mode])
+            for mode, peer in (*self._right, *self._slow)
+            if (peer.name, mode) in self._timings
+        ]
 
-
-def _present(plan: Plan, findings: Findings) -> list[tuple[Peer, str]]:
-    """Return the contenders that can run here with their versions; note why others cannot."""
-    present: list[tuple[Peer, str]] = []
-    for peer in plan.peers:
-        version = peer.version()
-        if plan.survey.remote and not peer.stores:
-            findings.left_out.append((peer.name, "", "compared on local files only"))
-        elif version is None:
-            advice = "make peers" if peer.apart else f"pip install {peer.requirement}"
-            advice = f"{peer.requirement} is not installed: {advice}"
-            findings.left_out.append((peer.name, "", advice))
-        else:
-            present.append((peer, version))
-    return present
-
-
-def _checked(
-    plan: Plan,
-    peers: Sequence[Peer],
-    findings: Findings,
-    progress: Callable[[str], None],
-    run: Launch,
-) -> list[tuple[Mode, Peer]]:
-    """Return the contenders that gave the rows of the reference; note why others are left out."""
-    progress("reading the rows with pyarrow, to check the others against")
-    expected = Fingerprint(**run(Job("check", REFERENCE.name, _work(plan, "in_order"))))
-    right: list[tuple[Mode, Peer]] = []
-    for mode in plan.modes:
-        for peer in peers:
-            progress(f"checking the rows of {peer.name}, {_words(mode)}")
-            try:
-                checked = run(Job("check", peer.name, _work(plan, mode), limit_s=plan.limit_s))
-            except JobError as error:
-                findings.left_out.append((peer.name, mode, str(error)))
-                continue
-            if "cut_s" in checked:
-                findings.left_out.append((peer.name, mode, _cut_off(findings, peer, mode, checked)))
-                continue
-            got = Fingerprint(**checked)
-            # DataLoader takes batches of its workers in turn, which is not the stored order.
-            ordered = mode == "in_order" and not (peer.loader and plan.work.workers)
-            wrong = fault(got, expected, shuffled=mode == "shuffled", ordered=ordered)
-            if wrong:
-                findings.left_out.append((peer.name, mode, f"refused, its rows are wrong: {wrong}"))
+    def _present(self) -> list[Peer]:
+        """Return the contenders that can run here; note their versions, or why they can't."""
+        present: list[Peer] = []
+        for peer in self._plan.peers:
+            version = peer.version()
+            if self._plan.survey.remote and not peer.stores:
+                self.findings.left_out.append((peer.name, "", "compared on local files only"))
+            elif version is None:
+                advice = "make peers" if peer.apart else f"pip install {peer.requirement}"
+                advice = f"{peer.requirement} is not installed: {advice}"
+                self.findings.left_out.append((peer.name, "", advice))
             else:
-                right.append((mode, peer))
-    return right
+                self.findings.versions[peer.name] = version
+                present.append(peer)
+        return present
 
+    def _fault(self, peer: Peer, mode: Mode, checked: dict[str, Any], expected: Fingerprint) -> str:
+        """Return why a contender is not timed in a mode; "" if its rows are right."""
+        if "error" in checked:
+            return str(checked["error"])
+        if "cut_s" in checked:
+            rows, seconds = int(checked["cut_rows"]), float(checked["cut_s"])
+            self.findings.cut_off[peer.name, mode] = rows / seconds
+            return (
+                f"cut off after {seconds:.0f} s and {rows:,} of {self._plan.survey.rows:,} rows, "
+                f"{rows / seconds:,.0f} rows a second"
+            )
+        # DataLoader takes batches of its workers in turn, which is not the stored order.
+        ordered = mode == "in_order" and not (peer.loader and self._plan.work.workers)
+        got = Fingerprint(**checked)
+        wrong = fault(got, expected, shuffled=mode == "shuffled", ordered=ordered)
+        return wrong and f"refused, its rows are wrong: {wrong}"
 
-def _cut_off(findings: Findings, peer: Peer, mode: Mode, checked: dict[str, Any]) -> str:
-    rows, seconds = int(checked["cut_rows"]), float(checked["cut_s"])
-    findings.cut_off[peer.name, mode] = rows / seconds
-    return (
-        f"cut off after {seconds:.0f} s and {rows:,} of {findings.plan.survey.rows:,} rows, "
-        f"{rows / seconds:,.0f} rows a second"
-    )
+    def _measure_roof(self) -> None:
+        if self._roof_fault:
+            return
+        try:
+            self._roofs.append(float(self._run(Job("roof", "", self._plan.work))["seconds"]))
+        except JobError as error:
+            self._roof_fault = str(error)
 
+    def _time(self, mode: Mode, peer: Peer) -> None:
+        plan = self._plan
+        work = replace(plan.work, shuffle=mode == "shuffled")
+        job = Job("time", peer.name, work, plan.epochs, patience_s=plan.patience_s)
+        try:
+            timing = Timing(**self._run(job))
+        except JobError as error:
+            self.findings.left_out.append((peer.name, mode, str(error)))
+            self._right.remove((mode, peer))
+            self._timings.pop((peer.name, mode), None)
+            return
+        self._timings.setdefault((peer.name, mode), []).append(timing)
+        if timing.epoch_s[0] > _SLOW_S:
+            self._right.remove((mode, peer))
+            self._slow.append((mode, peer))
 
-def _work(plan: Plan, mode: Mode) -> Work:
-    return replace(plan.work, shuffle=mode == "shuffled")
+    def _repeats_left(self, done: int, repeat_s: float) -> int:
+        left = self._plan.repeats - done
+        if self._plan.budget_s is None:
+            return left
+        left_s = self._plan.budget_s - (time.monotonic() - self._start)
+        return max(0, min(left, int(left_s / max(repeat_s, 1e-3))))
+
+    def _step(self, what: str) -> None:
+        self._steps += 1
+        self._progress(what)
 
 
 def _words(mode: Mode) -> str:
@@ -252,4 +317,7 @@ def _median(peer: Peer, version: str, mode: Mode, timings: list[Timing]) -> Resu
         repeats=len(timings),
         spread=(high - low) / 2 / epoch_s,
         conversion_s=max(t.conversion_s for t in timings),
+        # Of the same epochs: a median of seconds beside a mean of CPU seconds may be more
+        # cores than there are.
+        busy_cores=min(sum(t.cpu_s for t in timings) / sum(epochs), available_cores()),
     )

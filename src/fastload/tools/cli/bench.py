@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fastload.errors import FastloadError
 from fastload.tools.bench.launch import JobError
-from fastload.tools.bench.peers import FAMILIES
+from fastload.tools.bench.peers import DEFAULT, FAMILIES
 from fastload.tools.bench.run import Options, run
 
 if TYPE_CHECKING:
@@ -34,71 +34,98 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
+_EXAMPLES = """\
+examples:
+  fastload-bench train/ --columns price,clicks --batch-size 4096
+  fastload-bench train/ --step-ms 20 --html report.html
+  fastload-bench train/ --peers all -v --json result.json
+"""
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fastload-bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="fastload-bench",
+        description="Measure how fast fastload and others read Parquet into tensors here.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add = parser.add_argument
-    add("source", nargs="?", help="file, directory, glob or URL; without it, a click-log sample")
-    add("--columns", type=_names, metavar="C,...", help="columns to read; default: all numbers")
+    add("source", nargs="?", help="file, directory, glob or URL [default: a sample click log]")
+    add("--columns", type=_names, metavar="C,...", help="columns to read [default: all numbers]")
     add(
         "--batch-size",
         type=_positive,
         default=16384,
         metavar="N",
-        help="rows of a batch; default 16384",
+        help="rows per batch [default: 16384]",
     )
     add(
         "--shuffle",
         action=argparse.BooleanOptionalAction,
-        help="measure shuffled reads only, or only reads in order; default: both",
+        help="measure only shuffled reads, or only reads in order [default: both]",
     )
     add(
         "--epochs",
         type=_positive,
         metavar="N",
-        help="epochs of each process; default: as many as begin within 2.5 s",
+        help="epochs per process [default: as many as begin within 1.5 s]",
     )
     add(
-        "--threads",
+        "--repeats",
         type=_positive,
         metavar="N",
-        help="threads of every contender; default: all cores",
+        help="processes per loader and mode [default: up to 3, within a minute]",
     )
-    add("--workers", type=_count, default=0, metavar="N", help="DataLoader workers; default 0")
+    add(
+        "--copies",
+        type=_positive,
+        metavar="N",
+        help="read each file N times per epoch, through links [default: until an epoch is long "
+        "enough to time]",
+    )
+    add("--threads", type=_positive, metavar="N", help="threads per loader [default: all cores]")
+    add("--workers", type=_count, default=0, metavar="N", help="DataLoader workers [default: 0]")
     add(
         "--peers",
         type=_names,
-        default=("all",),
+        default=("default",),
         metavar="P,...",
-        help=f"contenders: {', '.join(FAMILIES)}, all or none; default all",
+        help=f"loaders to compare with: {', '.join(FAMILIES)}, default, all or none [default: "
+        f"{', '.join(DEFAULT)}]",
     )
     add(
         "--limit-s",
         type=_positive,
         default=20,
         metavar="N",
-        help="cut a peer off if an epoch takes longer; default 20",
+        help="seconds per epoch after which a loader is cut off [default: 20]",
     )
     add("--cache-dir", metavar="DIR", help="directory in which fastload keeps the bytes of a store")
     add(
         "--roofline",
         action="store_true",
-        help="measure how fast these files can be read, decompressed and copied at all",
+        help="also measure how fast these files can be read, decompressed and copied at all",
     )
     add(
         "--step-ms",
         type=_duration,
         metavar="X",
-        help="simulate training steps of X milliseconds, and measure the waits for data",
+        help="also simulate training steps of X milliseconds, and measure the waits for data",
     )
-    add("--tune", action="store_true", help="search for threads, workers, prefetch, request size")
+    add(
+        "--tune",
+        action="store_true",
+        help="also search for the best threads, workers, prefetch and request size",
+    )
     add(
         "--tune-s",
         type=_positive,
         default=90,
         metavar="N",
-        help="seconds of the search; default 90",
+        help="seconds of the search [default: 90]",
     )
-    add("--json", metavar="FILE", help="also write the results to a JSON file")
+    add("-v", "--verbose", action="store_true", help="print spread, MB/s, cores and every reason")
+    add("--json", metavar="FILE", help="write the results as JSON")
     add("--html", metavar="FILE", help="write a page with the results, charts and a timeline")
     add("--trace", metavar="FILE", help="write what fastload's threads did, for ui.perfetto.dev")
     return parser

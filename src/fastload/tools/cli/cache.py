@@ -12,8 +12,8 @@ from fastload.errors import FastloadError
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.sizes import parse_bytes
 from fastload.tools.cli import cache_report
-from fastload.tools.cli.output import print_lines
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
+from fastload.tools.terminal import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

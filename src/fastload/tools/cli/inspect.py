@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from fastload.errors import FastloadError
-from fastload.tools.cli.output import print_lines
 from fastload.tools.inspect.dataset_layout import DatasetLayout
 from fastload.tools.inspect.report import lines_of, report_of
+from fastload.tools.terminal import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -104,6 +104,11 @@ class Peer:
         return environments.version(self.package)
 
     @property
+    def by_hand(self) -> bool:
+        """True if the contender is a program written by hand with a fast library."""
+        return self.family in LIBRARIES and not self.loader
+
+    @property
     def requirement(self) -> str:
         """The requirement for pip: the package and its extra."""
         return f"{self.package}[{self.extra}]" if self.extra else self.package
@@ -132,12 +137,12 @@ PEERS = (
         loader=True,
         stores=True,
     ),
-    Peer(
-        "pyarrow, whole windows", "pyarrow_readers.WindowReader", "pyarrow", "pyarrow", loader=False
-    ),
+    Peer("pyarrow by hand", "pyarrow_readers.WindowReader", "pyarrow", "pyarrow", loader=False),
     Peer("polars + DataLoader", "polars_readers.Loader", "polars", "polars", loader=True),
-    Peer("polars, whole windows", "polars_readers.WindowReader", "polars", "polars", loader=False),
-    Peer("DuckDB, whole windows", "duckdb_windows.Contender", "duckdb", "duckdb", loader=False),
+    Peer("polars by hand", "polars_readers.WindowReader", "polars", "polars", loader=False),
+    Peer("tensors in RAM, by column", "memory_tables.ByColumn", "torch", "memory", loader=False),
+    Peer("tensors in RAM, row-major", "memory_tables.RowMajor", "torch", "memory", loader=False),
+    Peer("DuckDB by hand", "duckdb_windows.Contender", "duckdb", "duckdb", loader=False),
     Peer("HF datasets, arrow", "huggingface.ArrowStream", "datasets", "huggingface", loader=False),
     Peer("HF datasets, torch", "huggingface.TorchStream", "datasets", "huggingface", loader=False),
     Peer("HF, converted", "huggingface.ConvertedFiles", "datasets", "huggingface", loader=False),
@@ -165,4 +170,7 @@ PEERS = (
 )
 # The families of programs written by hand with a library; the other families are loaders.
 LIBRARIES = ("pyarrow", "polars", "duckdb")
+# What fastload is measured beside by default: the best programs by hand, and the DataLoader that
+# people write.
+DEFAULT = ("pyarrow by hand", "polars by hand", "pyarrow + DataLoader")
 FAMILIES = tuple(dict.fromkeys(peer.family for peer in PEERS if peer.family != "fastload"))

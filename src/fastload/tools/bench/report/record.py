@@ -9,8 +9,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
 from fastload.tools.bench import roofline, tune
-from fastload.tools.bench.host import fastload_version, host
-from fastload.tools.bench.report.text import roof_fraction
+from fastload.tools.bench.machine.host import fastload_version, host
 
 if TYPE_CHECKING:
     from fastload.tools.bench.profile import Profile
@@ -31,7 +30,8 @@ def to_json(findings: Findings) -> dict[str, Any]:
         "fastload": fastload_version(),
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": ["fastload-bench", *findings.command],
-        "host": host(),
+        "interrupted": findings.interrupted,
+        "host": {**host(), "other_cores": findings.other_cores},
         "dataset": _dataset(findings),
         "roof": findings.roof_s,
         "results": _results(findings),
@@ -45,6 +45,10 @@ def to_json(findings: Findings) -> dict[str, Any]:
             }
             for name, mode, reason in findings.left_out
         ],
+        "others": [
+            {"family": family, "installed": installed}
+            for family, installed in findings.plan.others.items()
+        ],
         "roofline": findings.roofline and _roofline(findings.roofline),
         "profile": findings.profile and _profile(findings.profile),
         "tuning": findings.tuning and tune.to_json(findings.tuning),
@@ -54,7 +58,8 @@ def to_json(findings: Findings) -> dict[str, Any]:
 def _dataset(findings: Findings) -> dict[str, Any]:
     survey = findings.plan.survey
     return {
-        "files": list(survey.files),
+        "files": list(survey.originals or survey.files),
+        "copies": survey.copies,
         "columns": list(survey.columns),
         "left_out": survey.left_out,
         "rows": survey.rows,
@@ -92,10 +97,14 @@ def _results(findings: Findings) -> list[dict[str, Any]]:
             "peak_rss_bytes": result.peak_rss_bytes,
             "imports_rss_bytes": result.imports_rss_bytes,
             "cpu_s": result.cpu_s,
-            "roof_fraction": roof_fraction(result, findings),
+            "roof_fraction": findings.roof_s and findings.roof_s / result.epoch_s,
             "repeats": result.repeats,
             "spread": result.spread,
             "conversion_s": result.conversion_s,
+            "family": result.peer.family,
+            "by_hand": result.peer.by_hand,
+            "busy_cores": result.busy_cores,
+            "bottleneck": result.bottleneck,
         }
         for result in findings.results
     ]

@@ -1,160 +1,174 @@
-"""Text of the results for people: a table and a few sentences."""
+"""Text of a record for people: the verdict, then a table for each mode, then hints."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastload.tools.bench.host import host
+from rich.text import Text
+
+from fastload.tools.bench.report.verdict import (
+    MODES,
+    compared,
+    hints,
+    is_absent,
+    ranked,
+    roof_share,
+    verdict,
+    warnings,
+)
+from fastload.tools.terminal import bar, console, hint, table, warning
+from fastload.tools.units import counted, duration_of, million, size_of
 
 if TYPE_CHECKING:
-    from fastload.tools.bench.session import Findings, Mode, Result
+    from collections.abc import Iterator
 
-_HEAD = ("", "rows/s", "+-", "MB/s", "first batch", "peak memory", "CPU", "of roof")
-_TITLES: dict[str, str] = {"in_order": "in order", "shuffled": "shuffled"}
-# Above this share of the cores, less waiting would gain little.
-_BUSY = 0.85
+    from rich.console import RenderableType
+    from rich.table import Table
 
+    from fastload.tools.bench.report.verdict import Entry, Record
 
-def table(findings: Findings) -> str:
-    """Return a table: a part for each mode, a line for each contender, the fastest first."""
-    blocks = []
-    for mode in findings.plan.modes:
-        lines = [_cells(result, findings) for result in _of(findings, mode)]
-        if lines:
-            blocks.append((_TITLES[mode], lines))
-    rows = [_HEAD, *(line for _, lines in blocks for line in lines)]
-    widths = [max(len(row[j]) for row in rows) for j in range(len(_HEAD))]
-    widths[0] = max(widths[0], *(len(title) for title, _ in blocks), 0)
-
-    def line(cells: tuple[str, ...]) -> str:
-        numbers = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
-        return "  ".join((cells[0].ljust(widths[0]), *numbers)).rstrip()
-
-    text = []
-    for title, lines in blocks:
-        text += [line((title, *_HEAD[1:])), "-" * (sum(widths) + 2 * (len(widths) - 1))]
-        text += [*map(line, lines), ""]
-    return "\n".join(text)
+_BAR_CELLS = 18
+# The table with all columns and with bars needs this width.
+_WIDE = 124
+# A spread above is that of a few epochs that something else slowed.
+_MOST_SPREAD = 1.0
+_COLUMNS_NAMED = 3
 
 
-def heading(findings: Findings) -> str:
+def report(record: Record, *, verbose: bool = False) -> Iterator[RenderableType]:
+    """Yield the parts of the report.
+
+    Args:
+        record: the results.
+        verbose: show every column of the table, and every reason.
+    """
+    yield Text(verdict(record), "bold")
+    for line in warnings(record):
+        yield warning(line)
+    yield ""
+    yield from heading(record)
+    for mode in MODES:
+        if ranked(record, mode):
+            yield ""
+            yield results(record, mode, verbose=verbose)
+    yield ""
+    for line in notes(record, verbose=verbose):
+        yield Text(line, "dim")
+    for line in hints(record):
+        yield hint(line)
+
+
+def heading(record: Record) -> Iterator[str]:
     """Say which files were read, and on which machine."""
-    survey, work = findings.plan.survey, findings.plan.work
-    here = host()
-    return "\n".join(
-        [
-            (
-                f"{_source(survey.files)}: {_counted(survey.rows, 'row')}, "
-                f"{_counted(len(survey.columns), 'column')}, "
-                f"{_counted(survey.row_groups, 'row group')}, {', '.join(survey.codecs).lower()}; "
-                f"{_mb(survey.stored_bytes)} stored, {_mb(survey.decoded_bytes)} decoded"
-            ),
-            (
-                f"{here['cores']} cores ({here['cpu']}); batches of {work.batch_size:,} rows, "
-                f"{work.threads or 'all'} threads, {work.workers} workers"
-            ),
-        ]
-    )
-
-
-def remarks(findings: Findings) -> str:
-    """Say what the table means, and what was not measured."""
-    lines = []
-    for mode in findings.plan.modes:
-        lines += _meaning(findings, mode)
-    if findings.roof_s is not None:
-        lines.append(
-            f"The roof, {findings.roof_s:.3f} s an epoch, is what the core needs to read and "
-            "decompress the pages and to copy the decoded bytes once."
+    data, host = record["dataset"], record["host"]
+    columns = counted(len(data["columns"]), "column")
+    if data["left_out"]:
+        columns = (
+            f"{len(data['columns'])} of {len(data['columns']) + len(data['left_out'])} columns"
         )
-    for name, seconds in _conversions(findings).items():
-        lines.append(f"{name}: converting the files took {seconds:.1f} s, before all this.")
-    for name, left_mode, reason in findings.left_out:
-        version = f" {findings.versions[name]}" if name in findings.versions else ""
-        where = f", {_TITLES[left_mode]}" if left_mode else ""
-        lines.append(f"Not timed: {name}{version}{where}: {reason}.")
-    for column, reason in findings.plan.survey.left_out.items():
-        lines.append(f"Not read: column `{column}`, {reason}.")
-    step = "" if findings.profile and findings.profile.step_s else "a training step, "
-    lines.append(f"Not measured: {step}copies to a GPU, {_storage_not_measured(findings)}.")
-    lines.append(
-        "The number in brackets is the memory of the imports; pages of memory-mapped files count. "
-        "+- is half the distance between the quartiles of epochs."
+    copies = f", each {data['copies']:,} times" if data["copies"] > 1 else ""
+    yield (
+        f"{source_of(record)}{copies}: {million(data['rows'])} rows x {columns}, "
+        f"{counted(data['row_groups'], 'row group')}, {', '.join(data['codecs']).lower()}, "
+        f"{size_of(data['stored_bytes'])} -> {size_of(data['decoded_bytes'])}"
     )
-    if findings.plan.work.workers:
-        lines.append("Workers: only contenders that go through DataLoader have workers.")
-    return "\n".join(lines)
+    threads = f", {counted(data['threads'], 'thread')}" if data["threads"] else ""
+    workers = f", {counted(data['workers'], 'worker')}" if data["workers"] else ""
+    where = "in a store" if "://" in data["files"][0] else "in the page cache"
+    yield (
+        f"{host['cpu']}, {counted(host['cores'], 'core')}, torch {host['torch']}; batches of "
+        f"{data['batch_size']:,} rows{threads}{workers}; files {where}"
+    )
 
 
-def _storage_not_measured(findings: Findings) -> str:
-    if findings.plan.survey.remote:
-        return "and the store from elsewhere than this machine"
-    return "object stores, and a cold disk (the files were in the page cache)"
+def results(record: Record, mode: str, *, verbose: bool = False) -> Table:
+    """Return the table of a mode: a line for each contender, the fastest first."""
+    entries = ranked(record, mode)
+    one = compared(record, mode)
+    bars = not verbose or console().width >= _WIDE
+    heads = [MODES[mode], "rows/s", *([""] if bars else []), "vs best", "1st batch", "memory"]
+    if verbose:
+        heads += ["+-", "MB/s", "cores", "of roof"]
+    most = entries[0]["rows_per_s"]
+    best = one.best["rows_per_s"] if one and one.best and not one.short_s else None
+    rows = []
+    for entry in entries:
+        ours = entry["family"] == "fastload"
+        style = "bold" if ours else ""
+        cells = [Text(name_of(entry), style), Text(million(entry["rows_per_s"]), style)]
+        if bars:
+            drawn = bar(entry["rows_per_s"] / most, _BAR_CELLS)
+            cells.append(Text(drawn, "cyan" if ours else "bright_black"))
+        cells.append(_times(entry["rows_per_s"] / best, ours=ours) if best else Text("-"))
+        cells.append(Text(duration_of(entry["first_batch_s"])))
+        cells.append(Text(size_of(entry["peak_rss_bytes"])))
+        rows.append([*cells, *(map(Text, _details(record, entry)) if verbose else ())])
+    numbers = [j for j, head in enumerate(heads) if j and head]
+    return table(heads, rows, numbers=numbers)
 
 
-def _of(findings: Findings, mode: Mode) -> list[Result]:
-    of_mode = [result for result in findings.results if result.mode == mode]
-    return sorted(of_mode, key=lambda result: result.epoch_s)
+def notes(record: Record, *, verbose: bool = False) -> Iterator[str]:
+    """Say how the results came about, and what was not measured."""
+    if any(entry["family"] == "memory" for entry in record["results"]):
+        yield IN_MEMORY
+    for name, seconds in _conversions(record).items():
+        yield f"{name}: converting the files took {duration_of(seconds)} before all this."
+    for one in record["left_out"]:
+        if is_absent(one) and not verbose:
+            continue
+        version = f" {one['version']}" if one["version"] else ""
+        where = f", {MODES[one['mode']]}" if one["mode"] else ""
+        yield f"Not timed: {one['name']}{version}{where}: {one['reason']}."
+    left_out = list(record["dataset"]["left_out"].items())
+    shown = left_out if verbose else left_out[:_COLUMNS_NAMED]
+    if shown:
+        more = len(left_out) - len(shown)
+        names = "; ".join(f"`{name}`, {reason}" for name, reason in shown)
+        yield f"Not read: {names}{f'; and {more} more (-v)' if more else ''}."
+    if verbose:
+        yield "Not measured: copies to a GPU, and files that are not in the page cache."
+        yield (
+            "memory: the largest resident memory of all processes, imports included; +-: half the "
+            "distance between the quartiles of epochs; roof: reading, decompressing and one copy"
+            + (f", {duration_of(record['roof'])} an epoch." if record["roof"] else ".")
+        )
+    if record["dataset"]["workers"]:
+        yield "Workers: only contenders that go through DataLoader have workers."
 
 
-def _cells(result: Result, findings: Findings) -> tuple[str, ...]:
-    survey = findings.plan.survey
-    fraction = roof_fraction(result, findings)
+IN_MEMORY = (
+    "* The whole table in RAM before the first epoch, and a permutation of all rows; the others "
+    "read files from the page cache and shuffle windows."
+)
+
+
+def name_of(entry: Entry) -> str:
+    """Return the name of a contender, with a mark if the notes explain it."""
+    return f"{entry['name']} *" if entry["family"] == "memory" else str(entry["name"])
+
+
+def source_of(record: Record) -> str:
+    """Return a short name of the files."""
+    files = record["dataset"]["files"]
+    name = files[0].rpartition("/")[2]
+    return name if len(files) == 1 else f"{name} and {len(files) - 1:,} more"
+
+
+def _details(record: Record, entry: Entry) -> tuple[str, ...]:
+    spread, share = entry["spread"], roof_share(entry)
     return (
-        result.peer.name,
-        f"{survey.rows / result.epoch_s:,.0f}",
-        f"{100 * result.spread:.0f} %",
-        f"{survey.decoded_bytes / result.epoch_s / 1e6:,.0f}",
-        f"{result.first_batch_s:.3f} s",
-        f"{_mb(result.peak_rss_bytes)} ({_mb(result.imports_rss_bytes)})",
-        f"{result.cpu_s / result.epoch_s:.2f} cores",
-        "-" if fraction is None else f"{fraction:.2f}",
+        f"{100 * spread:.0f} %" if spread <= _MOST_SPREAD else "-",
+        f"{entry['bytes_per_s'] / 1e6:,.0f}",
+        f"{min(entry['busy_cores'], record['host']['cores']):.1f}",
+        "-" if share is None else f"{share:.2f}",
     )
 
 
-def _meaning(findings: Findings, mode: Mode) -> list[str]:
-    ranked = _of(findings, mode)
-    mine = next((result for result in ranked if result.peer.family == "fastload"), None)
-    if mine is None:
-        return []
-    text = f"fastload {_TITLES[mode]}"
-    others = [result for result in ranked if result is not mine]
-    if others:
-        text += (
-            f": {others[0].epoch_s / mine.epoch_s:.1f} times the rate of the best other "
-            f"({others[0].peer.name})"
-        )
-    cores = int(host()["cores"])
-    threads = min(findings.plan.work.threads or cores, cores)
-    busy = mine.cpu_s / mine.epoch_s
-    limit = (
-        "the processor is the limit"
-        if busy >= _BUSY * threads
-        else "it waits for something else than the processor"
-    )
-    text += f"; {busy:.1f} of {threads} cores at work, so {limit}"
-    if mine.bottleneck:
-        text += f"; slowest stage: {mine.bottleneck}"
-    return [text + "."]
+def _times(times: float, *, ours: bool) -> Text:
+    style = ("bold green" if times >= 1 else "bold red") if ours else ""
+    text = f"{times:.1f}x" if times >= 0.095 else f"{times:.2g}x"
+    return Text(text, style)
 
 
-def _conversions(findings: Findings) -> dict[str, float]:
-    """Return the seconds of conversion, by the name of each contender that converts."""
-    return {r.peer.name: r.conversion_s for r in findings.results if r.conversion_s}
-
-
-def roof_fraction(result: Result, findings: Findings) -> float | None:
-    """Return the result's rate as a fraction of the roof's rate; None without a roof."""
-    return None if findings.roof_s is None else findings.roof_s / result.epoch_s
-
-
-def _source(files: tuple[str, ...]) -> str:
-    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB"
+def _conversions(record: Record) -> dict[str, float]:
+    return {r["name"]: r["conversion_s"] for r in record["results"] if r["conversion_s"]}

@@ -67,6 +67,9 @@ class Survey:
         codecs: codecs of the columns' chunks, sorted.
         row_group_sizes: size of each row group, in canonical order.
         column_sizes: size of each column, in the order of `columns`.
+        originals: the files of the user, if `files` are links to them; else ().
+        copies: number of links to each file of the user; 1 = the files themselves. Rows, row
+            groups and bytes are those of all links.
     """
 
     files: tuple[str, ...]
@@ -79,6 +82,8 @@ class Survey:
     codecs: tuple[str, ...]
     row_group_sizes: tuple[RowGroupSize, ...] = ()
     column_sizes: tuple[ColumnSize, ...] = ()
+    originals: tuple[str, ...] = ()
+    copies: int = 1
 
     @property
     def remote(self) -> bool:

@@ -6,7 +6,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from fastload.runtime.platform import usable_cores
+from fastload.runtime.cores import available_cores
 
 
 def host() -> dict[str, Any]:
@@ -19,7 +19,7 @@ def host() -> dict[str, Any]:
     except OSError:
         pass
     return {
-        "cores": usable_cores(),
+        "cores": available_cores(),
         "cpu": cpu,
         "system": platform.platform(),
         "python": platform.python_version(),

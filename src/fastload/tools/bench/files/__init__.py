@@ -1,0 +1,1 @@
+"""The files to read: their survey, and links to small files."""

@@ -1,0 +1,91 @@
+"""Tensors that hold the whole table in RAM: what a loader of files is at best compared with.
+
+The table is read once, before the first epoch. Shuffled, each epoch permutes all rows, and each
+batch is one `index_select` for each tensor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+
+from fastload.tools.bench.peers.pyarrow_readers import Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastload.tools.bench.peers import Work
+
+_Batch: TypeAlias = dict[str, torch.Tensor]
+
+
+class ByColumn:
+    """A tensor for each column."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._columns = _table(work)
+
+    def epoch(self, number: int) -> Iterator[_Batch]:
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
+        size = self._work.batch_size
+        if not self._work.shuffle:
+            parts = [torch.split(self._columns[name], size) for name in self._work.columns]
+            for part in zip(*parts, strict=True):
+                yield dict(zip(self._work.columns, part, strict=True))
+            return
+        rows = len(next(iter(self._columns.values())))
+        for chosen in torch.split(_permutation(self._work, number, rows), size):
+            yield {name: column.index_select(0, chosen) for name, column in self._columns.items()}
+
+    def bottleneck(self) -> str:
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
+        return ""
+
+
+class RowMajor:
+    """A tensor (rows, columns) for each dtype; the columns of a batch are views of its rows."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        columns = _table(work)
+        self._names: dict[torch.dtype, list[str]] = {}
+        for name, column in columns.items():
+            self._names.setdefault(column.dtype, []).append(name)
+        self._tables = {
+            dtype: torch.stack([columns[name] for name in names], dim=1)
+            for dtype, names in self._names.items()
+        }
+
+    def epoch(self, number: int) -> Iterator[_Batch]:
+        """Yield the batches of one epoch, as `Contender.epoch` describes."""
+        rows, size = len(next(iter(self._tables.values()))), self._work.batch_size
+        if not self._work.shuffle:
+            for start in range(0, rows, size):
+                yield self._batch({d: t[start : start + size] for d, t in self._tables.items()})
+            return
+        for chosen in torch.split(_permutation(self._work, number, rows), size):
+            yield self._batch({d: t.index_select(0, chosen) for d, t in self._tables.items()})
+
+    def bottleneck(self) -> str:
+        """Return the slowest stage, as `Contender.bottleneck` describes."""
+        return ""
+
+    def _batch(self, tables: dict[torch.dtype, torch.Tensor]) -> _Batch:
+        columns = {
+            name: column
+            for dtype, names in self._names.items()
+            for name, column in zip(names, tables[dtype].unbind(1), strict=True)
+        }
+        return {name: columns[name] for name in self._work.columns}
+
+
+def _table(work: Work) -> _Batch:
+    batches = list(Reference(work).epoch(0))
+    return {name: torch.cat([batch[name] for batch in batches]) for name in work.columns}
+
+
+def _permutation(work: Work, number: int, rows: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(work.seed * 1_000_003 + number)
+    return torch.randperm(rows, generator=generator)

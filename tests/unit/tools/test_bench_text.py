@@ -1,0 +1,302 @@
+"""What fastload-bench prints: the verdict, the tables, hints and warnings."""
+
+import copy
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.cells import cell_len
+
+from fastload.tools.bench.files.copies import copies_of, with_copies
+from fastload.tools.bench.files.survey import survey
+from fastload.tools.bench.machine.other_load import OtherLoad
+from fastload.tools.bench.peers import DEFAULT, PEERS
+from fastload.tools.bench.progress import ShownProgress
+from fastload.tools.bench.report.text import report
+from fastload.tools.bench.report.verdict import compared, hints, verdict, warnings
+from fastload.tools.terminal import rendered
+
+ROWS = 1_048_576
+RATES = {
+    "fastload": 13.4e6,
+    "polars by hand": 7.3e6,
+    "tensors in RAM, by column": 20e6,
+    "pyarrow + DataLoader": 0.9e6,
+}
+FAMILIES = {peer.name: peer.family for peer in PEERS}
+
+
+def entry(name, mode, rate, **changes):
+    own = name == "fastload"
+    fields = {
+        "name": name,
+        "version": "1.2",
+        "mode": mode,
+        "rows_per_s": rate,
+        "bytes_per_s": rate * 264,
+        "first_batch_s": 0.09,
+        "peak_rss_bytes": 365_000_000,
+        "imports_rss_bytes": 200_000_000,
+        "cpu_s": 0.15,
+        "roof_fraction": 0.53 * rate / 13.4e6,
+        "repeats": 3,
+        "spread": 0.05,
+        "conversion_s": 0.0,
+        "family": FAMILIES[name],
+        "by_hand": name.endswith("by hand"),
+        "busy_cores": 1.9,
+        "bottleneck": "decode" if own else "",
+    }
+    return {**fields, **changes}
+
+
+@pytest.fixture
+def record():
+    return {
+        "fastload": "0.1.0",
+        "created": "2026-11-24T12:00:00+00:00",
+        "command": ["fastload-bench", "clicks/"],
+        "interrupted": False,
+        "host": {
+            "cores": 2,
+            "cpu": "AMD EPYC",
+            "system": "Linux",
+            "python": "3.11.7",
+            "torch": "2.13.0",
+            "other_cores": 0.1,
+        },
+        "dataset": {
+            "files": ["/data/clicks/part-0.parquet", "/data/clicks/part-1.parquet"],
+            "copies": 1,
+            "columns": [f"c{j}" for j in range(40)],
+            "left_out": {},
+            "rows": ROWS,
+            "row_groups": 4,
+            "codecs": ["SNAPPY"],
+            "stored_bytes": 78_000_000,
+            "decoded_bytes": 277_000_000,
+            "batch_size": 16384,
+            "threads": None,
+            "workers": 0,
+            "layout": {"row_groups": [], "columns": []},
+        },
+        "roof": 0.04,
+        "results": [
+            entry(name, mode, rate * (1 if mode == "shuffled" else 1.9))
+            for mode in ("shuffled", "in_order")
+            for name, rate in RATES.items()
+        ],
+        "left_out": [],
+        "others": [
+            {"family": "duckdb", "installed": True},
+            {"family": "litdata", "installed": False},
+        ],
+        "roofline": None,
+        "profile": None,
+        "tuning": None,
+    }
+
+
+def lines_of(record, **options):
+    return rendered(report(record, **options))
+
+
+def mine(record, mode="shuffled"):
+    return next(r for r in record["results"] if r["name"] == "fastload" and r["mode"] == mode)
+
+
+def on_terminal(monkeypatch, columns, **environment):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TERM": "xterm", "COLUMNS": str(columns), **environment}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("columns", [80, 140])
+def test_no_line_is_wider_than_the_terminal(record, monkeypatch, columns, verbose):
+    on_terminal(monkeypatch, columns)
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in lines_of(record, verbose=verbose)]
+    assert max(map(cell_len, lines)) <= columns
+    # No row breaks.
+    assert sum(line.startswith("fastload ") for line in lines) == 2
+    row = next(line for line in lines if line.startswith("fastload ") and "MB" in line)
+    assert {"13.4 M", "1.8x", "90 ms", "365 MB"} <= set(re.split(r"\s{2,}", row))
+    assert ("0.53" in row) == verbose
+    assert ("█" in row) == (columns == 140 or not verbose)
+
+
+def test_the_verdict_comes_first_and_shuffled_before_in_order(record):
+    lines = lines_of(record)
+    assert lines[0] == (
+        "Shuffled, fastload is 1.8x as fast as the best other (polars by hand); in order, 1.8x "
+        "(polars by hand)."
+    )
+    heads = [line.split()[0] for line in lines if "rows/s  " in line]
+    assert heads == ["shuffled", "in"]
+    # Tensors in RAM read no file, so nothing is a multiple of them.
+    assert compared(record, "shuffled").best["name"] == "polars by hand"
+    assert any(line.startswith("* The whole table in RAM") for line in lines)
+
+
+def test_colours_are_for_terminals_that_want_them(record, monkeypatch):
+    assert "\x1b" not in "".join(lines_of(record))
+    on_terminal(monkeypatch, 80)
+    assert "\x1b[36m" in "".join(lines_of(record))
+    on_terminal(monkeypatch, 80, NO_COLOR="1")
+    assert not re.search(r"\x1b\[[\d;]*3\dm", "".join(lines_of(record)))
+    on_terminal(monkeypatch, 80, TERM="dumb")
+    assert "\x1b" not in "".join(lines_of(record))
+
+
+@pytest.mark.parametrize(
+    ("rate", "spread", "sentence"),
+    [
+        (7.4e6, 0.02, "Shuffled, fastload and polars by hand are as fast as each other"),
+        (13.4e6, 0.5, "Shuffled, fastload and polars by hand are as fast as each other"),
+        (3.65e6, 0.01, "Shuffled, polars by hand is 2.0x as fast as fastload"),
+        (73e6, 0.01, "Too short to compare: an epoch takes 14.4 ms"),
+    ],
+)
+def test_the_verdict_is_no_better_than_the_figures(record, rate, spread, sentence):
+    for result in record["results"]:
+        result["spread"] = spread
+    mine(record)["rows_per_s"] = rate
+    text = verdict(record)
+    assert text.startswith(sentence)
+    if "short" in sentence:
+        assert "x as fast" not in text
+        shuffled = lines_of(record)[: lines_of(record).index("", 5)]
+        assert not any("x " in line.split("M")[-1] for line in shuffled if " by hand" in line)
+
+
+def test_impossible_figures_are_not_printed(record):
+    mine(record).update(roof_fraction=1.4, spread=3.81, busy_cores=8.27)
+    text = "\n".join(lines_of(record, verbose=True))
+    for figure in ("1.40", "140 %", "381 %", "8.3", "8.27"):
+        assert figure not in text
+    assert "2.0 of 2 cores at work" in text
+
+
+def test_other_processes_are_a_warning_and_no_diagnosis(record):
+    assert warnings(record) == []
+    assert (
+        "the processor is the limit (1.9 of 2 cores at work), most of all in decode; 53 %"
+        in (hints(record)[0])
+    )
+    record["host"]["other_cores"] = 1.1
+    assert warnings(record) == ["other processes used 1.1 of 2 cores; the figures are low"]
+    assert not any("limit" in line for line in hints(record))
+
+
+def test_idle_cores_are_not_blamed_on_decoding(record):
+    mine(record)["busy_cores"] = 1.3
+    assert hints(record)[0].startswith("shuffled, 1.3 of 2 cores at work; ")
+    assert "decode" not in hints(record)[0]
+    mine(record)["bottleneck"] = "read"
+    assert hints(record)[0].startswith("shuffled, reads are the limit (1.3 of 2 cores at work)")
+
+
+def test_one_line_says_what_else_could_be_measured(record):
+    line = "--peers all adds duckdb; not installed: litdata"
+    assert [hint for hint in hints(record) if "--peers" in hint] == [line]
+    record["dataset"]["left_out"] = {"word": "of type string", "gap": "may hold nulls"}
+    text = "\n".join(lines_of(record))
+    assert "40 of 42 columns" in text
+    assert "Not read: `word`, of type string; `gap`, may hold nulls." in text
+
+
+def test_defaults_are_contenders():
+    assert set(DEFAULT) <= set(FAMILIES)
+
+
+def write(path, rows=1000):
+    table = pa.table({"id": np.arange(rows), "price": np.arange(rows) / 7})
+    pq.write_table(table, path, row_group_size=400)
+    return str(path)
+
+
+def test_small_files_are_read_several_times(tmp_path):
+    files = [write(tmp_path / name) for name in ("a=1.parquet", "b.parquet")]
+    found = survey(files)
+    copies = copies_of(found, 2)
+    assert copies == 1000  # no more than 2,000 links
+    (tmp_path / "links").mkdir()
+    linked = with_copies(found, 3, str(tmp_path / "links"))
+    assert survey(linked.files).rows == linked.rows == 6000
+    assert survey(linked.files).stored_bytes == linked.stored_bytes
+    assert (len(linked.files), linked.row_groups, linked.originals) == (6, 18, tuple(files))
+    assert with_copies(found, 1, str(tmp_path)) is found
+    assert copies_of(linked, 2) == 333
+
+
+def test_processes_of_others_are_counted():
+    load = OtherLoad()
+    burn = "import os, time\nwhile time.process_time() < 0.5: pass\nprint(time.process_time())"
+    # The shell ends first, so that its background process is nobody's descendant here.
+    out = subprocess.run(
+        ["sh", "-c", f"exec 3>&1; {sys.executable} -c '{burn}' & exit"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    seconds, began = float(out), load._start[0]
+    cores = load.cores()
+    if sys.platform == "linux":
+        assert cores * (time.perf_counter() - began) >= 0.8 * seconds
+
+
+def test_progress_in_a_pipe_is_a_line_every_few_seconds(capsys, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("fastload.tools.bench.progress.time.monotonic", lambda: now[0])
+    with ShownProgress() as progress:
+        progress.expect(10)
+        for number in range(10):
+            progress(f"step {number}")
+            now[0] += 2.0
+        progress.expect(10)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "[1/10] step 0"
+    assert len(lines) == 4
+    assert lines[1] == "[4/10] step 3, 14 s left"
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_run_that_is_cut_off_prints_what_it_has(tmp_path, number):
+    file = write(tmp_path / "a.parquet")
+    arguments = [file, "--peers", "none", "--copies", "20", "--repeats", "400", "--epochs", "2"]
+    arguments += ["--json", str(tmp_path / "a.json")]
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "fastload.tools.cli.bench", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        for line in running.stderr:
+            # Two repeats are done, at 1 check and 2 measurements each.
+            if int(re.match(r"\[(\d+)/", line)[1]) >= 6:
+                break
+        running.send_signal(number)
+        out, _ = running.communicate()
+    assert running.returncode == 128 + number
+    assert "warning: interrupted: " in out
+    assert re.search(r"^fastload .* rows/s|^fastload +\d", out, re.MULTILINE)
+    assert (tmp_path / "a.json").exists()
+
+
+def test_the_fixture_is_a_record(record):
+    import jsonschema
+
+    from fastload.tools.bench.report.record import schema
+
+    jsonschema.validate(copy.deepcopy(record), schema(), jsonschema.Draft202012Validator)
