@@ -34,10 +34,10 @@ def duration_of(seconds: float) -> str:
 
 
 def million(number: float) -> str:
-    """Format a number of rows, or of rows a second, such as "13.4 M" or "48.2 k"."""
-    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * factor:
-            return f"{number / factor:.1f} {unit}"
+    """Format a number of rows a second, such as "13.4 M", "0.9 M" or "48.2 k"."""
+    for least, factor, unit in ((9.5e4, 1e6, "M"), (995, 1e3, "k")):
+        if number >= least:
+            return f"{number / factor:,.1f} {unit}"
     return f"{number:.0f}"
 
 

@@ -378,7 +378,7 @@ def test_a_slow_contender_is_cut_off(plan):
 
 def test_the_report_says_what_was_and_was_not_measured(plan):
     findings = measure(plan, Said(), Laboratory())
-    assert "4.2 k rows x 1 column" in "\n".join(heading(to_json(findings)))
+    assert "4,200 rows x 1 column" in "\n".join(heading(to_json(findings)))
     text = text_of(findings)
     assert text.startswith(
         "Shuffled, fastload is 4.0x as fast as the best other (pyarrow + DataLoader)"

@@ -16,91 +16,17 @@ from rich.cells import cell_len
 from fastload.tools.bench.files.copies import copies_of, with_copies
 from fastload.tools.bench.files.survey import survey
 from fastload.tools.bench.machine.other_load import OtherLoad
-from fastload.tools.bench.peers import DEFAULT, PEERS
+from fastload.tools.bench.peers import DEFAULT
 from fastload.tools.bench.progress import ShownProgress
 from fastload.tools.bench.report.text import report
 from fastload.tools.bench.report.verdict import compared, hints, verdict, warnings
 from fastload.tools.terminal import rendered
-
-ROWS = 1_048_576
-RATES = {
-    "fastload": 13.4e6,
-    "polars by hand": 7.3e6,
-    "tensors in RAM, by column": 20e6,
-    "pyarrow + DataLoader": 0.9e6,
-}
-FAMILIES = {peer.name: peer.family for peer in PEERS}
-
-
-def entry(name, mode, rate, **changes):
-    own = name == "fastload"
-    fields = {
-        "name": name,
-        "version": "1.2",
-        "mode": mode,
-        "rows_per_s": rate,
-        "bytes_per_s": rate * 264,
-        "first_batch_s": 0.09,
-        "peak_rss_bytes": 365_000_000,
-        "imports_rss_bytes": 200_000_000,
-        "cpu_s": 0.15,
-        "roof_fraction": 0.53 * rate / 13.4e6,
-        "repeats": 3,
-        "spread": 0.05,
-        "conversion_s": 0.0,
-        "family": FAMILIES[name],
-        "by_hand": name.endswith("by hand"),
-        "busy_cores": 1.9,
-        "bottleneck": "decode" if own else "",
-    }
-    return {**fields, **changes}
+from support.bench_record import FAMILIES, bench_record
 
 
 @pytest.fixture
 def record():
-    return {
-        "fastload": "0.1.0",
-        "created": "2026-11-24T12:00:00+00:00",
-        "command": ["fastload-bench", "clicks/"],
-        "interrupted": False,
-        "host": {
-            "cores": 2,
-            "cpu": "AMD EPYC",
-            "system": "Linux",
-            "python": "3.11.7",
-            "torch": "2.13.0",
-            "other_cores": 0.1,
-        },
-        "dataset": {
-            "files": ["/data/clicks/part-0.parquet", "/data/clicks/part-1.parquet"],
-            "copies": 1,
-            "columns": [f"c{j}" for j in range(40)],
-            "left_out": {},
-            "rows": ROWS,
-            "row_groups": 4,
-            "codecs": ["SNAPPY"],
-            "stored_bytes": 78_000_000,
-            "decoded_bytes": 277_000_000,
-            "batch_size": 16384,
-            "threads": None,
-            "workers": 0,
-            "layout": {"row_groups": [], "columns": []},
-        },
-        "roof": 0.04,
-        "results": [
-            entry(name, mode, rate * (1 if mode == "shuffled" else 1.9))
-            for mode in ("shuffled", "in_order")
-            for name, rate in RATES.items()
-        ],
-        "left_out": [],
-        "others": [
-            {"family": "duckdb", "installed": True},
-            {"family": "litdata", "installed": False},
-        ],
-        "roofline": None,
-        "profile": None,
-        "tuning": None,
-    }
+    return bench_record()
 
 
 def lines_of(record, **options):

@@ -21,7 +21,9 @@ from fastload.tools.bench.peers import DEFAULT, FAMILIES, PEERS, Peer, Work
 from fastload.tools.bench.profile import Profile
 from fastload.tools.bench.profile import report as profile_report
 from fastload.tools.bench.progress import ShownProgress
+from fastload.tools.bench.report.markdown import markdown
 from fastload.tools.bench.report.page import page
+from fastload.tools.bench.report.picture import write_pictures
 from fastload.tools.bench.report.record import to_json
 from fastload.tools.bench.report.text import report
 from fastload.tools.bench.roofline import StageRoofs
@@ -68,6 +70,9 @@ class Options:
         tune_s: seconds of that search.
         json: path of the JSON file to write, or None.
         html: path of the HTML page to write, or None.
+        svg: path of the picture for light pages to write, or None.
+        markdown: path of the Markdown file to write, or None.
+        from_json: path of a file that `json` wrote, to show instead of measuring; or None.
         trace: path of the trace to write, or None.
         verbose: print all columns of the table, and all reasons.
         command: the arguments as given.
@@ -91,6 +96,9 @@ class Options:
     tune_s: float = 90.0
     json: str | None = None
     html: str | None = None
+    svg: str | None = None
+    markdown: str | None = None
+    from_json: str | None = None
     trace: str | None = None
     verbose: bool = False
     command: tuple[str, ...] = ()
@@ -114,9 +122,11 @@ def run(options: Options) -> int:
         FastloadError, ValueError, OSError: the source or an option is wrong.
     """
     # A report that can't be written is an error before the measurements, not after.
-    for path in (options.json, options.html, options.trace):
+    for path in (options.json, options.html, options.svg, options.markdown, options.trace):
         if path and not Path(path).absolute().parent.is_dir():
             raise ValueError(f"Expected a directory to write to, got none - at {path}")
+    if options.from_json:
+        return _show_again(options.from_json, options)
     with _terminations() as signals:
         findings = compare(options)
     record = to_json(findings)
@@ -124,8 +134,7 @@ def run(options: Options) -> int:
     printed = print_lines("fastload-bench", lines)
     if options.json:
         Path(options.json).write_text(json.dumps(record, indent=2) + "\n")
-    if options.html:
-        Path(options.html).write_text(page(record, findings.profile), encoding="utf-8")
+    _write(record, findings.profile, options)
     if options.trace and findings.profile:
         findings.profile.trace().write(options.trace)
     if findings.interrupted:
@@ -136,6 +145,28 @@ def run(options: Options) -> int:
     if not printed:
         return 2
     return 0 if len(timed) == len(findings.plan.modes) else 1
+
+
+def _show_again(path: str, options: Options) -> int:
+    """Print the report of a record, and write what is made of records, without measuring."""
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+        parts = list(report(record, verbose=options.verbose))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"Expected what --json of this version wrote, got {error!r} - at {path}"
+        ) from error
+    _write(record, None, options)
+    return 0 if print_lines("fastload-bench", rendered(parts)) else 2
+
+
+def _write(record: dict[str, Any], profile: Profile | None, options: Options) -> None:
+    if options.html:
+        Path(options.html).write_text(page(record, profile), encoding="utf-8")
+    if options.markdown:
+        Path(options.markdown).write_text(markdown(record), encoding="utf-8")
+    if options.svg and record["results"]:
+        write_pictures(record, options.svg)
 
 
 def compare(options: Options) -> Findings:

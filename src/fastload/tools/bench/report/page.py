@@ -287,7 +287,7 @@ def _tuning(record: _Record) -> str:
 def _layout(record: _Record) -> str:
     data = record["dataset"]
     groups = data["layout"]["row_groups"]
-    every = -(-len(groups) // _COLUMNS)
+    every = max(1, -(-len(groups) // _COLUMNS))
     parts = [groups[i : i + every] for i in range(0, len(groups), every)]
     values = [max(group["rows"] for group in part) for part in parts]
     starts = [part[0]["file"] % 2 == 1 for part in parts]

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from fastload.tools.bench.report.verdict import Entry, Record
 
-_BAR_CELLS = 18
-# The table with all columns and with bars needs this width.
-_WIDE = 124
+_BAR_CELLS = (6, 30)
+# Cells that the other columns of the table take beside names and bars, and the details of -v.
+_OTHER_CELLS, _DETAIL_CELLS = 43, 34
 # A spread above is that of a few epochs that something else slowed.
 _MOST_SPREAD = 1.0
 _COLUMNS_NAMED = 3
@@ -68,7 +68,7 @@ def heading(record: Record) -> Iterator[str]:
         )
     copies = f", each {data['copies']:,} times" if data["copies"] > 1 else ""
     yield (
-        f"{source_of(record)}{copies}: {million(data['rows'])} rows x {columns}, "
+        f"{source_of(record)}{copies}: {data['rows']:,} rows x {columns}, "
         f"{counted(data['row_groups'], 'row group')}, {', '.join(data['codecs']).lower()}, "
         f"{size_of(data['stored_bytes'])} -> {size_of(data['decoded_bytes'])}"
     )
@@ -85,7 +85,10 @@ def results(record: Record, mode: str, *, verbose: bool = False) -> Table:
     """Return the table of a mode: a line for each contender, the fastest first."""
     entries = ranked(record, mode)
     one = compared(record, mode)
-    bars = not verbose or console().width >= _WIDE
+    names = max(len(name_of(entry)) for entry in entries)
+    cells_left = console().width - names - _OTHER_CELLS - (_DETAIL_CELLS if verbose else 0)
+    bars = not verbose or cells_left >= _BAR_CELLS[1] // 2
+    bar_cells = max(_BAR_CELLS[0], min(cells_left, _BAR_CELLS[1]))
     heads = [MODES[mode], "rows/s", *([""] if bars else []), "vs best", "1st batch", "memory"]
     if verbose:
         heads += ["+-", "MB/s", "cores", "of roof"]
@@ -97,7 +100,7 @@ def results(record: Record, mode: str, *, verbose: bool = False) -> Table:
         style = "bold" if ours else ""
         cells = [Text(name_of(entry), style), Text(million(entry["rows_per_s"]), style)]
         if bars:
-            drawn = bar(entry["rows_per_s"] / most, _BAR_CELLS)
+            drawn = bar(entry["rows_per_s"] / most, bar_cells)
             cells.append(Text(drawn, "cyan" if ours else "bright_black"))
         cells.append(_times(entry["rows_per_s"] / best, ours=ours) if best else Text("-"))
         cells.append(Text(duration_of(entry["first_batch_s"])))
