@@ -3,8 +3,8 @@
     python examples/train_ctr.py train/*.parquet
     torchrun --nproc-per-node=8 examples/train_ctr.py gs://bucket/train --checkpoint ctr.pt
 
-The files need columns `label`, `numeric_01`, ... and `category_01`, ..., as the sample of
-fastload-bench has (`python -c "from fastload.tools.bench import sample; print(sample.sample())"`).
+The files need columns `label`, `numeric_01`, ... and `category_01`, ..., as the file has
+that `fastload-bench --sample clicks.parquet` writes.
 Run again with the same checkpoint, the program continues at the next row, on any number of
 processes.
 """

@@ -144,8 +144,8 @@ def test_a_killed_warm_goes_on(server, tmp_path):
     server.latency_s = 0.0
     server.reset()
     found = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
-    assert f"{ALL_ROWS} of {ALL_ROWS} rows (100.0 %)" in found.stderr
-    assert found.stdout == f"{ALL_ROWS} rows of {FILES} files are in the cache\n"
+    assert f"{ALL_ROWS / 1e3:.1f} k rows in " in found.stderr
+    assert found.stdout == f"{ALL_ROWS:,} rows of {FILES} files in the cache\n"
     asked = [r.range for r in server.requests if r.range is not None]
     now = {(entry.object, entry.name) for entry in entries_of(tmp_path / RAW)}
     assert len(asked) <= len(now - there) + 1
@@ -179,7 +179,10 @@ def test_the_other_commands(server, tmp_path, capsys):
     assert code == 0
     assert pruned["bytes"] <= found["bytes"] // 2
     assert main(["ls", "--cache-dir", str(tmp_path)]) == 0
-    assert "bytes in" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.split()[:5] == ["file", "tier", "entries", "size", "last"]
+    assert "just now" in out
+    assert f" on disk, in {tmp_path}" in out.splitlines()[-1]
     code, cleared = called(capsys, "clear", *where)
     assert cleared["removed"] > 0
     assert not list(entries_of(tmp_path / RAW))

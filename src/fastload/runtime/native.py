@@ -8,6 +8,7 @@ to install, before anything is linked.
 
 Attributes:
     core: the module `fastload.runtime._core`.
+    PYARROW_VERSIONS: versions of pyarrow for which this installation has a core.
 """
 
 from __future__ import annotations
@@ -122,4 +123,4 @@ load(fitting(PYARROW_VERSIONS, pyarrow.__version__))
 
 from fastload.runtime import _core as core  # noqa: E402 - exists only after load()
 
-__all__ = ["check_interpreter", "core"]
+__all__ = ["PYARROW_VERSIONS", "check_interpreter", "core"]

@@ -7,10 +7,12 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from fastload.runtime.units import duration_of, million, size_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.progress import Progress
+    from rich.progress import Progress, Task
 
 __all__ = ["ProgressLine", "line_of", "showing"]
 
@@ -42,12 +44,16 @@ def showing(
 
 def line_of(done: int, total: int, unit: str, seconds: float) -> str:
     """Return the line to show without a terminal, `seconds` after the task began."""
-    share = 100 * done / total if total else 100.0
+    amount = size_of if unit == "bytes" else million
+    noun = "" if unit == "bytes" else f" {unit}"
+    if done >= total:
+        line = f"{amount(done)}{noun} in {duration_of(seconds)}"
+        return f"{line}, {amount(done / seconds)} a second" if done and seconds else line
+    line = f"{amount(done)} of {amount(total)}{noun} ({100 * done / total:.0f} %)"
     if not done or not seconds:
-        return f"{done} of {total} {unit} ({share:.1f} %)"
+        return line
     rate = done / seconds
-    left = (total - done) / rate
-    return f"{done} of {total} {unit} ({share:.1f} %), {rate:.0f} a second, {left:.0f} s left"
+    return f"{line}, {amount(rate)} a second, {duration_of((total - done) / rate)} left"
 
 
 class ProgressLine:
@@ -101,16 +107,19 @@ class _Lines:
 
 def _bar(unit: str) -> Progress:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, ProgressColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
     from rich.text import Text
 
-    class Rate(ProgressColumn):
-        """The rate over the last few seconds."""
+    amount = size_of if unit == "bytes" else million
+    noun = "" if unit == "bytes" else f" {unit}"
 
-        def render(self, task: object) -> Text:
-            speed = getattr(task, "finished_speed", None) or getattr(task, "speed", None)
-            return Text(f"{unit}, {speed or 0:.0f} a second,")
+    class Amount(ProgressColumn):
+        """The amount done, and its rate over the last few seconds."""
 
-    columns = (BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
-    return Bar(*columns, console=Console(stderr=True))
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed or 0
+            total = amount(task.total or 0)
+            return Text(f"{amount(task.completed)} of {total}{noun}, {amount(speed)} a second,")
+
+    return Bar(BarColumn(), Amount(), TimeRemainingColumn(), console=Console(stderr=True))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -23,12 +24,18 @@ _WIDTH = 80
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Return a console on stdout or stderr: no colours in a pipe, or if NO_COLOR is set."""
+def console(*, stderr: bool = False, file: TextIO | None = None) -> Console:
+    """Return a console for stdout or stderr: no colours in a pipe, or if NO_COLOR is set.
+
+    Args:
+        stderr: True for stderr.
+        file: where to write instead of that stream.
+    """
     stream = sys.stderr if stderr else sys.stdout
-    columns = shutil.get_terminal_size((_WIDTH, 24)).columns
+    on_terminal = stream.isatty()
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns if on_terminal else _piped_width()
     # rich takes FORCE_COLOR, NO_COLOR and TERM from the environment.
-    return Console(stderr=stderr, width=columns if stream.isatty() else _piped_width())
+    return Console(file=file or stream, force_terminal=on_terminal or None, width=width)
 
 
 def rendered(parts: Iterable[RenderableType]) -> list[str]:
@@ -36,12 +43,12 @@ def rendered(parts: Iterable[RenderableType]) -> list[str]:
 
     Sentences are wrapped on a terminal only: a program that reads a pipe gets them whole.
     """
-    shown = console()
-    with shown.capture() as captured:
-        for part in parts:
-            whole = isinstance(part, (str, Text)) and not shown.is_terminal
-            shown.print(part, soft_wrap=whole, markup=False, highlight=False, emoji=False)
-    return [line.rstrip() for line in captured.get().splitlines()]
+    text = io.StringIO()
+    shown = console(file=text)
+    for part in parts:
+        whole = isinstance(part, (str, Text)) and not shown.is_terminal
+        shown.print(part, soft_wrap=whole, markup=False, highlight=False, emoji=False)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
 def table(

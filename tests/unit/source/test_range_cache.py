@@ -78,6 +78,10 @@ def test_names_tell_versions_and_places_apart_and_no_secret(monkeypatch, tmp_pat
 
 
 def test_lines_of_progress():
-    assert line_of(50, 200, "rows", 10) == "50 of 200 rows (25.0 %), 5 a second, 30 s left"
-    assert line_of(0, 200, "rows", 10) == "0 of 200 rows (0.0 %)"
-    assert line_of(0, 0, "rows", 0) == "0 of 0 rows (100.0 %)"
+    assert line_of(50, 200, "rows", 10) == "50 of 200 rows (25 %), 5 a second, 30 s left"
+    assert line_of(0, 200, "rows", 10) == "0 of 200 rows (0 %)"
+    assert line_of(0, 0, "rows", 0) == "0 rows in 0 s"
+    assert line_of(10**6, 10**6, "rows", 0.1) == "1.0 M rows in 100 ms, 10.0 M a second"
+    assert line_of(10**9, 2 * 10**9, "bytes", 2) == (
+        "1 GB of 2 GB (50 %), 500 MB a second, 2 s left"
+    )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from fastload.runtime.units import duration_of
 from fastload.tools.terminal import console
-from fastload.tools.units import duration_of
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

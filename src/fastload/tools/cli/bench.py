@@ -4,34 +4,53 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastload.errors import FastloadError
+from fastload.runtime.units import counted, size_of
+from fastload.runtime.version import __version__
 from fastload.tools.bench.launch import JobError
 from fastload.tools.bench.peers import DEFAULT, FAMILIES
 from fastload.tools.bench.run import Options, run
+from fastload.tools.bench.sample import ROW_GROUP_ROWS, ROW_GROUPS, make, schema
+from fastload.tools.terminal import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, prog: str = "fastload-bench") -> int:
     """Run the command.
 
     Args:
         arguments: arguments of the command line; None = those of this process.
+        prog: name of the command in its help.
 
     Returns:
         The exit status: 0, or 1 if fastload could not be timed, or 2 if the source or an option
         is wrong or stdout can't be written.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    options = Options(**vars(_parser().parse_args(arguments)), command=tuple(arguments))
+    given = vars(_parser(prog).parse_args(arguments))
+    path = given.pop("sample")
     try:
+        if path:
+            return _write_sample(Path(path))
+        options = Options(**given, command=tuple(arguments))
         return run(options)
     except (FastloadError, JobError, ValueError, OSError) as error:
         print(f"fastload-bench: {error}", file=sys.stderr)
         return 2
+
+
+def _write_sample(path: Path) -> int:
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"Expected a directory to write to, got none - at {path}")
+    make(path)
+    rows = counted(ROW_GROUPS * ROW_GROUP_ROWS, "row")
+    lines = [f"{path}: {rows} x {len(schema())} columns, {size_of(path.stat().st_size)}"]
+    return 0 if print_lines("fastload-bench", lines) else 2
 
 
 _EXAMPLES = """\
@@ -43,14 +62,15 @@ examples:
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="fastload-bench",
+        prog=prog,
         description="Measure how fast fastload and others read Parquet into tensors here.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
+    add("--version", action="version", version=f"fastload {__version__}")
     add("source", nargs="?", help="file, directory, glob or URL [default: a sample click log]")
     add("--columns", type=_names, metavar="C,...", help="columns to read [default: all numbers]")
     add(
@@ -139,6 +159,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="measure nothing: show what --json wrote, and write --html, --markdown or --svg of it",
     )
+    add("--sample", metavar="FILE", help="measure nothing: write the sample click log to a file")
     add("--trace", metavar="FILE", help="write what fastload's threads did, for ui.perfetto.dev")
     return parser
 

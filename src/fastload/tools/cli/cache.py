@@ -11,29 +11,37 @@ from typing import TYPE_CHECKING, Any
 from fastload.errors import FastloadError
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.sizes import parse_bytes
+from fastload.runtime.units import counted, size_of
+from fastload.runtime.version import __version__
 from fastload.tools.cli import cache_report
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
-from fastload.tools.terminal import print_lines
+from fastload.tools.terminal import print_lines, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+_DIRECTORY = "FASTLOAD_CACHE_DIR"
+
+
+def main(arguments: Sequence[str] | None = None, prog: str = "fastload-cache") -> int:
     """Run the command.
 
     Args:
         arguments: arguments of the command line; None = those of this process.
+        prog: name of the command in its help.
 
     Returns:
         The exit status: 0, or 1 if `verify` found damage, 2 if the command failed, 130 after
         Ctrl-C.
     """
-    options = _parser().parse_args(arguments)
+    options = _parser(prog).parse_args(arguments)
     # The modules of --preprocess may lie in the working directory; spawned processes inherit it.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
+        if options.cache_dir is None:
+            raise ValueError(f"Expected --cache-dir or ${_DIRECTORY}, got neither")
         result, code = options.run(options)
     except (FastloadError, OSError, ImportError) as error:
         print(f"fastload-cache: {error}", file=sys.stderr)
@@ -44,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("fastload-cache: interrupted; run the command again to continue", file=sys.stderr)
         return 130
-    lines = [json.dumps(result)] if options.json else cache_report.lines_of(result)
+    lines = [json.dumps(result)] if options.json else rendered(cache_report.parts_of(result))
     return int(code) if print_lines("fastload-cache", lines) else 2
 
 
@@ -99,14 +107,31 @@ def _prune(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
 
 
 def _clear(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
-    return cache_report.clear(Cache(options.cache_dir)), 0
+    cache = Cache(options.cache_dir)
+    held = cache_report.contents(cache)
+    if sys.stdin.isatty() and not options.yes:
+        question = f"Remove {counted(_entries(held), 'entry')}, {size_of(held['bytes'])}, "
+        print(f"{question}from {held['directory']}? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            return {"removed": 0, "bytes": held["bytes"]}, 0
+    return cache_report.clear(cache), 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fastload-cache", description=__doc__)
+def _entries(held: dict[str, Any]) -> int:
+    return sum(int(file["entries"]) for file in held["files"])
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
+    parser.add_argument("--version", action="version", version=f"fastload {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--cache-dir", required=True, metavar="D", help="directory of the cache")
+    common.add_argument(
+        "--cache-dir",
+        default=os.environ.get(_DIRECTORY),
+        metavar="D",
+        help=f"directory of the cache [default: ${_DIRECTORY}]",
+    )
     common.add_argument("--json", action="store_true", help="print one line of JSON")
     shown = argparse.ArgumentParser(add_help=False)
     shown.add_argument("--quiet", action="store_true", help="show no progress")
@@ -121,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     add("source", help="file, directory, glob or URL")
     read = warm.add_mutually_exclusive_group()
     read.add_argument(
-        "--columns", type=_names, metavar="C,...", help="columns to read; default: all"
+        "--columns", type=_names, metavar="C,...", help="columns to read [default: all]"
     )
     read.add_argument(
         "--columns-from", metavar="M:C", help="columns as the dataset takes them, as module:name"
@@ -136,20 +161,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--code-version", metavar="V", help="version that stands for the code of --preprocess")
     add("--raw-only", action="store_true", help="keep only bytes of remote files")
-    add("--rank", type=int, metavar="R", help="rank whose rows are read; default: all rows")
+    add("--rank", type=int, metavar="R", help="rank whose rows are read [default: all rows]")
     add("--world-size", type=int, metavar="W", help="number of ranks")
-    add("--engine", choices=("local", "ray"), default="local", help="default: local")
-    address = "address of Ray, such as 10.0.0.1:6379; default: $RAY_ADDRESS, else this machine"
+    add(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="where the rows are read [default: local]",
+    )
+    address = "address of Ray, such as 10.0.0.1:6379 [default: $RAY_ADDRESS, else this machine]"
     add("--ray-address", metavar="A", help=address)
-    jobs = "number of processes, default 1; or tasks of Ray, default four for each CPU"
+    jobs = "processes [default: 1], or tasks of Ray [default: four per CPU]"
     add("--jobs", type=_positive, metavar="N", help=jobs)
-    rows = "rows read at once, default 4096; choose fewer if rows are large"
+    rows = "rows per batch; choose fewer if rows are large [default: 4096]"
     add("--batch-size", type=_positive, default=4096, metavar="B", help=rows)
-    add("--max-bytes", metavar="X", help="limit on disk, such as 100GB; default: none but the disk")
+    add("--max-bytes", metavar="X", help="limit on disk, such as 100GB [default: the disk]")
 
     commands.add_parser("ls", parents=[common], help="list the kept files").set_defaults(run=_ls)
     verify = commands.add_parser(
-        "verify", parents=[common, shown], help="compare entries with checksums; 1 on damage"
+        "verify",
+        parents=[common, shown],
+        help="compare entries with their checksums; the exit status is 1 on damage",
     )
     verify.set_defaults(run=_verify)
     prune = commands.add_parser(
@@ -157,9 +189,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     prune.add_argument("--max-bytes", required=True, metavar="X", help="size to keep at most")
     prune.set_defaults(run=_prune)
-    commands.add_parser("clear", parents=[common], help="remove all entries").set_defaults(
-        run=_clear
-    )
+    clear = commands.add_parser("clear", parents=[common], help="remove all entries")
+    clear.add_argument("--yes", action="store_true", help="ask no question on a terminal")
+    clear.set_defaults(run=_clear)
     return parser
 
 

@@ -20,12 +20,16 @@ from fastload.runtime.disk.entries import (
 from fastload.runtime.disk.private_directory import open_directory
 from fastload.runtime.native import core
 from fastload.runtime.progress import showing
+from fastload.runtime.units import ago, counted, size_of
+from fastload.tools.terminal import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["clear", "contents", "lines_of", "prune", "verify"]
+    from rich.console import RenderableType
+
+__all__ = ["clear", "contents", "parts_of", "prune", "verify"]
 
 
 def contents(cache: Cache) -> dict[str, Any]:
@@ -55,7 +59,8 @@ def verify(cache: Cache, *, progress: bool) -> dict[str, Any]:
 def prune(cache: Cache, most_bytes: int) -> dict[str, Any]:
     """Remove the least recently used entries, until at most `most_bytes` bytes are left."""
     left, removed = make_room(_existing(cache), most_bytes)
-    return {"removed": len(removed), "bytes": left}
+    entries = sum(1 for tier in _existing(cache) for _ in entries_of(tier))
+    return {"removed": len(removed), "bytes": left, "entries": entries, "limit": most_bytes}
 
 
 def clear(cache: Cache) -> dict[str, Any]:
@@ -65,26 +70,48 @@ def clear(cache: Cache) -> dict[str, Any]:
     return {"removed": removed, "bytes": sum(map(used_bytes, directories))}
 
 
-def lines_of(result: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of text that describe the result of an action."""
+def parts_of(result: dict[str, Any]) -> Iterator[RenderableType]:
+    """Yield the text and the tables that describe the result of an action."""
     if "files" in result:
-        for file in result["files"]:
-            entries = f"{file['entries']:>6} {file['tier']:<7}"
-            yield f"{file['bytes']:>15}  {entries}  {file['used']}  {file['url']}"
-        yield f"{result['bytes']:>15} bytes in {result['directory']}"
+        yield from _listed(result)
     elif "damaged" in result:
         for each in result["damaged"]:
             what = f"row group {each.get('row_group')}"
             if "start" in each:
                 what = f"bytes {each['start']} to {each['stop']}"
             yield f"damaged and removed: {what} of {each['url']}"
-        count = len(result["damaged"])
-        yield f"{result['checked']} entries of {result['bytes']} bytes, {count} of them damaged"
+        damaged = counted(len(result["damaged"]), "entry") if result["damaged"] else "none"
+        checked = counted(result["checked"], "entry")
+        yield f"checked {checked}, {size_of(result['bytes'])}; {damaged} damaged"
     elif "removed" in result:
-        yield f"removed {result['removed']} entries; {result['bytes']} bytes are left"
+        removed = counted(result["removed"], "entry")
+        yield f"removed {removed}; {size_of(result['bytes'])} left"
+        if result.get("limit") is not None and result["removed"] and not result["entries"]:
+            yield f"no entry fits in {size_of(result['limit'])}"
     else:
         warmed = result["warmed"]
-        yield f"{warmed['rows']} rows of {warmed['files']} files are in the cache"
+        rows, files = counted(warmed["rows"], "row"), counted(warmed["files"], "file")
+        yield f"{rows} of {files} in the cache"
+
+
+def _listed(result: dict[str, Any]) -> Iterator[RenderableType]:
+    now = datetime.now(timezone.utc)
+    rows = [
+        (
+            file["url"],
+            file["tier"],
+            f"{file['entries']:,}",
+            size_of(file["bytes"]),
+            ago((now - datetime.fromisoformat(file["used"])).total_seconds()),
+        )
+        for file in result["files"]
+    ]
+    if rows:
+        yield table(["file", "tier", "entries", "size", "last used"], rows, numbers=(2, 3))
+    entries = sum(file["entries"] for file in result["files"])
+    # Directories and descriptions take space, too.
+    total = f"{size_of(result['bytes'])} on disk"
+    yield f"{counted(entries, 'entry')}, {total}, in {result['directory']}"
 
 
 def _existing(cache: Cache) -> list[Path]:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fastload.errors import FastloadError
+from fastload.runtime.version import __version__
 from fastload.tools.inspect.dataset_layout import DatasetLayout
 from fastload.tools.inspect.report import lines_of, report_of
 from fastload.tools.terminal import print_lines
@@ -16,16 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, prog: str = "fastload-inspect") -> int:
     """Run the command.
 
     Args:
         arguments: arguments of the command line; None = those of this process.
+        prog: name of the command in its help.
 
     Returns:
         The exit status: 0, or 2 if the source or columns can't be read.
     """
-    options = _parser().parse_args(arguments)
+    options = _parser(prog).parse_args(arguments)
     try:
         layout = DatasetLayout.of(options.source, options.columns)
     except (FastloadError, ValueError, TypeError, OSError) as error:
@@ -36,11 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if print_lines("fastload-inspect", lines) else 2
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fastload-inspect", description=__doc__)
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     add = parser.add_argument
+    add("--version", action="version", version=f"fastload {__version__}")
     add("source", help="file, directory, glob or URL")
-    add("--columns", type=_names, metavar="C,...", help="columns to inspect; default: all")
+    add("--columns", type=_names, metavar="C,...", help="columns to inspect [default: all]")
     add("--json", action="store_true", help="print one line of JSON")
     return parser
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fastload.runtime.units import duration_of, million, size_of
 from fastload.tools.bench.report.text import heading, name_of, notes
 from fastload.tools.bench.report.verdict import MODES, compared, ranked, verdict, warnings
-from fastload.tools.units import duration_of, million, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,9 +6,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fastload.runtime.units import counted, million, size_of
 from fastload.tools.bench.report.text import name_of, source_of
 from fastload.tools.bench.report.verdict import MODES, ranked
-from fastload.tools.units import counted, million, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from fastload.runtime.units import counted, duration_of, million, size_of
 from fastload.tools.bench.report.verdict import (
     MODES,
     compared,
@@ -17,7 +18,6 @@ from fastload.tools.bench.report.verdict import (
     warnings,
 )
 from fastload.tools.terminal import bar, console, hint, table, warning
-from fastload.tools.units import counted, duration_of, million, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from fastload.tools.units import counted, duration_of, million
+from fastload.runtime.units import counted, duration_of, million
 
 Record: TypeAlias = dict[str, Any]
 Entry: TypeAlias = dict[str, Any]

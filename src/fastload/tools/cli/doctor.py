@@ -1,0 +1,52 @@
+"""fastload doctor: the installation and the machine, for a report of a problem."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastload.runtime.version import __version__
+from fastload.tools.installation import installation
+from fastload.tools.terminal import print_lines, rendered, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import RenderableType
+
+
+def main(arguments: Sequence[str] | None = None, prog: str = "fastload doctor") -> int:
+    """Run the command.
+
+    Args:
+        arguments: arguments of the command line; None = those of this process.
+        prog: name of the command in its help.
+
+    Returns:
+        The exit status: 0, or 2 if stdout can't be written.
+    """
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Show versions, cores, memory, CUDA, stores and caches, for a report of a "
+        "problem. It reads no data and opens no connection.",
+    )
+    parser.add_argument("--version", action="version", version=f"fastload {__version__}")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    options = parser.parse_args(arguments)
+    found = installation()
+    lines = [json.dumps(found)] if options.json else rendered(_parts(found))
+    return 0 if print_lines(prog.replace(" ", "-"), lines) else 2
+
+
+def _parts(found: Mapping[str, Mapping[str, str]]) -> Iterator[RenderableType]:
+    width = max(len(name) for entries in found.values() for name in entries)
+    home = os.fspath(Path.home())
+    for number, (title, entries) in enumerate(found.items()):
+        if number:
+            yield ""
+        # No user's name in what is pasted into an issue.
+        rows = [(name.ljust(width), value.replace(home, "~")) for name, value in entries.items()]
+        yield table([title, ""], rows, folding=1)
