@@ -64,7 +64,5 @@ def ago(seconds: float) -> str:
 
 
 def _digits(number: float) -> str:
-    """Format a number below 1000 with three digits, without zeros at the end of a fraction."""
-    if number >= 99.95 or number == int(number):
-        return f"{number:.0f}"
-    return f"{number:.1f}" if number >= 9.995 else f"{number:.3g}"
+    """Format a number below 1000 with up to three digits."""
+    return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"

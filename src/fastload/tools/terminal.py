@@ -56,7 +56,7 @@ def table(
     rows: Iterable[Sequence[str | Text]],
     *,
     numbers: Sequence[int] = (),
-    folding: int | None = 0,
+    folding: Sequence[int] = (0,),
 ) -> Table:
     """Return a table without borders.
 
@@ -64,12 +64,12 @@ def table(
         heads: names of the columns.
         rows: cells of each row.
         numbers: indices of the columns to align at the right.
-        folding: index of the column that is folded if the table is wider than the terminal.
+        folding: indices of the columns that are folded if the table is wider than the terminal.
     """
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for index, head in enumerate(heads):
         justify: Literal["left", "right"] = "right" if index in numbers else "left"
-        made.add_column(head, justify=justify, no_wrap=index != folding, overflow="fold")
+        made.add_column(head, justify=justify, no_wrap=index not in folding, overflow="fold")
     for row in rows:
         made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return made

@@ -49,4 +49,4 @@ def _parts(found: Mapping[str, Mapping[str, str]]) -> Iterator[RenderableType]:
             yield ""
         # No user's name in what is pasted into an issue.
         rows = [(name.ljust(width), value.replace(home, "~")) for name, value in entries.items()]
-        yield table([title, ""], rows, folding=1)
+        yield table([title, ""], rows, folding=(1,))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from fastload.errors import FastloadError
 from fastload.runtime.version import __version__
 from fastload.tools.inspect.dataset_layout import DatasetLayout
-from fastload.tools.inspect.report import lines_of, report_of
-from fastload.tools.terminal import print_lines
+from fastload.tools.inspect.report import report_of
+from fastload.tools.inspect.text import parts_of
+from fastload.tools.terminal import print_lines, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +34,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-inspect")
     except (FastloadError, ValueError, TypeError, OSError) as error:
         print(f"fastload-inspect: {error}", file=sys.stderr)
         return 2
-    report = report_of(layout, options.source)
-    lines = [json.dumps(report)] if options.json else lines_of(report)
+    report = report_of(layout, options.source, options.columns)
+    lines = [json.dumps(report)] if options.json else rendered(parts_of(report))
     return 0 if print_lines("fastload-inspect", lines) else 2
 
 

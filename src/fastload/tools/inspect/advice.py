@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fastload.runtime.units import duration_of, size_of
 from fastload.tools.inspect.costs import (
     REQUEST_S,
     REQUESTS_IN_FLIGHT,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from fastload.tools.inspect.column_layout import ColumnLayout
     from fastload.tools.inspect.dataset_layout import DatasetLayout
 
-__all__ = ["Advice", "advise", "pass_cost", "rewrite_of", "size_of", "suggested_group_rows"]
+__all__ = ["Advice", "advise", "pass_cost", "rewrite_of", "suggested_group_rows"]
 
 # With row groups of 2**17 rows, opening chunks takes less than 2 % of the time, and a window of
 # 2**19 rows has at least four row groups.
@@ -108,8 +109,8 @@ def _small_groups(layout: DatasetLayout, cost: PassCost) -> Iterator[Advice]:
         return
     yield Advice(
         f"row groups of {layout.group_rows.median:,} rows (median)",
-        f"{share:.0%} of a pass, {saved_s:.2g} of {cost.total:.2g} CPU s, goes on opening "
-        "column chunks",
+        f"{share:.0%} of a pass, {duration_of(saved_s)} of {duration_of(cost.total)}, goes on "
+        "opening column chunks",
         f"rewrite with {wanted:,} rows",
         saved_s,
         share,
@@ -129,8 +130,8 @@ def _slow_codecs(layout: DatasetLayout, cost: PassCost) -> Iterator[Advice]:
         if share >= _LEAST_SHARE:
             yield Advice(
                 f"compressed with {codec}",
-                f"{share:.0%} of a pass, {saved_s:.2g} of {cost.total:.2g} CPU s, more than with "
-                "zstd, whose files are as small",
+                f"{share:.0%} of a pass, {duration_of(saved_s)} of {duration_of(cost.total)}, more "
+                "than with zstd, whose files are as small",
                 "rewrite with zstd",
                 saved_s,
                 share,
@@ -139,8 +140,9 @@ def _slow_codecs(layout: DatasetLayout, cost: PassCost) -> Iterator[Advice]:
     if zstd_s > cost.total / 3 and not layout.remote:
         yield Advice(
             "compressed with zstd on local disk",
-            f"{zstd_s / cost.total:.0%} of a pass, {zstd_s:.2g} of {cost.total:.2g} CPU s, is "
-            "decompression; snappy takes a twentieth of that time, and more bytes",
+            f"{zstd_s / cost.total:.0%} of a pass, {duration_of(zstd_s)} of "
+            f"{duration_of(cost.total)}, is decompression; snappy takes a twentieth of that "
+            "time, and more bytes",
             "leave it, unless a pass is bound by CPU",
             None,
             zstd_s / cost.total,
@@ -158,9 +160,7 @@ def _requests(layout: DatasetLayout) -> Iterator[Advice]:
     )
     yield Advice(
         f"column chunks of {size_of(chunk)} (mean) in a store",
-        f"a column read by itself is up to {requests:,} requests, "
-        f"{requests * REQUEST_S / REQUESTS_IN_FLIGHT:.2g} s at {REQUEST_S * 1000:.0f} ms with "
-        f"{REQUESTS_IN_FLIGHT} in flight",
+        f"a column read by itself is up to {requests:,} requests, " + _waits(requests),
         f"rewrite with {suggested_group_rows(layout):,} rows a row group",
     )
 
@@ -222,21 +222,15 @@ def _small_files(layout: DatasetLayout) -> Iterator[Advice]:
     mean = layout.file_bytes // layout.files
     if layout.files < _MANY_FILES or mean > _SMALL_FILE_BYTES:
         return
-    waits_s = layout.files * REQUEST_S / REQUESTS_IN_FLIGHT
     cost = "a start reads a footer of each, once for each version of a file"
     if layout.remote:
-        cost += (
-            f": {waits_s:.2g} s at {REQUEST_S * 1000:.0f} ms with {REQUESTS_IN_FLIGHT} in flight"
-        )
+        cost += f": {_waits(layout.files)}"
     yield Advice(
         f"{layout.files:,} files of {size_of(mean)} (mean)", cost, "rewrite as fewer files"
     )
 
 
-def size_of(count: float) -> str:
-    """Format a number of bytes in a unit that is easy to read."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
+def _waits(requests: int) -> str:
+    """Say how long a number of requests takes."""
+    seconds = duration_of(requests * REQUEST_S / REQUESTS_IN_FLIGHT)
+    return f"{seconds} at {duration_of(REQUEST_S)} with {REQUESTS_IN_FLIGHT} in flight"

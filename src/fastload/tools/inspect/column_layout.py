@@ -40,6 +40,7 @@ class ColumnLayout:
         page_indexes: number of chunks with bounds and offsets of each page.
         bloom_filters: number of chunks with a bloom filter.
         nulls: number of nulls, as far as statistics count them.
+        uncounted: number of chunks that may hold nulls, whose statistics count none.
     """
 
     name: str
@@ -61,13 +62,15 @@ class ColumnLayout:
     page_indexes: int = 0
     bloom_filters: int = 0
     nulls: int = 0
+    uncounted: int = 0
 
-    def add(self, chunk: Any, page_counts: Mapping[str, int]) -> None:
+    def add(self, chunk: Any, page_counts: Mapping[str, int], *, nullable: bool) -> None:
         """Add a chunk to the sums.
 
         Args:
             chunk: pyarrow's metadata of the chunk.
             page_counts: number of data pages by encoding; empty if the writer counted no pages.
+            nullable: True if the column may hold nulls.
         """
         self.chunks += 1
         self.values += chunk.num_values
@@ -88,7 +91,10 @@ class ColumnLayout:
         statistics = chunk.statistics if chunk.is_stats_set else None
         if statistics is not None:
             self.bounds += statistics.has_min_max
-            self.nulls += (statistics.null_count or 0) if statistics.has_null_count else 0
+        if statistics is not None and statistics.has_null_count:
+            self.nulls += statistics.null_count or 0
+        else:
+            self.uncounted += nullable
 
 
 def _codec(name: str) -> str:

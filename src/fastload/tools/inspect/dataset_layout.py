@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +18,24 @@ from fastload.schema.leaves import FileLeaves
 from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
 from fastload.tools.inspect.column_layout import ColumnLayout
+from fastload.tools.inspect.list_lengths import list_lengths
+from fastload.tools.inspect.spread import Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from fastload.plan.intervals import Int64s
     from fastload.schema.fields import Field
     from fastload.schema.projection import Projection
     from fastload.source.files import PathLike, SourceFile
     from fastload.source.stores.stores import Stores
 
-__all__ = ["DatasetLayout", "Spread", "Windows"]
+__all__ = ["DatasetLayout", "FileGroups", "Windows"]
 
 # This many chunks take a few seconds; of a larger dataset, every n-th file is inspected.
 _MOST_CHUNKS = 200_000
+_FIRST_FILES = 20
+# Decompressed bytes of a chunk of lists that take at most a second to read, in the mean.
+_MOST_LIST_BYTES = 256 << 20
 # The defaults of `FastParquetDataset`.
 _BATCH_ROWS = 1024
 _PREFETCH = 4
@@ -39,19 +44,18 @@ _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """The least, the median and the greatest of several numbers."""
+class FileGroups:
+    """The row groups of one file.
 
-    least: int
-    median: int
-    most: int
+    Attributes:
+        name: name of the file, without directories.
+        rows: rows of each row group.
+        bytes: size of the file.
+    """
 
-    @classmethod
-    def of(cls, numbers: Int64s) -> Spread:
-        """Return the spread of the numbers; all 0 without numbers."""
-        if not len(numbers):
-            return cls(0, 0, 0)
-        return cls(int(numbers.min()), int(np.median(numbers)), int(numbers.max()))
+    name: str
+    rows: tuple[int, ...]
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,9 @@ class DatasetLayout:
         paths: paths of all leaf columns, as writers store them.
         columns: layout of each column in the inspected files.
         files_seen: number of inspected files, spread evenly over all files.
+        first_files: row groups of the first files.
+        lengths: top-level column -> spread of the lengths of its lists in the first row group of
+            a local file.
     """
 
     files: int
@@ -110,6 +117,8 @@ class DatasetLayout:
     paths: tuple[str, ...]
     columns: tuple[ColumnLayout, ...]
     files_seen: int
+    first_files: tuple[FileGroups, ...]
+    lengths: dict[str, Spread]
 
     @classmethod
     def of(
@@ -156,12 +165,35 @@ class DatasetLayout:
             paths=tuple(dict.fromkeys(".".join(x.path) for f in seen for x in f.footer.leaves)),
             columns=tuple(gathered.values()),
             files_seen=len(seen),
+            first_files=tuple(
+                FileGroups(
+                    os.path.basename(file.path),
+                    tuple(map(int, rows[opened.row_group_file == index])),
+                    file.size,
+                )
+                for index, file in enumerate(opened.files[:_FIRST_FILES])
+            ),
+            lengths=_lengths_of(opened, fields, gathered.values()),
         )
 
     @property
     def times(self) -> float:
         """Factor by which the counts of `columns` are multiplied to estimate those of all files."""
         return self.files / self.files_seen
+
+
+def _lengths_of(
+    source: Source, fields: dict[str, Field], columns: Iterable[ColumnLayout]
+) -> dict[str, Spread]:
+    """Return the lengths of the lists that can be read quickly, in the first file with rows."""
+    names = {name.partition(".")[0] for name, field in fields.items() if field.depth}
+    for column in columns:
+        if column.encrypted or column.page_bytes > _MOST_LIST_BYTES * max(1, column.chunks):
+            names.discard(column.name.partition(".")[0])
+    if not names or not source.num_rows:
+        return {}
+    first = source.files[int(source.row_group_file[source.row_group_rows > 0][0])]
+    return list_lengths(first, sorted(names))
 
 
 def _fields_of(
@@ -223,7 +255,7 @@ def _add_file(
             layout.encrypted += len(groups)  # or damaged, which only reading them shows
             continue
         for index, chunk in enumerate(chunks):
-            layout.add(chunk, counts[index])
+            layout.add(chunk, counts[index], nullable=leaf.max_definition_level > 0)
             sizes[index] += chunk.total_compressed_size
     return sizes
 

@@ -1,0 +1,159 @@
+"""The program to paste: a `FastParquetDataset` that reads the inspected files as they are."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastload.schema.fields import Field
+    from fastload.tools.inspect.column_layout import ColumnLayout
+    from fastload.tools.inspect.dataset_layout import DatasetLayout
+
+__all__ = ["program"]
+
+# Names of integers that a loss wants as int64.
+_LABELS = ("label", "labels", "target", "targets", "class", "y")
+# torch has few operations on these.
+_WIDE = {"uint16": "int64", "uint32": "int64"}
+_INTEGERS = ("int8", "int16", "int32", "uint8", *_WIDE)
+_FILLS = {"str": '""', "bytes": 'b""', "bool": "False"}
+# Batches of about this size cost little Python, and many of them fit into memory.
+_BATCH_BYTES = 4 << 20
+_BATCH_ROWS = 16384
+
+
+def program(layout: DatasetLayout, source: str, columns: list[str] | None = None) -> str | None:
+    """Return the program; None if no column can be read.
+
+    Args:
+        layout: the layout of the files.
+        source: the source as given to the command.
+        columns: names of the columns that were asked for; None = all columns.
+    """
+    if not layout.fields:
+        return None
+    lines, specs = [], {"FastParquetDataset"}
+    special = list(_special(layout))
+    if columns is not None:
+        chosen = {line.partition(":")[0]: line for line, _ in special}
+        plain = [name for name in layout.fields if json.dumps(name) not in chosen]
+        special = [(f"{json.dumps(n)}: {json.dumps(n)},", "") for n in plain] + special
+    elif special:
+        special.insert(0, ('"*": ...,', "all other columns as they are"))
+    if special:
+        lines += ["    columns={"]
+        for line, comment in special:
+            lines.append(f"        {line}{f'  # {comment}' if comment else ''}")
+            specs |= {
+                name for name in ("Column", "Fixed") if line.partition(": ")[2].startswith(name)
+            }
+            if "(Column(" in line:
+                specs.add("Column")
+        lines += ["    },"]
+    if layout.refused and columns is None:
+        refused = dict.fromkeys(layout.refused)
+        lines.append(f"    exclude={json.dumps(list(refused))},")
+    if _has_other_nulls(layout):
+        lines.append('    nulls="zero",  # null lists become empty, and null elements 0')
+    lines += [f"    batch_size={_batch_rows(layout)},", "    shuffle=True,"]
+    names = ", ".join(sorted(specs))
+    return "\n".join(
+        (
+            f"from fastload import {names}",
+            "",
+            "dataset = FastParquetDataset(",
+            f"    {json.dumps(source)},",
+            *lines,
+            ")",
+            *_hints(layout),
+            "for batch in dataset:  # a dict: name -> tensor",
+            "    print(batch)",
+            "    break",
+        )
+    )
+
+
+def _special(layout: DatasetLayout) -> Iterator[tuple[str, str]]:
+    """Yield a line of the mapping and a comment for each column that needs a spec."""
+    by_name = {column.name: column for column in layout.columns}
+    for name, field in layout.fields.items():
+        column = by_name.get(name)
+        quoted = json.dumps(name)
+        size = _fixed_size(layout, name, field)
+        if size:
+            yield f"{quoted}: Fixed({quoted}, {size}),", f"all lists have {size:,} elements"
+            continue
+        if field.depth or field.shape:
+            continue
+        options, comments = [], []
+        dtype = _dtype_of(name, field)
+        if dtype:
+            options.append(f'dtype="{dtype}"')
+            comments.append(f"stored as {_name_of(field)}")
+        if column is not None and _may_be_null(column, field):
+            kind = field.kind or _name_of(field)
+            options.append(f"fill={_FILLS.get(kind, '0')}")
+            count = f"{column.nulls:,} nulls" if column.nulls else "the footer counts no nulls"
+            comments.append(count)
+        if options:
+            yield f"{quoted}: Column({quoted}, {', '.join(options)}),", "; ".join(comments)
+
+
+def _may_be_null(column: ColumnLayout, field: Field) -> bool:
+    """Return True if a column of single values may hold a null that has no value in a tensor."""
+    return bool(column.nulls or column.uncounted) and not _name_of(field).startswith("float")
+
+
+def _fixed_size(layout: DatasetLayout, name: str, field: Field) -> int:
+    """Return the number of elements that all lists of a column seem to have; 0 if they vary."""
+    lengths = layout.lengths.get(name.partition(".")[0])
+    if lengths is None or field.depth != 1 or field.kind or "." in name:
+        return 0
+    column = next((column for column in layout.columns if column.name == name), None)
+    same = lengths.least == lengths.most and lengths.most > 0
+    # Other row groups are not read: they have as many values for each row.
+    rows = layout.rows * layout.files_seen / layout.files
+    if not same or column is None or column.nulls or column.values != lengths.most * rows:
+        return 0
+    return lengths.most
+
+
+def _hints(layout: DatasetLayout) -> Iterator[str]:
+    for name, field in layout.fields.items():
+        lengths = layout.lengths.get(name)
+        if lengths and field.depth == 1 and not field.kind and lengths.least != lengths.most:
+            yield (
+                f"# Lists of {lengths.least:,} to {lengths.most:,} elements: "
+                f"Pad({json.dumps(name)}, {lengths.most}) makes a tensor (B, {lengths.most})."
+            )
+
+
+def _has_other_nulls(layout: DatasetLayout) -> bool:
+    by_name = {column.name: column for column in layout.columns}
+    for name, field in layout.fields.items():
+        column = by_name.get(name)
+        # A null list of floats is an error, too, other than a null float.
+        if (field.depth or field.shape) and column and (column.nulls or column.uncounted):
+            return True
+    return False
+
+
+def _dtype_of(name: str, field: Field) -> str:
+    stored = _name_of(field)
+    if field.unit or field.kind or stored not in _INTEGERS:
+        return ""
+    is_label = name.rpartition(".")[2].lower() in _LABELS
+    return "int64" if is_label else _WIDE.get(stored, "")
+
+
+def _name_of(field: Field) -> str:
+    return str(field.dtype).removeprefix("torch.")
+
+
+def _batch_rows(layout: DatasetLayout) -> int:
+    row_bytes = layout.windows.row_bytes if layout.windows else 1
+    rows = min(_BATCH_BYTES // max(1, row_bytes), layout.rows, _BATCH_ROWS)
+    return 1 << (max(1, rows).bit_length() - 1)

@@ -1,0 +1,248 @@
+"""Text of the report of `fastload-inspect`: tables, a picture of row groups, the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.syntax import Syntax
+from rich.text import Text
+
+from fastload.runtime.units import counted, duration_of, size_of
+from fastload.tools.terminal import bar, hint, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import RenderableType
+
+__all__ = ["parts_of"]
+
+_PICTURED_FILES = 12
+_BAR_CELLS = 20
+# A pass that takes less is quick in any layout.
+_SMALL_S = 0.1
+_STORED_WIDTH = 24
+_LIST = "list<"
+
+
+def parts_of(report: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Yield the parts of the report that `report_of` made."""
+    groups = report["row_groups"]
+    yield Text.assemble(
+        (report["source"], "bold"),
+        f": {counted(report['files'], 'file')}, {size_of(report['file_bytes'])}, "
+        f"{counted(report['rows'], 'row')} in {counted(groups['count'], 'row group')}",
+    )
+    yield Text(f"written by {'; '.join(report['writers'])}", "dim")
+    yield ""
+    yield from _outputs(report)
+    yield ""
+    yield _storage(report)
+    if report["files_seen"] < report["files"]:
+        yield f"of {counted(report['files_seen'], 'file')}, spread evenly over all files"
+    yield ""
+    yield from _row_groups(report)
+    yield ""
+    yield from _windows(report["windows"])
+    yield from _costs(report)
+    if report["program"]:
+        yield ""
+        yield Text("to read it", "bold")
+        yield _code(report["program"])
+
+
+def _outputs(report: Mapping[str, Any]) -> Iterator[RenderableType]:
+    columns = {column["name"]: column for column in report["columns"]}
+    rows: list[tuple[str | Text, ...]] = []
+    for name, field in report["schema"].items():
+        lengths = report["lengths"].get(name.partition(".")[0]) if field["depth"] else None
+        nulls = _nulls(columns.get(name), field)
+        rows.append((name, _tensor(field), nulls, _spread(lengths) if lengths else ""))
+    heads = ["output", "tensor", "nulls", "lengths"]
+    if not any(row[3] for row in rows):
+        heads, rows = heads[:3], [row[:3] for row in rows]
+    yield table(heads, rows, numbers=(2,), folding=(0, 1))
+    for name, why in report["refused"].items():
+        yield Text(f"{name}: can't be read as it is: {why}", "yellow")
+
+
+def _nulls(column: Mapping[str, Any] | None, field: Mapping[str, Any]) -> Text:
+    # Footers count empty lists as nulls, so their counts say nothing about lists.
+    if column is None or field["depth"] or field["shape"]:
+        return Text("")
+    if column["uncounted"]:
+        return Text("not counted", "yellow")
+    is_float = field["dtype"].startswith("float")
+    return Text(f"{column['nulls']:,}" if column["nulls"] else "", "" if is_float else "yellow")
+
+
+def _tensor(field: Mapping[str, Any]) -> str:
+    unit = f" in {field['unit']}" if field["unit"] else ""
+    if field["ragged"]:
+        inner = field["kind"] or field["dtype"]
+        if field["shape"] and not field["kind"]:
+            inner = f"{inner} ({', '.join(map(str, field['shape']))})"
+        return f"{_LIST * field['depth']}{inner}{'>' * field['depth']}{unit}"
+    shape = ["B", *map(str, field["shape"])]
+    return f"{field['dtype']} ({', '.join(shape)}{',' if len(shape) == 1 else ''}){unit}"
+
+
+def _storage(report: Mapping[str, Any]) -> RenderableType:
+    heads = ["column", "stored as", "bytes", "ratio", "codec", "pages"]
+    rows = [_cells(column) for column in report["columns"]]
+    return table(heads, rows, numbers=(2, 3), folding=(0, 1, 5))
+
+
+def _cells(column: Mapping[str, Any]) -> tuple[str | Text, ...]:
+    if not column["chunks"]:
+        note = Text("encrypted or damaged", "yellow")
+        return column["name"], column["physical_type"], "", "", "", note
+    ratio = column["page_bytes"] / column["stored_bytes"] if column["stored_bytes"] else 1.0
+    stored = column["physical_type"]
+    if column["logical_type"] != "None":
+        stored += f" {column['logical_type']}"
+    return (
+        column["name"],
+        stored if len(stored) <= _STORED_WIDTH else column["physical_type"],
+        size_of(column["stored_bytes"]),
+        f"{ratio:.1f}",
+        ", ".join(sorted(column["codecs"])),
+        _pages(column),
+    )
+
+
+def _pages(column: Mapping[str, Any]) -> Text:
+    """Name the encodings of a column, what its chunks have beside pages, and what they lack."""
+    parts = [", ".join(dict.fromkeys(map(_encoding, sorted(column["encodings"]))))]
+    chunks = column["chunks"]
+    if column["bounds"] < chunks:
+        parts.append(_some(chunks - column["bounds"], chunks, "no bounds"))
+    parts += [
+        _some(column[key], chunks, word)
+        for key, word in (
+            ("page_indexes", "page index"),
+            ("bloom_filters", "bloom filter"),
+            ("fallbacks", "dictionary given up"),
+            ("encrypted", "encrypted or damaged"),
+        )
+        if column[key]
+    ]
+    warned = column["fallbacks"] or column["encrypted"]
+    return Text("; ".join(parts), "yellow" if warned else "")
+
+
+def _some(count: int, all_of: int, word: str) -> str:
+    return word if count == all_of else f"{word} in {count:,} of {all_of:,}"
+
+
+def _encoding(name: str) -> str:
+    return "dict" if name.endswith("_DICTIONARY") else name.lower().replace("_", " ")
+
+
+def _row_groups(report: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Draw a line for each of the first files: a bar of its rows, cut into its row groups."""
+    files = report["first_files"][:_PICTURED_FILES]
+    most = max((sum(file["rows"]) for file in files), default=0) or 1
+    rows = []
+    for file in files:
+        share = sum(file["rows"]) / most
+        spread = _spread_of(file["rows"])
+        sizes = f"{spread['most']:,}"
+        if spread["least"] < spread["most"]:
+            sizes = f"{spread['least']:,} to {sizes}"
+        groups = f"{counted(len(file['rows']), 'row group')} of {sizes} rows"
+        size = size_of(file["bytes"])
+        rows.append((file["name"], _cut(file["rows"], share), size, groups))
+    yield table(["file", "", "size", ""], rows, numbers=(2,), folding=(0, 3))
+    more = report["files"] - len(files)
+    if more:
+        groups = report["row_groups"]
+        yield (
+            f"and {counted(more, 'more file')}; rows of a row group: {_spread(groups['rows'])}, "
+            f"bytes: {_spread(groups['bytes'])}"
+        )
+
+
+def _cut(rows: Sequence[int], share: float) -> Text:
+    """Return a bar whose neighbouring parts differ in colour; one part if there are too many."""
+    cells = max(1, round(_BAR_CELLS * share))
+    if len(rows) > cells // 2 or not sum(rows):
+        return Text(bar(share, _BAR_CELLS), "cyan")
+    drawn, done, begun = Text(), 0, 0
+    for index, count in enumerate(rows):
+        done += count
+        end = round(cells * done / sum(rows))
+        # A thin gap shows where a row group ends without colours, too.
+        width = max(1, end - begun)
+        gap = "▌" if index < len(rows) - 1 and bar(1, 1) != "#" else bar(1, 1)
+        drawn.append(bar(1, width - 1) if width > 1 else "", "cyan")
+        drawn.append(gap, "cyan")
+        begun = end
+    return drawn
+
+
+def _spread_of(numbers: Sequence[int]) -> dict[str, int]:
+    ordered = sorted(numbers) or [0]
+    return {"least": ordered[0], "median": ordered[len(ordered) // 2], "most": ordered[-1]}
+
+
+def _spread(spread: Mapping[str, int]) -> str:
+    least, median, most = spread["least"], spread["median"], spread["most"]
+    if least == most:
+        return f"{least:,}..{most:,}"
+    return f"{least:,}..{most:,}, median {median:,}"
+
+
+def _windows(windows: Mapping[str, Any] | None) -> Iterator[RenderableType]:
+    if windows is None:
+        yield "nothing to decode"
+        return
+    rows = [
+        ("a row decodes to", size_of(windows["row_bytes"]), ""),
+        (
+            "shuffle=True",
+            size_of(windows["shuffled_bytes"]),
+            f"of memory; windows of {windows['shuffled_rows']:,} rows",
+        ),
+        (
+            "in order",
+            size_of(windows["in_order_bytes"]),
+            f"of memory; windows of {windows['in_order_rows']:,} rows",
+        ),
+    ]
+    yield table(["memory", "", ""], rows, numbers=(1,))
+
+
+def _costs(report: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Say what a pass costs, and what to change; nothing if a pass is short anyway."""
+    cost = report["pass_cpu_s"]
+    total = cost["chunks"] + cost["values"] + sum(cost["codecs"].values())
+    if not total:
+        return
+    codecs = "".join(
+        f", {duration_of(seconds)} {codec}" for codec, seconds in cost["codecs"].items() if seconds
+    )
+    yield ""
+    yield (
+        f"A pass takes about {duration_of(total)} of CPU time: {duration_of(cost['chunks'])} "
+        f"opening column chunks, {duration_of(cost['values'])} decoding{codecs}."
+    )
+    remote = "://" in report["source"]
+    if total < _SMALL_S and not remote:
+        yield "The layout does not matter: the files are small enough."
+        return
+    if not report["advice"]:
+        yield "Nothing to change in this layout."
+    for each in report["advice"]:
+        yield hint(f"{each['what']}: {each['cost']}; {each['remedy']}")
+    if report["rewrite"]:
+        yield ""
+        yield Text("to write it anew", "bold")
+        yield _code(report["rewrite"])
+
+
+def _code(text: str) -> RenderableType:
+    """Return Python to paste, whose lines are never broken in a pipe."""
+    code = Syntax(text, "python", theme="ansi_dark", background_color="default").highlight(text)
+    code.rstrip()
+    return code
