@@ -151,11 +151,11 @@ def test_tables_fit_eighty_columns(tmp_path, capsys):
     lines = out[: out.index("A pass takes")].splitlines()
     tables = [line for line in lines if str(tmp_path) not in line and "written by" not in line]
     assert max(map(cell_len, tables)) <= 80
-    assert re.search(
-        r"^part-0.parquet  ████▌████▌████▌█████ .* 4 row groups of 250 ro", out, re.MULTILINE
-    )
-    assert re.search(
-        r"^part-1.parquet  ████▌███ .* 2 row groups of 150 to 250 ro", out, re.MULTILINE
-    )
+    found = out.splitlines()
+    for start, end in (
+        ("part-0.parquet  ████▌████▌████▌█████ ", "4 row groups of 250 rows"),
+        ("part-1.parquet  ████▌███ ", "2 row groups of 150 to 250 rows"),
+    ):
+        assert any(line.startswith(start) and line.endswith(end) for line in found)
     assert re.search(r"A pass takes about [\d.]+ us of CPU time", out)
     assert list(parts_of(report))
