@@ -277,9 +277,8 @@ def test_the_page_is_whole_and_readable_by_machines(html):
     assert [level for level, _ in outline.headings].count("h1") == 1
     assert [text for level, text in outline.headings if level == "h2"] == [
         "Summary",
-        "In order: rows a second",
         "Shuffled: rows a second",
-        "Not measured",
+        "In order: rows a second",
         "Distance from the roof",
         "Waits for data",
         "Timeline",
@@ -287,6 +286,7 @@ def test_the_page_is_whole_and_readable_by_machines(html):
         "Tuning",
         "The files",
         "How it was measured",
+        "Not measured",
     ]
     assert len(outline.of("svg")) >= 4
     assert all(svg["role"] == "img" and svg["aria-label"] for svg in outline.of("svg"))
@@ -311,10 +311,30 @@ def test_the_page_asks_nobody_for_anything(html):
     assert "<b>" not in html
 
 
-def test_whiskers_end_where_their_bars_begin():
-    drawn = charts.bars([charts.Bar("noisy", 5.0, 1.5, "5"), charts.Bar("calm", 10.0, 0.1, "10")])
-    places = re.findall(r"left:(.*?)%;width:(.*?)%", drawn)
-    assert places == [("0.00", "100.00"), ("72.00", "16.00")]
+def test_whiskers_stay_in_the_chart():
+    items = [("wild", 5.0, 3.8), ("noisy", 9.0, 0.9), ("calm", 10.0, 0.1)]
+    drawn = charts.bars([charts.Bar(name, value, spread, name) for name, value, spread in items])
+    places = re.findall(r"left:(.*?)%;width:(.*?)%\"></span>", drawn)
+    assert places == [("8.18", "91.82"), ("81.82", "18.18")]
+    assert "wild, unstable" in drawn
+
+
+def test_the_top_of_the_page_says_it_all(findings):
+    record = to_json(findings)
+    html = page(record, None)
+    head = html[html.index("<header>") : html.index("</header>")]
+    for words in ("<h1>", "as fast as", record["host"]["cpu"], record["created"][:10], "--html"):
+        assert words in head
+    assert html.index("Not measured") > html.index("How it was measured")
+
+
+def test_steps_without_length_are_no_waits(findings, seen):
+    record = to_json(findings)
+    record["profile"]["step_s"] = 0.0
+    html = page(record, None)
+    assert "Waits for data" not in html
+    assert "of the time goes on waiting" not in html
+    assert "Memory over time" in html
 
 
 def test_a_page_without_the_rest(files, work):

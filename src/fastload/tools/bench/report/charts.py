@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _WIDTH, _HEIGHT = 1000, 100
+# Share of a bar by which its whisker may lengthen the chart.
+_MOST = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,15 @@ class Block:
 
 def bars(items: Sequence[Bar]) -> str:
     """Return bars with whiskers, as an HTML list of names and values."""
-    most = max((bar.value * (1 + bar.spread) for bar in items), default=0.0) or 1.0
+    # A long whisker neither shortens the bars nor leaves the chart.
+    most = max((bar.value * (1 + min(bar.spread, _MOST)) for bar in items), default=0.0) or 1.0
     rows = []
     for bar in items:
         low = bar.value * max(0.0, 1 - bar.spread) / most
-        high = bar.value * (1 + bar.spread) / most
+        high = min(1.0, bar.value * (1 + bar.spread) / most)
         whisker = ""
-        if bar.spread:
+        text = bar.text if bar.spread <= 1 else f"{bar.text}, unstable"
+        if 0 < bar.spread <= 1:
             whisker = (
                 f'<span class="whisker" style="left:{100 * low:.2f}%;'
                 f'width:{100 * (high - low):.2f}%"></span>'
@@ -75,7 +79,7 @@ def bars(items: Sequence[Bar]) -> str:
             f'<li{" class=ours" if bar.ours else ""}><span class="name">{escape(bar.name)}</span>'
             f'<span class="track" aria-hidden="true"><span class="bar" '
             f'style="width:{100 * bar.value / most:.2f}%"></span>{whisker}</span>'
-            f'<span class="value">{escape(bar.text)}</span></li>'
+            f'<span class="value">{escape(text)}</span></li>'
         )
     return f'<ul class="bars">{"".join(rows)}</ul>'
 

@@ -7,15 +7,28 @@ from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fastload.runtime.units import counted, million
 from fastload.tools.bench.report import charts
+from fastload.tools.bench.report.text import IN_MEMORY, name_of, source_of
 from fastload.tools.bench.report.timeline import timeline
+from fastload.tools.bench.report.verdict import (
+    MODES,
+    compared,
+    headline,
+    ranked,
+    roof_share,
+    verdict,
+    warnings,
+)
 
 if TYPE_CHECKING:
     from fastload.tools.bench.profile import Profile
 
 _Record: TypeAlias = dict[str, Any]
 
-_MODES = {"in_order": "In order", "shuffled": "Shuffled"}
+_MODES = {mode: words.capitalize() for mode, words in MODES.items()}
+# A larger spread is that of epochs that something else slowed.
+_MOST_SPREAD = 1.0
 # Largest number of upright bars that a page shows well.
 _COLUMNS = 300
 _MEMORY_LINES = (("resident", "wait"), ("batches", "fill"), ("read", "read"), ("staged", "stage"))
@@ -36,7 +49,6 @@ def page(record: _Record, profile: Profile | None) -> str:
     parts = [
         _summary(record),
         *(_comparison(record, mode) for mode in _MODES),
-        _left_out(record),
         _roofline(record),
         _waits(record),
         timeline(profile) if profile else "",
@@ -44,13 +56,14 @@ def page(record: _Record, profile: Profile | None) -> str:
         _tuning(record),
         _layout(record),
         _method(record),
+        _left_out(record),
     ]
-    title = f"fastload {record['fastload']}: loading {_source(record)}"
+    title = f"{headline(record)}: {source_of(record)}"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{escape(title)}</title><style>{style}</style>'
-        f"</head><body><header><h1>{escape(title)}</h1>{_facts(record)}</header>"
+        f"</head><body><header><h1>{escape(headline(record))}</h1>{_machine(record)}{_facts(record)}</header>"
         f"<main>{''.join(parts)}</main>{_footer(record)}</body></html>\n"
     )
 
@@ -59,6 +72,19 @@ def section(heading: str, *content: str) -> str:
     """Return a section of the page; "" if the content is empty."""
     inside = "".join(content)
     return f"<section><h2>{escape(heading)}</h2>{inside}</section>" if inside else ""
+
+
+def _machine(record: _Record) -> str:
+    """Say on one line what was run, where and when: a picture of the page's top has it all."""
+    host = record["host"]
+    words = (
+        f"fastload {record['fastload']} on {source_of(record)}",
+        f"{host['cpu']}, {counted(host['cores'], 'core')}",
+        f"torch {host['torch']}",
+        record["created"].replace("T", " ").removesuffix("+00:00") + " UTC",
+    )
+    command = f"<code>{escape(shlex.join(record['command']))}</code>"
+    return f'<p class="machine">{" · ".join((*map(escape, words), command))}</p>'
 
 
 def _facts(record: _Record) -> str:
@@ -77,42 +103,35 @@ def _facts(record: _Record) -> str:
 
 
 def _summary(record: _Record) -> str:
-    lines = []
+    lines = [verdict(record), *(f"Warning: {line}." for line in warnings(record))]
     for mode, words in _MODES.items():
-        results = _of(record, mode)
-        mine = next((r for r in results if r["name"] == "fastload"), None)
-        if mine is None:
-            continue
-        text = f"{words}, fastload gives {_million(mine['rows_per_s'])} rows/s"
-        if mine["roof_fraction"]:
-            text += f", {100 * mine['roof_fraction']:.0f} % of the roof"
-        others = [r for r in results if r is not mine]
-        if others:
-            times = mine["rows_per_s"] / others[0]["rows_per_s"]
-            text += f"; {times:.1f} times the best other, {others[0]['name']}"
-        lines.append(f"{text}.")
+        one = compared(record, mode)
+        if one is not None:
+            share = roof_share(one.mine)
+            roof = f", {100 * share:.0f} % of the roof" if share else ""
+            lines.append(f"{words}: {million(one.mine['rows_per_s'])} rows/s{roof}.")
     if record["roofline"]:
         lines.append(record["roofline"]["verdict"])
-    if record["profile"]:
-        seen = record["profile"]
+    seen = record["profile"]
+    if seen and seen["step_s"]:
         lines.append(
             f"With steps of {1e3 * seen['step_s']:g} ms, {100 * seen['share']:.1f} % of the time "
             "goes on waiting for data."
         )
-    return section("Summary", *(f"<p>{escape(line)}</p>" for line in lines))
+    return section("Summary", *(f"<p>{escape(line)}</p>" for line in lines if record["results"]))
 
 
 def _comparison(record: _Record, mode: str) -> str:
-    results = _of(record, mode)
+    results = ranked(record, mode)
     if not results:
         return ""
     drawn = charts.bars(
         [
             charts.Bar(
-                r["name"],
+                name_of(r),
                 r["rows_per_s"],
                 r["spread"],
-                f"{_million(r['rows_per_s'])} rows/s",
+                f"{million(r['rows_per_s'])} rows/s",
                 r["name"] == "fastload",
             )
             for r in results
@@ -123,12 +142,12 @@ def _comparison(record: _Record, mode: str) -> str:
             r["name"],
             r["version"],
             f"{r['rows_per_s']:,.0f}",
-            f"{100 * r['spread']:.0f} %",
+            _percent(r["spread"]),
             f"{r['bytes_per_s'] / 1e6:,.0f}",
             f"{r['first_batch_s']:.3f} s",
             f"{_mb(r['peak_rss_bytes'])}",
-            f"{r['cpu_s'] * r['rows_per_s'] / record['dataset']['rows']:.2f}",
-            "-" if r["roof_fraction"] is None else f"{r['roof_fraction']:.2f}",
+            f"{min(r['busy_cores'], record['host']['cores']):.2f}",
+            "-" if (share := roof_share(r)) is None else f"{share:.2f}",
         )
         for r in results
     ]
@@ -138,6 +157,8 @@ def _comparison(record: _Record, mode: str) -> str:
         f"{_MODES[mode]}: medians of epochs after the first", head, rows, "fastload"
     )
     note = "<p>Longer is faster; whiskers are as long as the quartiles of epochs are apart.</p>"
+    if any(r["family"] == "memory" for r in results):
+        note += f"<p>{escape(IN_MEMORY)}</p>"
     return section(f"{_MODES[mode]}: rows a second", drawn, note, charts.folded("Numbers", numbers))
 
 
@@ -196,7 +217,8 @@ def _roofline(record: _Record) -> str:
 
 def _waits(record: _Record) -> str:
     seen = record["profile"]
-    if not seen or not seen["steps"]:
+    # Steps without length wait for data all the time.
+    if not seen or not seen["steps"] or not seen["step_s"]:
         return ""
     steps = seen["steps"]
     every = -(-len(steps) // _COLUMNS)
@@ -350,19 +372,8 @@ def _footer(record: _Record) -> str:
     return f"<footer><p>{escape(text)}</p></footer>"
 
 
-def _of(record: _Record, mode: str) -> list[_Record]:
-    results = [r for r in record["results"] if r["mode"] == mode]
-    return sorted(results, key=lambda r: -r["rows_per_s"])
-
-
-def _source(record: _Record) -> str:
-    files = record["dataset"]["files"]
-    name = files[0].rpartition("/")[2]
-    return name if len(files) == 1 else f"{name} and {len(files) - 1} more"
-
-
-def _million(rate: float) -> str:
-    return f"{rate / 1e6:.1f} M" if rate >= 1e5 else f"{rate:,.0f}"
+def _percent(spread: float) -> str:
+    return f"{100 * spread:.0f} %" if spread <= _MOST_SPREAD else "unstable"
 
 
 def _row_groups(count: int) -> str:

@@ -88,19 +88,20 @@ def verdict(record: Record) -> str:
 
 
 def headline(record: Record) -> str:
-    """Return the verdict in a few words, such as "2.1x faster than the best hand-written loop"."""
+    """Return the verdict in a few words, such as "2.1x as fast as the best hand-written loop"."""
     one = next((one for mode in MODES if (one := compared(record, mode)) is not None), None)
     if one is None:
         return "No result of fastload"
-    rate = f"{million(one.mine['rows_per_s'])} rows/s, {MODES[one.mode]}"
+    rate = f"fastload reads {million(one.mine['rows_per_s'])} rows/s, {MODES[one.mode]}"
     if one.best is None or one.short_s:
         return rate
     other = "the best hand-written loop" if one.best["by_hand"] else one.best["name"]
     if one.is_tie:
-        return f"As fast as {other}, {MODES[one.mode]}"
+        return f"fastload is as fast as {other}, {MODES[one.mode]}"
     if one.times < 1:
-        return f"{1 / one.times:.1f}x slower than {other}, {MODES[one.mode]}"
-    return f"{one.times:.1f}x as fast as {other}, {MODES[one.mode]}"
+        faster = f"{other[0].upper()}{other[1:]}"
+        return f"{faster} is {1 / one.times:.1f}x as fast as fastload, {MODES[one.mode]}"
+    return f"fastload is {one.times:.1f}x as fast as {other}, {MODES[one.mode]}"
 
 
 def roof_share(entry: Entry) -> float | None:
