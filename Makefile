@@ -22,7 +22,7 @@ CXX_FILES := $(sort $(shell find csrc tests/cpp tests/fuzz benchmarks -name '*.c
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: lint-docs help venv build test test-all test-unit test-properties test-semantics test-life faults faults-store faults-disk faults-memory faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
+.PHONY: help venv build test test-all test-unit test-properties test-semantics test-life test-circumstances faults faults-store faults-disk faults-memory faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint lint-docs typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / { print (heads++ ? "\n" : "") substr($$0, 5) } \
@@ -112,6 +112,10 @@ test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPL
 # In CI, `make test-all` runs the first 200 of them.
 test-life: build ## whole programs at random against an oracle: PROGRAMS=5000 SEED=1
 	$(RUN) tests/life/programs.py --programs $(or $(PROGRAMS),200) --seed $(or $(SEED),1)
+
+# In CI, `make test-all` runs some cells of the table.
+test-circumstances: build ## rows whatever the circumstances of a program: ARGS='--ways loop,mix'
+	$(RUN) tests/life/circumstances.py $(ARGS)
 
 faults: faults-store faults-disk faults-memory faults-kills ## all tables of faults
 
