@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,11 +12,30 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastload.batch.display import batch_html, batch_text
 from fastload.batch.packing import pack, unpack
+from fastload.runtime.hints import nearest, no_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
+
+
+_ROWS = "batch.slice(start, stop) takes rows, and {n: batch[n] for n in names} some outputs"
+_CAST = "cast one output, batch[name].float(), or decode to it: columns={name: torch.float32}"
+_SLICE = "write batch.slice(start, stop)"
+# What to write instead of attributes of tensors and of tables.
+_ATTRIBUTES = {
+    **dict.fromkeys(("half", "float", "double", "bfloat16", "long", "int", "type"), _CAST),
+    **dict.fromkeys(("cuda", "cpu"), "write batch.to(device)"),
+    **dict.fromkeys(("head", "row", "take", "iloc", "loc", "select"), _SLICE),
+    **dict.fromkeys(("shape", "size", "num_rows", "batch_size"), "write batch.rows"),
+    **dict.fromkeys(("columns", "column_names", "schema", "names"), "write list(batch)"),
+    **dict.fromkeys(("numpy", "array"), "write batch[name].numpy()"),
+    **dict.fromkeys(("to_dict", "to_pydict"), "write batch.to_arrow().to_pydict()"),
+    **dict.fromkeys(("to_list", "tolist", "to_pylist"), "write batch.to_arrow().to_pylist()"),
+    "to_polars": "write polars.DataFrame(batch.to_arrow())",
+    "to_table": "write pyarrow.table(batch.to_arrow())",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +108,13 @@ class Batch(dict[str, Any]):
             device: device, as torch takes it.
             non_blocking: do not wait for the copies. Copies overlap with other work only if they
                 read pinned memory.
+
+        Raises:
+            TypeError: `device` is a dtype. Outputs have dtypes of their own.
         """
+        if isinstance(device, torch.dtype) or not isinstance(non_blocking, bool):
+            dtype = device if isinstance(device, torch.dtype) else non_blocking
+            raise TypeError(f"Expected a device and no dtype, got {dtype}: {_CAST}")
         return self._map("to", device, non_blocking=non_blocking)
 
     def pin_memory(self) -> Batch:
@@ -157,13 +181,26 @@ class Batch(dict[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return _load, (pack(self), self._position)
 
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return super().__getitem__(name)
+        except TypeError:  # a slice or a list, which has no hash
+            raise TypeError(f"Expected the name of an output, got {name!r}: {_ROWS}") from None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        output = f"write batch[{name!r}] for the output"
+        raise no_attribute("Batch", name, _ATTRIBUTES, output if name in self else "")
+
     def __missing__(self, name: object) -> NoReturn:
+        if not isinstance(name, str):
+            error = TypeError if isinstance(name, slice) else KeyError
+            raise error(f"Expected the name of an output, got {name!r}: {_ROWS}")
         fields = [repr(key) for key in self if key.startswith(f"{name}.")]
         if fields:
             raise KeyError(
                 f"{name!r} is a struct with one output for each field: use {', '.join(fields)}"
             )
-        close = difflib.get_close_matches(str(name), self, n=3) or list(self)[:8]
+        close = nearest(name, self) or list(self)[:8]
         names = ", ".join(map(repr, close))
         raise KeyError(f"no output {name!r}" + (f"; similar outputs: {names}" if names else ""))
 

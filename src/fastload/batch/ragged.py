@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 import torch
 from torch.utils import _pytree as pytree
 
+from fastload.batch.ragged_hints import ATTRIBUTES, NO_TENSOR, OPERATORS
 from fastload.batch.ragged_parts import (
     check_parts,
     describe,
@@ -19,6 +20,7 @@ from fastload.batch.ragged_parts import (
     rows_of_slice,
     value_indices,
 )
+from fastload.runtime.hints import no_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -92,7 +94,7 @@ class Ragged:
             return self._gather(rows_of_slice(start, stop, step, self.offsets.device))
         if isinstance(index, list) or getattr(index, "shape", None):
             return self._gather(rows_of(index, self.offsets.device))
-        row = operator.index(index)
+        row = _row_of(index)
         if not -len(self) <= row < len(self):
             raise IndexError(f"Expected a row in [0, {len(self)}), got {row}")
         start, stop = self.offsets[row % len(self) :][:2].tolist()
@@ -139,6 +141,18 @@ class Ragged:
             text += ": " + preview(self)
         return text + ")"
 
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_attribute(
+            "Ragged", name, ATTRIBUTES, NO_TENSOR if hasattr(torch.Tensor, name) else ""
+        )
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, _types: Any, _arguments: Any = (), _keywords: Any = None
+    ) -> NoReturn:
+        name = getattr(function, "__name__", str(function))
+        raise TypeError(f"Expected a tensor in {name}(), got a Ragged: {NO_TENSOR}")
+
     def __array__(self, *_arguments: object, **_options: object) -> NoReturn:
         raise TypeError(
             "Expected a tensor to make an array of, got a Ragged: write ragged.to_padded(), "
@@ -161,6 +175,11 @@ class Ragged:
     def dtype(self) -> torch.dtype:
         """Dtype of the innermost values; uint8 for str and bytes."""
         return self.values.dtype
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """Number of elements of each row (for str and bytes, of bytes), as int64 (B,)."""
+        return self.offsets.diff()
 
     @property
     def nbytes(self) -> int:
@@ -215,7 +234,13 @@ class Ragged:
             device: device, as torch takes it.
             non_blocking: do not wait for the copies. Copies overlap with other work only if they
                 read pinned memory.
+
+        Raises:
+            TypeError: `device` is a dtype.
         """
+        if isinstance(device, torch.dtype) or not isinstance(non_blocking, bool):
+            dtype = device if isinstance(device, torch.dtype) else non_blocking
+            raise TypeError(f"Expected a device and no dtype, got {dtype}: {ATTRIBUTES['type']}")
         return ragged_of(
             self.values.to(device, non_blocking=non_blocking),
             self.offsets.to(device, non_blocking=non_blocking),
@@ -291,6 +316,24 @@ def own_rows(ragged: Ragged, *, copies: bool) -> Ragged:
 def _is_data(values: object) -> bool:
     """Return True if copying the values copies the whole tensor: no autograd, no subclass."""
     return type(values) is torch.Tensor and not values.requires_grad
+
+
+def _row_of(index: object) -> int:
+    try:
+        return operator.index(index)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"Expected the number of a row, a slice, a list or a Tensor, got {index!r}: for an "
+            "element write ragged[row][element], for a rectangle ragged.to_padded()"
+        ) from None
+
+
+def _refuse_operator(_ragged: Ragged, *_operands: object) -> NoReturn:
+    raise TypeError(f"Expected a tensor in an operation, got a Ragged: {NO_TENSOR}")
+
+
+for _operator in OPERATORS:
+    setattr(Ragged, f"__{_operator}__", _refuse_operator)
 
 
 def _to_bytes(values: Any) -> bytes:

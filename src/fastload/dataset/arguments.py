@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
-import functools
-import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-__all__ = ["check_arguments", "with_hints"]
-
-_Result = TypeVar("_Result")
+__all__ = ["ATTRIBUTES", "KEYWORDS", "check_arguments"]
 
 _OF_LOADER = "{name} is a parameter of DataLoader: DataLoader(dataset, batch_size=None, {name}=...)"
 _PREPROCESS = "pass preprocess= for a function of a block of rows, or augment= for a random one"
 _WINDOW = "pass shuffle=True, and shuffle_window= for the number of rows that are mixed at once"
-# Keywords of other loaders, and what to write instead.
-_HINTS = {
+_STEPS = "pass preprocess= or augment= when you make the dataset"
+_FILTERS = "pass filters= when you make the dataset"
+_SPLIT = "make two datasets, with split=(None, 0, 0.9) and split=(None, 0.9, 1)"
+
+KEYWORDS = {
     **dict.fromkeys(
         ("num_workers", "persistent_workers", "worker_init_fn", "multiprocessing_context"),
         _OF_LOADER + "; the dataset reads on threads of its own, so 0 workers are usually fastest",
@@ -42,36 +40,29 @@ _HINTS = {
     "num_epochs": "iterate over the dataset once for each epoch",
     "device": "wrap the dataset: fastload.DevicePrefetcher(dataset, device)",
 }
+"""What to write instead of keywords of other loaders."""
 
-
-def with_hints(function: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Let a function that gets an unknown keyword say what to write instead.
-
-    Args:
-        function: the function, all of whose parameters have names.
-
-    Returns:
-        The function. For an unknown keyword it raises a TypeError with a hint.
-    """
-    known = [*inspect.signature(function).parameters][1:]
-
-    @functools.wraps(function)
-    def checked(*arguments: Any, **keywords: Any) -> _Result:
-        for name in keywords:
-            if name not in known:
-                raise TypeError(
-                    f"FastParquetDataset has no parameter {name!r}: {_hint(name, known)}"
-                )
-        return function(*arguments, **keywords)
-
-    return checked
-
-
-def _hint(name: str, known: list[str]) -> str:
-    if name in _HINTS:
-        return _HINTS[name].format(name=name)
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"its parameters are {', '.join(known)}"
+ATTRIBUTES = {
+    **dict.fromkeys(("columns", "column_names", "names"), "write list(dataset.schema)"),
+    **dict.fromkeys(("features", "dtypes", "types"), "write dataset.schema"),
+    **dict.fromkeys(("num_columns", "n_columns", "width"), "write len(dataset.schema)"),
+    **dict.fromkeys(("shape", "size"), "write dataset.num_rows and len(dataset.schema)"),
+    **dict.fromkeys(("take", "limit"), "call dataset.head(n), or pass limit= to a dataset"),
+    **dict.fromkeys(("map", "map_batches", "with_transform", "set_transform"), _STEPS),
+    **dict.fromkeys(("filter", "where", "query"), _FILTERS),
+    **dict.fromkeys(("split", "random_split", "train_test_split"), _SPLIT),
+    **dict.fromkeys(("select", "select_columns", "remove_columns"), "pass columns= or exclude="),
+    **dict.fromkeys(("rename", "rename_column"), 'pass columns={"new": "old", "*": ...}'),
+    **dict.fromkeys(("with_format", "set_format", "cast"), "pass columns= with dtypes"),
+    **dict.fromkeys(("shuffle", "shuffled"), "pass shuffle=True when you make the dataset"),
+    **dict.fromkeys(("batch", "batched"), "pass batch_size= when you make the dataset"),
+    **dict.fromkeys(("shard", "split_by_node"), "pass rank= and world_size="),
+    **dict.fromkeys(("skip", "resume"), "to continue a run, call load_state_dict(state)"),
+    "epoch": 'write dataset.state_dict()["epoch"]; set_epoch(n) sets the epoch',
+    **dict.fromkeys(("to", "cuda"), "wrap the dataset: fastload.DevicePrefetcher(dataset, device)"),
+    **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "call it on a Batch: dataset.head(n)"),
+}
+"""What to write instead of attributes of other libraries' datasets."""
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:

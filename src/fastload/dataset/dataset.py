@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
 
 from typing_extensions import TypeVar
 
 from fastload.batch.batch import Batch
 from fastload.batch.transport import memory_of_workers
-from fastload.dataset.arguments import check_arguments, with_hints
+from fastload.dataset.arguments import ATTRIBUTES, KEYWORDS, check_arguments
 from fastload.dataset.describe import dataset_html, dataset_text
 from fastload.dataset.head import head
 from fastload.dataset.passes.epoch_iterator import EpochIterator
@@ -34,6 +34,7 @@ from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
 from fastload.runtime.disk.cache import Cache, cache_of
+from fastload.runtime.hints import no_attribute, with_hints
 from fastload.runtime.sizes import parse_bytes
 from fastload.schema.fields import Schema
 from fastload.schema.projection import plan_columns
@@ -77,9 +78,9 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     Args:
         source: The Parquet files: a file, a directory, a glob, or a list of these.
-            Each is a local path or the URL of an object store (gs://, s3://, az://, http(s)://
-            or any other that fsspec knows). Files may differ in their columns and types: see
-            `columns`. Directories named `key=value` become columns too, if they lie below the
+            Each is a local path (`~` is the home directory) or the URL of an object store (gs://,
+            s3://, az://, http(s):// or any other that fsspec knows). Files may differ in their
+            columns and types: see `columns`. Directories named `key=value` become columns too, if they lie below the
             given directory, or at or after the first wildcard of a glob.
         columns: The outputs of a batch: None (all columns), a list of names, or a mapping.
             A name "a.b" selects a field of a struct. A mapping goes from output name to a
@@ -92,8 +93,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             With None, DataLoader collates the rows.
         filters: The condition that rows must meet: an Expression, or a list of conditions.
             An Expression is one of pyarrow.compute. Conditions have the form that pyarrow and
-            pandas take, `[("price", ">", 0)]`: "and" joins the conditions of a list, "or" joins
-            the lists of a list; "a.b" names a field of a struct. A row for which the condition is
+            pandas take, `("price", ">", 0)`: "and" joins the conditions of a list, "or" joins
+            the lists of a list; "a.b" names a field of a struct. A date or time may be a str,
+            `("day", ">=", "2024-01-31")`. A row for which the condition is
             null is left out. The condition may name any column of the files and any hive key.
             Row-group statistics rule out row groups. For the other row groups, the exact rows
             are found when the dataset is made, and kept in $FASTLOAD_CACHE_DIR, or else in the
@@ -231,7 +233,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
     ) -> None: ...
-    @with_hints
+    @with_hints("FastParquetDataset", KEYWORDS)
     def __init__(
         self,
         source: PathLike | Sequence[PathLike],
@@ -529,6 +531,9 @@ class FastParquetDataset(Resumable[_Item_co]):
     def __getstate__(self) -> dict[str, Any]:
         # A prepared pass belongs to this process.
         return {**super().__getstate__(), "_ahead": None, "_prepared": None}
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_attribute(type(self).__name__, name, ATTRIBUTES, "")
 
     def __repr__(self) -> str:
         return dataset_text(self, self._batch_size, self._options, self._steps, self._known_schema)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -98,6 +98,17 @@ class Resumable(IterableDataset[_Item_co]):
         position = running.start if running and at_work else self._next_position()
         left = self._batches(position, self._resolved_rank().rank)
         return sum(leg.delivered for leg in position.progress) + left
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """Refuse the number of a row: a dataset is read by iteration.
+
+        Raises:
+            TypeError: Always; the message says what to write instead.
+        """
+        raise TypeError(
+            f"A {type(self).__name__} is read by iteration and has no item [{index!r}]: to look at "
+            "rows call head(5), to read a part of the rows pass split=, filters= or limit="
+        )
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next pass, also in worker processes that are already running.

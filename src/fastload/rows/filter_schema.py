@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -83,8 +84,9 @@ class FilterSchema:
         Raises:
             ColumnNotFoundError: a column does not exist.
             SchemaError: the type of a column does not fit the filters or the split.
+            ValueError: a str in the filters is no date or time of the column's type.
         """
-        expression = expression_of(filters, self._path)
+        expression = expression_of(filters, self._path, self._value)
         if expression is not None:
             self._check(expression)
         for name in (split and split.columns) or ():
@@ -144,6 +146,28 @@ class FilterSchema:
         if self._type_of((name,)) is None and self._type_of(fields) is not None:
             return fields
         return (name,)
+
+    def _value(self, name: str, value: Any) -> Any:
+        """Return the value of a condition; a str that stands for a date or time as the column's."""
+        if isinstance(value, np.datetime64):
+            return pa.array(np.array([value]))[0]
+        arrow = self._type_of(self._path(name))
+        listed = isinstance(value, (list, tuple, set, frozenset))
+        values = [*value] if listed else [value]
+        if arrow is None or not pa.types.is_temporal(arrow) or pa.types.is_duration(arrow):
+            return value
+        if not any(isinstance(each, str) for each in values):
+            return value
+        try:
+            parsed = pa.array(values, pa.string()).cast(arrow)
+        except pa.ArrowException as error:
+            zone = pa.types.is_timestamp(arrow) and arrow.tz is not None
+            day = "2024-01-31" if pa.types.is_date(arrow) else "2024-01-31T12:00:00"
+            raise ValueError(
+                f'Expected text for {arrow} in filters such as "{day}{"Z" if zone else ""}", got '
+                f"{value!r}: {error} - at {self.path}, column `{name}`"
+            ) from None
+        return parsed if listed else parsed[0]
 
     def _check(self, filters: Any) -> None:
         with contextlib.suppress(pa.ArrowException, TypeError, ValueError, FastloadError):

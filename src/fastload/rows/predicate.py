@@ -25,12 +25,17 @@ __all__ = [
 ]
 
 Filters: TypeAlias = (
-    "pc.Expression | Sequence[tuple[Any, ...]] | Sequence[Sequence[tuple[Any, ...]]]"
+    "pc.Expression | tuple[str, str, Any] | Sequence[tuple[Any, ...]] "
+    "| Sequence[Sequence[tuple[Any, ...]]]"
 )
 """The `filters` argument: an expression, or conditions in the form of pyarrow and pandas."""
 
 SplitArgument = tuple[str | Sequence[str] | None, float, float]
 """The `split` argument: column names or None, start and stop."""
+
+_FORM = 'a condition such as ("price", ">", 0), a list of conditions or a pyarrow Expression'
+_OPERATORS = ("==", "=", "!=", "<", ">", "<=", ">=", "in", "not in")
+_NULLS = "for nulls pass an Expression, pyarrow.compute.field(name).is_null()"
 
 # The most characters of the text of filters, or of a split, in a saved state.
 _SHOWN = 200
@@ -100,10 +105,10 @@ class Predicate:
 
 
 def parse_filters(filters: Any) -> Any:
-    """Check the `filters` argument, and return it.
+    """Check the `filters` argument, and return it; a single condition becomes a list of one.
 
     Args:
-        filters: None, an Expression, or a list of conditions.
+        filters: None, an Expression, a condition, or a list of conditions.
 
     Raises:
         TypeError, ValueError: the argument is wrong.
@@ -111,21 +116,37 @@ def parse_filters(filters: Any) -> Any:
     if filters is None or _is_expression(filters):
         return filters
     if not isinstance(filters, (list, tuple)):
-        raise TypeError(
-            "Expected filters as a pyarrow.compute Expression or a list of tuples "
-            f"(column, operator, value), got {filters!r}"
-        )
+        raise TypeError(f"Expected filters as {_FORM}, got {filters!r}")
+    if len(filters) == 3 and isinstance(filters, tuple) and isinstance(filters[0], str):
+        filters = [filters]
     for conjunction in _conjunctions(filters):
         for condition in conjunction:
             if not isinstance(condition, tuple) or len(condition) != 3:
                 raise ValueError(
                     "Expected each condition of filters as (column, operator, value), got "
-                    f"{condition!r}"
+                    f"{condition!r} in {filters!r}; write filters as {_FORM}"
                 )
-            if not isinstance(condition[0], str):
-                raise TypeError(f"Expected the name of a column in filters, got {condition[0]!r}")
+            _check_condition(*condition)
     expression_of(filters, lambda name: (name,))
     return filters
+
+
+def _check_condition(name: object, operator: object, value: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"Expected the name of a column in filters, got {name!r}")
+    if operator not in _OPERATORS:
+        known = ", ".join(_OPERATORS)
+        raise ValueError(
+            f"Expected an operator of filters among {known}, got {operator!r}; for others pass an "
+            "Expression of pyarrow.compute"
+        )
+    if operator in ("in", "not in"):
+        if isinstance(value, (str, bytes)):
+            raise ValueError(f"Expected a list of values for {operator!r}, got {value!r}")
+    elif value is None:
+        raise ValueError(
+            f"Expected a value to compare `{name}` with, got None, which equals no value: {_NULLS}"
+        )
 
 
 def _is_expression(filters: object) -> bool:
@@ -135,12 +156,17 @@ def _is_expression(filters: object) -> bool:
     return isinstance(filters, Expression)
 
 
-def expression_of(filters: Any, path_of: Callable[[str], tuple[str, ...]]) -> Any:
+def expression_of(
+    filters: Any,
+    path_of: Callable[[str], tuple[str, ...]],
+    value_of: Callable[[str, Any], Any] = lambda _name, value: value,
+) -> Any:
     """Convert filters to an Expression; return None for None.
 
     Args:
         filters: an Expression, a list of conditions, or None.
         path_of: returns the path of a column, given its name in a condition.
+        value_of: returns the value to compare with, given the name and the value of a condition.
 
     Raises:
         ValueError: the conditions are not in pyarrow's form.
@@ -148,7 +174,7 @@ def expression_of(filters: Any, path_of: Callable[[str], tuple[str, ...]]) -> An
     if filters is None or _is_expression(filters):
         return filters
     paths = [
-        [(path_of(name), operator, value) for name, operator, value in conjunction]
+        [(path_of(name), operator, value_of(name, value)) for name, operator, value in conjunction]
         for conjunction in _conjunctions(filters)
     ]
     try:
@@ -176,7 +202,10 @@ def parse_split(split: Any) -> Split | None:
     if split is None:
         return None
     if not isinstance(split, (tuple, list)) or len(split) != 3:
-        raise TypeError(f"Expected split as (columns or None, start, stop), got {split!r}")
+        raise TypeError(
+            "Expected split as (columns or None, start, stop), such as (None, 0, 0.9) for training "
+            f"and (None, 0.9, 1) for validation, got {split!r}"
+        )
     columns, start, stop = split
     names = (columns,) if isinstance(columns, str) else columns
     if names is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import re
 import stat
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from fastload.errors import SourceNotFoundError, StorageError
+from fastload.runtime.hints import nearest
 from fastload.source.files import FoundFile
 from fastload.source.table_formats import DELTA_LOG, delta_error, refuse_local, refuse_walked
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["HIDDEN", "find_files", "url_of"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# A URL after pathlib has joined it.
+_ONE_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
+# Number of names of a directory among which a message looks for similar ones.
+_MOST_NAMES = 1000
 # A name that begins so is hidden. By the rule of Hadoop and Arrow, such files are markers, logs
 # and unfinished output, not data.
 HIDDEN = ("_", ".")
@@ -92,7 +98,9 @@ def _find(entry: PathLike) -> list[FoundFile]:
         # A file may have a name that looks like a glob, so globs are tried last.
         if glob.has_magic(path):
             return _find_glob(path)
-        raise SourceNotFoundError(f"Expected a file or directory, found none - at {path}") from None
+        raise SourceNotFoundError(
+            f"Expected a file or directory, found none{_nearby(path)} - at {path}"
+        ) from None
     except OSError as error:
         raise StorageError(f"Can't look at the source: {error.strerror} - at {path}") from error
     if stat.S_ISDIR(mode):
@@ -127,10 +135,10 @@ def _local_path(entry: PathLike) -> str:
     if not path:
         raise SourceNotFoundError("Expected a path, got an empty str")
     if isinstance(entry, PurePath):
-        return path
+        return os.path.expanduser(path)
     url = _URL.match(path)
     if url is None:
-        return path
+        return os.path.expanduser(path)
     parts = urlsplit(path)
     if parts.netloc not in ("", "localhost"):
         raise ValueError(
@@ -159,8 +167,31 @@ def _find_glob(pattern: str) -> list[FoundFile]:
             found.add(match)
     _refuse_tables(found, fixed)
     if not found:
-        raise SourceNotFoundError(f"Expected files that match the glob, found none - at {pattern}")
+        raise SourceNotFoundError(
+            f"Expected files that match the glob, found none{_nearby(pattern)} - at {pattern}"
+        )
     return [FoundFile(path, PurePath(path).parts[fixed:-1]) for path in sorted(found)]
+
+
+def _nearby(path: str) -> str:
+    """Return what a message adds about a path that does not exist: the names where it ends."""
+    if _ONE_SLASH.match(path):
+        return "; a URL has two slashes and is a str, since Path() takes one away"
+    directory, names = os.getcwd(), PurePath(path).parts
+    for name in names:
+        if not os.path.isdir(os.path.join(directory, name)):
+            break
+        directory = os.path.join(directory, name)
+    else:  # the pattern of a directory that exists
+        name = names[-1]
+    try:
+        with os.scandir(directory) as entries:
+            found = sorted(entry.name for entry in itertools.islice(entries, _MOST_NAMES))
+    except OSError:
+        return ""
+    shown = nearest(name, found) or [each for each in found if not each.startswith(HIDDEN)][:3]
+    listed = ", ".join(f"`{each}`" for each in shown)
+    return f"; {directory} holds {listed}" if shown else f"; {directory} is empty"
 
 
 def _refuse_tables(files: Iterable[str], fixed: int) -> None:

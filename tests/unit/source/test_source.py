@@ -107,10 +107,18 @@ def test_file_urls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "error", "message"),
     [
-        ("none.parquet", SourceNotFoundError, "found none - at .*none.parquet"),
-        ("none/*.parquet", SourceNotFoundError, r"match the glob, found none - at .*\*.parquet"),
+        (
+            "none.parquet",
+            SourceNotFoundError,
+            "found none; .* holds `a.parquet`.* - at .*none.parquet",
+        ),
+        (
+            "none/*.parquet",
+            SourceNotFoundError,
+            r"match the glob, found none; .* holds .* - at .*\*.parquet",
+        ),
         ("empty", SourceNotFoundError, "a directory with files .* - at .*empty"),
-        ("a.parquet/b", SourceNotFoundError, "found none - at .*b"),
+        ("a.parquet/b", SourceNotFoundError, "found none; .* - at .*b"),
     ],
 )
 def test_nothing_found(tmp_path: Path, source: str, error: type[Exception], message: str) -> None:

@@ -1,0 +1,88 @@
+"""Hints for users who write a keyword or an attribute that another library has."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["hinted", "nearest", "no_attribute", "with_hints"]
+
+_Result = TypeVar("_Result")
+_Class = TypeVar("_Class")
+
+
+def with_hints(
+    owner: str, hints: Mapping[str, str]
+) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
+    """Let a function that gets an unknown keyword say what to write instead.
+
+    Args:
+        owner: the name of the function or class, for the message.
+        hints: what to write instead of a keyword; "{name}" stands for the keyword.
+
+    Returns:
+        A decorator for a function all of whose parameters have names. For an unknown keyword the
+        function raises a TypeError with a hint.
+    """
+
+    def decorate(function: Callable[..., _Result]) -> Callable[..., _Result]:
+        known = [*inspect.signature(function).parameters][1:]
+
+        @functools.wraps(function)
+        def checked(*arguments: Any, **keywords: Any) -> _Result:
+            for name in keywords:
+                if name not in known:
+                    raise TypeError(
+                        f"{owner} has no parameter {name!r}: {_hint(name, known, hints)}"
+                    )
+            return function(*arguments, **keywords)
+
+        return checked
+
+    return decorate
+
+
+def hinted(**hints: str) -> Callable[[type[_Class]], type[_Class]]:
+    """Return a decorator for a class whose `__init__` says what to write for an unknown keyword.
+
+    Args:
+        **hints: what to write instead of a keyword.
+    """
+
+    def decorate(kind: type[_Class]) -> type[_Class]:
+        made = with_hints(kind.__name__, hints)(kind.__init__)  # type: ignore[misc]
+        setattr(kind, "__init__", made)  # noqa: B010  an assignment would hide the signature
+        return kind
+
+    return decorate
+
+
+def no_attribute(owner: str, name: str, hints: Mapping[str, str], default: str) -> AttributeError:
+    """Return the error for an attribute that does not exist.
+
+    Args:
+        owner: the name of the class.
+        name: the attribute.
+        hints: what to write instead of an attribute.
+        default: what to write instead of any other attribute; "" = nothing.
+    """
+    # Libraries ask for private names and for special methods to learn what an object can do.
+    hint = "" if name.startswith("_") else hints.get(name, default)
+    return AttributeError(f"{owner} has no attribute {name!r}" + (f": {hint}" if hint else ""))
+
+
+def nearest(name: object, names: Iterable[str]) -> list[str]:
+    """Return at most three of the names that resemble `name`, the nearest first."""
+    return difflib.get_close_matches(str(name), list(names), n=3)
+
+
+def _hint(name: str, known: list[str], hints: Mapping[str, str]) -> str:
+    if name in hints:
+        return hints[name].format(name=name)
+    close = nearest(name, known)
+    return f"did you mean {close[0]!r}?" if close else f"its parameters are {', '.join(known)}"
