@@ -1,5 +1,7 @@
 // Fuzzer of files: each column that Arrow reads has the same values in fastload, in any
-// order and any selection of rows, and both refuse the same files.
+// order and any selection of rows, and both refuse the same files. Shuffles deal rows to
+// small buckets, so that the few rows of an input fill several, and pages without
+// selected rows are left out whatever their size.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +18,8 @@
 #include "arrow/io/memory.h"
 #include "checked.h"
 #include "fastload/base/hash.h"
+#include "fastload/collate/shuffle.h"
+#include "fastload/decode/pages/chunk_open.h"
 #include "fastload/source/arrow_versions.h"
 #include "fastload/source/page_index.h"
 #include "file_mutation.h"
@@ -157,9 +161,22 @@ Oracle ReadByArrow(const std::shared_ptr<arrow::Buffer>& bytes, const Footer& fo
   return oracle;
 }
 
+// What decides how the same rows are read.
+struct Ways {
+  uint32_t bucket_rows = kBucketRows;
+  int64_t page_hole_bytes = kPageHoleBytes;
+};
+
+Ways DrawWays(std::mt19937* random) {
+  Ways ways;
+  if ((*random)() % 4 > 0) ways.bucket_rows = 1 + (*random)() % 32;
+  if ((*random)() % 4 > 0) ways.page_hole_bytes = 0;
+  return ways;
+}
+
 class Read {
  public:
-  Read(FileSpec file, ColumnSpec column, std::vector<FileSelection> selections)
+  Read(FileSpec file, ColumnSpec column, std::vector<FileSelection> selections, Ways ways)
       : spec_(std::move(column)),
         outputs_(OutputsOf(spec_)),
         layout_({spec_}, outputs_),
@@ -168,12 +185,16 @@ class Read {
                    .io_threads = 0,
                    .batch_memory_bytes = kBudgetBytes,
                    .staging_memory_bytes = kBudgetBytes,
-                   .fetch_memory_bytes = kBudgetBytes},
-                  std::move(selections)) {}
+                   .fetch_memory_bytes = kBudgetBytes,
+                   .fill_memory_bytes = kBudgetBytes,
+                   .page_hole_bytes = ways.page_hole_bytes},
+                  std::move(selections)),
+        bucket_rows_(ways.bucket_rows) {}
 
   // Appends each row of the plan until the end of the plan or an error.
   Status Rows(const ReadPlan& plan, std::vector<std::string>* rows) {
     ARROW_ASSIGN_OR_RAISE(auto scan, pipeline_.Start(plan, {.fetch_bytes = kBudgetBytes,
+                                                            .bucket_rows = bucket_rows_,
                                                             .segment_bytes = 1 << 12}));
     bool done = false;
     while (!done) {
@@ -192,15 +213,20 @@ class Read {
   const std::vector<OutputSpec> outputs_;
   const Layout layout_;
   Pipeline pipeline_;
+  const uint32_t bucket_rows_;
 };
 
 // Returns true if Arrow accepts bytes that fastload refuses. Arrow makes a list of
-// elements that belong to no list. Arrow ignores the number of rows in a page's header,
-// by which fastload skips pages, and ignores values beyond the footer's number of values.
+// elements that belong to no list, and lets a V2 page begin inside a row. Arrow ignores
+// the number of rows in a page's header, by which fastload skips pages, ignores values
+// beyond the footer's number of values, and allocates a page that is larger than its
+// column chunk.
 bool IsStricter(const Status& status) {
   const std::string& why = status.message();
   return why.find("of a list that has begun") != std::string::npos ||
+         why.find("Expected a page that begins with a row") != std::string::npos ||
          why.find(" rows in the page, got ") != std::string::npos ||
+         why.find(" bytes after decompression, got ") != std::string::npos ||
          why.find("pages of as many values as the footer says") != std::string::npos;
 }
 
@@ -220,7 +246,7 @@ bool IsRefusedWhole(const FileSpec& file, const ColumnSpec& spec) {
   const int64_t total = file.footer->num_rows();
   const ReadPlan plan = CutPlan(AllPieces({file}), total, total, /*shuffled=*/false);
   std::vector<std::string> rows;
-  return IsStricter(Read(file, spec, {}).Rows(plan, &rows));
+  return IsStricter(Read(file, spec, {}, {}).Rows(plan, &rows));
 }
 
 void Compare(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
@@ -232,8 +258,9 @@ void Compare(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
   };
   const ReadPlan plan = CutPlan(AllPieces(files), at_most(total), at_most(total),
                                 /*shuffled=*/(*random)() % 2 == 0);
+  const Ways ways = DrawWays(random);
   std::vector<std::string> rows;
-  const Status status = Read(file, spec, {}).Rows(plan, &rows);
+  const Status status = Read(file, spec, {}, ways).Rows(plan, &rows);
   const std::string place = "column " + spec.name + ": ";
   if (oracle.known && oracle.refused) {
     Expect(!status.ok(), place + "values of bytes that Arrow refuses: " + oracle.why);
@@ -244,7 +271,7 @@ void Compare(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
   }
   if (!status.ok() || !oracle.known || oracle.refused) return;
   Expect(static_cast<int64_t>(oracle.rows.size()) == total, place + "rows of Arrow's");
-  const std::vector<RowId> order = PlannedRows(plan, files);
+  const std::vector<RowId> order = PlannedRows(plan, files, ways.bucket_rows);
   Expect(rows.size() == order.size(), place + "the number of rows");
   for (size_t i = 0; i < order.size(); ++i) {
     const auto& expected = oracle.rows[static_cast<size_t>(order[i].row)];
@@ -254,9 +281,50 @@ void Compare(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
   }
 }
 
+// Returns true if the offset indexes of a leaf describe the pages that the file has.
+bool IndexIsRight(const FileSpec& file, const std::shared_ptr<arrow::Buffer>& bytes,
+                  int32_t leaf) {
+  auto opened = LocalFile::Open(file);
+  Expect(opened.ok(), "the file can be opened");
+  for (int32_t g = 0; g < file.row_groups(); ++g) {
+    const auto extents = ReadPageExtents(file, **opened, g, leaf);
+    const auto chunk = ChunkRange(file, g, leaf);
+    if (!extents.ok() || !chunk.ok()) return false;
+    if (extents->pages.empty()) continue;
+    size_t found = 0;
+    const Status status = CatchParquet([&]() -> Status {
+      const auto stream = std::make_shared<arrow::io::BufferReader>(
+          arrow::SliceBuffer(bytes, chunk->offset, chunk->bytes));
+      // Bytes that are not decompressed have the same headers.
+      const auto pages =
+          OpenPages(stream, INT64_MAX, parquet::Compression::UNCOMPRESSED,
+                    parquet::ReaderProperties(), *file.Column(leaf), false);
+      int64_t row = 0;
+      while (true) {
+        ARROW_ASSIGN_OR_RAISE(const int64_t start, stream->Tell());
+        if (start == chunk->bytes) return Status::OK();
+        const auto page = pages->NextPage();
+        if (page == nullptr) return Status::OK();
+        if (IsDictionary(*page)) continue;
+        if (found == extents->pages.size()) return Status::Invalid("too few");
+        const PageExtent& extent = extents->pages[found++];
+        ARROW_ASSIGN_OR_RAISE(const int64_t end, stream->Tell());
+        if (extent.offset != chunk->offset + start || extent.bytes != end - start ||
+            extent.row != row) {
+          return Status::Invalid("another page");
+        }
+        row += static_cast<const parquet::DataPage&>(*page).num_values();
+      }
+    });
+    if (!status.ok() || found != extents->pages.size()) return false;
+  }
+  return true;
+}
+
 // Compares a selection of the rows of each row group; bits say which rows are selected.
 void CompareSelected(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
-                     bool indexed, std::mt19937* random) {
+                     const std::shared_ptr<arrow::Buffer>& bytes, bool indexed,
+                     std::mt19937* random) {
   std::vector<int64_t> stay;  // selected rows of the file
   std::vector<uint8_t> bits;
   FileSelection selection;
@@ -290,10 +358,11 @@ void CompareSelected(const FileSpec& file, const ColumnSpec& spec, const Oracle&
   selection.bytes = static_cast<int64_t>(bits.size());
   std::vector<std::string> rows;
   const Status status =
-      Read(file, spec, {selection})
+      Read(file, spec, {selection}, DrawWays(random))
           .Rows(builder.Window(pieces).Build(1 + delivered.size() / 2), &rows);
+  if (!status.ok() || !oracle.known || oracle.refused) return;
   // An index that describes other pages than the file has leads to other rows.
-  if (!status.ok() || indexed || !oracle.known || oracle.refused) return;
+  if (indexed && !IndexIsRight(file, bytes, spec.leaves[0])) return;
   Expect(rows.size() == delivered.size(), "the number of selected rows");
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto& expected = oracle.rows[static_cast<size_t>(delivered[i])];
@@ -361,7 +430,7 @@ void Run(const uint8_t* data, size_t size) {
     const bool indexed = ReadIndexes(file, leaf);
     const Oracle oracle = ReadByArrow(bytes, **footer, leaf, *spec);
     Compare(file, *spec, oracle, &random);
-    CompareSelected(file, *spec, oracle, indexed, &random);
+    CompareSelected(file, *spec, oracle, bytes, indexed, &random);
   }
 }
 

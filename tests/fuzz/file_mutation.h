@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arrow/io/memory.h"
@@ -113,6 +114,28 @@ inline void MutateBody(uint8_t* data, size_t size, size_t end, std::mt19937* ran
   }
 }
 
+// Overwrites a name in the footer, of `size` bytes in all, with any bytes of the same
+// number.
+inline void MutateName(uint8_t* data, size_t footer, size_t size, std::mt19937* random) {
+  constexpr std::string_view kBytes("\0\n\r`.,\x80\xff\xc3 \"\\", 12);
+  // A name is a Thrift binary: 0x48 or 0x18, a length, then printable bytes.
+  std::vector<std::pair<size_t, size_t>> names;
+  for (size_t at = footer; at + 2 < size - kTrailerBytes; ++at) {
+    const size_t length = data[at + 1];
+    if ((data[at] & 0xF) != 8 || length == 0 || length > 64) continue;
+    if (at + 2 + length >= size - kTrailerBytes) continue;
+    names.emplace_back(at + 2, length);
+  }
+  if (names.empty()) return;
+  const auto [at, length] = names[(*random)() % names.size()];
+  for (size_t i = 0; i < length; ++i) {
+    if ((*random)() % 3 == 0) continue;
+    data[at + i] = (*random)() % 2 == 0
+                       ? static_cast<uint8_t>(kBytes[(*random)() % kBytes.size()])
+                       : static_cast<uint8_t>((*random)());
+  }
+}
+
 // Mutates a file like LLVMFuzzerCustomMutator.
 inline size_t MutateFile(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   std::mt19937 random(seed);
@@ -123,6 +146,10 @@ inline size_t MutateFile(uint8_t* data, size_t size, size_t max_size, unsigned s
     for (auto times = 1 + random() % 3; times > 0; --times) {
       MutateBody(data, size, footer, &random);
     }
+    return size;
+  }
+  if (turn == 12) {
+    MutateName(data, footer, size, &random);
     return size;
   }
   std::vector<uint8_t> bytes(data + footer, data + size - kTrailerBytes);

@@ -15,14 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # Seeds of these are Parquet files; the others begin with nothing.
-OF_FILES = ("file", "footer")
+OF_FILES = ("file", "footer", "row_finder")
 # An input of some KB, for which memory_budget=16 MiB is plenty, may take 4 times as much.
 MOST_MALLOC_MB = 64
 MOST_MB = 1024  # all that is resident, ASan's shadow and quarantine included
 MOST_SECONDS = 10  # of one input
 MOST_BYTES = 24 << 10
 # Half of the time goes to whole files.
-SHARES = {"file": 6}
+SHARES = {"file": 8, "row_finder": 2}
 # Statistics of rare features take most of the time of inputs that have thousands of features;
 # and the mutator of files makes several changes at a time itself.
 FOR_FILES = ("-entropic=0", "-mutate_depth=2")

@@ -104,6 +104,51 @@ def write_all(directory):
     pq.write_table(table, directory / "int96.parquet", use_deprecated_int96_timestamps=True)
 
 
+NAMES = ("two\nlines", "nul\0", "`quoted`", "a.b", " ", "\u00e9\u4e2d", "n" * 300)
+
+
+def write_filtered(directory):
+    """Files to search: sorted and unsorted numbers beside each other, with bounds of pages."""
+    choice = random.Random(1)
+    rows = 300
+    for index, codec, dictionary in itertools.product(
+        (False, True), ("none", "zstd"), (False, True)
+    ):
+        columns = {
+            "sorted": pa.array(range(rows), pa.int32()),
+            "few": pa.array([row // 100 for row in range(rows)], pa.int8()),
+            "nulls": pa.array([None if row % 50 < 40 else row / 8 for row in range(rows)]),
+            "floats": pa.array(
+                [choice.choice((0.0, -0.0, 1.5, float("nan"), -2.0)) for _ in range(rows)]
+            ),
+            "any": pa.array([choice.randrange(1 << 64) for _ in range(rows)], pa.uint64()),
+            "flag": pa.array([row > 200 for row in range(rows)]),
+        }
+        for number, names in enumerate((("sorted", "nulls", "flag"), ("few", "floats", "any"))):
+            pq.write_table(
+                pa.table({name: columns[name] for name in names}),
+                directory / f"filtered-{index}-{codec}-{dictionary}-{number}.parquet",
+                row_group_size=200, data_page_size=64, write_batch_size=16, compression=codec,
+                use_dictionary=dictionary, write_page_index=index,
+            )  # fmt: skip
+
+
+def write_others(directory):
+    """Files of odd names, of runs of many rows, and of null items in lists."""
+    table = pa.table({name: pa.array([n, n + 1, None]) for n, name in enumerate(NAMES)})
+    pq.write_table(table, directory / "names.parquet")
+    rows = 3000
+    runs = pa.table({"run": [row // 1000 for row in range(rows)], "text": ["a"] * rows})
+    pq.write_table(runs, directory / "runs.parquet", row_group_size=1300, compression="none")
+    vectors = pa.array(
+        [[None, [1.0, 2.0]], [], None, [None] * 5], pa.list_(pa.list_(pa.float32(), 2))
+    )
+    pq.write_table(pa.table({"v": vectors}), directory / "null-vectors.parquet")
+    inner = pa.list_(pa.list_(pa.int16(), 2), 2)
+    nested = pa.array([[[[1, 2], None], None], [[None, [3, 4]]], []], pa.list_(inner))
+    pq.write_table(pa.table({"v": nested}), directory / "null-inner-vectors.parquet")
+
+
 def take_found(data, directory):
     """The small ones of the files found, as they are."""
     for path in sorted(Path(data).rglob("*.parquet")):
@@ -118,6 +163,8 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)
     write_all(arguments.directory)
+    write_filtered(arguments.directory)
+    write_others(arguments.directory)
     if arguments.data:
         take_found(arguments.data, arguments.directory)
     print(f"{len(list(arguments.directory.iterdir()))} seeds")

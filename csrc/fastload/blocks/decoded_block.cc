@@ -115,7 +115,7 @@ class Walk {
 // Returns true if the bytes can be read as the offsets of `lists` lists.
 bool HoldsOffsets(const uint8_t* bytes, int64_t buffer_bytes, int64_t lists) {
   constexpr auto kBytes = static_cast<int64_t>(sizeof(int64_t));
-  return lists < buffer_bytes / kBytes &&
+  return lists >= 0 && lists < buffer_bytes / kBytes &&
          reinterpret_cast<uintptr_t>(bytes) % alignof(int64_t) == 0;
 }
 
@@ -146,8 +146,9 @@ bool AreOrdered(std::span<const int64_t> offsets) {
 }
 
 // Returns true if all offsets of an array and of the arrays below are ordered, so that no
-// list has a negative length.
+// list has a negative length, nor the array itself.
 bool HasOrderedOffsets(const arrow::ArrayData& data) {
+  if (data.length < 0) return false;
   const arrow::Type::type id = StorageOf(data.type.get())->id();
   if ((id == arrow::Type::LARGE_LIST || arrow::is_large_binary_like(id)) &&
       data.length > 0) {

@@ -5,14 +5,16 @@ namespace {
 
 ChunkPages WholeChunk(ByteRange chunk) { return {.ranges = {chunk}}; }
 
+// Returns true if the pages follow one another, and each has a row: pages without rows
+// would be left out in the middle of selected rows.
 bool InOrder(const std::vector<PageExtent>& pages, ByteRange chunk, int64_t rows) {
   const int64_t end = chunk.offset + chunk.bytes;
   int64_t offset = chunk.offset;
   int64_t row = 0;
   for (size_t i = 0; i < pages.size(); ++i) {
     const PageExtent& page = pages[i];
-    const bool at_row = i == 0 ? page.row == 0 : page.row >= row;
-    if (!at_row || page.row > rows || page.offset < offset || page.offset > end ||
+    const bool at_row = i == 0 ? page.row == 0 : page.row > row;
+    if (!at_row || page.row >= rows || page.offset < offset || page.offset > end ||
         page.bytes < 0 || page.bytes > end - page.offset) {
       return false;
     }

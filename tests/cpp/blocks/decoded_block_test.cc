@@ -5,7 +5,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,6 +18,7 @@
 #include "arrow/io/file.h"
 #include "arrow/ipc/reader.h"
 #include "block_file.h"
+#include "fastload/base/hash.h"
 #include "temporary_directory.h"
 
 namespace fastload {
@@ -109,6 +112,42 @@ TEST_F(DecodedBlockTest, WhatIsCutOrLongerIsFound) {
   }
   ExpectDamage(good + "ARROW1", "more at the end");
   ExpectDamage(good + good, "twice");
+}
+
+// Writes the checksum that the block's bytes have.
+void SetChecksum(const std::string& name, std::string* bytes) {
+  const size_t digits = FindChecksum(*bytes).value();
+  bytes->replace(digits, kNoChecksum.size(), kNoChecksum);
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx",
+                static_cast<unsigned long long>(Hash64(
+                    bytes->data(), bytes->size(), Hash64(name.data(), name.size(), 0))));
+  bytes->replace(digits, kNoChecksum.size(), text.data());
+}
+
+// A block may have been written by someone else, with a right checksum.
+TEST_F(DecodedBlockTest, OffsetsThatDescendAreFound) {
+  testing::WriteBlock(path_, kName, {50});
+  const std::string good = Bytes(path_);
+  std::string same = good;
+  SetChecksum(kName, &same);
+  ASSERT_EQ(same, good);
+  for (const int32_t field : {2, 3}) {
+    uint64_t checked = 0;
+    const auto opened = DecodedBlock::Open(path_, kName, &checked);
+    ASSERT_EQ(opened.state, BlockState::kGood);
+    const ColumnSpec spec = field == 2 ? testing::TextSpec() : testing::ListSpec();
+    const int64_t* const offsets = (*opened.block->Column(spec))[0].offsets.back();
+    // The offsets in the middle change, the first and the last stay.
+    std::string needle(reinterpret_cast<const char*>(offsets + 20), 8 * sizeof(int64_t));
+    const size_t at = good.find(needle);
+    ASSERT_NE(at, std::string::npos);
+    std::string bytes = good;
+    bytes[at + 2 * sizeof(int64_t) + 4] = 1;  // 2**32 more
+    SetChecksum(kName, &bytes);
+    ExpectDamage(bytes, "field " + std::to_string(field));
+    testing::WriteBlock(path_, kName, {50});
+  }
 }
 
 TEST_F(DecodedBlockTest, OneInThePlaceOfAnotherIsDamage) {

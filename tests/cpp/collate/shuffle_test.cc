@@ -59,6 +59,15 @@ std::vector<uint32_t> Model(uint64_t key, uint32_t rows) {
 }
 
 // The values are the same as the fixed values in tests/unit/plan/test_permutation.py.
+TEST(Shuffle, SmallBucketsHoldEachRowOnce) {
+  Shuffle shuffle;
+  MakeShuffle(7, 1000, &shuffle, 16);
+  EXPECT_EQ(shuffle.buckets(), 63);
+  std::vector<uint32_t> rows = Permutation(shuffle);
+  std::sort(rows.begin(), rows.end());
+  for (uint32_t row = 0; row < 1000; ++row) EXPECT_EQ(rows[row], row);
+}
+
 TEST(Shuffle, ValuesStayAsTheyAre) {
   EXPECT_EQ(Permuted(0xCD7F3A87B5BB05BEULL, 10),
             (std::vector<uint32_t>{2, 4, 6, 7, 9, 3, 5, 1, 8, 0}));

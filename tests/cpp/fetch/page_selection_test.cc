@@ -87,6 +87,14 @@ TEST(PickPages, ReadsAllWhereTheIndexMakesNoSense) {
   pages = Pages();
   pages[0].row = 1;
   EXPECT_TRUE(whole(pages));
+  // A page without rows, in front of a page with a selected row.
+  pages = Pages();
+  pages[0].row = pages[1].row = 0;
+  pages[2].row = 10;
+  EXPECT_TRUE(whole(pages));
+  pages = Pages();
+  pages[9].row = 100;
+  EXPECT_TRUE(whole(pages));
   pages = Pages();
   pages[4].offset = 1000;
   EXPECT_TRUE(whole(pages));
