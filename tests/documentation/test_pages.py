@@ -15,6 +15,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_BLOCKS = [page for page in PAGES if blocks_of(page.read_text())]
 # What blocks may need that isn't here; anything else has to run.
 LACKING = {
+    "Azure",
     "CUDA",
     "Hugging Face datasets",
     "S3",

@@ -105,3 +105,28 @@ def test_what_it_can_not_do(protocol, options, said):
     with pytest.raises(UnsupportedOptionsError, match=said) as raised:
         NativeOptions.of(protocol, options)
     assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize("way", ["variable", "login", "token", "google_default"])
+def test_google_credentials_that_obstore_does_not_read(monkeypatch, tmp_path, way):
+    """Under transport="auto", gcsfs reads with federated credentials, as CI systems write them."""
+    path = tmp_path / ".config" / "gcloud" / "application_default_credentials.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"type": "external_account"}')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    options = {}
+    if way != "login":
+        path = path.rename(tmp_path / "federated.json")
+    if way == "token":
+        options = {"token": str(path)}
+    elif way != "login":
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    if way == "google_default":
+        options = {"token": way}
+    with pytest.raises(UnsupportedOptionsError, match=r"got `external_account` in .*fsspec"):
+        config("gs", **options)
+    path.write_text('{"type": "authorized_user"}')
+    expected = {"application_credentials": str(path)} if way == "token" else {}
+    assert config("gs", **options) == expected
+    assert config("gs", token="cloud") == {}

@@ -27,6 +27,9 @@ _IGNORED = {
     "session_kwargs", "skip_instance_cache", "socket_timeout", "timeout", "use_listings_cache",
     "use_ssl", "version_aware",
 }  # fmt: skip
+# The kinds of Google's credentials files that obstore reads.
+_GOOGLE_KINDS = ("service_account", "authorized_user")
+_GOOGLE_LOGIN = "~/.config/gcloud/application_default_credentials.json"
 # Settings of an AWS profile that fetch the keys from another source.
 _PROFILE_SOURCES = (
     "credential_process", "credential_source", "role_arn", "sso_session", "sso_start_url",
@@ -92,8 +95,12 @@ class NativeOptions:
         elif isinstance(token, dict) and token.get("type") == "service_account":
             self.config["service_account_key"] = json.dumps(token)
         elif isinstance(token, str) and Path(token).is_file():
+            _check_google_file(Path(token))
             self.config["application_credentials"] = token
-        elif token not in (None, "google_default", "cloud"):
+        elif token in (None, "google_default"):
+            usual = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS") or _GOOGLE_LOGIN
+            _check_google_file(Path(usual).expanduser())
+        elif token != "cloud":  # noqa: S105 - no secret: gcsfs's word for the machine's account
             given["token"] = token
 
     # S3 -----------------------------------------------------------------------------------
@@ -205,6 +212,22 @@ def _kind(value: object) -> str:
     if isinstance(value, dict) and isinstance(value.get("type"), str):
         return f"a dict of type {value['type']}"
     return f"of type {type(value).__name__}"
+
+
+def _check_google_file(path: Path) -> None:
+    """Raise if a file, where there is one, has credentials of a kind that obstore does not read.
+
+    Federated credentials (`external_account`), as CI systems write them, are of such a kind.
+    """
+    try:
+        kind = json.loads(path.read_bytes()).get("type")
+    except (OSError, ValueError, AttributeError):
+        return  # obstore says what is wrong with the file
+    if isinstance(kind, str) and kind not in _GOOGLE_KINDS:
+        raise UnsupportedOptionsError(
+            f"Expected Google credentials of type {' or '.join(_GOOGLE_KINDS)} for the native "
+            f'transport, got `{kind}` in {path}: write IO(transport="fsspec")'
+        )
 
 
 def _read_profile(name: str) -> dict[str, str] | None:
