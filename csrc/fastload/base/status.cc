@@ -224,7 +224,7 @@ namespace {
 // libparquet catches every exception of its Thrift decoder, and throws a ParquetException
 // with the same words.
 bool SaysOutOfMemory(std::string_view message) {
-  return message.ends_with(std::bad_alloc().what());
+  return message.find(std::bad_alloc().what()) != std::string_view::npos;
 }
 
 // Rethrows the exception that is being handled.

@@ -101,24 +101,24 @@ bool RemoteQueue::brings() const {
   return !taken_.empty();
 }
 
-std::optional<RemoteQueue::Request> RemoteQueue::Take() {
+std::optional<RemoteQueue::Request> RemoteQueue::Take() noexcept {
   while (true) {
-    std::shared_ptr<RemoteRead> cancelled;
+    std::shared_ptr<RemoteRead> read;
+    Status failed;
     {
       std::lock_guard lock(mutex_);
       const auto first = waiting_.begin();
       if (first == waiting_.end()) return std::nullopt;
-      const auto& read = first->second.read;
-      if (!*first->second.cancelled) {
-        const Request request{next_id_, read->file(), read->range()};
-        taken_.emplace(next_id_++, read);
-        waiting_.erase(first);
-        return request;
-      }
-      cancelled = read;
+      read = std::move(first->second.read);
+      const bool cancelled = *first->second.cancelled;
       waiting_.erase(first);
+      failed = cancelled ? PassClosed() : CatchParquet([&] {
+        taken_.emplace(next_id_, read);
+        return Status::OK();
+      });
+      if (failed.ok()) return Request{next_id_++, read->file(), read->range()};
     }
-    cancelled->Finish(PassClosed());
+    read->Finish(failed);
   }
 }
 

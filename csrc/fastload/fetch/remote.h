@@ -98,9 +98,9 @@ class RemoteQueue {
 
   // Returns true if the client has taken reads that it has not finished.
   bool brings() const;
-  // Returns the next request, which the client must finish. Throws std::bad_alloc, and
-  // leaves the request in the queue, if there is no memory.
-  std::optional<Request> Take();
+  // Returns the next request, which the client must finish. A read that can't be handed
+  // out fails with OutOfMemory().
+  std::optional<Request> Take() noexcept;
   // Finishes a request. Bytes of another length than requested are an
   // ErrorKind::kStorage. Does nothing for an id that is not, or no longer, being brought.
   void Finish(int64_t id, Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept;

@@ -36,8 +36,9 @@ using testing::CutPlan;
 using testing::FailingNew;
 using testing::SoundNew;
 
-// Runs `run(n, which)`, which returns how many allocations there were, for n = 0, 1, 2,
-// ... up to that number. Runs about `runs` times, unless every allocation is to fail.
+// Calls `run(n, which)`, which returns how many allocations there were, for n = 0, 1, 2,
+// ... until allocation n is not reached. Runs about `runs` times, unless every allocation
+// is to fail.
 void FailAllocations(int64_t runs,
                      const std::function<int64_t(int64_t, FailingNew::Which)>& run) {
   const bool every = std::getenv("FASTLOAD_EVERY_ALLOCATION") != nullptr;
@@ -46,10 +47,11 @@ void FailAllocations(int64_t runs,
     const int64_t calls = run(kNone, which);
     // An odd step meets the allocations of each of a few threads that take turns.
     const int64_t step = every ? 1 : std::max<int64_t>(calls / runs, 1) | 1;
-    for (int64_t n = 0, made = calls; n < made; n += step) {
+    bool reached = true;
+    for (int64_t n = 0; reached; n += step) {
       SCOPED_TRACE((which == FailingNew::kOne ? "allocation " : "all allocations from ") +
                    std::to_string(n) + " on");
-      made = run(n, which);
+      reached = run(n, which) > n;
       if (::testing::Test::HasFailure()) return;
     }
   }
@@ -179,7 +181,6 @@ class PassFaultsTest : public ::testing::Test {
       const int64_t calls = RunFailing(loader.pipeline.get(), n, which, &outcome);
       ExpectEnd(outcome, lines_of, expected);
       outcome.batches.clear();
-      WaitForMemory(*loader.pipeline);
       // The same pipeline has all rows once there is memory.
       Outcome clean;
       const auto scan = loader.pipeline->Start(plan_, options_).ValueOrDie();
@@ -187,9 +188,9 @@ class PassFaultsTest : public ::testing::Test {
       Deliver(scan.get(), &clean);
       EXPECT_TRUE(clean.status.ok()) << clean.status.ToString();
       ExpectEnd(clean, lines_of, expected);
-      scan->Close();
       clean.batches.clear();
-      WaitForMemory(*loader.pipeline);
+      loader.pipeline->Close();
+      ExpectNoMemoryUsed(*loader.pipeline);
       return calls;
     });
   }
@@ -210,15 +211,11 @@ class PassFaultsTest : public ::testing::Test {
     EXPECT_TRUE(std::equal(lines.begin(), lines.end(), expected.begin()));
   }
 
-  // Waits until the last tasks of a closed pass have ended and given their memory back.
-  static void WaitForMemory(const Pipeline& pipeline) {
-    const auto used = [&] {
-      return pipeline.batch_memory().used_bytes + pipeline.staging_memory().used_bytes +
-             pipeline.fetch_memory().used_bytes + pipeline.batch_memory().lent_bytes;
-    };
-    const testing::Watchdog watchdog(
-        [&] { return std::to_string(used()) + " bytes in use"; });
-    while (used() != 0) std::this_thread::yield();
+  static void ExpectNoMemoryUsed(const Pipeline& pipeline) {
+    EXPECT_EQ(pipeline.batch_memory().used_bytes, 0);
+    EXPECT_EQ(pipeline.batch_memory().lent_bytes, 0);
+    EXPECT_EQ(pipeline.staging_memory().used_bytes, 0);
+    EXPECT_EQ(pipeline.fetch_memory().used_bytes, 0);
   }
 
   void CheckRows(int64_t runs, int32_t threads) {
