@@ -9,7 +9,7 @@ import torch
 
 from fastload.batch.ragged import Ragged
 from fastload.batch.ragged_parts import describe, preview
-from fastload.runtime.sizes import format_bytes
+from fastload.runtime.units import counted, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,12 +79,8 @@ def table_html(heads: list[list[str]], rows: list[list[str]]) -> str:
 
 def _head(values: Mapping[str, Any], rows: int) -> str:
     size = sum(int(value.nbytes) for value in values.values() if hasattr(value, "nbytes"))
-    counts = f"{_counted(rows, 'row')}, {_counted(len(values), 'output')}"
-    return f"Batch of {counts}, {format_bytes(size)}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("s" if number != 1 else "")
+    counts = f"{counted(rows, 'row')}, {counted(len(values), 'output')}"
+    return f"Batch of {counts}, {size_of(size)}"
 
 
 def _described(name: str, value: object) -> list[str]:

@@ -80,8 +80,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         source: The Parquet files: a file, a directory, a glob, or a list of these.
             Each is a local path (`~` is the home directory) or the URL of an object store (gs://,
             s3://, az://, http(s):// or any other that fsspec knows). Files may differ in their
-            columns and types: see `columns`. Directories named `key=value` become columns too, if they lie below the
-            given directory, or at or after the first wildcard of a glob.
+            columns and types: see `columns`. Directories named `key=value` become columns too, if
+            they lie below the given directory, or at or after the first wildcard of a glob.
         columns: The outputs of a batch: None (all columns), a list of names, or a mapping.
             A name "a.b" selects a field of a struct. A mapping goes from output name to a
             column name, a dtype (the column of that name, cast), a list of names (a `Stack`), or a

@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fastload.runtime.units import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,7 +45,7 @@ def dataset_text(
     width = max(len(name) for name, _ in facts)
     lines = [f"  {name:{width}}  {value}" for name, value in facts]
     outputs = [f"    {line}" for line in schema.lines]
-    counted = f"  {_counted(len(schema), 'output')}{_before(steps)}"
+    counted = f"  {counted(len(schema), 'output')}{_before(steps)}"
     return "\n".join([f"FastParquetDataset({dataset.files[0]!r})", *lines, counted, *outputs])
 
 
@@ -63,22 +65,18 @@ def dataset_html(
 def _facts(
     dataset: Described, batch_size: int | None, options: Options, steps: Steps
 ) -> Sequence[tuple[str, str]]:
-    rows = f"{dataset.num_rows:,} in {_counted(len(dataset.files), 'file')}"
+    rows = f"{dataset.num_rows:,} in {counted(len(dataset.files), 'file')}"
     if options.limit is not None:
         rows += f", of which limit keeps {min(options.limit, dataset.num_rows):,}"
     order = "in stored order"
     if options.shuffle:
         order = f"shuffled in windows of {options.shuffle_window:,} rows, seed {options.seed}"
-    items = "single rows" if batch_size is None else f"of {_counted(batch_size, 'row')}"
+    items = "single rows" if batch_size is None else f"of {counted(batch_size, 'row')}"
     facts = [("rows", rows), ("batches", items), ("order", order)]
     if steps.count:
-        facts.append(("steps", _counted(steps.count, "step")))
+        facts.append(("steps", counted(steps.count, "step")))
     return facts
 
 
 def _before(steps: Steps) -> str:
     return ", before the steps if these change them" if steps.count else ""
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("s" if number != 1 else "")

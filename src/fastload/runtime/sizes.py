@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["format_bytes", "parse_bytes"]
+__all__ = ["parse_bytes"]
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", re.IGNORECASE)
 
@@ -33,17 +33,6 @@ def parse_bytes(size: int | str, name: str = "memory_budget") -> int:
     if value <= 0:
         raise ValueError(f"Expected {name} of more than 0 bytes, got {size!r}")
     return value
-
-
-def format_bytes(size: int) -> str:
-    """Return a number of bytes with a decimal unit: "512 bytes", "3.6 MB", "528 MB"."""
-    if size < 1000:
-        return f"{size} byte" + ("s" if size != 1 else "")
-    value, units = size / 1000, iter(("MB", "GB", "TB"))
-    unit = "KB"
-    while value >= 999.5 and (larger := next(units, None)):
-        value, unit = value / 1000, larger
-    return f"{value:.1f} {unit}" if value < 99.95 else f"{value:.0f} {unit}"
 
 
 def _power(unit: str) -> int:

@@ -10,6 +10,8 @@ from typing import Literal
 
 import torch
 
+from fastload.runtime.units import counted
+
 __all__ = ["Field", "Schema"]
 
 # Dtypes that torch stores, but has few operations for.
@@ -112,8 +114,9 @@ class Schema(Mapping[str, Field]):
         ]
 
     def __repr__(self) -> str:
-        outputs = f"{len(self)} output" + ("s" if len(self) != 1 else "")
-        return "\n".join([f"Schema of {outputs}", *("  " + line for line in self.lines)])
+        return "\n".join(
+            [f"Schema of {counted(len(self), 'output')}", *("  " + line for line in self.lines)]
+        )
 
     def _repr_html_(self) -> str:
         rows = [(name, *entry.described) for name, entry in self._fields.items()]
