@@ -112,9 +112,9 @@ class Batch(dict[str, Any]):
         Raises:
             TypeError: `device` is a dtype. Outputs have dtypes of their own.
         """
-        if isinstance(device, torch.dtype) or not isinstance(non_blocking, bool):
-            dtype = device if isinstance(device, torch.dtype) else non_blocking
-            raise TypeError(f"Expected a device and no dtype, got {dtype}: {_CAST}")
+        other: object = device if isinstance(device, torch.dtype) else non_blocking
+        if not isinstance(other, bool):
+            raise TypeError(f"Expected a device and no dtype, got {other}: {_CAST}")
         return self._map("to", device, non_blocking=non_blocking)
 
     def pin_memory(self) -> Batch:

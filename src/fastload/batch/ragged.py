@@ -238,9 +238,9 @@ class Ragged:
         Raises:
             TypeError: `device` is a dtype.
         """
-        if isinstance(device, torch.dtype) or not isinstance(non_blocking, bool):
-            dtype = device if isinstance(device, torch.dtype) else non_blocking
-            raise TypeError(f"Expected a device and no dtype, got {dtype}: {ATTRIBUTES['type']}")
+        other: object = device if isinstance(device, torch.dtype) else non_blocking
+        if not isinstance(other, bool):
+            raise TypeError(f"Expected a device and no dtype, got {other}: {ATTRIBUTES['type']}")
         return ragged_of(
             self.values.to(device, non_blocking=non_blocking),
             self.offsets.to(device, non_blocking=non_blocking),

@@ -45,8 +45,8 @@ def dataset_text(
     width = max(len(name) for name, _ in facts)
     lines = [f"  {name:{width}}  {value}" for name, value in facts]
     outputs = [f"    {line}" for line in schema.lines]
-    counted = f"  {counted(len(schema), 'output')}{_before(steps)}"
-    return "\n".join([f"FastParquetDataset({dataset.files[0]!r})", *lines, counted, *outputs])
+    head = f"  {counted(len(schema), 'output')}{_before(steps)}"
+    return "\n".join([f"FastParquetDataset({dataset.files[0]!r})", *lines, head, *outputs])
 
 
 def dataset_html(

@@ -55,7 +55,7 @@ def hinted(**hints: str) -> Callable[[type[_Class]], type[_Class]]:
     """
 
     def decorate(kind: type[_Class]) -> type[_Class]:
-        made = with_hints(kind.__name__, hints)(kind.__init__)  # type: ignore[misc]
+        made = with_hints(kind.__name__, hints)(kind.__init__)
         setattr(kind, "__init__", made)  # noqa: B010  an assignment would hide the signature
         return kind
 
