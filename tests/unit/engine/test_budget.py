@@ -247,6 +247,14 @@ def test_threads_have_memory_for_their_scratch(memory_budget, cores, threads, wi
     assert (parts.threads, parts.open_windows) == (threads, windows)
 
 
+@pytest.mark.parametrize(("memory_budget", "windows"), [("4GB", 2), ("400MB", 2), ("250MB", 1)])
+def test_an_epoch_of_one_window_has_room_for_the_next_one(memory_budget, windows):
+    dataset = {**SHUFFLED, "total_rows": 2**19, "threads": 2}
+    parts = divide_budget(parse_bytes(memory_budget), **dataset)
+    assert (parts.open_windows, parts.threads) == (windows, 2)
+    assert parts.window_bytes == windows * 2**19 * 264 + 4096 * 264
+
+
 @pytest.mark.parametrize("units", [1, 3, 40])
 @pytest.mark.parametrize("threads", [1, 2, 16, 96])
 @pytest.mark.parametrize("shuffle_window", [None, 2**17])
