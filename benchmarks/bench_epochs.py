@@ -2,7 +2,7 @@
 
     python benchmarks/bench_epochs.py [--rows N] [--epochs N] [--workers N] [--cache]
 
-A table of 10 int64 columns, zstd, is read in order and shuffled, in 1, 2 and 20 windows an epoch. The
+A table of 10 int64 columns, zstd, is read in order, and shuffled in 1, 2 and 20 windows. The
 consumer takes half of what the loader can give: its step, a sleep, lasts twice the mean time of a
 batch in a pass that does nothing else. For each case the output has the step, the longest wait of
 the second epoch, and the longest wait of all later epochs, in milliseconds, and the latter as a
