@@ -1,25 +1,29 @@
-"""Kernel: a step that numba compiles and that the core calls on its own threads."""
+"""Kernel: a step of machine code, which the core calls on its own threads."""
 
 from __future__ import annotations
 
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from fastload.runtime.digest import digest
 from fastload.steps.code_digest import code_digest
 from fastload.steps.kernel_argument import KERNEL_DTYPES, NARROW, Argument
+from fastload.steps.kernel_calls import AddressCode
 from fastload.steps.per_row import name_of
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from fastload.schema.fields import Field
     from fastload.steps.kernel_code import KernelCode
 
-__all__ = ["Kernel", "kernel"]
+__all__ = ["AddressKernel", "Kernel", "kernel"]
 
 DTypeLike: TypeAlias = "str | torch.dtype | np.dtype[Any] | type"
 
@@ -83,7 +87,7 @@ class Kernel:
         what = (code_digest(self.fn, self.version), self.inputs, self.outputs, self.random)
         return digest(repr(what))
 
-    def code(self, inputs: Sequence[Argument]) -> KernelCode:
+    def code(self, inputs: Sequence[Argument]) -> KernelCode | AddressCode:
         """Return the machine code for inputs of given types, compiled on the first call.
 
         Args:
@@ -128,14 +132,8 @@ class Kernel:
         )
 
 
-def kernel(
-    inputs: str | Sequence[str],
-    outputs: Mapping[str, DTypeLike | tuple[DTypeLike, int]],
-    *,
-    random: bool = False,
-    version: str | None = None,
-) -> Callable[[Callable[..., Any]], Kernel]:
-    """Return a decorator that turns a function of arrays into a step that numba compiles.
+class kernel:  # noqa: N801 - users write the class as a decorator
+    """A decorator that turns a function of arrays into a step that numba compiles.
 
     Example:
         @fastload.kernel(inputs=("price", "quantity"), outputs={"revenue": "float32"})
@@ -164,6 +162,8 @@ def kernel(
     digest of the function's code and of all objects that the code refers to. These objects are
     read when the function is compiled, and later changes have no effect.
 
+    To make a step of machine code from another compiler, use `kernel.from_address`.
+
     Args:
         inputs: name or names of the outputs that the function takes, from `columns` or from
             earlier steps.
@@ -180,28 +180,142 @@ def kernel(
             inputs are known: an input does not exist, or numba can't compile the function for
             these types; the message has the kernel, the types and numba's message.
     """
-    takes: Any = (inputs,) if isinstance(inputs, str) else inputs
-    fills: Any = outputs
+
+    def __init__(
+        self,
+        inputs: str | Sequence[str],
+        outputs: Mapping[str, DTypeLike | tuple[DTypeLike, int]],
+        *,
+        random: bool = False,
+        version: str | None = None,
+    ) -> None:
+        self._inputs, self._outputs = _checked(inputs, outputs)
+        if version is not None and not isinstance(version, str):
+            raise TypeError(f"Expected version of kernel as str, got {version!r}")
+        self._random = random
+        self._version = version
+
+    def __call__(self, fn: Callable[..., Any]) -> Kernel:
+        """Return the step that the core makes of the function."""
+        if not callable(getattr(fn, "py_func", fn)) or not hasattr(fn, "__qualname__"):
+            raise TypeError(f"Expected a function to make a kernel of, got {fn!r}")
+        return Kernel(fn, self._inputs, self._outputs, random=self._random, version=self._version)
+
+    @staticmethod
+    def from_address(
+        address: int,
+        *,
+        inputs: str | Sequence[str],
+        outputs: Mapping[str, DTypeLike | tuple[DTypeLike, int]],
+        version: str,
+        random: bool = False,
+        owner: object = None,
+    ) -> AddressKernel:
+        """Return a step from machine code that any compiler made: C, C++, Rust, Cython, numba.
+
+        The function has the form
+
+            int64_t function(void** arrays, int64_t rows)
+
+        `arrays` holds pointers to the arrays that a function of `kernel` takes, in this order: for
+        each input its values, followed by its offsets if the input is ragged; with `random`, the
+        seeds; then each output. All arrays are C-contiguous. The function returns 0, or another
+        number if it failed: the batch then raises RuntimeError with this number. Several threads
+        call the function at a time, without the GIL, so it must be thread-safe and may not call
+        Python. fastload can't check what the machine code does: a wrong type or index crashes the
+        process, or gives wrong values.
+
+        A kernel from an address works in this process and in forked workers. It can't be sent to
+        workers that are not forked.
+
+        Args:
+            address: address of the function.
+            inputs: as for `kernel`.
+            outputs: as for `kernel`.
+            version: a text that stands for the machine code in the key of the cache, such as the
+                version of your library or the digest of its file. Change it whenever the code
+                changes.
+            random: as for `kernel`.
+            owner: object that keeps the machine code in memory, such as a ctypes.CDLL or a
+                numba.cfunc. The kernel keeps a reference to it.
+
+        Raises:
+            TypeError, ValueError: an argument is wrong.
+        """
+        takes, fills = _checked(inputs, outputs)
+        if type(address) is not int:
+            raise TypeError(f"Expected address of kernel.from_address as int, got {address!r}")
+        if address <= 0:
+            raise ValueError(f"Expected address of kernel.from_address above 0, got {address}")
+        if not isinstance(version, str):
+            raise TypeError(f"Expected version of kernel.from_address as str, got {version!r}")
+        code = AddressCode(address, fills, owner)
+        return AddressKernel(code, takes, fills, random=random, version=version)
+
+
+class AddressKernel(Kernel):
+    """A step for `preprocess` or `augment` whose machine code the user compiled.
+
+    Made by `kernel.from_address`. Calling it calls the machine code on arrays.
+
+    Args:
+        code: the machine code.
+        inputs, outputs, random: as for `Kernel`.
+        version: a text that stands for the machine code.
+    """
+
+    fn: AddressCode
+
+    def __init__(
+        self,
+        code: AddressCode,
+        inputs: tuple[str, ...],
+        outputs: tuple[Argument, ...],
+        *,
+        random: bool,
+        version: str,
+    ) -> None:
+        super().__init__(code, inputs, outputs, random=random, version=version)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # a copy of a dataset in this process uses the same machine code
+
+    @override
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "Expected a step that another process can load, got kernel.from_address: its machine "
+            "code has an address only in this process and in its forks; write "
+            'DataLoader(..., multiprocessing_context="fork")'
+        )
+
+    @override
+    def code(self, inputs: Sequence[Argument]) -> AddressCode:
+        """Return the machine code, which takes inputs of the types that the user compiled for.
+
+        Args:
+            inputs: the type of each input.
+        """
+        return self.fn
+
+
+def _checked(inputs: Any, outputs: Any) -> tuple[tuple[str, ...], tuple[Argument, ...]]:
+    """Return the names of the inputs and the arrays of the outputs of a kernel.
+
+    Raises:
+        TypeError, ValueError: the arguments `inputs` and `outputs` of `kernel` are wrong.
+    """
+    takes = (inputs,) if isinstance(inputs, str) else inputs
     if not isinstance(takes, Sequence) or not all(isinstance(name, str) for name in takes):
         raise TypeError(f"Expected inputs of kernel as a name or names, got {inputs!r}")
-    if not isinstance(fills, Mapping) or not all(isinstance(name, str) for name in fills):
+    if not isinstance(outputs, Mapping) or not all(isinstance(name, str) for name in outputs):
         raise TypeError(
             f"Expected outputs of kernel as a mapping from name to dtype, got {outputs!r}"
         )
-    if not fills:
+    if not outputs:
         raise ValueError("Expected outputs of kernel to name at least one output, got none")
     if len(set(takes)) < len(takes):
         raise ValueError(f"Expected each input of kernel once, got {inputs!r}")
-    if version is not None and not isinstance(version, str):
-        raise TypeError(f"Expected version of kernel as str, got {version!r}")
-    arrays = tuple(_filled(name, what) for name, what in fills.items())
-
-    def decorate(fn: Callable[..., Any]) -> Kernel:
-        if not callable(getattr(fn, "py_func", fn)) or not hasattr(fn, "__qualname__"):
-            raise TypeError(f"Expected a function to make a kernel of, got {fn!r}")
-        return Kernel(fn, tuple(takes), arrays, random=random, version=version)
-
-    return decorate
+    return tuple(takes), tuple(_filled(name, what) for name, what in outputs.items())
 
 
 def _filled(name: str, what: Any) -> Argument:

@@ -8,7 +8,6 @@ to this user.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import re
@@ -28,6 +27,7 @@ from numba.core.serialize import dumps
 from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import cache_home, publish
 from fastload.steps.code_digest import code_digest
+from fastload.steps.kernel_calls import ENTRY, call_entry, output_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +43,6 @@ _CHECKSUM_BYTES = len(digest())
 _BOLD = re.compile(r"\x1b\[\d*m")  # numba puts it into messages, even outside of a terminal
 # Options that the user passed to numba.njit and that change what the function computes.
 _OPTIONS = ("fastmath", "error_model", "boundscheck")
-_NATIVE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 
 
 class Counts(NamedTuple):
@@ -99,7 +98,7 @@ class KernelCode:
             raise TypeError(_refusal(kernel, inputs, error)) from error
         self.loaded = disk.loaded
         self.address: int = self._native.address
-        self._call = _NATIVE(self.address)
+        self._call = ENTRY(self.address)
 
     def run(self, arrays: Sequence[NDArray[Any]], rows: int) -> list[NDArray[Any]]:
         """Compute the outputs of a block, on this thread and without the GIL.
@@ -112,10 +111,9 @@ class KernelCode:
         Returns:
             An array for each output, in order.
         """
-        outputs = [np.zeros((rows, *o.shape), o.dtype) for o in self._kernel.outputs]
+        outputs = output_arrays(self._kernel.outputs, rows)
         every = [np.ascontiguousarray(array) for array in arrays] + outputs
-        addresses = (ctypes.c_void_p * len(every))(*(array.ctypes.data for array in every))
-        if self._call(ctypes.addressof(addresses), rows):
+        if call_entry(self._call, every, rows):
             self.fail(arrays, rows)
         return outputs
 
@@ -131,8 +129,7 @@ class KernelCode:
             RuntimeError: the function raises no error this time.
         """
         self._compile()
-        filled = [np.zeros((rows, *o.shape), o.dtype) for o in self._kernel.outputs]
-        self._function(*arrays, *filled)
+        self._function(*arrays, *output_arrays(self._kernel.outputs, rows))
         raise RuntimeError(
             f"The {self._kernel.label} failed, but did not fail again on the same rows, so its "
             "error is not known"
