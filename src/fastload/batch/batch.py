@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastload.batch.display import batch_html, batch_text
+from fastload.batch.hints import OF_BATCH, ROWS, refuse_dtype
 from fastload.batch.packing import pack, unpack
 from fastload.runtime.hints import nearest, no_attribute
 
@@ -18,24 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
-
-
-_ROWS = "batch.slice(start, stop) takes rows, and {n: batch[n] for n in names} some outputs"
-_CAST = "cast one output, batch[name].float(), or decode to it: columns={name: torch.float32}"
-_SLICE = "write batch.slice(start, stop)"
-# What to write instead of attributes of tensors and of tables.
-_ATTRIBUTES = {
-    **dict.fromkeys(("half", "float", "double", "bfloat16", "long", "int", "type"), _CAST),
-    **dict.fromkeys(("cuda", "cpu"), "write batch.to(device)"),
-    **dict.fromkeys(("head", "row", "take", "iloc", "loc", "select"), _SLICE),
-    **dict.fromkeys(("shape", "size", "num_rows", "batch_size"), "write batch.rows"),
-    **dict.fromkeys(("columns", "column_names", "schema", "names"), "write list(batch)"),
-    **dict.fromkeys(("numpy", "array"), "write batch[name].numpy()"),
-    **dict.fromkeys(("to_dict", "to_pydict"), "write batch.to_arrow().to_pydict()"),
-    **dict.fromkeys(("to_list", "tolist", "to_pylist"), "write batch.to_arrow().to_pylist()"),
-    "to_polars": "write polars.DataFrame(batch.to_arrow())",
-    "to_table": "write pyarrow.table(batch.to_arrow())",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +95,7 @@ class Batch(dict[str, Any]):
         Raises:
             TypeError: `device` is a dtype. Outputs have dtypes of their own.
         """
-        other: object = device if isinstance(device, torch.dtype) else non_blocking
-        if not isinstance(other, bool):
-            raise TypeError(f"Expected a device and no dtype, got {other}: {_CAST}")
+        refuse_dtype(device, non_blocking, OF_BATCH["type"])
         return self._map("to", device, non_blocking=non_blocking)
 
     def pin_memory(self) -> Batch:
@@ -185,16 +166,16 @@ class Batch(dict[str, Any]):
         try:
             return super().__getitem__(name)
         except TypeError:  # a slice or a list, which has no hash
-            raise TypeError(f"Expected the name of an output, got {name!r}: {_ROWS}") from None
+            raise TypeError(f"Expected the name of an output, got {name!r}: {ROWS}") from None
 
     def __getattr__(self, name: str) -> NoReturn:
         output = f"write batch[{name!r}] for the output"
-        raise no_attribute("Batch", name, _ATTRIBUTES, output if name in self else "")
+        raise no_attribute("Batch", name, OF_BATCH, output if name in self else "")
 
     def __missing__(self, name: object) -> NoReturn:
         if not isinstance(name, str):
             error = TypeError if isinstance(name, slice) else KeyError
-            raise error(f"Expected the name of an output, got {name!r}: {_ROWS}")
+            raise error(f"Expected the name of an output, got {name!r}: {ROWS}")
         fields = [repr(key) for key in self if key.startswith(f"{name}.")]
         if fields:
             raise KeyError(

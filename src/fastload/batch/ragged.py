@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 import torch
 from torch.utils import _pytree as pytree
 
-from fastload.batch.ragged_hints import ATTRIBUTES, NO_TENSOR, OPERATORS
+from fastload.batch.hints import NO_TENSOR, OF_RAGGED, OPERATORS, refuse_dtype
 from fastload.batch.ragged_parts import (
     check_parts,
     describe,
@@ -143,7 +143,7 @@ class Ragged:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise no_attribute(
-            "Ragged", name, ATTRIBUTES, NO_TENSOR if hasattr(torch.Tensor, name) else ""
+            "Ragged", name, OF_RAGGED, NO_TENSOR if hasattr(torch.Tensor, name) else ""
         )
 
     @classmethod
@@ -238,9 +238,7 @@ class Ragged:
         Raises:
             TypeError: `device` is a dtype.
         """
-        other: object = device if isinstance(device, torch.dtype) else non_blocking
-        if not isinstance(other, bool):
-            raise TypeError(f"Expected a device and no dtype, got {other}: {ATTRIBUTES['type']}")
+        refuse_dtype(device, non_blocking, OF_RAGGED["type"])
         return ragged_of(
             self.values.to(device, non_blocking=non_blocking),
             self.offsets.to(device, non_blocking=non_blocking),

@@ -160,12 +160,12 @@ class FilterSchema:
             return value
         try:
             parsed = pa.array(values, pa.string()).cast(arrow)
-        except pa.ArrowException as error:
+        except pa.ArrowException:
             zone = pa.types.is_timestamp(arrow) and arrow.tz is not None
             day = "2024-01-31" if pa.types.is_date(arrow) else "2024-01-31T12:00:00"
             raise ValueError(
                 f'Expected text for {arrow} in filters such as "{day}{"Z" if zone else ""}", got '
-                f"{value!r}: {error} - at {self.path}, column `{name}`"
+                f"{value!r} - at {self.path}, column `{name}`"
             ) from None
         return parsed if listed else parsed[0]
 

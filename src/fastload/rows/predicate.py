@@ -142,7 +142,9 @@ def _check_condition(name: object, operator: object, value: object) -> None:
         )
     if operator in ("in", "not in"):
         if isinstance(value, (str, bytes)):
-            raise ValueError(f"Expected a list of values for {operator!r}, got {value!r}")
+            raise ValueError(
+                f"Expected a list of values for {operator!r}, got {value!r}: write [{value!r}]"
+            )
     elif value is None:
         raise ValueError(
             f"Expected a value to compare `{name}` with, got None, which equals no value: {_NULLS}"

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from fastload.runtime.hints import hinted
+
 __all__ = [
     "DTYPES",
     "Codes",
@@ -51,6 +53,10 @@ DTYPES: dict[torch.dtype, str] = {
 _BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
 
 
+_NULLS = "pass fill= for the value that takes the place of nulls"
+
+
+@hinted(fillna=_NULLS, fill_value=_NULLS, default=_NULLS, type="pass dtype=")
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column, cast while it is decoded.
@@ -124,7 +130,8 @@ class Stack:
     def __post_init__(self) -> None:
         if isinstance(self.names, str) or not isinstance(self.names, Sequence):
             raise TypeError(
-                f"Expected names of Stack to be a list of column names, got {self.names!r}"
+                f"Expected names of Stack to be a list of column names, got {self.names!r}: write "
+                'Stack(["f1", "f2"]), with all names'
             )
         if not self.names:
             raise ValueError("Expected names of Stack to hold at least one column, got none")
@@ -139,6 +146,7 @@ class Stack:
         object.__setattr__(self, "names", tuple(self.names))
 
 
+@hinted(num_buckets="pass buckets=", hash_size="pass buckets=", num_embeddings="pass buckets=")
 @dataclass(frozen=True, slots=True)
 class Hash:
     """A column of strings, binary or integers as int64 bucket numbers in [0, buckets).
@@ -181,6 +189,7 @@ class Hash:
             raise TypeError(f"Expected fill of Hash to be int, str or bytes, got {self.fill!r}")
 
 
+@hinted(default="pass unknown=", categories="pass vocabulary=", vocab="pass vocabulary=")
 @dataclass(frozen=True, slots=True)
 class Codes:
     """A column of strings, binary or integers as int64 indices into a vocabulary.
@@ -211,6 +220,23 @@ class Codes:
         object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary))
 
 
+_LENGTH = "pass length= for the number of elements that a row keeps"
+_VALUE = "pass value= for the number that fills a short list"
+
+
+@hinted(
+    max_length=_LENGTH,
+    max_len=_LENGTH,
+    size=_LENGTH,
+    pad_value=_VALUE,
+    padding_value=_VALUE,
+    fill=f"{_VALUE}; nulls take that of a Column, Pad(Column(name, fill=...), length)",
+    padding_side='pass side="left" or side="right"',
+    truncate='pass keep="first" or keep="last"',
+    truncation='a long list is always cut: pass keep="first" or keep="last"',
+    attention_mask="pass mask=True, which adds the output <output>__mask",
+    return_attention_mask="pass mask=True, which adds the output <output>__mask",
+)
 @dataclass(frozen=True, slots=True)
 class Pad:
     """A column of lists as one tensor of shape (B, length), each list cut off or padded.
@@ -267,6 +293,7 @@ class Pad:
         return Column(self.name, self.dtype) if isinstance(self.name, str) else self.name
 
 
+@hinted(length="pass size=", dim="pass size=")
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """A column of lists that all have `size` elements, as one tensor of shape (B, size).
@@ -387,7 +414,7 @@ def _checked_vocabulary(
     if isinstance(vocabulary, (str, bytes)) or not isinstance(vocabulary, Sequence):
         raise TypeError(
             "Expected vocabulary of Codes to be a list of str, bytes or int, got "
-            f"{type(vocabulary).__name__}"
+            f"{type(vocabulary).__name__}: write list(vocabulary), whose order gives the codes"
         )
     if not vocabulary:
         raise ValueError("Expected vocabulary of Codes to hold at least one value, got none")

@@ -6,16 +6,24 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from typing import Literal, NoReturn
 
 import torch
 
+from fastload.runtime.hints import nearest, no_attribute
 from fastload.runtime.units import counted
 
 __all__ = ["Field", "Schema"]
 
 # Dtypes that torch stores, but has few operations for.
 _STORED = (torch.uint16, torch.uint32, torch.uint64)
+
+
+_ATTRIBUTES = {
+    **dict.fromkeys(("names", "columns", "fields"), "write list(schema)"),
+    "types": "write [field.dtype for field in schema.values()]",
+    "field": "write schema[name]",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,13 @@ class Schema(Mapping[str, Field]):
         self._fields = dict(fields)
 
     def __getitem__(self, name: str) -> Field:
+        if name not in self._fields:
+            close = ", ".join(map(repr, nearest(name, self._fields) or list(self._fields)[:8]))
+            raise KeyError(f"no output {name!r}; similar outputs: {close}")
         return self._fields[name]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_attribute("Schema", name, _ATTRIBUTES, "")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)

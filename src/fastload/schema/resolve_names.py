@@ -72,6 +72,7 @@ class _Selection:
             _refuse_empty(columns)
             specs = {output: _spec_of(output, value) for output, value in columns.items()}
             for output, spec in specs.items():
+                self._refuse_dtype(output, columns[output])
                 if spec is None:
                     yield from self._others(self._named(specs.values()))
                 else:
@@ -81,9 +82,21 @@ class _Selection:
             for entry in columns:
                 yield from self._output(*_named_after_column(entry))
         else:
+            listed = f": write columns=[{columns!r}]" if isinstance(columns, (str, Spec)) else ""
             raise TypeError(
                 "Expected columns to be None, a list of names or a mapping from output name to "
-                f"name or spec, got {columns!r}"
+                f"name or spec, got {columns!r}{listed}"
+            )
+
+    def _refuse_dtype(self, output: str, value: object) -> None:
+        """Raise TypeError for the name of a dtype where the name of a column is expected."""
+        if not isinstance(value, str) or value in self._files.exact:
+            return
+        dtype = torch_dtype(value)
+        if dtype is not None and value not in self._files.below:
+            raise TypeError(
+                f"Expected the name of a column for `{output}`, got {value!r}: write "
+                f"columns={{{output!r}: {dtype}}} or Column({output!r}, dtype={value!r})"
             )
 
     def _others(self, named: set[Path]) -> Iterator[Selected]:

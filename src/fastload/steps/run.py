@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["SeedKey", "run_steps"]
 
 
+_ARRAYS = (
+    "the values of a block are NumPy arrays: use NumPy, or torch.from_numpy(block[name]) for a "
+    "tensor over the same memory"
+)
+
+
 class SeedKey(NamedTuple):
     """Numbers that decide the seeds of rows, together with the rows.
 
@@ -102,7 +108,7 @@ def _preprocess(
             yield from _worked_on(call, pool())
         else:
             call.run()
-        with _noted(step):
+        with _noted(step, _ARRAYS):
             returned = call.returned()
         merge(batch, block, returned, rows, step.label, views)
 
@@ -124,11 +130,14 @@ def _computed(batch: Batch, step: Step, seeds: tuple[NDArray[np.uint64], ...]) -
 
 
 @contextmanager
-def _noted(step: Step) -> Iterator[None]:
+def _noted(step: Step, arrays: str = "") -> Iterator[None]:
+    """Add the name of a step to its errors; `arrays` too if the step took an array for a tensor."""
     try:
         yield
     except Exception as error:
         note(error, f"in {step.label}")
+        if isinstance(error, (TypeError, AttributeError)) and "numpy.ndarray" in str(error):
+            note(error, arrays)
         raise
 
 

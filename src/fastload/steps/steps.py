@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -195,15 +196,18 @@ def _listed(name: str, steps: Any) -> list[Any]:
 
 def _preprocess_step(step: Any) -> Step:
     if isinstance(step, PerRow):
+        _check_parameters(step.fn, step.inputs, "per_row")
         return Step(step, f"per_row step `{name_of(step.fn)}`")
     if isinstance(step, PerBlock):
         _refuse_arrays(step.fn, "per_block as fn(block)")
+        _check_parameters(step.fn, ("block",), "per_block")
         return Step(step, f"per_block step `{name_of(step.fn)}`")
     if isinstance(step, Kernel):
         if step.random:
             raise TypeError(f"Expected a random kernel in augment, got {step!r} in preprocess")
         return Step(step, step.label)
     _refuse_arrays(step, "preprocess as fn(block)")
+    _check_parameters(step, ("block",), "preprocess")
     return Step(step, f"preprocess step `{name_of(step)}`")
 
 
@@ -213,7 +217,24 @@ def _augment_step(step: Any) -> Step:
     if isinstance(step, Kernel):
         return Step(step, step.label)
     _refuse_arrays(step, "augment as fn(batch, seeds)")
+    _check_parameters(step, ("batch", "seeds"), "augment")
     return Step(step, f"augment step `{name_of(step)}`")
+
+
+def _check_parameters(fn: Any, arguments: Sequence[str], owner: str) -> None:
+    """Raise TypeError for a function that can't be called with the arguments of its step."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # some builtins have no signature
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        advice = "; a step without seeds belongs to preprocess=" if owner == "augment" else ""
+        raise TypeError(
+            f"Expected {owner} as fn({', '.join(arguments)}), got `{name_of(fn)}` with the "
+            f"parameters {signature}{advice}"
+        ) from None
 
 
 def _refuse_arrays(fn: Any, how: str) -> None:

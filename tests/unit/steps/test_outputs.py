@@ -17,6 +17,10 @@ from fastload.steps.steps import Steps
 from fastload.steps.thread_pool import StepPool
 
 
+def drawn(batch, seeds):
+    return batch
+
+
 def keep(block):
     return block
 
@@ -34,13 +38,13 @@ def test_one_step_or_several():
     assert not steps_of()
     assert not steps_of([], ())
     assert [step.run for step in steps_of(keep).preprocess] == [keep]
-    steps = steps_of([keep, per_row(len, "s", "n"), Scale()], (keep,))
+    steps = steps_of([keep, per_row(len, "s", "n"), Scale()], (drawn,))
     labels = [step.label for step in [*steps.preprocess, *steps.augment]]
     assert labels == [
         "preprocess step `keep`",
         "per_row step `len`",
         "preprocess step `Scale`",
-        "augment step `keep`",
+        "augment step `drawn`",
     ]
     assert steps.count == 4
     assert name_of(functools.partial(keep, 1)) == "keep"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import statistics
 import time
 import weakref
@@ -360,5 +361,12 @@ def _checked(device: torch.device | str | int) -> torch.device:
         raise ValueError(f"Expected a device that torch has, got {device!r}: {error}") from error
     # This check must not initialize CUDA: a rank may choose its device later.
     if checked.type == "cuda" and (checked.index or 0) >= (count := torch.cuda.device_count()):
+        if not count:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            why = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible!r})"
+            raise ValueError(
+                f"Expected a CUDA device, found none{why}, got {device!r}: write "
+                '"cuda" if torch.cuda.is_available() else "cpu"'
+            )
         raise ValueError(f"Expected one of {count} CUDA devices, got {device!r}")
     return checked
