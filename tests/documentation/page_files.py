@@ -10,13 +10,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from fastload.tools.bench import sample
+
 _ROWS = 2_000  # of a file
 _GROUP_ROWS = 500
 _COUNTRIES = ["DE", "FR", "US", "BR", "JP"]
 
 
 def write_page_files(directory: Path) -> None:
-    """Write train, valid, web, books (two files of each), events, tokens, embeddings, images."""
+    """Write the directories and files that pages read.
+
+    They are train, valid, web, books (two files of each), events, tokens, embeddings, images and
+    clicks.parquet, which is like the sample of fastload-bench.
+    """
+    sample.make(directory / "clicks.parquet", row_groups=1, rows=_ROWS)
     for number, name in enumerate(("train", "valid", "web", "books")):
         for part in range(2):
             _write(directory / name / f"part-{part:03}.parquet", _clicks(2 * number + part))
