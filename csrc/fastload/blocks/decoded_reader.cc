@@ -85,8 +85,9 @@ class Rows {
   }
 
  private:
-  const std::shared_ptr<const DecodedBlock> block_;
-  const std::vector<DecodedBlock::Run> runs_;
+  // Not const: arrow::Result ends the process if a move has to copy, and the copy throws.
+  std::shared_ptr<const DecodedBlock> block_;
+  std::vector<DecodedBlock::Run> runs_;
   size_t run_ = 0;
   int64_t row_ = 0;  // next row of the run
 };

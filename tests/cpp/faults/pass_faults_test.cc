@@ -165,6 +165,20 @@ class PassFaultsTest : public ::testing::Test {
     return calls;
   }
 
+  Outcome RunClean(Pipeline* pipeline) const {
+    Outcome outcome;
+    const auto scan = pipeline->Start(plan_, options_).ValueOrDie();
+    const testing::Watchdog watchdog([&] { return scan->Describe(); });
+    Deliver(scan.get(), &outcome);
+    // The pass may have joined a request of the pass before, for which there was no
+    // memory.
+    return IsOfMaker(outcome.status) ? RunClean(pipeline) : std::move(outcome);
+  }
+
+  static bool IsOfMaker(const Status& status) {
+    return status.message().starts_with(testing::BlockMaker::kFailure);
+  }
+
   static Status CopyOf(const Status& status) {
     const SoundNew sound;
     return status;
@@ -182,10 +196,7 @@ class PassFaultsTest : public ::testing::Test {
       ExpectEnd(outcome, lines_of, expected);
       outcome.batches.clear();
       // The same pipeline has all rows once there is memory.
-      Outcome clean;
-      const auto scan = loader.pipeline->Start(plan_, options_).ValueOrDie();
-      const testing::Watchdog watchdog([&] { return scan->Describe(); });
-      Deliver(scan.get(), &clean);
+      Outcome clean = RunClean(loader.pipeline.get());
       EXPECT_TRUE(clean.status.ok()) << clean.status.ToString();
       ExpectEnd(clean, lines_of, expected);
       clean.batches.clear();
@@ -204,9 +215,8 @@ class PassFaultsTest : public ::testing::Test {
       EXPECT_EQ(lines, expected);
       return;
     }
-    const bool of_maker = !blocks_.empty() && outcome.status.message().starts_with(
-                                                  testing::BlockMaker::kFailure);
-    EXPECT_TRUE(outcome.status.IsOutOfMemory() || of_maker) << outcome.status.ToString();
+    EXPECT_TRUE(outcome.status.IsOutOfMemory() || IsOfMaker(outcome.status))
+        << outcome.status.ToString();
     ASSERT_LE(lines.size(), expected.size());
     EXPECT_TRUE(std::equal(lines.begin(), lines.end(), expected.begin()));
   }
