@@ -24,8 +24,12 @@ RowSource::RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> r
 
 int64_t RowSource::FirstRow(int32_t file, int32_t row_group) {
   std::lock_guard lock(mutex_);
-  auto [found, inserted] = row_group_starts_.try_emplace(file);
-  if (inserted) found->second = RowGroupStarts(files.spec(file));
+  auto found = row_group_starts_.find(file);
+  if (found == row_group_starts_.end()) {
+    // Computed first: an entry without its starts would stay for later passes.
+    auto starts = RowGroupStarts(files.spec(file));
+    found = row_group_starts_.emplace(file, std::move(starts)).first;
+  }
   return found->second[static_cast<size_t>(row_group)];
 }
 
