@@ -3,6 +3,7 @@
 // small buckets, so that the few rows of an input fill several, and pages without
 // selected rows are left out whatever their size.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -176,28 +177,35 @@ Ways DrawWays(std::mt19937* random) {
   return ways;
 }
 
+PipelineOptions OptionsOf(const Ways& ways) {
+  return {.threads = 0,
+          .io_threads = 0,
+          .batch_memory_bytes = kBudgetBytes,
+          .staging_memory_bytes = kBudgetBytes,
+          .fetch_memory_bytes = kBudgetBytes,
+          .fill_memory_bytes = kBudgetBytes,
+          .page_hole_bytes = ways.page_hole_bytes};
+}
+
+ScanOptions ScanOptionsOf(const Ways& ways) {
+  return {.fetch_bytes = kBudgetBytes,
+          .bucket_rows = ways.bucket_rows,
+          .segment_bytes = 1 << 12};
+}
+
 class Read {
  public:
   Read(FileSpec file, ColumnSpec column, std::vector<FileSelection> selections, Ways ways)
       : spec_(std::move(column)),
         outputs_(OutputsOf(spec_)),
         layout_({spec_}, outputs_),
-        pipeline_({std::move(file)}, {spec_}, outputs_,
-                  {.threads = 0,
-                   .io_threads = 0,
-                   .batch_memory_bytes = kBudgetBytes,
-                   .staging_memory_bytes = kBudgetBytes,
-                   .fetch_memory_bytes = kBudgetBytes,
-                   .fill_memory_bytes = kBudgetBytes,
-                   .page_hole_bytes = ways.page_hole_bytes},
+        pipeline_({std::move(file)}, {spec_}, outputs_, OptionsOf(ways),
                   std::move(selections)),
-        bucket_rows_(ways.bucket_rows) {}
+        ways_(ways) {}
 
   // Appends each row of the plan until the end of the plan or an error.
   Status Rows(const ReadPlan& plan, std::vector<std::string>* rows) {
-    ARROW_ASSIGN_OR_RAISE(auto scan, pipeline_.Start(plan, {.fetch_bytes = kBudgetBytes,
-                                                            .bucket_rows = bucket_rows_,
-                                                            .segment_bytes = 1 << 12}));
+    ARROW_ASSIGN_OR_RAISE(auto scan, pipeline_.Start(plan, ScanOptionsOf(ways_)));
     bool done = false;
     while (!done) {
       ARROW_ASSIGN_OR_RAISE(auto batch, scan->Next(std::chrono::milliseconds(50), &done));
@@ -215,7 +223,7 @@ class Read {
   const std::vector<OutputSpec> outputs_;
   const Layout layout_;
   Pipeline pipeline_;
-  const uint32_t bucket_rows_;
+  const Ways ways_;
 };
 
 // Returns true if Arrow accepts bytes that fastload refuses. Arrow makes a list of
@@ -280,6 +288,59 @@ void Compare(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
     if (rows[i] != expected && IsRefusedWhole(file, spec)) return;
     Expect(rows[i] == expected, place + "row " + std::to_string(order[i].row) + " is " +
                                     rows[i] + ", Arrow's " + expected);
+  }
+}
+
+// Compares a stack of copies of a column, whose rows are dealt together, with the column.
+void CompareStack(const FileSpec& file, const ColumnSpec& spec, const Oracle& oracle,
+                  std::mt19937* random) {
+  if (spec.bytes || spec.depth > 0 || spec.list_size > 0) return;
+  constexpr std::array<size_t, 4> kCopies = {2, 3, 9, 13};
+  const size_t copies = kCopies[(*random)() % kCopies.size()];
+  const std::vector<ColumnSpec> columns(copies, spec);
+  OutputSpec stack{.kind = OutputKind::kStack};
+  for (size_t c = 0; c < copies; ++c) stack.columns.push_back(static_cast<int32_t>(c));
+  const std::vector<FileSpec> files = {file};
+  const int64_t total = file.footer->num_rows();
+  const auto at_most = [&](int64_t n) {
+    return 1 + static_cast<int64_t>((*random)() % static_cast<uint64_t>(n));
+  };
+  const ReadPlan plan = CutPlan(AllPieces(files), at_most(total), at_most(total),
+                                /*shuffled=*/(*random)() % 4 > 0);
+  const Ways ways = DrawWays(random);
+  const Layout layout(columns, {stack});
+  Pipeline pipeline(files, columns, {stack}, OptionsOf(ways));
+  std::vector<std::string> rows;
+  const auto read = [&]() -> Status {
+    ARROW_ASSIGN_OR_RAISE(auto scan, pipeline.Start(plan, ScanOptionsOf(ways)));
+    for (bool done = false; !done;) {
+      ARROW_ASSIGN_OR_RAISE(auto batch, scan->Next(std::chrono::milliseconds(50), &done));
+      if (!batch) continue;
+      const Layout::Slot& slot = layout.slot(0);
+      const uint8_t* first = Layout::Address(batch->block->data(), batch->areas, slot);
+      for (int64_t row = 0; row < batch->areas.rows; ++row) {
+        rows.emplace_back(reinterpret_cast<const char*>(first + row * slot.stride),
+                          copies * static_cast<size_t>(ItemSize(spec.dtype)));
+      }
+    }
+    return Status::OK();
+  };
+  const Status status = read();
+  const std::string place = "stack of column " + spec.name + ": ";
+  if (oracle.known && oracle.refused) {
+    Expect(!status.ok(), place + "values of bytes that Arrow refuses: " + oracle.why);
+  }
+  if (!status.ok() || !oracle.known || oracle.refused) return;
+  const std::vector<RowId> order = PlannedRows(plan, files, ways.bucket_rows);
+  Expect(rows.size() == order.size(), place + "the number of rows");
+  for (size_t i = 0; i < order.size(); ++i) {
+    // An oracle's text is a word, a space and the bytes of the value.
+    const std::string& text = oracle.rows[static_cast<size_t>(order[i].row)];
+    const std::string value = text.substr(text.find(' ') + 1);
+    std::string expected;
+    for (size_t c = 0; c < copies; ++c) expected += value;
+    if (rows[i] != expected && IsRefusedWhole(file, spec)) return;
+    Expect(rows[i] == expected, place + "row " + std::to_string(order[i].row));
   }
 }
 
@@ -432,6 +493,7 @@ void Run(const uint8_t* data, size_t size) {
     const bool indexed = ReadIndexes(file, leaf);
     const Oracle oracle = ReadByArrow(bytes, **footer, leaf, *spec);
     Compare(file, *spec, oracle, &random);
+    CompareStack(file, *spec, oracle, &random);
     CompareSelected(file, *spec, oracle, bytes, indexed, &random);
   }
 }

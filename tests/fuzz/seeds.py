@@ -140,6 +140,12 @@ def write_others(directory):
     rows = 3000
     runs = pa.table({"run": [row // 1000 for row in range(rows)], "text": ["a"] * rows})
     pq.write_table(runs, directory / "runs.parquet", row_group_size=1300, compression="none")
+    # The second dictionary is larger than the first lets expect, so its codes do not fit.
+    codes = [row % 40 for row in range(150)] + [row * 7 for row in range(400)]
+    for name, type_ in (("int64", pa.int64()), ("float", pa.float32()), ("int16", pa.int16())):
+        numbers = pa.table({"n": pa.array(codes, type_)})
+        path = directory / f"dictionaries-{name}.parquet"
+        pq.write_table(numbers, path, row_group_size=150, compression="snappy")
     vectors = pa.array(
         [[None, [1.0, 2.0]], [], None, [None] * 5], pa.list_(pa.list_(pa.float32(), 2))
     )
