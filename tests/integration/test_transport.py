@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pickle
 import re
+import resource
 import time
 from functools import partial
 from multiprocessing import connection
@@ -447,3 +448,18 @@ def test_what_steps_leave_alone_is_not_copied(path):
     starts = {batch["id"].untyped_storage().data_ptr() for batch in batches}
     assert not starts & {batch["twice"].untyped_storage().data_ptr() for batch in batches}
     assert messages.largest.value < 1024
+
+
+def without_descriptors(batch):
+    """Let the process open no more files."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    return batch
+
+
+def test_a_worker_that_the_system_refuses_a_descriptor_is_no_wrong_type(path):
+    with FastParquetDataset(path, batch_size=100) as dataset:
+        loader = DataLoader(
+            dataset, batch_size=None, num_workers=1, collate_fn=without_descriptors, timeout=60
+        )
+        with pytest.raises(RuntimeError, match=r"could not send a batch: OSError"):
+            list(loader)

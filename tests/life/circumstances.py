@@ -197,8 +197,9 @@ def forked(way: Way, directory: str) -> str:
 def _be_the_child(way: Way, dataset: FastParquetDataset | MixedDataset) -> None:
     code = 1
     try:
-        # multiprocessing cannot reach its fork server from a forked process.
-        passes(way, dataset if way.start == "forkserver" else way.loader(dataset))
+        # multiprocessing cannot reach its fork server from a forked process, and misses what
+        # spawned workers have used where the process leaves so abruptly.
+        passes(way, dataset if way.start in ("spawn", "forkserver") else way.loader(dataset))
         code = 0
     finally:
         if code:

@@ -125,7 +125,12 @@ class Sender:
         if self.core.met:
             return None
         if self._fd is None:
-            self._fd = DupFd(self.core.fd)
+            try:
+                self._fd = DupFd(self.core.fd)
+            except (
+                RuntimeError
+            ) as error:  # the system refuses the thread that multiprocessing needs
+                raise OSError(f"Can't share the memory of batches: {error}") from error
         return self._fd
 
 
@@ -188,6 +193,8 @@ def _reduced(batch: Batch) -> tuple[Any, ...]:
         others = [value for value in values if not isinstance(value, torch.Tensor | Ragged)]
         if others:
             ForkingPickler.dumps(others)
+    except (OSError, MemoryError) as error:
+        return _fail, (f"A worker could not send a batch: {type(error).__name__}: {error}",)
     except Exception as error:  # noqa: BLE001 - the receiver raises the error
         return _refuse, (f"Expected a batch that can be sent, got {type(error).__name__}: {error}",)
     return reduced
@@ -195,6 +202,10 @@ def _reduced(batch: Batch) -> tuple[Any, ...]:
 
 def _refuse(message: str) -> NoReturn:
     raise TypeError(message)
+
+
+def _fail(message: str) -> NoReturn:
+    raise RuntimeError(message)
 
 
 ForkingPickler.register(Batch, _reduced)

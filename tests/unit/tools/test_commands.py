@@ -54,7 +54,9 @@ def test_an_empty_cache_directory_is_refused(path, capsys):
         Cache("")
 
 
-@pytest.mark.parametrize("command", ["inspect", "cache", "bench"])
+@pytest.mark.parametrize(
+    "command", ["inspect", "cache", pytest.param("bench", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("full", [False, True])
 def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, full):
     arguments = [str(path)]
