@@ -18,8 +18,8 @@ import fastload
 from fastload import Batch, Column, DevicePrefetcher, FastParquetDataset, kernel
 from fastload.plan.permutation import stream_key
 from fastload.steps.code_digest import code_digest
-from fastload.steps.kernel_argument import Argument
 from fastload.steps.kernel_code import counts
+from fastload.steps.kernel_entry import Argument
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from support.damage import damage, write_groups
 from support.kernel_samples import (

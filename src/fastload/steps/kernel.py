@@ -13,8 +13,7 @@ from typing_extensions import override
 
 from fastload.runtime.digest import digest
 from fastload.steps.code_digest import code_digest
-from fastload.steps.kernel_argument import KERNEL_DTYPES, NARROW, Argument
-from fastload.steps.kernel_calls import AddressCode
+from fastload.steps.kernel_entry import KERNEL_DTYPES, NARROW, AddressCode, Argument
 from fastload.steps.per_row import name_of
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
-"""Calls of machine code from Python: after a step that is a Python function, and on failure."""
+"""Calls of kernels from Python: after a step that is a Python function, and to raise an error."""
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,7 +14,7 @@ from fastload.plan.row_seeds import seeds_of
 from fastload.steps.outputs import field_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import torch
     from numpy.typing import NDArray
@@ -24,81 +23,9 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.runtime.native import core
     from fastload.steps.kernel import Kernel
-    from fastload.steps.kernel_argument import Argument
     from fastload.steps.kernel_plan import CoreKernel
 
-__all__ = ["ENTRY", "AddressCode", "call_entry", "computed", "output_arrays", "raise_failure"]
-
-ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
-"""The type of a function that the core calls: `int64_t (void** arrays, int64_t rows)`."""
-
-
-class AddressCode:
-    """A kernel that the user compiled, at an address.
-
-    Args:
-        address: the address of a C function `int64_t (void** arrays, int64_t rows)`, which returns
-            0, or another number if it failed.
-        outputs: the arrays that the function fills.
-        owner: object that keeps the machine code in memory, or None.
-
-    Attributes:
-        address: the address.
-    """
-
-    def __init__(self, address: int, outputs: tuple[Argument, ...], owner: object) -> None:
-        self.address = address
-        self.__name__ = self.__qualname__ = ", ".join(output.name for output in outputs)
-        self._outputs = outputs
-        self._owner = owner
-        self._call = ENTRY(address)
-
-    def __call__(self, *arrays: NDArray[Any]) -> None:
-        """Call the function on the arrays of its inputs and outputs, as the core does.
-
-        Raises:
-            RuntimeError: the function returned another number than 0.
-        """
-        status = call_entry(self._call, arrays, len(arrays[-1]))
-        if status:
-            raise RuntimeError(
-                f"The kernel `{self.__name__}` failed: its function returned {status}"
-            )
-
-    def run(self, arrays: Sequence[NDArray[Any]], rows: int) -> list[NDArray[Any]]:
-        """Compute the outputs of a block; see `KernelCode.run`."""
-        outputs = output_arrays(self._outputs, rows)
-        self(*map(np.ascontiguousarray, arrays), *outputs)
-        return outputs
-
-    def fail(self, arrays: Sequence[NDArray[Any]], rows: int) -> NoReturn:
-        """Call the function again to raise its error; see `KernelCode.fail`."""
-        self.run(arrays, rows)
-        raise RuntimeError(
-            f"The kernel `{self.__name__}` failed, but did not fail again on the same rows"
-        )
-
-
-def output_arrays(outputs: Sequence[Argument], rows: int) -> list[NDArray[Any]]:
-    """Return the arrays that a kernel fills, all zeros.
-
-    Args:
-        outputs: the outputs of the kernel.
-        rows: the number of rows in the block.
-    """
-    return [np.zeros((rows, *output.shape), output.dtype) for output in outputs]
-
-
-def call_entry(entry: Callable[..., int], arrays: Sequence[NDArray[Any]], rows: int) -> int:
-    """Call machine code on C-contiguous arrays, without the GIL, and return its status.
-
-    Args:
-        entry: the machine code, as ENTRY.
-        arrays: the arrays of the inputs and outputs.
-        rows: the number of rows in the block.
-    """
-    addresses = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-    return entry(ctypes.addressof(addresses), rows)
+__all__ = ["computed", "raise_failure"]
 
 
 def computed(

@@ -27,7 +27,7 @@ from numba.core.serialize import dumps
 from fastload.runtime.digest import digest
 from fastload.runtime.disk.private_directory import cache_home, publish
 from fastload.steps.code_digest import code_digest
-from fastload.steps.kernel_calls import ENTRY, call_entry, output_arrays
+from fastload.steps.kernel_entry import ENTRY, call_entry, output_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fastload.steps.kernel_argument import Argument
+    from fastload.steps.kernel_entry import Argument
 
 __all__ = ["Counts", "KernelCode", "compiled", "counts"]
 

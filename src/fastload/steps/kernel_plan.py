@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastload.steps.kernel import Kernel
-    from fastload.steps.kernel_argument import Argument
+    from fastload.steps.kernel_entry import Argument
     from fastload.steps.steps import Step, Steps
 
 __all__ = ["CoreKernel", "KernelPlan", "extra_outputs", "plan_kernels"]
