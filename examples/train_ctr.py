@@ -21,16 +21,17 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
+from training import Precision, joined_group, left_group, multiple_of_8, wrapped
 
-from fastload import Batch, Column, DataWait, DevicePrefetcher, FastParquetDataset, Stack
+from fastload import Batch, DataWait, DevicePrefetcher, FastParquetDataset, Stack
 
 NUMBERS = [f"numeric_{number:02}" for number in range(1, 14)]
 CATEGORIES = [f"category_{number:02}" for number in range(1, 27)]
 COLUMNS = {
-    "label": Column("label", dtype=torch.float32),
-    "numbers": Stack(NUMBERS, dtype=torch.float32),  # (B, 13)
+    "label": torch.float32,  # the column `label`, cast
+    "numbers": Stack(NUMBERS, "float32"),  # (B, 13)
     # These ids are hashes already; Hash(name, buckets) makes buckets of other ids and strings.
-    "categories": Stack(CATEGORIES, dtype=torch.int64),  # (B, 26)
+    "categories": Stack(CATEGORIES, "int64"),  # (B, 26)
 }
 
 
@@ -55,13 +56,6 @@ class ClickModel(nn.Module):
         return self.layers(torch.cat([numbers.log1p(), embedded], dim=1)).squeeze(1)
 
 
-def multiple_of_8(text: str) -> int:
-    """Convert text to a multiple of 8, because tensor cores need sizes in multiples of 8."""
-    if not text.isdecimal() or int(text) < 8 or int(text) % 8:
-        raise argparse.ArgumentTypeError(f"Expected a multiple of 8, got {text}")
-    return int(text)
-
-
 def arguments() -> argparse.Namespace:
     """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -70,23 +64,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--accumulate", type=int, default=1, help="batches to one step")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--steps", type=int, help="to end after; default: all of the epochs")
-    parser.add_argument("--buckets", type=int, default=100_000)
-    parser.add_argument("--checkpoint", help="file to go on from, if it is there, and to write")
+    parser.add_argument("--buckets", type=multiple_of_8, default=100_000)
+    parser.add_argument("--checkpoint", help="file to continue from, if it exists, and to write")
     parser.add_argument("--save-every", type=int, default=1000, help="steps")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     return parser.parse_args()
-
-
-def joined_group() -> tuple[torch.device, int]:
-    """Join torchrun's processes, if any; return the device and the rank of this process."""
-    rank, local_rank = int(os.environ.get("RANK", "0")), int(os.environ.get("LOCAL_RANK", "0"))
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda", local_rank) if cuda else torch.device("cpu")
-    if cuda:
-        torch.cuda.set_device(device)
-    if "RANK" in os.environ:
-        torch.distributed.init_process_group("nccl" if cuda else "gloo")
-    return device, rank
 
 
 class Run:
@@ -101,13 +83,9 @@ class Run:
     ) -> None:
         self.device, self.batches, self.accumulate = device, batches, options.accumulate
         self.model = ClickModel(options.buckets).to(device)
-        self.forward: nn.Module = torch.compile(self.model) if options.compile else self.model
-        if torch.distributed.is_initialized():
-            self.forward = DistributedDataParallel(self.forward)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
-        half = device.type == "cuda" and not torch.cuda.is_bf16_supported()
-        self.dtype = torch.float16 if half else torch.bfloat16
-        self.scaler = torch.amp.GradScaler(device.type, enabled=half)
+        self.forward = wrapped(self.model, compiled=options.compile)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
+        self.precision = Precision(device)
         self.step = self.epoch = 0
 
     def load(self, path: str) -> None:
@@ -115,7 +93,7 @@ class Run:
         saved = torch.load(path, map_location=self.device)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
-        self.scaler.load_state_dict(saved["scaler"])
+        self.precision.scaler.load_state_dict(saved["scaler"])
         self.batches.load_state_dict(saved["data"])  # any rank's state serves every rank
         self.step, self.epoch = saved["step"], saved["epoch"]
 
@@ -124,7 +102,7 @@ class Run:
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
+            "scaler": self.precision.scaler.state_dict(),
             "data": self.batches.state_dict(),  # after the batch that was handed out last
             "step": self.step,
             "epoch": self.epoch,
@@ -137,14 +115,12 @@ class Run:
         # Ranks exchange gradients once per step.
         alone = isinstance(self.forward, DistributedDataParallel) and not due
         with self.forward.no_sync() if alone else contextlib.nullcontext():
-            with torch.autocast(self.device.type, dtype=self.dtype):
+            with self.precision.autocast:
                 logits = self.forward(batch["numbers"], batch["categories"])
             loss = binary_cross_entropy_with_logits(logits.float(), batch["label"])
-            self.scaler.scale(loss / self.accumulate).backward()
+            self.precision.scaler.scale(loss / self.accumulate).backward()
         if due:
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-            self.optimizer.zero_grad(set_to_none=True)
+            self.precision.step(self.optimizer)
             self.step += 1
         return loss.detach()  # read later: it would wait for the device
 
@@ -153,8 +129,6 @@ def main() -> None:
     """Train the model."""
     options = arguments()
     device, rank = joined_group()
-    torch.set_float32_matmul_precision("high")
-    torch.manual_seed(0)
     dataset = FastParquetDataset(
         options.source, columns=COLUMNS, batch_size=options.batch_size, shuffle=True, drop_last=True
     )
@@ -180,8 +154,7 @@ def main() -> None:
     if not rank:
         print(f"{(run.step - first) / seconds:.2f} steps/s")
         print(loader.report())
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+    left_group()
 
 
 def train_epoch(
@@ -189,7 +162,7 @@ def train_epoch(
 ) -> list[torch.Tensor]:
     """Train to the end of the epoch, or to the last step; return the losses."""
     losses = []
-    loader.set_epoch(run.epoch)  # one that goes on keeps its place
+    loader.set_epoch(run.epoch)  # an epoch that continues keeps its place
     for index, batch in enumerate(loader, 1):
         due = index % options.accumulate == 0
         losses.append(run.train_on(batch, due=due))

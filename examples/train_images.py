@@ -1,6 +1,7 @@
 """Train a small convolutional network on JPEGs in a Parquet column.
 
     python examples/train_images.py images/*.parquet --workers 8
+    torchrun --nproc-per-node=8 examples/train_images.py images/*.parquet --compile
 
 The files need columns `jpeg` (binary) and `label` (integers). torchvision decodes the images, or
 Pillow if torchvision is not installed: on threads of this process, or in worker processes.
@@ -18,8 +19,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
+from training import Precision, joined_group, left_group, multiple_of_8, wrapped
 
-from fastload import Batch, Column, DataWait, DevicePrefetcher, FastParquetDataset, per_row
+from fastload import Batch, DataWait, DevicePrefetcher, FastParquetDataset, per_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,27 +74,26 @@ def arguments() -> argparse.Namespace:
     """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="+", help="files, directories, globs or URLs")
-    parser.add_argument("--size", type=int, default=224, help="pixels of a side")
-    parser.add_argument("--classes", type=int, default=1000)
-    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--size", type=multiple_of_8, default=224, help="pixels of a side")
+    parser.add_argument("--classes", type=multiple_of_8, default=1000)
+    parser.add_argument("--batch-size", type=multiple_of_8, default=256, help="of each process")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=0, help="processes that decode")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     return parser.parse_args()
 
 
 def main() -> None:
     """Train the network."""
     options = arguments()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.manual_seed(0)
-    torch.backends.cudnn.benchmark = True  # all batches are of one shape
+    device, rank = joined_group()
 
     def decode(jpeg: bytes) -> torch.Tensor:
         return decoded(jpeg, options.size)
 
     dataset = FastParquetDataset(
         options.source,
-        columns={"jpeg": "jpeg", "label": Column("label", dtype=torch.int64)},
+        columns={"jpeg": "jpeg", "label": torch.int64},
         batch_size=options.batch_size,
         shuffle=True,
         drop_last=True,
@@ -109,25 +110,28 @@ def main() -> None:
     )
     loader = DataWait(DevicePrefetcher(batches, device))
     model = network(options.classes).to(device, memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    forward = wrapped(model, compiled=options.compile)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, fused=True)
+    precision = Precision(device)
 
     began, step, loss = time.perf_counter(), 0, None
     while step < options.steps:
         for batch in loader:
             # uint8 images are copied to the device: a quarter of the bytes of floats.
             images = batch["image"].to(memory_format=torch.channels_last).float() / 255
-            with torch.autocast(device.type, dtype=torch.bfloat16):
-                logits = model(images)
+            with precision.autocast:
+                logits = forward(images)
             loss = cross_entropy(logits.float(), batch["label"])
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            precision.scaler.scale(loss).backward()
+            precision.step(optimizer)
             step += 1
             if step == options.steps:
                 break
-    print(f"step {step}: loss {loss.item():.4f}")
-    print(f"{step / (time.perf_counter() - began):.2f} steps/s")
-    print(loader.report())
+    if not rank:
+        print(f"step {step}: loss {loss.item():.4f}")  # waits for the device
+        print(f"{step / (time.perf_counter() - began):.2f} steps/s")
+        print(loader.report())
+    left_group()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Train a transformer to fill in masked tokens, on lists of varying lengths.
 
     python examples/train_tokens.py tokens/*.parquet --layout nested
+    torchrun --nproc-per-node=8 examples/train_tokens.py tokens/*.parquet --layout pad --compile
 
 The files need a column `tokens` of lists of integers. `--layout pad` cuts or pads each list to one
 length; `--layout nested` keeps the lists as they are, so that attention computes no padding.
@@ -16,8 +17,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.utils.data import DataLoader
+from training import Precision, joined_group, left_group, multiple_of_8, wrapped
 
-from fastload import Column, DataWait, FastParquetDataset, Pad, Ragged
+from fastload import Column, DataWait, DevicePrefetcher, FastParquetDataset, Pad, Ragged
 
 HIDDEN_SHARE = 0.15
 Model = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
@@ -89,9 +91,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="+", help="files, directories, globs or URLs")
     parser.add_argument("--layout", choices=["pad", "nested"], default="nested")
-    parser.add_argument("--length", type=int, default=512, help="tokens of a padded row")
-    parser.add_argument("--vocabulary", type=int, default=50_000)
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--length", type=multiple_of_8, default=512, help="tokens of a padded row")
+    parser.add_argument("--vocabulary", type=multiple_of_8, default=50_000)
+    parser.add_argument("--batch-size", type=multiple_of_8, default=64, help="of each process")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     return parser.parse_args()
@@ -100,59 +102,60 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Train the model."""
     options = arguments()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.manual_seed(0)
-    tokens = Column("tokens", dtype=torch.int64)
+    device, rank = joined_group()
+    tokens = Column("tokens", "int64")
     padded = options.layout == "pad"
     dataset = FastParquetDataset(
         options.source,
-        columns={"tokens": Pad(tokens, options.length) if padded else tokens},
+        columns={"tokens": Pad(tokens, options.length, mask=True) if padded else tokens},
         batch_size=options.batch_size,
         shuffle=True,
+        drop_last=True,
     )
-    loader = DataWait(DataLoader(dataset, batch_size=None))
+    if not len(dataset):
+        raise SystemExit(f"Expected a batch of {options.batch_size} rows, got fewer in all")
+    loader = DataWait(DevicePrefetcher(DataLoader(dataset, batch_size=None), device))
     model = Filler(options.vocabulary, options.length).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    forward = torch.compile(model, dynamic=True) if options.compile else model
+    forward = wrapped(model, compiled=options.compile, dynamic=not padded)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    precision = Precision(device)
 
     began, step, loss = time.perf_counter(), 0, None
     while step < options.steps:
         for batch in loader:
-            # From pinned memory, which batches are in where there is a CUDA device.
-            batch = batch.to(device, non_blocking=True)
-            with torch.autocast(device.type, dtype=torch.bfloat16):
+            with precision.autocast:
                 if padded:
                     loss = padded_loss(
-                        forward, model.hidden, batch["tokens"], batch["tokens__length"]
+                        forward, model.hidden, batch["tokens"], batch["tokens__mask"]
                     )
                 else:
                     loss = nested_loss(forward, model.hidden, batch["tokens"], options.length)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            precision.scaler.scale(loss).backward()
+            precision.step(optimizer)
             step += 1
             if step == options.steps:
                 break
-    print(f"step {step}: loss {loss.item():.4f}")
-    print(f"{step / (time.perf_counter() - began):.2f} steps/s")
-    print(loader.report())
+    if not rank:
+        print(f"step {step}: loss {loss.item():.4f}")  # waits for the device
+        print(f"{step / (time.perf_counter() - began):.2f} steps/s")
+        print(loader.report())
+    left_group()
 
 
 def padded_loss(
-    model: Model, hidden: int, tokens: torch.Tensor, lengths: torch.Tensor
+    model: Model, hidden: int, tokens: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    """Return the model's logits for tokens (B, L) and lengths (B,)."""
+    """Return the loss for tokens (B, L) and their mask (B, L), True for a token."""
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-    mask = positions < lengths[:, None]
     asked = (torch.rand(tokens.shape, device=tokens.device) < HIDDEN_SHARE) & mask
     # A row without tokens attends to its padding, which is not asked for.
-    seen = mask | (lengths == 0)[:, None]
+    seen = mask | ~mask.any(1, keepdim=True)
     logits = model(tokens.masked_fill(asked, hidden), positions, seen)
     return masked_mean(logits, tokens, asked)
 
 
 def nested_loss(model: Model, hidden: int, tokens: Ragged, longest: int) -> torch.Tensor:
-    """Return the model's logits for a Ragged; tokens behind `longest` share the last position."""
+    """Return the loss for a Ragged; tokens behind `longest` share the last position."""
     values, offsets = tokens.values, tokens.offsets
     lengths = torch.diff(offsets)
     begins = torch.repeat_interleave(offsets[:-1], lengths)

@@ -70,26 +70,35 @@ def test_ctr_goes_on_as_one_process_and_is_evaluated_by_two(clicks, tmp_path):
     # An odd number of rows: one process is a row short, and repeats a row that must not count.
     odd = tmp_path / "odd.parquet"
     pq.write_table(pq.read_table(clicks).slice(0, 2 * ROWS - 1), odd)
-    out = run("eval.py", odd, "--checkpoint", checkpoint, "--batch-size", 1000, torchrun=2)
+    arguments = ("--checkpoint", checkpoint, "--batch-size", 1000, "--output", tmp_path / "scores")
+    out = run("eval.py", odd, *arguments, torchrun=2)
     assert f"{2 * ROWS - 1} rows: loss " in out
+    assert len([*(tmp_path / "scores").iterdir()]) == 2
+    scores = pq.read_table(tmp_path / "scores")
+    assert scores["__row__"].to_pylist() == [*range(2 * ROWS - 1)]  # each row once
+    assert set(scores["__file__"].to_pylist()) == {0}
+    written = scores["score"].to_numpy()
+    assert ((written > 0) & (written < 1)).all()
 
 
-@pytest.mark.parametrize("layout", ["pad", "nested"])
-def test_tokens(tmp_path, layout):
+@pytest.mark.parametrize(("layout", "torchrun"), [("pad", 0), ("pad", 2), ("nested", 0)])
+def test_tokens(tmp_path, layout, torchrun):
     random = np.random.default_rng(0)
     lengths = [0, 1, 40, *random.integers(1, 40, 125)]
     lists = [random.integers(1, 100, length) for length in lengths]
     pq.write_table(
         pa.table({"tokens": pa.array(lists, pa.list_(pa.int32()))}), tmp_path / "t.parquet"
     )
-    arguments = ("--layout", layout, "--length", 32, "--vocabulary", 100, "--batch-size", 16)
-    out = run("train_tokens.py", tmp_path / "t.parquet", *arguments, "--steps", 10)
+    arguments = ("--layout", layout, "--length", 32, "--vocabulary", 104, "--batch-size", 16)
+    out = run(
+        "train_tokens.py", tmp_path / "t.parquet", *arguments, "--steps", 10, torchrun=torchrun
+    )
     loss = float(re.search(r"step 10: loss (.*)", out)[1])
     assert 0 < loss < 10
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_images(tmp_path, workers):
+@pytest.mark.parametrize(("workers", "torchrun"), [(0, 0), (2, 0), (0, 2)])
+def test_images(tmp_path, workers, torchrun):
     random = np.random.default_rng(0)
     jpegs = []
     for _ in range(64):
@@ -99,6 +108,7 @@ def test_images(tmp_path, workers):
         jpegs.append(written.getvalue())
     table = pa.table({"jpeg": jpegs, "label": np.arange(64) % 4})
     pq.write_table(table, tmp_path / "images.parquet", row_group_size=16)
-    arguments = ("--size", 32, "--classes", 4, "--batch-size", 16, "--steps", 6)
-    out = run("train_images.py", tmp_path / "images.parquet", *arguments, "--workers", workers)
+    arguments = ("--size", 32, "--classes", 8, "--batch-size", 16, "--steps", 6)
+    arguments += ("--workers", workers)
+    out = run("train_images.py", tmp_path / "images.parquet", *arguments, torchrun=torchrun)
     assert "step 6: loss " in out
