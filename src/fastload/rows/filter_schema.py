@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -149,8 +148,6 @@ class FilterSchema:
 
     def _value(self, name: str, value: Any) -> Any:
         """Return the value of a condition; a str that stands for a date or time as the column's."""
-        if isinstance(value, np.datetime64):
-            return pa.array(np.array([value]))[0]
         arrow = self._type_of(self._path(name))
         listed = isinstance(value, (list, tuple, set, frozenset))
         values = [*value] if listed else [value]

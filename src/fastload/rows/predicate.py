@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from fastload.runtime.digest import digest
 
 if TYPE_CHECKING:
@@ -176,7 +178,10 @@ def expression_of(
     if filters is None or _is_expression(filters):
         return filters
     paths = [
-        [(path_of(name), operator, value_of(name, value)) for name, operator, value in conjunction]
+        [
+            (path_of(name), operator, value_of(name, _stored(value)))
+            for name, operator, value in conjunction
+        ]
         for conjunction in _conjunctions(filters)
     ]
     try:
@@ -185,6 +190,15 @@ def expression_of(
         return filters_to_expression(paths)
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ValueError(f"Expected filters in pyarrow's form, got {filters!r}: {error}") from None
+
+
+def _stored(value: Any) -> Any:
+    """Return a numpy.datetime64 as the Arrow scalar that pyarrow does not make of it."""
+    if not isinstance(value, np.datetime64):
+        return value
+    import pyarrow as pa
+
+    return pa.array(np.array([value]))[0]
 
 
 def _conjunctions(filters: Sequence[Any]) -> Sequence[Sequence[Any]]:
