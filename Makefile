@@ -46,8 +46,7 @@ lint-python: typecheck
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-# The docstrings of the dataset's module, and the README, are checked once they are rewritten.
-PROSE := docs $(shell find src/fastload -name '*.py')
+PROSE := README.md docs $(shell find src/fastload -name '*.py')
 
 lint-docs: venv ## spelling and prose of pages and docstrings
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src examples

@@ -22,7 +22,7 @@ from fastload.tools.bench.report.text import report
 from fastload.tools.bench.run import Options, compare
 from fastload.tools.terminal import rendered
 
-# Families of programs written by hand with the fastest libraries, and of loaders.
+# Families of hand-written programs with the fastest libraries, and of loaders.
 _BY_HAND = {"in_order": 1.8, "shuffled": 4.0}
 _LOADERS = 10.0
 
@@ -67,7 +67,7 @@ def goals(found: list[Ratio]) -> list[str]:
     lines = []
     for mode, least in _BY_HAND.items():
         for title, names, goal in (
-            ("programs by hand", by_hand, least),
+            ("hand-written programs", by_hand, least),
             ("loaders", loaders, _LOADERS),
         ):
             speeds = [(r.speed, r.name) for r in found if r.mode == mode and r.name in names]

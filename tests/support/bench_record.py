@@ -5,7 +5,7 @@ from fastload.tools.bench.peers import PEERS
 ROWS = 1_048_576
 RATES = {
     "fastload": 13.4e6,
-    "polars by hand": 7.3e6,
+    "hand-written polars": 7.3e6,
     "tensors in RAM, by column": 20e6,
     "pyarrow + DataLoader": 0.9e6,
 }
@@ -29,7 +29,7 @@ def _entry(name, mode, rate, **changes):
         "spread": 0.05,
         "conversion_s": 0.0,
         "family": FAMILIES[name],
-        "by_hand": name.endswith("by hand"),
+        "by_hand": name.startswith("hand-written"),
         "busy_cores": 1.9,
         "bottleneck": "decode" if own else "",
     }

@@ -62,13 +62,13 @@ def test_no_line_is_wider_than_the_terminal(record, monkeypatch, columns, verbos
 def test_the_verdict_comes_first_and_shuffled_before_in_order(record):
     lines = lines_of(record)
     assert lines[0] == (
-        "Shuffled, fastload is 1.8x as fast as the best other (polars by hand); in order, 1.8x "
-        "(polars by hand)."
+        "Shuffled, fastload is 1.8x as fast as the best other (hand-written polars); in order, 1.8x "
+        "(hand-written polars)."
     )
     heads = [line.split()[0] for line in lines if "rows/s  " in line]
     assert heads == ["shuffled", "in"]
     # Tensors in RAM read no file, so nothing is a multiple of them.
-    assert compared(record, "shuffled").best["name"] == "polars by hand"
+    assert compared(record, "shuffled").best["name"] == "hand-written polars"
     assert any(line.startswith("* The whole table in RAM") for line in lines)
 
 
@@ -85,9 +85,9 @@ def test_colours_are_for_terminals_that_want_them(record, monkeypatch):
 @pytest.mark.parametrize(
     ("rate", "spread", "sentence"),
     [
-        (7.4e6, 0.02, "Shuffled, fastload and polars by hand are as fast as each other"),
-        (13.4e6, 0.5, "Shuffled, fastload and polars by hand are as fast as each other"),
-        (3.65e6, 0.01, "Shuffled, polars by hand is 2.0x as fast as fastload"),
+        (7.4e6, 0.02, "Shuffled, fastload and hand-written polars are as fast as each other"),
+        (13.4e6, 0.5, "Shuffled, fastload and hand-written polars are as fast as each other"),
+        (3.65e6, 0.01, "Shuffled, hand-written polars is 2.0x as fast as fastload"),
         (73e6, 0.01, "Too short to compare: an epoch takes 14.4 ms"),
     ],
 )
@@ -100,7 +100,7 @@ def test_the_verdict_is_no_better_than_the_figures(record, rate, spread, sentenc
     if "short" in sentence:
         assert "x as fast" not in text
         shuffled = lines_of(record)[: lines_of(record).index("", 5)]
-        assert not any("x " in line.split("M")[-1] for line in shuffled if " by hand" in line)
+        assert not any("x " in line.split("M")[-1] for line in shuffled if "hand-written" in line)
 
 
 def test_impossible_figures_are_not_printed(record):

@@ -20,13 +20,13 @@ _EVERY_S = 5.0
 
 
 class Progress(Protocol):
-    """What measurements report their progress to."""
+    """The receiver of the progress of measurements."""
 
     def __call__(self, what: str) -> None:
         """Begin the next step, with its name."""
 
     def expect(self, steps: int) -> None:
-        """Take this number as that of all steps, of the begun ones too."""
+        """Take this number as that of all steps, begun or not."""
 
 
 class ShownProgress:

@@ -17,7 +17,7 @@ _BUSY = (1, 2, 3, 6, 7, 8)
 class OtherLoad:
     """The cores that other processes used since this object was made.
 
-    Time that a hypervisor gave to other machines counts as well.
+    Time that a hypervisor gave to other machines counts.
     """
 
     def __init__(self) -> None:

@@ -105,7 +105,7 @@ class Peer:
 
     @property
     def by_hand(self) -> bool:
-        """True if the contender is a program written by hand with a fast library."""
+        """True if the contender is a hand-written program with a fast library."""
         return self.family in LIBRARIES and not self.loader
 
     @property
@@ -137,12 +137,14 @@ PEERS = (
         loader=True,
         stores=True,
     ),
-    Peer("pyarrow by hand", "pyarrow_readers.WindowReader", "pyarrow", "pyarrow", loader=False),
+    Peer(
+        "hand-written pyarrow", "pyarrow_readers.WindowReader", "pyarrow", "pyarrow", loader=False
+    ),
     Peer("polars + DataLoader", "polars_readers.Loader", "polars", "polars", loader=True),
-    Peer("polars by hand", "polars_readers.WindowReader", "polars", "polars", loader=False),
+    Peer("hand-written polars", "polars_readers.WindowReader", "polars", "polars", loader=False),
     Peer("tensors in RAM, by column", "memory_tables.ByColumn", "torch", "memory", loader=False),
     Peer("tensors in RAM, row-major", "memory_tables.RowMajor", "torch", "memory", loader=False),
-    Peer("DuckDB by hand", "duckdb_windows.Contender", "duckdb", "duckdb", loader=False),
+    Peer("hand-written DuckDB", "duckdb_windows.Contender", "duckdb", "duckdb", loader=False),
     Peer("HF datasets, arrow", "huggingface.ArrowStream", "datasets", "huggingface", loader=False),
     Peer("HF datasets, torch", "huggingface.TorchStream", "datasets", "huggingface", loader=False),
     Peer("HF, converted", "huggingface.ConvertedFiles", "datasets", "huggingface", loader=False),
@@ -168,9 +170,9 @@ PEERS = (
         apart=True,
     ),
 )
-# The families of programs written by hand with a library; the other families are loaders.
+# The families of hand-written programs with a library; the other families are loaders.
 LIBRARIES = ("pyarrow", "polars", "duckdb")
-# What fastload is measured beside by default: the best programs by hand, and the DataLoader that
+# What fastload is measured beside by default: the best hand-written programs, and the DataLoader that
 # people write.
-DEFAULT = ("pyarrow by hand", "polars by hand", "pyarrow + DataLoader")
+DEFAULT = ("hand-written pyarrow", "hand-written polars", "pyarrow + DataLoader")
 FAMILIES = tuple(dict.fromkeys(peer.family for peer in PEERS if peer.family != "fastload"))

@@ -1,4 +1,4 @@
-"""DuckDB by hand, as fast as we know how: whole windows on all threads, without copies."""
+"""hand-written DuckDB, as fast as we know how: whole windows on all threads, without copies."""
 
 from __future__ import annotations
 
