@@ -62,8 +62,8 @@ def test_no_line_is_wider_than_the_terminal(record, monkeypatch, columns, verbos
 def test_the_verdict_comes_first_and_shuffled_before_in_order(record):
     lines = lines_of(record)
     assert lines[0] == (
-        "Shuffled, fastload is 1.8x as fast as the best other (hand-written polars); in order, 1.8x "
-        "(hand-written polars)."
+        "Shuffled, fastload is 1.8x as fast as the best other (hand-written polars); in order, "
+        "1.8x (hand-written polars)."
     )
     heads = [line.split()[0] for line in lines if "rows/s  " in line]
     assert heads == ["shuffled", "in"]

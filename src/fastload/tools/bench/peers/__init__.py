@@ -172,7 +172,7 @@ PEERS = (
 )
 # The families of hand-written programs with a library; the other families are loaders.
 LIBRARIES = ("pyarrow", "polars", "duckdb")
-# What fastload is measured beside by default: the best hand-written programs, and the DataLoader that
-# people write.
+# What fastload is measured beside by default: the best hand-written programs, and the DataLoader
+# that people write.
 DEFAULT = ("hand-written pyarrow", "hand-written polars", "pyarrow + DataLoader")
 FAMILIES = tuple(dict.fromkeys(peer.family for peer in PEERS if peer.family != "fastload"))
