@@ -72,7 +72,7 @@ for row in FastParquetDataset("a.parquet", batch_size=None, nulls="zero"):
     assert_type(row, dict[str, Any])
 opened_by_one_word = FastParquetDataset(
     "a.parquet",
-    columns={"y": torch.int64, "z": np.float32, "x": ["a", "b"], "v": Fixed("v", 3), "*": ...},
+    columns={"y": torch.int64, "z": np.float32, "x": ["a", "b"], "v": Fixed("v", size=3), "*": ...},
     exclude=["raw"],
     nulls="mask",
 )

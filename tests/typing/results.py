@@ -5,6 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
 import torch
 from typing_extensions import assert_type
 
@@ -20,6 +21,9 @@ for batch in dataset:
     assert_type(batch, Batch)
     assert_type(batch.rows, int)
     assert_type(batch.nbytes, int)
+    assert_type(batch.slice(0, 2), Batch)
+    assert_type(batch.to_arrow(), pa.RecordBatch)
+    assert_type(batch.to_pandas(), Any)
     assert_type(batch.source, str | None)
     assert_type(batch.clone(), Batch)
     assert_type(batch.copy(), Batch)
@@ -30,6 +34,7 @@ assert_type(lists.values, torch.Tensor | Ragged)
 assert_type(lists.offsets, torch.Tensor)
 assert_type(lists.kind, Literal["str", "bytes"] | None)
 assert_type(lists.depth, int)
+assert_type(lists.lengths, torch.Tensor)
 assert_type(lists.device, torch.device)
 assert_type(lists.dtype, torch.dtype)
 assert_type(lists.nbytes, int)

@@ -168,9 +168,11 @@ class Batch(dict[str, Any]):
         except TypeError:  # a slice or a list, which has no hash
             raise TypeError(f"Expected the name of an output, got {name!r}: {ROWS}") from None
 
-    def __getattr__(self, name: str) -> NoReturn:
-        output = f"write batch[{name!r}] for the output"
-        raise no_attribute("Batch", name, OF_BATCH, output if name in self else "")
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            output = f"write batch[{name!r}] for the output"
+            raise no_attribute("Batch", name, OF_BATCH, output if name in self else "")
 
     def __missing__(self, name: object) -> NoReturn:
         if not isinstance(name, str):

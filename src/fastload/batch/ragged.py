@@ -141,10 +141,12 @@ class Ragged:
             text += ": " + preview(self)
         return text + ")"
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise no_attribute(
-            "Ragged", name, OF_RAGGED, NO_TENSOR if hasattr(torch.Tensor, name) else ""
-        )
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(
+                "Ragged", name, OF_RAGGED, NO_TENSOR if hasattr(torch.Tensor, name) else ""
+            )
 
     @classmethod
     def __torch_function__(

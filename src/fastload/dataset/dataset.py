@@ -532,8 +532,10 @@ class FastParquetDataset(Resumable[_Item_co]):
         # A prepared pass belongs to this process.
         return {**super().__getstate__(), "_ahead": None, "_prepared": None}
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise no_attribute(type(self).__name__, name, ATTRIBUTES, "")
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(type(self).__name__, name, ATTRIBUTES, "")
 
     def __repr__(self) -> str:
         return dataset_text(self, self._batch_size, self._options, self._steps, self._known_schema)

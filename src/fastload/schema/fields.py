@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import torch
 
@@ -108,8 +108,10 @@ class Schema(Mapping[str, Field]):
             raise KeyError(f"no output {name!r}; similar outputs: {close}")
         return self._fields[name]
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise no_attribute("Schema", name, _ATTRIBUTES, "")
+    if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute("Schema", name, _ATTRIBUTES, "")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
