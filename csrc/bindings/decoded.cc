@@ -7,12 +7,12 @@
 #include "arrow/util/byte_size.h"
 #include "bindings/arrow_capsules.h"
 #include "bindings/bindings.h"
+#include "bindings/decoded_queue.h"
 #include "bindings/errors.h"
 #include "bindings/scan.h"
 #include "bindings/without_gil.h"
 #include "fastload/blocks/block_rows.h"
 #include "fastload/blocks/decoded_block.h"
-#include "fastload/blocks/decoded_queue.h"
 #include "fastload/blocks/decoded_writer.h"
 #include "pybind11/stl.h"
 
@@ -105,40 +105,45 @@ void RegisterDecoded(py::module_& m) {
         "Returns True if a block is as it was written, and False, after removing\n"
         "the block, if not. Returns None if the block does not exist or can't be\n"
         "opened.");
-  py::class_<DecodedQueue, std::shared_ptr<DecodedQueue>>(
-      m, "DecodedQueue", "The queue of blocks that the passes of a dataset request.")
+  py::class_<PyDecodedQueue, std::shared_ptr<PyDecodedQueue>>(
+      m, "DecodedQueue",
+      "The queue of blocks that the passes of a dataset request. In a child of fork()\n"
+      "the queue is closed, and requests and waits raise RuntimeError.")
       .def(py::init<int32_t>(), py::arg("at_once"),
            "at_once: number of blocks that are made at a time.")
-      .def_property_readonly("closed", &DecodedQueue::closed,
+      .def_property_readonly("closed", &PyDecodedQueue::closed,
                              "True if no pass waits for blocks any more.")
-      .def("take", &DecodedQueue::Take, py::call_guard<WithoutGil>(),
-           "Returns the next file and row group whose block is requested, or None.")
+      .def(
+          "take", [](const PyDecodedQueue& queue) { return queue.Here().Take(); },
+          py::call_guard<WithoutGil>(),
+          "Returns the next file and row group whose block is requested, or None.")
       .def(
           "ask",
-          [](DecodedQueue& queue, int32_t file, int32_t row_group) {
-            queue.Ask({file, row_group}, [](const auto&) {});
+          [](const PyDecodedQueue& queue, int32_t file, int32_t row_group) {
+            queue.Here().Ask({file, row_group}, [](const auto&) {});
           },
           py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
           "Requests a block without waiting for the block.")
       .def(
           "wait",
-          [](DecodedQueue& queue, int64_t seen, double timeout_s) {
+          [](const PyDecodedQueue& queue, int64_t seen, double timeout_s) {
             const std::chrono::duration<double> timeout(timeout_s);
-            return queue.Wait(
+            return queue.Here().Wait(
                 seen, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
           },
           py::call_guard<WithoutGil>(), py::arg("seen"), py::arg("timeout_s"),
           "Returns how often a block was requested, the queue was closed or `wake`\n"
           "was called. Waits for at most `timeout_s` until the number differs from\n"
           "`seen`, which the caller got before looking for work.")
-      .def("wake", &DecodedQueue::Wake, py::call_guard<WithoutGil>(),
+      .def("wake", &PyDecodedQueue::Wake, py::call_guard<WithoutGil>(),
            "Ends the waits that have begun, and later waits with a number from before.")
       .def(
           "open",
-          [](DecodedQueue& queue, int32_t file, int32_t row_group,
+          [](const PyDecodedQueue& queue, int32_t file, int32_t row_group,
              const std::string& path, const std::string& name, int64_t rows,
              uint64_t written) -> std::optional<bool> {
-            const auto state = queue.Open({file, row_group}, path, name, rows, written);
+            const auto state =
+                queue.Here().Open({file, row_group}, path, name, rows, written);
             if (state == BlockState::kMissing) return std::nullopt;
             return state == BlockState::kGood;
           },
@@ -152,16 +157,17 @@ void RegisterDecoded(py::module_& m) {
           "is not read again; 0 = not written by this process.")
       .def(
           "fail",
-          [](DecodedQueue& queue, int32_t file, int32_t row_group, bool corrupt,
+          [](const PyDecodedQueue& queue, int32_t file, int32_t row_group, bool corrupt,
              const std::string& message) {
+            if (!queue.mine()) return;
             const auto kind = corrupt ? ErrorKind::kCorruptFile : ErrorKind::kStorage;
-            queue.Fail({file, row_group}, kind, message);
+            queue.queue()->Fail({file, row_group}, kind, message);
           },
           py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
           py::kw_only(), py::arg("corrupt"), py::arg("message"),
           "Fails the request with a CorruptFileError, or a StorageError, of that\n"
           "message.")
-      .def("close", &DecodedQueue::Close, py::call_guard<WithoutGil>(),
+      .def("close", &PyDecodedQueue::Close, py::call_guard<WithoutGil>(),
            "Fails all requests, now and later. Idempotent.");
 }
 

@@ -10,6 +10,7 @@
 
 #include "bindings/arrow_capsules.h"
 #include "bindings/bindings.h"
+#include "bindings/decoded_queue.h"
 #include "bindings/errors.h"
 #include "bindings/files.h"
 #include "bindings/fork_guard.h"
@@ -184,7 +185,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
     int64_t batch_memory_bytes, int64_t staging_memory_bytes, int64_t fetch_memory_bytes,
     bool verify_crc, const py::sequence& selections, const PySender* sender,
     const py::object& allocate, const PyRemoteQueue* remote,
-    std::vector<KernelSpec> kernels, std::shared_ptr<DecodedQueue> blocks,
+    std::vector<KernelSpec> kernels, const PyDecodedQueue* blocks,
     int64_t fill_memory_bytes) {
   RaiseIfError(CheckOutputs(columns, outputs));
   RaiseIfError(CheckKernels(kernels, outputs));
@@ -198,7 +199,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .fill_memory_bytes = fill_memory_bytes,
                           .verify_crc = verify_crc};
   options.kernels = std::move(kernels);
-  options.blocks = std::move(blocks);
+  if (blocks != nullptr) options.blocks = blocks->queue();
   std::shared_ptr<RemoteQueue> queue;
   if (remote != nullptr) queue = options.remote = remote->queue();
   std::shared_ptr<TensorMemory> memory;
@@ -234,14 +235,14 @@ void RegisterPipeline(py::module_& m) {
           [](PyPipeline& self, ReadPlan& plan, int32_t open_windows, int64_t fetch_bytes,
              int64_t segment_bytes, int64_t request_bytes, int64_t hole_bytes,
              const PyScan* before, std::vector<uint64_t> kernel_keys,
-             std::shared_ptr<DecodedQueue> wakes) {
+             const PyDecodedQueue* wakes) {
             return self.Start(plan,
                               {.open_windows = open_windows,
                                .fetch_bytes = fetch_bytes,
                                .segment_bytes = segment_bytes,
                                .request_bytes = request_bytes,
                                .hole_bytes = hole_bytes,
-                               .wakes = std::move(wakes),
+                               .wakes = wakes == nullptr ? nullptr : wakes->queue(),
                                .kernel_keys = std::move(kernel_keys)},
                               before);
           },

@@ -119,6 +119,7 @@ std::vector<RemoteQueue::Request> PyRemoteQueue::TakeUpTo(int64_t most) {
 }
 
 py::list PyRemoteQueue::Take(int64_t most) {
+  if (!queue_.mine()) return py::list();
   queue_->ClearWake();
   returned_->Release();
   std::vector<RemoteQueue::Request> requests;
@@ -130,6 +131,7 @@ py::list PyRemoteQueue::Take(int64_t most) {
 }
 
 py::object PyRemoteQueue::Finish(int64_t id, const py::buffer& bytes, bool take) {
+  if (!queue_.mine()) return py::none();
   std::shared_ptr<arrow::Buffer> lent;
   try {
     lent = Lend(bytes, queue(), returned_);
@@ -149,6 +151,7 @@ py::object PyRemoteQueue::Finish(int64_t id, const py::buffer& bytes, bool take)
 }
 
 void PyRemoteQueue::Fail(int64_t id, bool changed, const std::string& message) {
+  if (!queue_.mine()) return;
   const auto kind = changed ? ErrorKind::kSourceChanged : ErrorKind::kStorage;
   {
     const WithoutGil without_gil;
@@ -158,6 +161,7 @@ void PyRemoteQueue::Fail(int64_t id, bool changed, const std::string& message) {
 }
 
 void PyRemoteQueue::Close() {
+  if (!queue_.mine()) return;
   {
     const WithoutGil without_gil;
     queue_->Close();

@@ -33,6 +33,8 @@ class ReturnedBuffers {
   Buffers buffers_;
 };
 
+// A child of fork() has no client and no passes: to the child the queue is closed and
+// empty.
 class PyRemoteQueue {
  public:
   PyRemoteQueue(std::shared_ptr<RangeCache> cache, std::vector<std::string> objects)
@@ -40,7 +42,7 @@ class PyRemoteQueue {
 
   const std::shared_ptr<RemoteQueue>& queue() const { return queue_.object(); }
   int wake_fd() const { return queue_->wake_fd(); }
-  bool closed() const { return queue_->closed(); }
+  bool closed() const { return !queue_.mine() || queue_->closed(); }
 
   pybind11::list Take(int64_t most);
   pybind11::object Finish(int64_t id, const pybind11::buffer& bytes, bool take);

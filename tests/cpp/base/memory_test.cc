@@ -1,8 +1,6 @@
 #include "fastload/base/memory.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -168,20 +166,6 @@ TEST(BlockPool, ThreadsShareIt) {
   EXPECT_EQ(pool.stats().used_bytes, 0);
   EXPECT_EQ(pool.stats().lent_bytes, 0);
   EXPECT_LE(pool.stats().cached_bytes, kMiB);
-}
-
-TEST(BlockPool, AForkedChildMayDropBlocks) {
-  BlockPool pool = PrivatePool(kMiB);
-  auto block = *pool.Allocate(5000);
-  const pid_t child = fork();
-  if (child == 0) {
-    block.reset();
-    _exit(pool.stats().cached_bytes == 0 ? 0 : 1);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

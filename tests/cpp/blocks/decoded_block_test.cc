@@ -181,6 +181,33 @@ TEST_F(DecodedBlockTest, WhoeverMakesRoomSeesThatItIsInUse) {
   close(fd);
 }
 
+// A block whose checksum is right and whose offsets are not: nothing that fastload wrote.
+TEST_F(DecodedBlockTest, OffsetsThatFallAreDamage) {
+  const std::vector<std::vector<int64_t>> falls = {
+      {0, 5, 3, 8}, {0, -1, 3, 8}, {0, INT64_MAX, 3, 8}, {0, 3, INT64_MIN, 8}};
+  const auto schema = testing::BlockSchema();
+  const auto good = testing::BlockRows(0, 3);
+  for (const int field : {2, 3}) {
+    for (const std::vector<int64_t>& offsets : falls) {
+      arrow::ArrayDataVector columns = good->column_data();
+      auto data = std::make_shared<arrow::ArrayData>(*good->column_data(field));
+      data->buffers[1] = arrow::Buffer::FromVector(offsets);
+      if (field == 2) data->buffers[2] = arrow::Buffer::FromString("12345678");
+      if (field == 3) data->child_data = {testing::BlockRows(0, 8)->column_data(2)};
+      columns[static_cast<size_t>(field)] = data;
+      testing::WriteFile(path_, "");
+      const int fd = open(path_.c_str(), O_RDWR | O_CLOEXEC);
+      const auto writer = *DecodedWriter::Make(fd, kName, schema);
+      ASSERT_TRUE(writer->Add(*arrow::RecordBatch::Make(schema, 3, columns)).ok());
+      const uint64_t written = *writer->Finish();
+      close(fd);
+      EXPECT_EQ(Open(written), BlockState::kGood) << "this process wrote the block";
+      EXPECT_EQ(Open(), BlockState::kDamaged) << field << ", " << offsets[1];
+      EXPECT_FALSE(std::filesystem::exists(path_));
+    }
+  }
+}
+
 TEST_F(DecodedBlockTest, AColumnOfAnotherTypeIsAnError) {
   testing::WriteBlock(path_, kName, {50});
   uint64_t checked = 0;
