@@ -12,12 +12,18 @@
 #include "fastload/base/byte_arena.h"
 #include "fastload/base/memory.h"
 
-// The program's own getpid, which its forks have from it: they find the number of the
-// first process, as a fork of a fork does to which the system gives the number of a
-// process that has ended.
+namespace {
+
+// While true, forks find the number of the first process, as a fork of a fork does to
+// which the system gives the number of a process that has ended.
+bool number_is_reused = false;
+
+}  // namespace
+
+// The program's own getpid.
 extern "C" pid_t getpid() noexcept {
   static const auto first = static_cast<pid_t>(syscall(SYS_getpid));
-  return first;
+  return number_is_reused ? first : static_cast<pid_t>(syscall(SYS_getpid));
 }
 
 namespace fastload {
@@ -27,15 +33,25 @@ constexpr int64_t kArenaBytes = int64_t{64} << 20;
 
 // Returns true if `holds` does in a child of fork().
 bool HoldsInFork(const std::function<bool()>& holds) {
-  const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) _exit(getpid() == parent && holds() ? 0 : 1);
+  if (child == 0) _exit(holds() ? 0 : 1);
   int status = -1;
   return waitpid(child, &status, 0) == child && WIFEXITED(status) &&
          WEXITSTATUS(status) == 0;
 }
 
-TEST(MadeHere, IsFalseInForksAndInForksOfForks) {
+class ForkTest : public ::testing::TestWithParam<bool> {
+ protected:
+  ForkTest() {
+    getpid();
+    number_is_reused = GetParam();
+  }
+  ~ForkTest() override { number_is_reused = false; }
+};
+
+INSTANTIATE_TEST_SUITE_P(NumberIsReused, ForkTest, ::testing::Bool());
+
+TEST_P(ForkTest, NothingWasMadeInTheForkOrInItsFork) {
   const MadeHere made;
   EXPECT_TRUE(made.mine());
   EXPECT_TRUE(HoldsInFork([&] { return !made.mine(); }));
@@ -47,7 +63,7 @@ TEST(MadeHere, IsFalseInForksAndInForksOfForks) {
   EXPECT_TRUE(made.mine());
 }
 
-TEST(ForkGuard, AForkLeavesTheObjectAlone) {
+TEST_P(ForkTest, LeavesAGuardedObjectAlone) {
   auto object = std::make_shared<int>(7);
   const std::weak_ptr<int> alive = object;
   ForkGuard<int> guard(std::move(object));
@@ -61,7 +77,7 @@ TEST(ForkGuard, AForkLeavesTheObjectAlone) {
   EXPECT_TRUE(alive.expired());
 }
 
-TEST(BlockPool, AForkLeavesBlocksAlone) {
+TEST_P(ForkTest, LeavesBlocksAlone) {
   BlockPool pool(MakePrivateMemory(), kArenaBytes);
   auto block = *pool.Allocate(5000);
   EXPECT_TRUE(HoldsInFork([&] {
@@ -73,7 +89,7 @@ TEST(BlockPool, AForkLeavesBlocksAlone) {
 }
 
 // An arena without a pool that is used in a parent and then, another one, in its fork.
-TEST(ByteArena, AForkGivesItsMemoryBack) {
+TEST_P(ForkTest, GivesTheMemoryOfArenasBack) {
   const auto pages = [] {
     long size = 0;
     if (FILE* const file = fopen("/proc/self/statm", "r")) {

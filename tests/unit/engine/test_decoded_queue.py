@@ -30,11 +30,12 @@ def test_blocks_are_the_parents():
     queue.ask(0, 3)
 
     def check():
+        closed = queue.closed
         queue.wake()
         queue.fail(0, 3, corrupt=False, message="no")
         queue.close()
         return (
-            queue.closed
+            closed
             and raises(queue.take)
             and raises(queue.ask, 0, 4)
             and raises(queue.wait, 0, 0.0)
@@ -51,9 +52,10 @@ def test_reads_are_the_parents():
     queue = core.RemoteQueue()
 
     def check():
+        closed = queue.closed
         queue.fail(0, changed=False, message="no")
         queue.close()
-        return queue.closed and queue.take(1) == [] and queue.finish(0, b"", take=True) is None
+        return closed and queue.take(1) == [] and queue.finish(0, b"", take=True) is None
 
     assert in_fork(check)
     assert not queue.closed
