@@ -87,7 +87,7 @@ def test_the_schema_calls_steps_when_asked_for_and_in_this_thread(path):
     with dataset_of(path, count, filters=[("id", "<", 0)]) as dataset:
         assert list(dataset) == []
         with pytest.raises(
-            ValueError, match="Expected rows from which to find the schema after the steps"
+            ValueError, match="Expected a dataset with rows, got one without"
         ):
             _ = dataset.schema
 
