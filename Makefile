@@ -22,7 +22,7 @@ CXX_FILES := $(sort $(shell find csrc tests/cpp tests/fuzz benchmarks -name '*.c
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv build test test-all test-unit test-properties test-semantics test-life test-circumstances faults faults-store faults-disk faults-memory faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint lint-docs typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
+.PHONY: help venv build test test-all test-unit test-properties test-semantics test-life test-circumstances faults faults-store faults-disk faults-memory faults-alloc faults-kills soak fuzz test-cpp test-pyarrow wheel test-wheel test-pyarrows test-lowest lint lint-docs typecheck lint-python lint-cpp format docs bench bench-core bench-compare instructions peers sanitize asan asan-cpp tsan portable clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / { print (heads++ ? "\n" : "") substr($$0, 5) } \
@@ -116,7 +116,7 @@ test-life: build ## whole programs at random against an oracle: PROGRAMS=5000 SE
 test-circumstances: build ## rows whatever the circumstances of a program: ARGS='--ways loop,mix'
 	$(RUN) tests/life/circumstances.py $(ARGS)
 
-faults: faults-store faults-disk faults-memory faults-kills ## all tables of faults
+faults: faults-store faults-disk faults-memory faults-alloc faults-kills ## all tables of faults
 
 faults-store: build ## how a pass ends when the network fails it, in full: ARGS='--modes fork'
 	PYTHONPATH=tests $(RUN) tests/faults/store_faults.py $(ARGS)
@@ -126,6 +126,9 @@ faults-disk: build ## how a pass ends when the disk fails it: ARGS='--modes fork
 
 faults-memory: build ## how a pass ends when it may take no more memory: ARGS='--modes fork'
 	PYTHONPATH=tests $(RUN) tests/faults/memory_faults.py $(ARGS)
+
+faults-alloc: ## whether a pass ends whichever allocation fails, with each of them
+	FASTLOAD_EVERY_ALLOCATION=1 $(MAKE) test-cpp FILTER='PassFaultsTest.*-*DealtToBuckets'
 
 faults-kills: build ## training runs that are killed and go on: KILLS=300
 	PYTHONPATH=tests $(RUN) tests/faults/kill_and_resume.py --kills $(or $(KILLS),300)
