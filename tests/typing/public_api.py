@@ -126,6 +126,7 @@ def revenue(price: NDArray[np.float64], quantity: NDArray[np.int64], out: Any, w
     out[:] = price * quantity
 
 
+machine_code = kernel.from_address(1, inputs="price", outputs={"tax": "float32"}, version="1")
 noise = kernel("price", {"price": np.float32}, random=True, version="1")(lambda *arrays: None)
 FastParquetDataset("a.parquet", preprocess=[revenue, encoded], augment=[noise, jittered])
 FastParquetDataset("a.parquet", preprocess=revenue, augment=noise)

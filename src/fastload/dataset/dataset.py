@@ -538,7 +538,14 @@ class FastParquetDataset(Resumable[_Item_co]):
             raise no_attribute(type(self).__name__, name, ATTRIBUTES, "")
 
     def __repr__(self) -> str:
-        return dataset_text(self, self._batch_size, self._options, self._steps, self._known_schema)
+        return dataset_text(
+            self,
+            self._batch_size,
+            self._options,
+            self._steps,
+            self._known_schema,
+            final=self._schema is not None,
+        )
 
     def _repr_html_(self) -> str:
         return dataset_html(self, self._batch_size, self._options, self._steps, self._known_schema)

@@ -30,7 +30,13 @@ class Described(Protocol):
 
 
 def dataset_text(
-    dataset: Described, batch_size: int | None, options: Options, steps: Steps, schema: Schema
+    dataset: Described,
+    batch_size: int | None,
+    options: Options,
+    steps: Steps,
+    schema: Schema,
+    *,
+    final: bool,
 ) -> str:
     """Return a few aligned lines: files, rows, batches, steps, then the outputs.
 
@@ -40,12 +46,15 @@ def dataset_text(
         options: the options that decide the order.
         steps: the steps of the dataset.
         schema: the outputs.
+        final: the outputs are those after the steps.
     """
     facts = _facts(dataset, batch_size, options, steps)
     width = max(len(name) for name, _ in facts)
     lines = [f"  {name:{width}}  {value}" for name, value in facts]
     outputs = [f"    {line}" for line in schema.lines]
-    head = f"  {counted(len(schema), 'output')}{_before(steps)}"
+    head = f"  {counted(len(schema), 'output')}"
+    if steps.count and not final:
+        head += ", before the steps if these change them"
     return "\n".join([f"FastParquetDataset({dataset.files[0]!r})", *lines, head, *outputs])
 
 
@@ -76,7 +85,3 @@ def _facts(
     if steps.count:
         facts.append(("steps", counted(steps.count, "step")))
     return facts
-
-
-def _before(steps: Steps) -> str:
-    return ", before the steps if these change them" if steps.count else ""
