@@ -40,7 +40,8 @@ struct Int96 {
   static Value Load(const uint8_t* raw) {
     parquet::Int96 value;
     std::memcpy(&value, raw, sizeof(value));
-    return parquet::Int96GetNanoSeconds(value);
+    // Day 0, long before the first day that nanoseconds reach, is the epoch in Arrow.
+    return value.value[2] == 0 ? 0 : parquet::Int96GetNanoSeconds(value);
   }
 };
 
