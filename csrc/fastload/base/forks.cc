@@ -10,12 +10,12 @@ namespace {
 std::atomic<uint64_t> forks{0};
 
 // The system calls the handler in each child, before fork() returns there.
-const int registered = pthread_atfork(nullptr, nullptr, [] { ++forks; });
+const int kRegistered = pthread_atfork(nullptr, nullptr, [] { ++forks; });
 
 }  // namespace
 
 uint64_t ForkCount() noexcept {
-  static_cast<void>(registered);
+  static_cast<void>(kRegistered);
   return forks.load(std::memory_order_relaxed);
 }
 

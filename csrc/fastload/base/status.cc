@@ -24,11 +24,6 @@ struct StateAccess {
 };
 template struct StateAccess<&Status::state_>;
 
-Status Constant(Status status) {
-  MakeConstant(status);
-  return status;
-}
-
 constexpr const char kDetailId[] = "fastload::ErrorDetail";
 
 class ErrorDetail : public arrow::StatusDetail {
@@ -157,11 +152,17 @@ std::optional<int64_t> RowOf(const Status& status) {
 
 namespace {
 
+// Runs while the core is loaded, when an exception would have nobody to catch it.
+Status Constant(std::optional<ErrorKind> kind, const char* message) noexcept {
+  Status status = kind ? MakeError(*kind, message) : Status::OutOfMemory(message);
+  MakeConstant(status);
+  return status;
+}
+
 // Made when the core is loaded, so that they are there when there is no memory.
-const Status kOutOfMemory = Constant(Status::OutOfMemory("out of memory"));
-const Status kPassClosed = Constant(MakeError(ErrorKind::kClosed, "The pass was closed"));
-const Status kDatasetClosed =
-    Constant(MakeError(ErrorKind::kClosed, "The dataset was closed"));
+const Status kOutOfMemory = Constant(std::nullopt, "out of memory");
+const Status kPassClosed = Constant(ErrorKind::kClosed, "The pass was closed");
+const Status kDatasetClosed = Constant(ErrorKind::kClosed, "The dataset was closed");
 
 // Returns true for copies of OutOfMemory(), which all share one message.
 bool IsPlainOutOfMemory(const Status& status) {
