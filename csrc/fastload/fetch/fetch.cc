@@ -181,8 +181,11 @@ void ChunkStream::Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes) n
   std::lock_guard lock(mutex_);
   Segment& segment = segments_[i];
   segment.done = true;
-  if (bytes.ok()) segment.bytes = *std::move(bytes);
-  segment.status = std::move(bytes).status();
+  if (bytes.ok()) {
+    segment.bytes = *std::move(bytes);
+  } else {
+    segment.status = std::move(bytes).status();
+  }
   arrived_.notify_all();
 }
 
