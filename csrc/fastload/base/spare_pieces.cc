@@ -1,7 +1,6 @@
 #include "fastload/base/spare_pieces.h"
 
 #include <algorithm>
-#include <ranges>
 
 namespace fastload {
 
@@ -28,7 +27,8 @@ uint8_t* SparePieces::Take(int64_t capacity) noexcept {
 }
 
 SparePieces::Piece SparePieces::TakeLargest() noexcept {
-  for (const int64_t capacity : pieces_ | std::views::keys | std::views::reverse) {
+  for (auto pieces = pieces_.rbegin(); pieces != pieces_.rend(); ++pieces) {
+    const int64_t capacity = pieces->first;
     if (uint8_t* const data = Take(capacity); data != nullptr) {
       Forget(capacity);
       return {data, capacity};

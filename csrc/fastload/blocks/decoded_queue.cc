@@ -60,8 +60,9 @@ BlockState DecodedQueue::Open(Key key, const std::string& path, const std::strin
     const auto known = checked_.find(key);
     if (known != checked_.end()) checked = known->second;
   }
-  const auto [state, block] = DecodedBlock::Open(path, name, &checked);
-  if (state != BlockState::kGood) return state;
+  const DecodedBlock::Opened opened = DecodedBlock::Open(path, name, &checked);
+  const auto& block = opened.block;
+  if (opened.state != BlockState::kGood) return opened.state;
   if (block->rows() != rows) return BlockState::kDamaged;
   // The waiters get the block even if there is no memory to keep it for others.
   static_cast<void>(CatchParquet([&] {
@@ -72,7 +73,7 @@ BlockState DecodedQueue::Open(Key key, const std::string& path, const std::strin
     return Status::OK();
   }));
   Answer(key, block);
-  return state;
+  return opened.state;
 }
 
 void DecodedQueue::Fail(Key key, ErrorKind kind, const std::string& message) noexcept {
