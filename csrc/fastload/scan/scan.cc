@@ -344,14 +344,14 @@ void Scan::FilledLocked(const std::shared_ptr<Window>& window) {
 
 void Scan::SubmitMerge(int64_t window, int64_t batch) {
   pass_.cpu->Submit(pass_.Priority(window, -1),
-                    [self = shared_from_this(), window, batch](Scratch& scratch) {
+                    [self = shared_from_this(), batch](Scratch& scratch) {
                       self->Attempt([&] { self->delivery_.Merge(batch, scratch); });
                     });
 }
 
 void Scan::SubmitCompute(int64_t window, int64_t batch) {
   pass_.cpu->Submit(pass_.Priority(window, -1),
-                    [self = shared_from_this(), window, batch](Scratch& scratch) {
+                    [self = shared_from_this(), batch](Scratch& scratch) {
                       self->Attempt([&] { self->delivery_.Compute(batch, scratch); });
                     });
 }
