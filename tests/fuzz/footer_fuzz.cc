@@ -23,7 +23,7 @@ bool Equal(const LeafChunks& a, const LeafChunks& b) {
 
 bool Equal(const LeafTotals& a, const LeafTotals& b) {
   return a.values == b.values && a.value_bytes == b.value_bytes &&
-         a.null_row_group == b.null_row_group && a.nulls_known == b.nulls_known;
+         a.null_row_group == b.null_row_group;
 }
 
 void CheckPacked(const Footer& footer, const Footer& packed) {
