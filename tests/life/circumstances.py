@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 from ways import WAYS, Way, table, write_files
 
+from fastload.errors import StorageError
 from support.session import Session
 from support.shared_memory import name_semaphores
 
@@ -50,6 +51,7 @@ THREADS = 3
 ROWS_CAME = "rows"
 REFUSED = "refused"
 UNCACHED = "uncached"
+TOLD = "told"
 ENDED = "ended"
 INTERRUPTED = "interrupted"
 
@@ -94,10 +96,16 @@ def with_little_memory(way: Way, directory: str) -> str:
 
 
 def with_few_descriptors(way: Way, directory: str) -> str:
-    """Run epochs; a cache may give up with a warning."""
+    """Run epochs; a cache may give up with a warning, or a pass that fills it with the cause."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        plainly(way, directory)
+        try:
+            plainly(way, directory)
+        except StorageError as error:
+            # The blocks that a pass fills have descriptors of their own beside the files.
+            if not way.cached or "Too many open files" not in str(error):
+                raise
+            return TOLD
     for warning in caught:
         if "Can't keep decoded rows in the cache: Too many open files" not in str(warning.message):
             raise AssertionError(f"Expected no warning, got {warning.message}")
@@ -302,10 +310,10 @@ CIRCUMSTANCES = {
     "no HOME": Circumstance(environment={"HOME": None, "NUMBA_CACHE_DIR": None, **NO_CACHE}),
     "HOME is no directory": Circumstance(environment={"HOME": "/dev/null", **NO_CACHE}),
     "64 descriptors": Circumstance(
-        with_few_descriptors, descriptors=64, files=100, endings=(ROWS_CAME, UNCACHED)
+        with_few_descriptors, descriptors=64, files=100, endings=(ROWS_CAME, UNCACHED, TOLD)
     ),
     "128 descriptors": Circumstance(
-        with_few_descriptors, descriptors=128, files=300, endings=(ROWS_CAME, UNCACHED)
+        with_few_descriptors, descriptors=128, files=300, endings=(ROWS_CAME, UNCACHED, TOLD)
     ),
     "address space": Circumstance(with_little_memory, endings=(ROWS_CAME, REFUSED)),
     "chdir": Circumstance(elsewhere),
