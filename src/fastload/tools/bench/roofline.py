@@ -128,7 +128,7 @@ def report(roofs: StageRoofs) -> str:
 
 def verdict(roofs: StageRoofs) -> str:
     """Say what bounds fastload, how near the roof it is, and which settings matter."""
-    share = roofs.roof_s / roofs.epoch_s
+    share = min(1.0, roofs.roof_s / roofs.epoch_s)  # no share above 1: the times are noisy
     bound = {"consumer": "bound by the consumer", "none": "idle"}
     name = bound.get(roofs.bottleneck, f"{roofs.bottleneck}-bound")
     parts = [f"{name}: {100 * share:.0f} % of the roof", _of_threads(roofs)]
@@ -169,7 +169,7 @@ def table(roofs: StageRoofs) -> str:
 
 def _line(stage: str, roof_s: float, own_s: float) -> tuple[str, str, str, str]:
     # Bytes in the page cache are read during decoding: no read stage counts them.
-    share = f"{roof_s / own_s:.2f}" if own_s > 1e-4 else "-"
+    share = f"{min(1.0, roof_s / own_s):.2f}" if own_s > 1e-4 else "-"
     return stage, f"{roof_s:.4f} s", f"{own_s:.4f} s", share
 
 
