@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from fastload import IO
 from fastload.runtime._core import coalesce
-from fastload.runtime.sizes import parse_bytes
+from fastload.runtime.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,12 +9,13 @@ import torch
 
 from fastload.batch.ragged import Ragged
 from fastload.batch.ragged_parts import describe, preview
+from fastload.runtime.tables import table_html, table_text
 from fastload.runtime.units import counted, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["batch_html", "batch_text", "table_html", "table_text"]
+__all__ = ["batch_html", "batch_text"]
 
 _HTML_ROWS = 10
 # Values of a tensor that the text shows.
@@ -47,34 +48,6 @@ def batch_html(values: Mapping[str, Any], rows: int) -> str:
         cells.append(["…"] * len(columns))
     heads = [[name, " ".join(described)] for name, *described, _ in columns]
     return f"<div>{escape(_head(values, rows))}</div>{table_html(heads, cells)}"
-
-
-def table_text(rows: list[list[str]]) -> list[str]:
-    """Return one line for each row, with aligned columns; the last column is not padded."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
-def table_html(heads: list[list[str]], rows: list[list[str]]) -> str:
-    """Return an HTML table.
-
-    Args:
-        heads: for each column, the lines of its head: the name, and smaller lines below the name.
-        rows: the cells of each row.
-    """
-    head = "".join(
-        f"<th>{escape(lines[0])}"
-        + "".join(f"<br><small>{escape(line)}</small>" for line in lines[1:])
-        + "</th>"
-        for lines in heads
-    )
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _head(values: Mapping[str, Any], rows: int) -> str:

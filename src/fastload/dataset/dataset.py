@@ -35,7 +35,7 @@ from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.hints import no_attribute, with_hints
-from fastload.runtime.sizes import parse_bytes
+from fastload.runtime.units import parse_bytes
 from fastload.schema.fields import Schema
 from fastload.schema.projection import plan_columns
 from fastload.source.source import Source

@@ -13,7 +13,7 @@ from fastload.errors import StorageError
 from fastload.plan.row_seeds import step_key
 from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
-from fastload.runtime.sizes import parse_bytes
+from fastload.runtime.units import parse_bytes
 from fastload.schema.columns import DTYPES
 from fastload.steps.kernel_calls import raise_failure
 

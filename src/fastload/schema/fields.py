@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 import torch
 
 from fastload.runtime.hints import nearest, no_attribute
+from fastload.runtime.tables import table_html, table_text
 from fastload.runtime.units import counted
 
 __all__ = ["Field", "Schema"]
@@ -122,12 +122,7 @@ class Schema(Mapping[str, Field]):
     @property
     def lines(self) -> list[str]:
         """One aligned line for each output: its name, type and shape."""
-        rows = [(name, *entry.described) for name, entry in self._fields.items()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [
-            "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+        return table_text(self._rows)
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -135,9 +130,8 @@ class Schema(Mapping[str, Field]):
         )
 
     def _repr_html_(self) -> str:
-        rows = [(name, *entry.described) for name, entry in self._fields.items()]
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-        )
-        heads = "<th>output</th><th>type</th><th>shape</th><th></th>"
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        return table_html([["output"], ["type"], ["shape"], [""]], self._rows)
+
+    @property
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [(name, *entry.described) for name, entry in self._fields.items()]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fastload import FastParquetDataset
 from fastload.engine.budget import divide_budget, resolve_window
 from fastload.engine.work_units import WorkUnits
-from fastload.runtime.sizes import parse_bytes
+from fastload.runtime.units import parse_bytes
 
 
 @pytest.mark.parametrize(

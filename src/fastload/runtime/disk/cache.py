@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastload.runtime.sizes import parse_bytes
+from fastload.runtime.units import parse_bytes
 from fastload.runtime.user_warnings import warn
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fastload.runtime.sizes import parse_bytes
+from fastload.runtime.units import parse_bytes
 
 __all__ = ["IO"]
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.errors import FastloadError
 from fastload.runtime.disk.cache import Cache
-from fastload.runtime.sizes import parse_bytes
-from fastload.runtime.units import counted, size_of
+from fastload.runtime.units import counted, parse_bytes, size_of
 from fastload.runtime.version import __version__
 from fastload.tools.cli import cache_report
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
