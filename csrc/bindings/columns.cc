@@ -47,7 +47,7 @@ constexpr std::array<std::pair<const char*, DType>, 13> kDTypes = {{
     {"float64", DType::kFloat64},
 }};
 
-constexpr std::array<std::pair<const char*, OutputKind>, 13> kOutputKinds = {{
+constexpr std::array<std::pair<const char*, OutputKind>, 21> kOutputKinds = {{
     {"column", OutputKind::kColumn},
     {"stack", OutputKind::kStack},
     {"ragged", OutputKind::kRagged},
@@ -61,6 +61,14 @@ constexpr std::array<std::pair<const char*, OutputKind>, 13> kOutputKinds = {{
     {"row", OutputKind::kRow},
     {"real_row", OutputKind::kRealRow},
     {"computed", OutputKind::kComputed},
+    {"first", OutputKind::kFirst},
+    {"document", OutputKind::kDocument},
+    {"position", OutputKind::kPosition},
+    {"edges", OutputKind::kEdges},
+    {"longest", OutputKind::kLongest},
+    {"first_file", OutputKind::kFirstFile},
+    {"first_row", OutputKind::kFirstRow},
+    {"first_item", OutputKind::kFirstItem},
 }};
 
 // Returns the bytes of one value of the column. Throws ValueError if an element has

@@ -9,6 +9,7 @@
 #include "bindings/array.h"
 #include "bindings/bindings.h"
 #include "fastload/collate/shuffle.h"
+#include "fastload/plan/best_fit.h"
 
 namespace fastload {
 
@@ -24,12 +25,12 @@ void ExpectColumns(const Array<T>& array, py::ssize_t columns, const char* name)
   }
 }
 
-std::unique_ptr<ReadPlan> MakeReadPlan(int64_t batch_rows, int64_t rows, int64_t padding,
-                                       bool shuffled, const Array<int64_t>& pieces,
-                                       const Array<int64_t>& takes,
-                                       const Array<int64_t>& windows,
-                                       const Array<uint64_t>& keys,
-                                       const Array<int64_t>& substitutes) {
+std::unique_ptr<ReadPlan> MakeReadPlan(
+    int64_t batch_rows, int64_t rows, int64_t padding, bool shuffled,
+    const Array<int64_t>& pieces, const Array<int64_t>& takes,
+    const Array<int64_t>& windows, const Array<uint64_t>& keys,
+    const Array<int64_t>& substitutes, const Array<int64_t>& batch_edges,
+    const Array<uint32_t>& orders, const Array<uint32_t>& segments) {
   ExpectColumns(pieces, 4, "pieces");
   ExpectColumns(takes, 2, "takes");
   ExpectColumns(windows, 2, "windows");
@@ -61,6 +62,17 @@ std::unique_ptr<ReadPlan> MakeReadPlan(int64_t batch_rows, int64_t rows, int64_t
     plan->first_take.push_back(window(i, 1));
   }
   plan->keys.assign(keys.data(), keys.data() + keys.size());
+  plan->batch_edges.assign(batch_edges.data(), batch_edges.data() + batch_edges.size());
+  plan->orders.assign(orders.data(), orders.data() + orders.size());
+  if (segments.size() > 0) {
+    ExpectColumns(segments, 4, "segments");
+    const auto segment = segments.unchecked<2>();
+    plan->segments.reserve(static_cast<size_t>(segment.shape(0)));
+    for (py::ssize_t i = 0; i < segment.shape(0); ++i) {
+      plan->segments.push_back(
+          {segment(i, 0), segment(i, 1), segment(i, 2), segment(i, 3)});
+    }
+  }
   return plan;
 }
 
@@ -69,6 +81,16 @@ py::array_t<uint32_t> PermutationArray(uint64_t key, uint32_t rows) {
   MakeShuffle(key, rows, &shuffle);
   const std::vector<uint32_t> out = Permutation(shuffle);
   return py::array_t<uint32_t>(static_cast<py::ssize_t>(out.size()), out.data());
+}
+
+py::array_t<int32_t> BestFitArray(const Array<uint32_t>& lengths, uint32_t capacity) {
+  const std::span in(lengths.data(), static_cast<size_t>(lengths.size()));
+  std::vector<int32_t> bins;
+  {
+    py::gil_scoped_release release;
+    bins = BestFit(in, capacity);
+  }
+  return py::array_t<int32_t>(static_cast<py::ssize_t>(bins.size()), bins.data());
 }
 
 }  // namespace
@@ -80,11 +102,16 @@ void RegisterReadPlan(py::module_& m) {
       .def(py::init(&MakeReadPlan), py::kw_only(), py::arg("batch_rows"), py::arg("rows"),
            py::arg("padding"), py::arg("shuffled"), py::arg("pieces"), py::arg("takes"),
            py::arg("windows"), py::arg("keys"),
-           py::arg("substitutes") = Array<int64_t>(0))
+           py::arg("substitutes") = Array<int64_t>(0),
+           py::arg("batch_edges") = Array<int64_t>(0),
+           py::arg("orders") = Array<uint32_t>(0),
+           py::arg("segments") = Array<uint32_t>(0))
       .def_readonly("rows", &ReadPlan::rows, "Rows delivered, repeats included.");
   m.def("permutation", &PermutationArray, py::arg("key"), py::arg("rows"),
         "Returns the permutation of 0 .. rows-1 that `key` names, uint32, equal to\n"
         "fastload.plan.permutation.permutation.");
+  m.def("best_fit", &BestFitArray, py::arg("lengths"), py::arg("capacity"),
+        "Returns the bin of each item, int32, equal to fastload.plan.packing.best_fit.");
 }
 
 }  // namespace fastload

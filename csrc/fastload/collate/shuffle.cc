@@ -85,6 +85,36 @@ void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out, uint32_t bucket_rows
   }
 }
 
+void ShuffleTo(std::span<const uint32_t> order, Shuffle* out, uint32_t bucket_rows) {
+  const auto rows = static_cast<uint32_t>(order.size());
+  out->slots.clear();
+  out->within.resize(rows);
+  out->bucket_starts.clear();
+  for (uint32_t start = 0; start < rows; start += bucket_rows) {
+    out->bucket_starts.push_back(start);
+  }
+  out->bucket_starts.push_back(rows);
+  if (out->buckets() <= 1) {
+    std::ranges::transform(order, out->within.begin(),
+                           [](uint32_t row) { return static_cast<uint16_t>(row); });
+    return;
+  }
+  // First the position of each row, whose bucket then deals the row its next slot.
+  std::vector<uint32_t> position_of(rows);
+  for (uint32_t position = 0; position < rows; ++position) {
+    position_of[order[position]] = position;
+  }
+  std::vector<uint16_t> taken(static_cast<size_t>(out->buckets()));
+  out->slots.resize(rows);
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint32_t position = position_of[row];
+    const uint32_t bucket = position / bucket_rows;
+    const uint16_t slot = taken[bucket]++;
+    out->within[position] = slot;
+    out->slots[row] = static_cast<uint32_t>(out->SlotStart(bucket)) + slot;
+  }
+}
+
 std::vector<uint32_t> Permutation(const Shuffle& shuffle) {
   std::vector<uint32_t> row_at(static_cast<size_t>(shuffle.slot_count()));
   std::iota(row_at.begin(), row_at.end(), 0U);

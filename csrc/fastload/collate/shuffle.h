@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "fastload/base/huge_pages.h"
@@ -49,5 +50,10 @@ void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out,
 
 // Returns the row of each position.
 std::vector<uint32_t> Permutation(const Shuffle& shuffle);
+
+// Makes the shuffle that puts row order[p] at position p. `order` is a permutation of
+// 0 .. rows-1.
+void ShuffleTo(std::span<const uint32_t> order, Shuffle* out,
+               uint32_t bucket_rows = kBucketRows);
 
 }  // namespace fastload

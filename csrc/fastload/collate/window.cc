@@ -258,7 +258,11 @@ Status WindowTask::Run(Step step) {
   if (step == Step::kStage) return Stage();
   Status status;
   if (step == Step::kCount) {
-    unit_.kind == Unit::Kind::kNested ? CountNested() : CountBytes();
+    if (unit_.kind == Unit::Kind::kNested) {
+      status = CountNested();
+    } else {
+      CountBytes();
+    }
   } else {
     status = Fill();
     StreamFence();
@@ -302,6 +306,9 @@ Status WindowTask::Fill() {
       return FillProvenance();
     case Unit::Kind::kRealRow:
       return FillRealRows();
+    case Unit::Kind::kFirst:
+      FillFirst();
+      return Status::OK();
   }
   return Status::OK();
 }

@@ -35,6 +35,7 @@ struct Part {
   int64_t rows = 0;
   int64_t offset = 0;     // the first row's number in the batch
   int64_t real_rows = 0;  // the remaining rows repeat rows to fill the batch
+  int64_t items = 0;      // packed: elements of the part's segments
   bool whole = false;     // true if the part is the whole batch
   std::shared_ptr<Block> block;
   Layout::Areas areas;
@@ -134,10 +135,19 @@ struct Window {
   int64_t rows = 0;                // rows of the window's pieces
   int64_t output_rows = 0;
   std::span<const Take> takes;
+  std::span<const Segment> segments;  // packed: the output rows
   bool shuffled = false;
   Shuffle shuffle;            // if shuffled
   RowOrder order;             // if shuffled, the parts that units need
   BlockPool* pool = nullptr;  // memory of staged rows
+
+  bool packed() const { return !segments.empty(); }
+  // Returns the segments of a part, if rows are packed.
+  std::span<const Segment> SegmentsOf(const Part& part) const {
+    if (!packed()) return {};
+    return segments.subspan(static_cast<size_t>(part.first),
+                            static_cast<size_t>(part.rows));
+  }
 
   // Returns the number of slots that receive decoded rows before the rows are collated.
   int64_t slots() const { return shuffled ? shuffle.slot_count() : rows; }
@@ -221,6 +231,7 @@ class WindowTask {
   Status FillFixed();
   Status FillDealtColumn();
   Status FillProvenance();
+  void FillFirst();
   Status FillRealRows();
   // The scratch memory to which a column is dealt.
   struct DealMemory {
@@ -250,9 +261,11 @@ class WindowTask {
   // share's elements.
   int64_t ExpectedBytes(const ColumnSpec& spec) const;
   Status StageNested();
-  void CountNested();
+  Status CountNested();
   void FillNested();
   Status FillPadded();
+  // Returns an error if a segment's list has another length than the plan says.
+  Status CheckSegments(const Part& part) const;
   // Rows copied one by one, in window_rows.cc.
   Status FillLists();
   Status FillWideStack();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fastload/collate/nested_window.h"
+#include "fastload/collate/packed_rows.h"
 #include "fastload/collate/row_addresses.h"
 #include "fastload/collate/window.h"
 
@@ -92,7 +93,7 @@ Status WindowTask::StageNested() {
   });
   const auto task = static_cast<size_t>(task_);
   NestedRows& staged = *state_.lists->share(task);
-  staged.in_order = !window_->shuffled;
+  staged.in_order = !window_->shuffled && !window_->packed();
   if (!spec.bytes) {
     const int64_t bytes = ExpectedBytes(spec);
     // Row groups differ a little, so a little more is reserved, rather than moving all
@@ -107,7 +108,15 @@ Status WindowTask::StageNested() {
   return Status::OK();
 }
 
-void WindowTask::CountNested() {
+Status WindowTask::CountNested() {
+  if (window_->packed()) {
+    for (const Part& part : Parts()) {
+      ARROW_RETURN_NOT_OK(CheckSegments(part));
+      const auto number = static_cast<size_t>(&part - window_->parts.data());
+      state_.sizes[number] = part.items * unit_.width;
+    }
+    return Status::OK();
+  }
   const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[0])];
   const auto levels = static_cast<size_t>(RaggedLevels(spec));
   for (const Part& part : Parts()) {
@@ -115,6 +124,29 @@ void WindowTask::CountNested() {
     CountSizes(*state_.lists, Taken(part), ItemOf(unit_),
                std::span(state_.sizes).subspan(number * levels, levels));
   }
+  return Status::OK();
+}
+
+Status WindowTask::CheckSegments(const Part& part) const {
+  for (const Segment& segment : window_->SegmentsOf(part)) {
+    if (segment.row == Segment::kPadding) continue;
+    const auto [rows, row] = state_.lists->Find(segment.row);
+    const int64_t length = rows->Length(row, INT64_MAX);
+    if (length == segment.length) continue;
+    int64_t before = segment.row;
+    size_t p = 0;
+    for (; before >= window_->pieces[p].stop - window_->pieces[p].start; ++p) {
+      before -= window_->pieces[p].stop - window_->pieces[p].start;
+    }
+    const Piece& piece = window_->pieces[p];
+    return At(MakeError(ErrorKind::kValue,
+                        "Expected a list of " + std::to_string(segment.length) +
+                            " elements, as long as the list that is packed, got " +
+                            std::to_string(length) + " in selected row " +
+                            std::to_string(piece.start + before) + " of the row group"),
+              LocationOf(0, piece, -1));
+  }
+  return Status::OK();
 }
 
 void WindowTask::FillNested() {
@@ -122,6 +154,13 @@ void WindowTask::FillNested() {
   const std::vector<PaddedRows> padded = PaddedRowsOf(unit_);
   for (const Part& part : Parts()) {
     uint8_t* base = part.block->data();
+    if (window_->packed()) {
+      for (const Layout::Slot& slot : unit_.slots) {
+        WriteSegments(staged, window_->SegmentsOf(part), unit_.padding, base,
+                      part.areas.numbers.data() + slot.number);
+      }
+      continue;
+    }
     const TakenRows taken = Taken(part);
     for (const Layout::Slot& slot : unit_.slots) {
       WriteRagged(staged, taken, ItemOf(unit_), base,

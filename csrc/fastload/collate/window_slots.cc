@@ -155,6 +155,15 @@ Status WindowTask::FillFixed() {
   return Status::OK();
 }
 
+void WindowTask::FillFirst() {
+  for (const Part& part : window_->parts) {
+    uint8_t* base = part.block->data();
+    auto* out =
+        reinterpret_cast<int64_t*>(Layout::Address(base, part.areas, unit_.slots[0]));
+    for (const Segment& segment : window_->SegmentsOf(part)) *out++ = segment.first;
+  }
+}
+
 Status WindowTask::FillProvenance() {
   const int64_t width = unit_.width;
   const bool dealt = window_->dealt();
@@ -183,7 +192,22 @@ Status WindowTask::FillProvenance() {
       left -= span.rows;
     }
   }
-  CollateColumn({.item = width, .values = slots});
+  if (!window_->packed()) {
+    CollateColumn({.item = width, .values = slots});
+    return Status::OK();
+  }
+  for (const Part& part : window_->parts) {
+    uint8_t* out = Layout::Address(part.block->data(), part.areas, unit_.slots[0]);
+    for (const Segment& segment : window_->SegmentsOf(part)) {
+      if (segment.row == Segment::kPadding) {
+        std::memset(out, 0xFF, static_cast<size_t>(width));
+      } else {
+        std::memcpy(out, slots + int64_t{segment.row} * width,
+                    static_cast<size_t>(width));
+      }
+      out += width;
+    }
+  }
   return Status::OK();
 }
 

@@ -127,15 +127,33 @@ enum class OutputKind : uint8_t {
   kRow,         // (B,) int64: number of the row in its file
   kRealRow,     // (B,) bool: false for rows that are repeated to fill a batch
   kComputed,    // (B,) or (B, length) of `dtype`: written by a kernel
+
+  // Outputs of a packed pass, whose rows are segments of lists
+  // (fastload/plan/read_plan.h) and whose ragged outputs hold R packed rows of T =
+  // `length` elements.
+  kFirst,      // (B,) int64: the first element of the segment's list
+  kDocument,   // (R, T) int32: number of the element's segment in its packed row, or -1
+  kPosition,   // (R, T) int32: number of the element in its segment; 0 at padding
+  kEdges,      // (B + 1,) int32: where segments begin, counted over all packed rows
+  kLongest,    // (1,) int32: elements of the longest segment
+  kFirstFile,  // (R,) int32: file of the first segment's list, or -1
+  kFirstRow,   // (R,) int64: number of this list in its file, or -1
+  kFirstItem,  // (R,) int64: the first element of this list
 };
+
+// Whether an output is made of the segments of whole batches, after their elements are
+// written.
+constexpr bool OfPackedRows(OutputKind kind) { return kind >= OutputKind::kDocument; }
 
 struct OutputSpec {
   OutputKind kind = OutputKind::kColumn;
   std::vector<int32_t> columns;  // indices of ColumnSpecs; empty: made of no column
-  // kPad, kMask, kLength: the most items of a row; further items are cut off. kComputed:
+  // kPad, kMask, kLength: the most items of a row; further items are cut off. kRagged and
+  // outputs of packed rows: elements of a packed row; 0: rows are not packed. kComputed:
   // elements of a row; 0: one element, without a dimension.
   int64_t length = 0;
   // kPad: the bytes of one element, written where a row has fewer than `length` items.
+  // kRagged: written at the padding of packed rows.
   std::string pad;
   DType dtype = DType::kUInt8;  // kComputed
   bool keep_last = false;       // kPad: a longer list keeps its last items, not its first

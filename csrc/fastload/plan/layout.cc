@@ -45,9 +45,17 @@ DType Layout::OutputType(const OutputSpec& output,
     case OutputKind::kRealRow:
       return DType::kBool;
     case OutputKind::kFile:
+    case OutputKind::kDocument:
+    case OutputKind::kPosition:
+    case OutputKind::kEdges:
+    case OutputKind::kLongest:
+    case OutputKind::kFirstFile:
       return DType::kInt32;
     case OutputKind::kLength:
     case OutputKind::kRow:
+    case OutputKind::kFirst:
+    case OutputKind::kFirstRow:
+    case OutputKind::kFirstItem:
       return DType::kInt64;
     case OutputKind::kComputed:
       return output.dtype;
@@ -59,7 +67,10 @@ Layout::Layout(const std::vector<ColumnSpec>& columns,
                const std::vector<OutputSpec>& outputs) {
   std::vector<int32_t> group_of(outputs.size(), -1);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (IsRowMajor(outputs[i]) || outputs[i].kind == OutputKind::kRagged) continue;
+    if (IsRowMajor(outputs[i]) || outputs[i].kind == OutputKind::kRagged ||
+        OfPackedRows(outputs[i].kind)) {
+      continue;
+    }
     const DType dtype = OutputType(outputs[i], columns);
     auto found = std::find_if(groups_.begin(), groups_.end(),
                               [&](const Group& g) { return g.dtype == dtype; });
@@ -88,14 +99,37 @@ Layout::Layout(const std::vector<ColumnSpec>& columns,
     ragged_levels_.push_back(levels);
     number += 2 * levels + 2;
     sizes_ += levels;
+    pack_length_ = std::max(pack_length_, outputs[i].length);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!OfPackedRows(outputs[i].kind)) continue;
+    slots_[i] = Slot{.number = number};
+    packed_.push_back(outputs[i].kind);
+    number += 2;
+  }
+}
+
+int64_t Layout::PackedElements(OutputKind kind, int64_t rows, int64_t elements) const {
+  switch (kind) {
+    case OutputKind::kDocument:
+    case OutputKind::kPosition:
+      return elements;
+    case OutputKind::kEdges:
+      return rows + 1;
+    case OutputKind::kLongest:
+      return 1;
+    default:
+      return elements / pack_length_;
   }
 }
 
 Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> sizes) const {
   Areas areas;
   areas.rows = rows;
+  if (packed()) areas.elements = sizes.back();
   areas.numbers.reserve(2 * groups_.size() + row_bytes_.size() +
-                        2 * ragged_levels_.size() + 2 * sizes.size());
+                        2 * ragged_levels_.size() + 2 * sizes.size() +
+                        2 * packed_.size());
   int64_t end = 0;
   const auto take = [&end](int64_t bytes) {
     const int64_t start = end;
@@ -119,13 +153,18 @@ Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> sizes) const 
     areas.numbers.push_back(take(lists));
     areas.numbers.push_back(lists);
   }
+  for (const OutputKind kind : packed_) {
+    const int64_t count = PackedElements(kind, rows, sizes.back());
+    areas.numbers.push_back(take(count * ItemSize(OutputType({.kind = kind}, {}))));
+    areas.numbers.push_back(count);
+  }
   areas.bytes = std::max(end, kAlignment);
   return areas;
 }
 
 Layout::Areas Layout::PlaceMerged(std::span<const Source> sources) const {
   int64_t rows = 0;
-  std::vector<int64_t> sizes(static_cast<size_t>(sizes_));
+  std::vector<int64_t> sizes(static_cast<size_t>(this->sizes()));
   const size_t first = 2 * groups_.size() + row_bytes_.size();
   for (const Source& source : sources) {
     rows += source.areas->rows;
@@ -137,6 +176,7 @@ Layout::Areas Layout::PlaceMerged(std::span<const Source> sources) const {
       for (int32_t level = 1; level <= levels; ++level) *size++ += from[2 * level + 1];
       from += 2 * levels + 2;
     }
+    if (packed()) sizes.back() += source.areas->elements;
   }
   return Place(rows, sizes);
 }

@@ -12,7 +12,7 @@ namespace fastload {
 
 // The layout of a batch. Fixed-width (B,) outputs of one dtype lie side by side at a
 // constant pitch, so that one tensor operation makes all of them. Row-major outputs
-// (stacks, lists, pads) and ragged outputs follow.
+// (stacks, lists, pads) and ragged outputs follow, then outputs of packed rows.
 class Layout {
  public:
   Layout(const std::vector<ColumnSpec>& columns, const std::vector<OutputSpec>& outputs);
@@ -21,14 +21,17 @@ class Layout {
   // a dtype (by first appearance) its offset and pitch; for each row-major output its
   // offset; for each ragged output, and each of its levels from the outermost on, the
   // offset of the level's int64 offsets and its number of lists, then the offset of the
-  // values and the bytes of the values.
+  // values and the bytes of the values; for each output of packed rows its offset and its
+  // number of elements.
   struct Areas {
     int64_t rows = 0;
-    int64_t bytes = 0;  // size of the whole buffer
+    int64_t elements = 0;  // of all packed rows; 0 if rows are not packed
+    int64_t bytes = 0;     // size of the whole buffer
     std::vector<int64_t> numbers;
   };
   // Computes the areas of a batch of `rows` rows. `sizes` holds, for each ragged output,
-  // the number of lists of its second and further levels, then the bytes of its values.
+  // the number of lists of its second and further levels, then the bytes of its values;
+  // at last, if rows are packed, the elements of all packed rows.
   Areas Place(int64_t rows, std::span<const int64_t> sizes) const;
 
   // A batch that is merged with others into one.
@@ -38,7 +41,8 @@ class Layout {
   };
   // Computes the areas of one batch that holds the sources one after another.
   Areas PlaceMerged(std::span<const Source> sources) const;
-  // Copies the sources to `to`, which has the memory that PlaceMerged computed.
+  // Copies the sources to `to`, which has the memory that PlaceMerged computed. Outputs
+  // of packed rows are not written.
   void Merge(std::span<const Source> sources, uint8_t* to, const Areas& areas) const;
 
   // The position of an output, or of one column of a stack, in a batch.
@@ -60,12 +64,17 @@ class Layout {
   // Returns the slot of an output (kStack: the slot of its first column).
   const Slot& slot(int32_t output) const { return slots_[static_cast<size_t>(output)]; }
   // Returns how many sizes Place takes.
-  int32_t sizes() const { return sizes_; }
+  int32_t sizes() const { return sizes_ + (packed() ? 1 : 0); }
+  // Returns the elements of a packed row, or 0 if rows are not packed.
+  int64_t pack_length() const { return pack_length_; }
+  bool packed() const { return pack_length_ > 0; }
 
   static DType OutputType(const OutputSpec& output,
                           const std::vector<ColumnSpec>& columns);
 
  private:
+  int64_t PackedElements(OutputKind kind, int64_t rows, int64_t elements) const;
+
   struct Group {
     DType dtype;
     int32_t columns = 0;
@@ -73,6 +82,8 @@ class Layout {
   std::vector<Group> groups_;
   std::vector<int64_t> row_bytes_;      // for each row-major output
   std::vector<int32_t> ragged_levels_;  // for each ragged output
+  std::vector<OutputKind> packed_;      // outputs of packed rows
+  int64_t pack_length_ = 0;
   std::vector<Slot> slots_;
   int32_t sizes_ = 0;
 };

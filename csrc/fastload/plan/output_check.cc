@@ -17,7 +17,8 @@ bool HasShape(const OutputSpec& output, const ColumnSpec& spec) {
     case OutputKind::kStackValid:
       return IsFlat(spec);
     case OutputKind::kRagged:
-      return spec.depth > 0 || spec.bytes;
+      if (output.length == 0) return spec.depth > 0 || spec.bytes;
+      return padded && output.pad.size() == static_cast<size_t>(ItemBytes(spec));
     case OutputKind::kList:
       return spec.depth == 0 && spec.list_size > 0 && !spec.bytes;
     case OutputKind::kPad:
@@ -31,6 +32,14 @@ bool HasShape(const OutputSpec& output, const ColumnSpec& spec) {
     case OutputKind::kRow:
     case OutputKind::kRealRow:
     case OutputKind::kComputed:
+    case OutputKind::kFirst:
+    case OutputKind::kDocument:
+    case OutputKind::kPosition:
+    case OutputKind::kEdges:
+    case OutputKind::kLongest:
+    case OutputKind::kFirstFile:
+    case OutputKind::kFirstRow:
+    case OutputKind::kFirstItem:
       return false;
   }
   return false;
@@ -42,6 +51,14 @@ bool HasCount(const OutputSpec& output) {
     case OutputKind::kRow:
     case OutputKind::kRealRow:
     case OutputKind::kComputed:
+    case OutputKind::kFirst:
+    case OutputKind::kDocument:
+    case OutputKind::kPosition:
+    case OutputKind::kEdges:
+    case OutputKind::kLongest:
+    case OutputKind::kFirstFile:
+    case OutputKind::kFirstRow:
+    case OutputKind::kFirstItem:
       return output.columns.empty();
     case OutputKind::kStack:
     case OutputKind::kStackValid:

@@ -22,10 +22,21 @@ struct Take {
   int64_t stop;
 };
 
+// A run of elements of a list that a packed row holds, or padding at a packed row's end.
+struct Segment {
+  static constexpr uint32_t kPadding = UINT32_MAX;
+
+  uint32_t row;  // number of the list among the rows of the window's pieces, or kPadding
+  uint32_t first;   // the first element of the list
+  uint32_t size;    // number of elements
+  uint32_t length;  // number of elements of the whole list, as the plan knows it
+};
+
 struct ReadPlan {
-  int64_t batch_rows = 0;  // rows of every batch but the last
-  int64_t rows = 0;        // rows delivered in total, repeats included
-  int64_t padding = 0;     // trailing rows that are repeats, not data
+  int64_t batch_rows =
+      0;                // rows of every batch but the last, unless batch_edges says more
+  int64_t rows = 0;     // rows delivered in total, repeats included
+  int64_t padding = 0;  // trailing rows that are repeats, not data
   bool shuffled = false;
   std::vector<Piece> pieces;
   std::vector<Take> takes;
@@ -36,7 +47,23 @@ struct ReadPlan {
   std::vector<int64_t> first_piece;
   std::vector<int64_t> first_take;
   std::vector<uint64_t> keys;
+  // Rows before each batch, then all rows. Empty: every batch has batch_rows rows.
+  std::vector<int64_t> batch_edges;
+  // If not empty, the rows of all windows in the order of their positions, in place of
+  // the permutations that `keys` name: window after window, each a permutation of 0 ..
+  // rows-1.
+  std::vector<uint32_t> orders;
+  // If not empty, the plan is packed: the lists of the windows' rows are cut to segments,
+  // a row of a batch is a segment, and a take is a range of segments, counted over all
+  // windows. The elements of the segments of each batch fill whole packed rows.
+  std::vector<Segment> segments;
 
+  bool packed() const { return !segments.empty(); }
+  int64_t batches() const;
+  // Returns the rows before a batch.
+  int64_t FirstRow(int64_t batch) const;
+  // Returns the batch of a delivered row.
+  int64_t BatchOf(int64_t row) const;
   int64_t windows() const { return static_cast<int64_t>(keys.size()); }
 };
 

@@ -53,8 +53,10 @@ std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
     const OutputSpec& output = outputs[i];
     const Layout::Slot& slot = layout.slot(static_cast<int32_t>(i));
     switch (output.kind) {
-      case OutputKind::kColumn:
       case OutputKind::kRagged:
+        UnitOf(output.columns[0], columns, &units).padding = output.pad;
+        [[fallthrough]];
+      case OutputKind::kColumn:
       case OutputKind::kList:
         UnitOf(output.columns[0], columns, &units).slots.push_back(slot);
         break;
@@ -98,7 +100,17 @@ std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
       case OutputKind::kRealRow:
         units.push_back(Unit{.kind = Unit::Kind::kRealRow, .width = 1, .slots = {slot}});
         break;
+      case OutputKind::kFirst:
+        units.push_back(Unit{.kind = Unit::Kind::kFirst, .width = 8, .slots = {slot}});
+        break;
       case OutputKind::kComputed:
+      case OutputKind::kDocument:
+      case OutputKind::kPosition:
+      case OutputKind::kEdges:
+      case OutputKind::kLongest:
+      case OutputKind::kFirstFile:
+      case OutputKind::kFirstRow:
+      case OutputKind::kFirstItem:
         break;
     }
   }

@@ -20,6 +20,7 @@ struct Unit {
     kFile,     // index of each row's file
     kRow,      // number of each row in its file
     kRealRow,  // whether each row is data rather than a repeat
+    kFirst,    // first element of each segment
   };
   // The most bytes per row of the columns of one unit. Rows of a few whole cache lines
   // are written faster than single lines; more columns per unit would leave too few units
@@ -56,6 +57,7 @@ struct Unit {
   std::vector<Layout::Slot> valid_slots;  // each receives the validity of columns[0]
   std::vector<Pad> pads;                  // kNested, kPadded
   std::vector<Length> lengths;            // kNested, kPadded
+  std::string padding;  // kNested: an element, at padding of packed rows
 
   // Returns true if the unit's rows vary in size: such rows are staged before batches get
   // memory.

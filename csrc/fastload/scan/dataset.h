@@ -10,6 +10,7 @@
 #include "fastload/base/counters.h"
 #include "fastload/base/spans.h"
 #include "fastload/blocks/decoded_queue.h"
+#include "fastload/collate/packed_rows.h"
 #include "fastload/collate/row_source.h"
 #include "fastload/fetch/remote.h"
 #include "fastload/plan/columns.h"
@@ -29,10 +30,15 @@ struct Dataset : RowSource {
       : RowSource(std::move(files), std::move(remote), std::move(columns), outputs,
                   std::move(selections), pool_bytes, verify_crc, std::move(blocks),
                   fill_bytes),
-        kernels(kernels, outputs, layout) {}
+        kernels(kernels, outputs, layout),
+        packed(outputs, layout) {}
 
-  const Kernels kernels;    // called on each batch
-  Counters counters_ahead;  // counts reads for a pass that has not begun
+  // Whether a batch takes more work once it is complete.
+  bool computes() const { return !kernels.empty() || !packed.empty(); }
+
+  const Kernels kernels;       // called on each batch
+  const PackedOutputs packed;  // written to each batch
+  Counters counters_ahead;     // counts reads for a pass that has not begun
   SpanRecorder spans;
 };
 

@@ -18,7 +18,7 @@ void Delivery::AddLocked(const std::shared_ptr<Window>& window) {
     if (part.whole) {
       pending.batch = {batch, std::move(part.block), std::move(part.areas)};
       pending.window = window;
-      pending.ready = pass_->dataset->kernels.empty();
+      pending.ready = !pass_->dataset->computes();
       if (!pending.ready) work_->SubmitCompute(window->index, batch);
       continue;
     }
@@ -82,6 +82,7 @@ void Delivery::FinishLocked(Batch batch) {
 }
 
 Status Delivery::CallKernels(Batch* batch, Scratch& scratch) const {
+  pass_->dataset->packed.Write(batch->block->data(), batch->areas);
   const Kernels& kernels = pass_->dataset->kernels;
   if (kernels.empty()) return Status::OK();
   const std::vector<uint64_t>& keys = pass_->options.kernel_keys;

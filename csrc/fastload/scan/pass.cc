@@ -16,7 +16,7 @@ Pass::Pass(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch
       plan(std::move(read_plan)),
       options(std::move(scan_options)),
       first_priority(first_priority),
-      batches((plan.rows + plan.batch_rows - 1) / plan.batch_rows) {
+      batches(plan.batches()) {
   int64_t rows = 0;
   for (int64_t w = 0; w < plan.windows(); ++w) {
     first_output.push_back(rows);
@@ -27,14 +27,23 @@ Pass::Pass(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch
     }
   }
   first_output.push_back(rows);
+  if (plan.orders.empty()) return;
+  int64_t ordered = 0;
+  for (size_t w = 0; w < static_cast<size_t>(plan.windows()); ++w) {
+    first_ordered.push_back(ordered);
+    for (auto p = plan.first_piece[w]; p < plan.first_piece[w + 1]; ++p) {
+      const Piece& piece = plan.pieces[static_cast<size_t>(p)];
+      ordered += piece.stop - piece.start;
+    }
+  }
 }
 
 int64_t Pass::BatchRows(int64_t batch) const {
-  return std::min(plan.batch_rows, plan.rows - batch * plan.batch_rows);
+  return plan.FirstRow(batch + 1) - plan.FirstRow(batch);
 }
 
 int64_t Pass::LastWindow(int64_t batch) const {
-  const int64_t last = batch * plan.batch_rows + BatchRows(batch) - 1;
+  const int64_t last = plan.FirstRow(batch + 1) - 1;
   const auto above = std::upper_bound(first_output.begin(), first_output.end(), last);
   return above - first_output.begin() - 1;
 }

@@ -53,7 +53,8 @@ struct Pass {
   const ScanOptions options;
   const int64_t first_priority;
   const int64_t batches;
-  std::vector<int64_t> first_output;  // of each window, and the total
+  std::vector<int64_t> first_output;   // of each window, and the total
+  std::vector<int64_t> first_ordered;  // of each window, in plan.orders; empty without
 
   // Set with the scan's mutex held.
   const std::shared_ptr<std::atomic<bool>> cancelled =

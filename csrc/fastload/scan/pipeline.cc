@@ -1,14 +1,88 @@
 #include "fastload/scan/pipeline.h"
 
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace fastload {
 namespace {
 
 std::unique_ptr<Executor> MakeExecutor(const std::string& name, int32_t threads) {
   return threads > 0 ? MakeThreadPool(name, threads) : MakeInlineExecutor();
+}
+
+// Checks the segments of a window of a packed plan, and adds their number to `*rows`.
+Status CheckSegments(const ReadPlan& plan, size_t window, int64_t window_rows,
+                     int64_t* rows) {
+  const Take& take = plan.takes[static_cast<size_t>(plan.first_take[window])];
+  if (plan.first_take[window + 1] - plan.first_take[window] != 1 || take.start != *rows ||
+      take.stop <= take.start || take.stop > static_cast<int64_t>(plan.segments.size())) {
+    return Status::Invalid("Expected a range of segments for window ", window);
+  }
+  *rows = take.stop;
+  for (int64_t s = take.start; s < take.stop; ++s) {
+    const Segment& segment = plan.segments[static_cast<size_t>(s)];
+    const bool inside = segment.row == Segment::kPadding ||
+                        (segment.row < window_rows &&
+                         uint64_t{segment.first} + segment.size <= segment.length);
+    if (!inside || segment.size == 0) {
+      return Status::Invalid("Expected elements of a row of the window, got segment ", s);
+    }
+  }
+  return Status::OK();
+}
+
+// Checks that the rows of each window are in an order of their own.
+Status CheckOrders(const ReadPlan& plan, int64_t ordered) {
+  if (!plan.shuffled || static_cast<int64_t>(plan.orders.size()) != ordered) {
+    return Status::Invalid("Expected an order of ", ordered, " shuffled rows, got ",
+                           plan.orders.size());
+  }
+  size_t first = 0;
+  for (size_t w = 0; w < static_cast<size_t>(plan.windows()); ++w) {
+    size_t rows = 0;
+    for (auto p = plan.first_piece[w]; p < plan.first_piece[w + 1]; ++p) {
+      const Piece& piece = plan.pieces[static_cast<size_t>(p)];
+      rows += static_cast<size_t>(piece.stop - piece.start);
+    }
+    std::vector<bool> seen(rows);
+    for (const uint32_t row : std::span(plan.orders).subspan(first, rows)) {
+      if (row >= rows || seen[row]) {
+        return Status::Invalid("Expected a permutation of the rows of window ", w);
+      }
+      seen[row] = true;
+    }
+    first += rows;
+  }
+  return Status::OK();
+}
+
+// Checks that the batches' edges ascend, and that batches have whole packed rows.
+Status CheckEdges(const ReadPlan& plan, int64_t pack_length) {
+  if (plan.batch_edges.empty()) {
+    return plan.packed() ? Status::Invalid("Expected edges of batches, got none")
+                         : Status::OK();
+  }
+  if (plan.batch_edges.front() != 0 || plan.batch_edges.back() != plan.rows) {
+    return Status::Invalid("Expected edges of batches from 0 to ", plan.rows);
+  }
+  for (size_t b = 0; b + 1 < plan.batch_edges.size(); ++b) {
+    const int64_t first = plan.batch_edges[b];
+    const int64_t end = plan.batch_edges[b + 1];
+    if (end <= first) return Status::Invalid("Expected rows of batch ", b, ", got none");
+    if (!plan.packed()) continue;
+    int64_t items = 0;
+    for (int64_t s = first; s < end; ++s) {
+      items += plan.segments[static_cast<size_t>(s)].size;
+    }
+    if (items % pack_length != 0) {
+      return Status::Invalid("Expected whole packed rows in batch ", b, ", got ", items,
+                             " elements");
+    }
+  }
+  return Status::OK();
 }
 
 Status Check(const ReadPlan& plan, const Dataset& dataset) {
@@ -23,6 +97,7 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
     return Status::Invalid("Expected windows from the first piece on, got others");
   }
   int64_t rows = 0;
+  int64_t ordered = 0;  // rows of all windows
   for (size_t w = 0; w < windows; ++w) {
     if (plan.first_piece[w] >= plan.first_piece[w + 1] ||
         plan.first_take[w] >= plan.first_take[w + 1] ||
@@ -48,6 +123,11 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
       return Status::Invalid("Expected a window of fewer than 2**31 rows, got ",
                              window_rows);
     }
+    if (plan.packed()) {
+      ARROW_RETURN_NOT_OK(CheckSegments(plan, w, window_rows, &rows));
+      continue;
+    }
+    ordered += window_rows;
     for (int64_t t = plan.first_take[w]; t < plan.first_take[w + 1]; ++t) {
       const Take& take = plan.takes[static_cast<size_t>(t)];
       const bool identity = take.start == 0 && take.stop == window_rows;
@@ -61,7 +141,11 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
   if (rows != plan.rows) {
     return Status::Invalid("Expected takes of ", plan.rows, " rows, got ", rows);
   }
-  return Status::OK();
+  if (plan.packed() != dataset.layout.packed()) {
+    return Status::Invalid("Expected segments for packed rows, and only for these");
+  }
+  if (!plan.orders.empty()) ARROW_RETURN_NOT_OK(CheckOrders(plan, ordered));
+  return CheckEdges(plan, dataset.layout.pack_length());
 }
 
 }  // namespace

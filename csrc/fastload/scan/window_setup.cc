@@ -34,12 +34,13 @@ void CutParts(const Pass& pass, Window* window) {
   const int64_t real = pass.plan.rows - pass.plan.padding;
   for (int64_t at = begin; at < end;) {
     Part part;
-    part.batch = at / pass.plan.batch_rows;
+    part.batch = pass.plan.BatchOf(at);
     part.first = at - begin;
-    part.offset = at - part.batch * pass.plan.batch_rows;
+    part.offset = at - pass.plan.FirstRow(part.batch);
     part.rows = std::min(end - at, pass.BatchRows(part.batch) - part.offset);
     part.real_rows = std::clamp<int64_t>(real - at, 0, part.rows);
     part.whole = part.rows == pass.BatchRows(part.batch);
+    for (const Segment& segment : window->SegmentsOf(part)) part.items += segment.size;
     at += part.rows;
     window->parts.push_back(std::move(part));
   }
@@ -123,7 +124,12 @@ void SetUpWindow(const Pass& pass, Window* window) {
   w.output_rows = pass.first_output[i + 1] - pass.first_output[i];
   w.takes = std::span(pass.plan.takes.data() + pass.plan.first_take[i],
                       pass.plan.takes.data() + pass.plan.first_take[i + 1]);
-  w.shuffled = pass.plan.shuffled;
+  w.shuffled = pass.plan.shuffled && !pass.plan.packed();
+  if (pass.plan.packed()) {
+    const auto first_segment = static_cast<size_t>(w.takes.front().start);
+    w.segments = std::span(pass.plan.segments)
+                     .subspan(first_segment, static_cast<size_t>(w.output_rows));
+  }
   w.pool = pass.staging_pool;
   CutParts(pass, &w);
   w.shares = CutShares(w, SharesWanted(pass));
@@ -153,9 +159,16 @@ Status MakeStreams(const Pass& pass, Window* window) {
 }
 
 void ComputeOrder(const Pass& pass, Window* window) {
-  MakeShuffle(pass.plan.keys[static_cast<size_t>(window->index)],
-              static_cast<uint32_t>(window->rows), &window->shuffle,
-              pass.options.bucket_rows);
+  const auto index = static_cast<size_t>(window->index);
+  if (pass.plan.orders.empty()) {
+    MakeShuffle(pass.plan.keys[index], static_cast<uint32_t>(window->rows),
+                &window->shuffle, pass.options.bucket_rows);
+  } else {
+    const auto order = std::span(pass.plan.orders)
+                           .subspan(static_cast<size_t>(pass.first_ordered[index]),
+                                    static_cast<size_t>(window->rows));
+    ShuffleTo(order, &window->shuffle, pass.options.bucket_rows);
+  }
   const auto any = [&](auto wanted) {
     return std::any_of(pass.dataset->units.begin(), pass.dataset->units.end(), wanted);
   };
@@ -178,6 +191,7 @@ Status AllocateParts(const Pass& pass, Window* window) {
       }
     }
     Part& part = window->parts[p];
+    if (pass.plan.packed()) sizes.back() = part.items;
     part.areas = pass.dataset->layout.Place(part.rows, sizes);
     ARROW_ASSIGN_OR_RAISE(part.block, pass.batch_pool->Allocate(part.areas.bytes));
   }

@@ -28,16 +28,21 @@ if TYPE_CHECKING:
     from fastload.plan.sequence import RowGroups
 
 __all__ = [
+    "WINDOW_STREAM",
+    "Parts",
     "ReadPlan",
     "epoch_rows",
     "read_plan",
     "row_group_plan",
     "rows_of",
     "share_plan",
+    "shuffled_parts",
+    "striped_parts",
+    "window_edges",
 ]
 
 # Third part, after seed and epoch, of the names of the random streams of windows.
-_WINDOW_STREAM = 1
+WINDOW_STREAM = 1
 # Edges of windows are computed as uint64 products of two numbers up to the window count.
 _MOST_WINDOWS = 2**32 - 1
 
@@ -65,6 +70,12 @@ class ReadPlan:
             these pieces are marked as not real.
         seed: seed of the dataset, from which the seeds of rows are made.
         epoch: number of the epoch, from which the seeds of rows are made.
+        batch_edges: rows before each batch, then all rows, (batches + 1,); () = each batch has
+            `batch_rows` rows, but for the last.
+        orders: the rows of all windows, each in the order of its positions, in place of the
+            permutations by `keys`; () = by `keys`.
+        segments: if the plan is packed, the segments of lists that the batches' rows are, (rows,
+            4) as in `packing`; then takes are ranges of segments.
     """
 
     batch_rows: int
@@ -78,10 +89,15 @@ class ReadPlan:
     substitutes: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     seed: int = 0
     epoch: int = 0
+    batch_edges: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    orders: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    segments: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 4), np.uint32))
 
     @property
     def batches(self) -> int:
         """Number of batches delivered."""
+        if len(self.batch_edges):
+            return len(self.batch_edges) - 1
         return -(-self.rows // self.batch_rows)
 
 
@@ -163,19 +179,15 @@ def share_plan(
     sequence = EpochSequence(row_groups, order)
     if not options.shuffle:
         first_rows = options.batch_size if ramp else stripe_rows
-        parts = _striped(sequence, intervals, first_rows, stripe_rows)
+        parts = striped_parts(sequence, intervals, first_rows, stripe_rows)
     else:
-        parts = _shuffled(sequence, intervals, options, epoch)
-    pieces, takes, windows, keys = parts
+        parts = shuffled_parts(sequence, intervals, options, epoch)
     return ReadPlan(
         options.batch_size,
         mine.rows,
         padding,
         options.shuffle,
-        pieces,
-        takes,
-        windows,
-        keys,
+        *parts.arrays,
         seed=options.seed,
         epoch=epoch,
     )
@@ -202,6 +214,16 @@ def row_group_plan(
     takes[:, 1] = pieces[:, 3] - starts
     windows = np.arange(count + 1).repeat(2).reshape(-1, 2)
     return ReadPlan(batch_rows, rows, 0, False, pieces, takes, windows, np.zeros(count, np.uint64))
+
+
+def window_edges(total_rows: int, window: int) -> Int64s:
+    """Return the positions at which all shuffle windows begin, and the end, (windows + 1,).
+
+    Args:
+        total_rows: rows of the epoch.
+        window: options.shuffle_window.
+    """
+    return _window_edges(total_rows, window, np.arange(_window_count(total_rows, window) + 1))
 
 
 def _window_edges(total_rows: int, window: int, number: Int64s) -> Int64s:
@@ -241,13 +263,25 @@ def _window_of(position: int, total_rows: int, count: int) -> int:
     return ((position + 1) * count - 1) // total_rows
 
 
-_Parts = tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]  # the arrays of a ReadPlan
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """The windows of a ReadPlan.
+
+    Attributes:
+        arrays: `pieces`, `takes`, `windows` and `keys` of the plan.
+        touched: numbers of the epoch's shuffle windows that are read; None without shuffle.
+    """
+
+    arrays: tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]
+    touched: Int64s | None = None
 
 
-def _shuffled(sequence: EpochSequence, intervals: Int64s, options: Options, epoch: int) -> _Parts:
+def shuffled_parts(
+    sequence: EpochSequence, intervals: Int64s, options: Options, epoch: int
+) -> Parts:
     """Read each window that the intervals touch as a whole, and take the intervals' rows of it."""
     if not len(intervals):
-        return _no_parts()
+        return Parts(_no_arrays(), np.zeros(0, np.int64))
     total = sequence.rows
     count = _window_count(total, options.shuffle_window)
     ends = (int(intervals[:, 0].min()), int(intervals[:, 1].max()) - 1)
@@ -261,16 +295,16 @@ def _shuffled(sequence: EpochSequence, intervals: Int64s, options: Options, epoc
     touched = cuts.cell[begins]
     pieces, piece_count = sequence.pieces(edges[touched], edges[touched + 1])
     windows = np.stack([edges_of(piece_count), np.append(begins, len(takes))], axis=1)
-    keys = stream_keys((options.seed, epoch, _WINDOW_STREAM), number[touched])
-    return pieces, takes, windows, keys
+    keys = stream_keys((options.seed, epoch, WINDOW_STREAM), number[touched])
+    return Parts((pieces, takes, windows, keys), number[touched])
 
 
-def _striped(
+def striped_parts(
     sequence: EpochSequence, intervals: Int64s, first_rows: int, stripe_rows: int
-) -> _Parts:
+) -> Parts:
     """Cut the rows of the intervals into stripes; the first stripe has `first_rows` rows."""
     if not len(intervals):
-        return _no_parts()
+        return Parts(_no_arrays())
     output = edges_of(intervals[:, 1] - intervals[:, 0])
     rows = output[-1]
     parts = cut(sequence.sparse_edges(stripe_rows), intervals[:, 0], intervals[:, 1])
@@ -285,10 +319,10 @@ def _striped(
     begins = np.append(np.flatnonzero(np.diff(cuts.cell, prepend=-1)), len(cuts.cell))
     takes = np.stack([np.zeros(len(stripes) - 1, np.int64), np.diff(stripes)], axis=1)
     windows = np.stack([edges_of(piece_count)[begins], np.arange(len(stripes))], axis=1)
-    return pieces, takes, windows, np.zeros(len(takes), np.uint64)
+    return Parts((pieces, takes, windows, np.zeros(len(takes), np.uint64)))
 
 
-def _no_parts() -> _Parts:
+def _no_arrays() -> tuple[Int64s, Int64s, Int64s, NDArray[np.uint64]]:
     nothing = np.zeros((0, 2), np.int64)
     first = np.zeros((1, 2), np.int64)
     return np.zeros((0, 4), np.int64), nothing, first, np.zeros(0, np.uint64)
@@ -330,7 +364,7 @@ def epoch_rows(row_groups: RowGroups, options: Options, epoch: int) -> Int64s:
         count = max(1, total // options.shuffle_window)
         for w in range(count):
             window = sequence[w * total // count : (w + 1) * total // count]
-            key = stream_key(options.seed, epoch, _WINDOW_STREAM, w)
+            key = stream_key(options.seed, epoch, WINDOW_STREAM, w)
             window[:] = window[permutation(len(window), key)]
     return sequence[: options.limited(len(sequence))]
 

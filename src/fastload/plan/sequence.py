@@ -115,6 +115,20 @@ class EpochSequence:
         pieces[:, 1] = self._row_groups.index[group]
         return pieces, np.bincount(cuts.owner, minlength=len(starts))
 
+    def ranges(self, start: int, stop: int) -> tuple[Int64s, Int64s, Int64s]:
+        """Return the row groups of the positions [start, stop), and the rows in each, (n,).
+
+        Returns:
+            The index of each row group in canonical order, its first row and the row after its
+            last one.
+        """
+        if start >= stop:
+            nothing = np.zeros(0, np.int64)
+            return nothing, nothing, nothing
+        cuts = cut(self._edges, np.array([start]), np.array([stop]))
+        before = self._edges[cuts.cell]
+        return self._order[cuts.cell], cuts.start - before, cuts.stop - before
+
 
 def row_group_order(count: int, options: Options, epoch: int) -> Int64s:
     """Return the order of `count` row groups in an epoch, int64 (count,)."""

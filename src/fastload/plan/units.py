@@ -1,0 +1,439 @@
+"""Units: what a batch counts, and what ranks and workers share out. Pure.
+
+An epoch is a sequence of units. A batch has `batch_size` units, and a rank or worker delivers
+intervals of units. The unit is:
+
+- a row (`RowUnits`),
+- a packed row (`PackedUnits`): segments of documents,
+- with a budget of tokens, a whole batch (`TokenUnits`).
+
+Units beyond rows are formed within shuffle windows, from the lengths of the rows' lists and the
+window's order alone, so that every rank knows the units of all ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastload.plan.intervals import Int64s, cut, edges_of
+from fastload.plan.packing import PADDING, documents, pack_best, pack_split, packed_rows
+from fastload.plan.permutation import stream_key
+from fastload.plan.read_plan import (
+    WINDOW_STREAM,
+    ReadPlan,
+    share_plan,
+    shuffled_parts,
+    striped_parts,
+    window_edges,
+)
+from fastload.plan.sequence import EpochSequence, row_group_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastload.plan.options import Options
+    from fastload.plan.packing import BestFit, Packing, Segments
+    from fastload.plan.rank_split import Share
+    from fastload.plan.sequence import RowGroups
+
+    Permute = Callable[[int, int], NDArray[np.uint32]]
+
+__all__ = ["Lengths", "PackedUnits", "RowUnits", "Tokens", "TokenUnits", "Units"]
+
+# Third part, after seed and epoch, of the names of the random streams that order the units of a
+# window.
+_UNIT_STREAM = 2
+# Epochs whose units are kept: the running one, the next one, and the one of a loaded state.
+_KEPT_EPOCHS = 3
+
+
+class Units(Protocol):
+    """The units of a dataset's epochs.
+
+    Attributes:
+        options: the dataset's parameters; `limit` counts units.
+    """
+
+    options: Options
+
+    def total(self, seed: int, epoch: int) -> int:
+        """Return the number of units of an epoch."""
+
+    def read_plan(
+        self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
+    ) -> ReadPlan:
+        """Plan the rows of a share of units; `stripe_rows` and `ramp` as in `read_plan`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowUnits:
+    """Units that are rows.
+
+    Args:
+        row_groups: all row groups, in canonical order.
+        options: the dataset's parameters.
+    """
+
+    row_groups: RowGroups
+    options: Options
+
+    def total(self, seed: int, epoch: int) -> int:  # noqa: ARG002 - all epochs have all rows
+        """Return the number of rows."""
+        return self.row_groups.total_rows
+
+    def read_plan(
+        self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
+    ) -> ReadPlan:
+        """Plan the rows of a share."""
+        options = replace(self.options, seed=seed)
+        return share_plan(self.row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+
+
+class Lengths:
+    """The lengths of the lists of a column, for the rows that stay.
+
+    Args:
+        row_groups: all row groups, in canonical order.
+        values: number of elements of each row's list, row group after row group, (rows,).
+
+    Attributes:
+        row_groups: all row groups, in canonical order.
+        values: number of elements of each row's list, (rows,).
+    """
+
+    def __init__(self, row_groups: RowGroups, values: NDArray[np.uint32]) -> None:
+        self.row_groups = row_groups
+        self.values = values
+        self._begins = edges_of(row_groups.rows)
+
+    def at(self, sequence: EpochSequence, start: int, stop: int) -> NDArray[np.uint32]:
+        """Return the lengths at the positions [start, stop) of an epoch's sequence."""
+        group, first, end = sequence.ranges(start, stop)
+        begins = self._begins[group]
+        spans = zip((begins + first).tolist(), (begins + end).tolist(), strict=True)
+        parts = [self.values[a:b] for a, b in spans]
+        return parts[0] if len(parts) == 1 else np.concatenate([self.values[:0], *parts])
+
+
+class _Windows:
+    """The shuffle windows of an epoch.
+
+    Args:
+        lengths: the lengths of the rows' lists.
+        options: the dataset's parameters, with the seed of the epoch; `limit` counts rows.
+        epoch: number of the epoch.
+        permute: the permutation of n rows by a key, as `permutation`.
+
+    Attributes:
+        sequence: the row groups of the epoch.
+        edges: edges of the windows in the sequence, (windows + 1,).
+        rows: rows of the sequence that make up the epoch.
+    """
+
+    def __init__(self, lengths: Lengths, options: Options, epoch: int, permute: Permute) -> None:
+        row_groups = lengths.row_groups
+        order = row_group_order(len(row_groups.rows), options, epoch)
+        self.sequence = EpochSequence(row_groups, order)
+        self.edges = window_edges(self.sequence.rows, options.shuffle_window)
+        self.rows = options.limited(self.sequence.rows)
+        self._lengths = lengths
+        self._permute = permute
+        self._name = (options.seed, epoch) if options.shuffle else None
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def rows_in_order(self, window: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return the rows of a window that the epoch delivers, in order, and their lengths."""
+        start, stop = self.edges[window : window + 2].tolist()
+        count = max(0, min(stop, self.rows) - start)
+        order = np.arange(stop - start, dtype=np.uint32)
+        if self._name is not None:
+            order = self._permute(stop - start, stream_key(*self._name, WINDOW_STREAM, window))
+        order = order[:count]
+        return order, self._lengths.at(self.sequence, start, stop)[order]
+
+    def permuted(self, window: int, count: int) -> NDArray[np.uint32] | None:
+        """Return the order in which `count` units of a window come; None without shuffle."""
+        if self._name is None:
+            return None
+        return self._permute(count, stream_key(*self._name, _UNIT_STREAM, window))
+
+
+class _UnitsOfWindows:
+    """Units that are formed within shuffle windows.
+
+    Args:
+        lengths: the lengths of the rows' lists.
+        options: the dataset's parameters; `limit` counts rows.
+        permute: the permutation of n rows by a key, as `permutation`.
+    """
+
+    def __init__(self, lengths: Lengths, options: Options, permute: Permute) -> None:
+        self.options = replace(options, limit=None)
+        self._lengths = lengths
+        self._rows = options
+        self._permute = permute
+        self._epochs: dict[tuple[int, int], tuple[_Windows, Int64s]] = {}
+
+    def total(self, seed: int, epoch: int) -> int:
+        """Return the number of units of an epoch."""
+        return self._number(self._epoch(seed, epoch)[1])
+
+    def _epoch(self, seed: int, epoch: int) -> tuple[_Windows, Int64s]:
+        """Return the windows of an epoch, and the edges of the windows (see `_edges`)."""
+        name = (seed, epoch) if self._rows.shuffle else (0, 0)
+        if name not in self._epochs:
+            windows = _Windows(self._lengths, replace(self._rows, seed=seed), epoch, self._permute)
+            if len(self._epochs) >= _KEPT_EPOCHS:
+                self._epochs.pop(next(iter(self._epochs)))
+            self._epochs[name] = windows, self._edges(windows)
+        return self._epochs[name]
+
+    def _edges(self, windows: _Windows) -> Int64s:
+        """Return what comes before each window, in the order of units, and the total."""
+        raise NotImplementedError
+
+    def _number(self, edges: Int64s) -> int:
+        """Return the number of units of an epoch."""
+        return int(edges[-1])
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_epochs": {}}
+
+
+class PackedUnits(_UnitsOfWindows):
+    """Units that are packed rows.
+
+    Args:
+        lengths: the lengths of the documents.
+        options: the dataset's parameters; `limit` counts documents, `batch_size` packed rows.
+        packing: the way of packing.
+        permute: the permutation of n rows by a key, as `permutation`.
+        fit: the function that puts items into bins, as `best_fit`.
+    """
+
+    def __init__(
+        self,
+        lengths: Lengths,
+        options: Options,
+        packing: Packing,
+        permute: Permute,
+        fit: BestFit,
+    ) -> None:
+        super().__init__(lengths, options, permute)
+        self._packing = packing
+        self._fit = fit
+
+    def read_plan(
+        self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
+    ) -> ReadPlan:
+        """Plan the packed rows of a share; `stripe_rows` and `ramp` have no effect."""
+        del stripe_rows, ramp
+        windows, edges = self._epoch(seed, epoch)
+        intervals = _intervals(mine)
+        parts: list[tuple[int, Segments]] = []
+        for start, stop in intervals.tolist():
+            parts += self._parts(windows, edges, start, stop)
+        used = np.array([window for window, _ in parts], np.int64)
+        begins = np.flatnonzero(np.diff(used, prepend=-1))
+        segments = np.concatenate([np.zeros((0, 4), np.uint32), *(part for _, part in parts)])
+        before = edges_of(np.array([len(part) for _, part in parts], np.int64))
+        first = np.append(before[begins], len(segments))
+        touched = used[begins]
+        pieces, piece_count = windows.sequence.pieces(
+            windows.edges[touched], windows.edges[touched + 1]
+        )
+        batch_size, length = self.options.batch_size, self._packing.length
+        tokens = edges_of(segments[:, 2].astype(np.int64))
+        wanted = np.arange(0, int(tokens[-1]), batch_size * length)
+        batch_edges = np.append(np.searchsorted(tokens, wanted), len(segments))
+        return ReadPlan(
+            batch_size,
+            len(segments),
+            0,
+            shuffled=False,
+            pieces=pieces,
+            takes=np.stack([first[:-1], first[1:]], axis=1),
+            windows=np.stack([edges_of(piece_count), np.arange(len(touched) + 1)], axis=1),
+            keys=np.zeros(len(touched), np.uint64),
+            seed=seed,
+            epoch=epoch,
+            batch_edges=batch_edges,
+            segments=segments,
+        )
+
+    def _parts(
+        self, windows: _Windows, edges: Int64s, start: int, stop: int
+    ) -> list[tuple[int, Segments]]:
+        """Return the segments of the units [start, stop), with the window of each part."""
+        length = self._packing.length
+        if self._packing.fit == "split":
+            start, end = start * length, stop * length
+            stop = min(end, int(edges[-1]))
+        filled = np.flatnonzero(np.diff(edges) > 0)
+        starts = np.append(edges[filled], edges[-1])
+        cuts = cut(starts, np.array([start]), np.array([stop]))
+        parts = []
+        for cell, low, high in zip(
+            cuts.cell.tolist(), cuts.start.tolist(), cuts.stop.tolist(), strict=True
+        ):
+            window, first = int(filled[cell]), int(starts[cell])
+            docs = documents(*windows.rows_in_order(window), self._packing)
+            if self._packing.fit == "split":
+                segments = pack_split(docs, length, first, low - first, high - first)
+            else:
+                packed, row_edges = self._packed(windows, window, docs)
+                segments = packed[row_edges[low - first] : row_edges[high - first]]
+            parts.append((window, segments))
+        if self._packing.fit == "split" and stop < end:
+            padding = np.array([[PADDING, 0, end - stop, 0]], np.uint32)
+            parts.append((parts[-1][0], padding))
+        return parts
+
+    def _packed(self, windows: _Windows, window: int, docs: Segments) -> tuple[Segments, Int64s]:
+        return pack_best(
+            docs, self._packing.length, self._fit, lambda count: windows.permuted(window, count)
+        )
+
+    def _edges(self, windows: _Windows) -> Int64s:
+        counts = []
+        for window in range(len(windows)):
+            docs = documents(*windows.rows_in_order(window), self._packing)
+            if self._packing.fit == "split":
+                counts.append(int(docs[:, 2].sum(dtype=np.int64)))
+            else:
+                counts.append(packed_rows(docs, self._packing.length, self._fit))
+        return edges_of(np.array(counts, np.int64))
+
+    def _number(self, edges: Int64s) -> int:
+        if self._packing.fit == "split":
+            return -(-int(edges[-1]) // self._packing.length)
+        return int(edges[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The limits of a batch by its tokens.
+
+    Attributes:
+        tokens: the most tokens of a batch.
+        padded: count rows x the longest row, and put rows of like lengths together.
+        max_rows: the most rows of a batch; None = any number.
+    """
+
+    tokens: int
+    padded: bool = False
+    max_rows: int | None = None
+
+
+class TokenUnits(_UnitsOfWindows):
+    """Units that are batches of whole rows, as many as fit a number of tokens.
+
+    A batch lies in one window. A row longer than the budget is a batch of its own.
+
+    Args:
+        lengths: the lengths of the rows' lists.
+        options: the dataset's parameters; `limit` counts rows, `batch_size` is 1.
+        limits: the limits of a batch.
+        permute: the permutation of n rows by a key, as `permutation`.
+    """
+
+    def __init__(
+        self, lengths: Lengths, options: Options, limits: Tokens, permute: Permute
+    ) -> None:
+        super().__init__(lengths, options, permute)
+        self._limits = limits
+
+    def read_plan(
+        self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
+    ) -> ReadPlan:
+        """Plan the batches of a share."""
+        windows, edges = self._epoch(seed, epoch)
+        units = _intervals(mine)
+        intervals = edges[units]
+        sizes = [np.diff(edges[a : b + 1]) for a, b in units.tolist()]
+        batch_rows = np.concatenate([np.zeros(0, np.int64), *sizes])
+        options = replace(self._rows, seed=seed)
+        orders = np.zeros(0, np.uint32)
+        if options.shuffle or self._limits.padded:
+            parts = shuffled_parts(windows.sequence, intervals, options, epoch)
+            if self._limits.padded:
+                in_order = [self._batched(windows, w)[0] for w in parts.touched.tolist()]
+                orders = np.concatenate([orders, *in_order])
+        else:
+            first = min(stripe_rows, max(1, int(batch_rows[:1].sum()))) if ramp else stripe_rows
+            parts = striped_parts(windows.sequence, intervals, first, stripe_rows)
+        padded = mine.repeats and options.uneven == "pad"
+        return ReadPlan(
+            self.options.batch_size,
+            int(batch_rows.sum()),
+            int(batch_rows[-1]) if padded else 0,
+            parts.touched is not None,
+            *parts.arrays,
+            seed=seed,
+            epoch=epoch,
+            batch_edges=edges_of(batch_rows),
+            orders=orders,
+        )
+
+    def _edges(self, windows: _Windows) -> Int64s:
+        sizes = [self._batched(windows, window)[1] for window in range(len(windows))]
+        return edges_of(np.concatenate([np.zeros(0, np.int64), *sizes]))
+
+    def _batched(self, windows: _Windows, window: int) -> tuple[NDArray[np.uint32], Int64s]:
+        """Return the order of all rows of a window, and the rows of each of its batches."""
+        rows, lengths = windows.rows_in_order(window)
+        if not self._limits.padded:
+            return rows, self._sizes(lengths)
+        longest_first = np.argsort(-lengths.astype(np.int64), kind="stable")
+        sizes = self._padded_sizes(lengths[longest_first])
+        batch_of = np.repeat(np.arange(len(sizes)), sizes)
+        order = windows.permuted(window, len(sizes))
+        if order is None:
+            first = np.full(len(sizes), len(rows))
+            np.minimum.at(first, batch_of, longest_first)
+            order = np.argsort(first)
+        rank = np.empty(len(sizes), np.int64)
+        rank[order] = np.arange(len(sizes))
+        place = np.lexsort((longest_first, rank[batch_of]))
+        rest = np.setdiff1d(np.arange(self._window_rows(windows, window), dtype=np.uint32), rows)
+        return np.concatenate([rows[longest_first[place]], rest]), sizes[order]
+
+    def _window_rows(self, windows: _Windows, window: int) -> int:
+        return int(windows.edges[window + 1] - windows.edges[window])
+
+    def _sizes(self, lengths: NDArray[np.uint32]) -> Int64s:
+        """Cut rows, in order, into batches of at most `tokens` tokens."""
+        ends = np.cumsum(lengths, dtype=np.int64)
+        most = self._limits.max_rows or len(lengths)
+        sizes, at, before = [], 0, 0
+        while at < len(ends):
+            stop = int(np.searchsorted(ends, before + self._limits.tokens, side="right"))
+            stop = min(max(stop, at + 1), at + most)
+            sizes.append(stop - at)
+            at, before = stop, int(ends[stop - 1])
+        return np.array(sizes, np.int64)
+
+    def _padded_sizes(self, lengths: NDArray[np.uint32]) -> Int64s:
+        """Cut rows, the longest first, into batches of at most `tokens` tokens with padding."""
+        most = self._limits.max_rows or len(lengths)
+        sizes, at = [], 0
+        while at < len(lengths):
+            fit = self._limits.tokens // max(1, int(lengths[at]))
+            size = min(max(1, fit), most, len(lengths) - at)
+            sizes.append(size)
+            at += size
+        return np.array(sizes, np.int64)
+
+
+def _intervals(mine: Share) -> Int64s:
+    """Return the intervals of a share, the repeated unit included."""
+    if not mine.repeats:
+        return mine.positions
+    again = np.array([[mine.repeated, mine.repeated + 1]], np.int64)
+    return np.concatenate([mine.positions, again])
