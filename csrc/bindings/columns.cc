@@ -47,7 +47,7 @@ constexpr std::array<std::pair<const char*, DType>, 13> kDTypes = {{
     {"float64", DType::kFloat64},
 }};
 
-constexpr std::array<std::pair<const char*, OutputKind>, 21> kOutputKinds = {{
+constexpr std::array<std::pair<const char*, OutputKind>, 22> kOutputKinds = {{
     {"column", OutputKind::kColumn},
     {"stack", OutputKind::kStack},
     {"ragged", OutputKind::kRagged},
@@ -69,6 +69,7 @@ constexpr std::array<std::pair<const char*, OutputKind>, 21> kOutputKinds = {{
     {"first_file", OutputKind::kFirstFile},
     {"first_row", OutputKind::kFirstRow},
     {"first_item", OutputKind::kFirstItem},
+    {"first_real", OutputKind::kFirstReal},
 }};
 
 // Returns the bytes of one value of the column. Throws ValueError if an element has
@@ -152,7 +153,7 @@ void RegisterColumns(py::module_& m) {
                        int32_t depth, int64_t list_size, int64_t list_items,
                        bool null_lists, int64_t hash_buckets, uint64_t hash_seed,
                        const std::optional<std::vector<py::object>>& vocabulary,
-                       int64_t unknown) {
+                       int64_t unknown, bool lengths_only) {
              ColumnSpec spec{.name = std::move(name),
                              .leaves = std::move(leaves),
                              .constants = {},
@@ -166,6 +167,7 @@ void RegisterColumns(py::module_& m) {
                              .depth = depth,
                              .list_size = list_size,
                              .list_items = list_items,
+                             .lengths_only = lengths_only,
                              .null_lists = null_lists,
                              .hash_buckets = hash_buckets,
                              .hash_seed = hash_seed,
@@ -189,7 +191,7 @@ void RegisterColumns(py::module_& m) {
            py::arg("list_size") = 0, py::arg("list_items") = -1,
            py::arg("null_lists") = false, py::arg("hash_buckets") = 0,
            py::arg("hash_seed") = 0, py::arg("vocabulary") = py::none(),
-           py::arg("unknown") = -1);
+           py::arg("unknown") = -1, py::arg("lengths_only") = false);
 
   py::class_<OutputSpec>(m, "OutputSpec", "One tensor, or ragged tensor, of a batch.")
       .def(py::init([](const std::string& kind, std::vector<int32_t> columns,

@@ -24,6 +24,7 @@ from fastload.errors import (
 from fastload.runtime.disk.cache import Cache
 from fastload.runtime.version import __version__ as __version__
 from fastload.schema.columns import Codes, Column, Fixed, Hash, Pad, Stack
+from fastload.schema.packs import Pack, TokenBudget
 from fastload.source.stores.io import IO
 from fastload.steps.kernel import kernel
 from fastload.steps.per_block import per_block
@@ -33,9 +34,9 @@ from fastload.steps.per_row import per_row
 __all__ = [
     "IO", "Batch", "Cache", "CacheError", "Codes", "Column", "ColumnNotFoundError",
     "CorruptFileError", "DataWait", "DevicePrefetcher", "FastParquetDataset", "FastloadError",
-    "Fixed", "Hash", "MixedDataset", "NullValueError", "Pad", "Ragged", "SchemaError",
-    "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError", "UnsupportedTypeError",
-    "kernel", "mix", "per_block", "per_row",
+    "Fixed", "Hash", "MixedDataset", "NullValueError", "Pack", "Pad", "Ragged", "SchemaError",
+    "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError", "TokenBudget",
+    "UnsupportedTypeError", "kernel", "mix", "per_block", "per_row",
 ]
 # fmt: on
 

@@ -86,6 +86,7 @@ PackedOutputs::PackedOutputs(const std::vector<OutputSpec>& outputs, const Layou
     if (kind == OutputKind::kFile) file_ = slot;
     if (kind == OutputKind::kRow) row_ = slot;
     if (kind == OutputKind::kFirst) first_ = slot;
+    if (kind == OutputKind::kRealRow) real_ = slot;
     if (kind == OutputKind::kRagged && !found) {
       lists_ = slot;
       found = true;
@@ -148,6 +149,9 @@ void PackedOutputs::Write(uint8_t* base, const Layout::Areas& areas) const {
         break;
       case OutputKind::kFirstItem:
         write_firsts(first_, longs);
+        break;
+      case OutputKind::kFirstReal:
+        write_firsts(real_, to);
         break;
       default:
         break;

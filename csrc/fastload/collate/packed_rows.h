@@ -41,6 +41,7 @@ class PackedOutputs {
   Layout::Slot file_;   // of each segment
   Layout::Slot row_;    // -1: the segment is padding
   Layout::Slot first_;
+  Layout::Slot real_;
 };
 
 }  // namespace fastload

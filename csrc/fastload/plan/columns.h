@@ -88,6 +88,9 @@ struct ColumnSpec {
   // Items of every list that is not null, at a depth of 1; -1: lists have any length. A
   // list of another length is an ErrorKind::kValue.
   int64_t list_items = -1;
+  // True if only the lengths of lists are wanted, at a depth of 1: values are not
+  // decoded.
+  bool lengths_only = false;
   // True if a null list becomes an empty list (or, with a fixed size, a list of fills)
   // instead of an ErrorKind::kNullValue. `fill` is for null elements.
   bool null_lists = false;
@@ -139,6 +142,7 @@ enum class OutputKind : uint8_t {
   kFirstFile,  // (R,) int32: file of the first segment's list, or -1
   kFirstRow,   // (R,) int64: number of this list in its file, or -1
   kFirstItem,  // (R,) int64: the first element of this list
+  kFirstReal,  // (R,) bool: false for packed rows that are repeated to fill a batch
 };
 
 // Whether an output is made of the segments of whole batches, after their elements are

@@ -43,6 +43,7 @@ DType Layout::OutputType(const OutputSpec& output,
     case OutputKind::kValid:
     case OutputKind::kStackValid:
     case OutputKind::kRealRow:
+    case OutputKind::kFirstReal:
       return DType::kBool;
     case OutputKind::kFile:
     case OutputKind::kDocument:

@@ -40,6 +40,7 @@ bool HasShape(const OutputSpec& output, const ColumnSpec& spec) {
     case OutputKind::kFirstFile:
     case OutputKind::kFirstRow:
     case OutputKind::kFirstItem:
+    case OutputKind::kFirstReal:
       return false;
   }
   return false;
@@ -59,6 +60,7 @@ bool HasCount(const OutputSpec& output) {
     case OutputKind::kFirstFile:
     case OutputKind::kFirstRow:
     case OutputKind::kFirstItem:
+    case OutputKind::kFirstReal:
       return output.columns.empty();
     case OutputKind::kStack:
     case OutputKind::kStackValid:

@@ -111,6 +111,7 @@ std::vector<Unit> MakeUnits(const std::vector<ColumnSpec>& columns,
       case OutputKind::kFirstFile:
       case OutputKind::kFirstRow:
       case OutputKind::kFirstItem:
+      case OutputKind::kFirstReal:
         break;
     }
   }

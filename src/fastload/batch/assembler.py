@@ -27,9 +27,10 @@ class CoreBatch(Protocol):
       for each dtype of the "column" outputs, in order of first appearance: offset and pitch (the
         j-th column of the dtype begins at offset + j * pitch);
       for each "rows" output: offset;
-      for each "ragged" output: for each level of lists, outermost first (the bytes of str and
+      for each "ragged" or "packed" output: for each level of lists, outermost first (the bytes of str and
         bytes are the innermost level), offset of the int64 offsets and number of the lists; then
-        offset of the values and number of bytes of the values.
+        offset of the values and number of bytes of the values;
+      for each "of_packed" and "scalar" output: offset and number of elements.
     """
 
     @property
@@ -47,7 +48,9 @@ class Output:
 
     Args:
         name: key of the output in the Batch.
-        kind: "column" (B,), "rows" (B, *shape), or "ragged" with values (N, *shape).
+        kind: "column" (B,), "rows" (B, *shape), or "ragged" with values (N, *shape); in packed
+            batches of R rows "packed" (R, *shape), whose segments are the batch's B rows,
+            "of_packed" (n, *shape) with a number n of its own, and "scalar" ().
         dtype: dtype of the elements; uint8 for str and bytes.
         shape: shape of one row, or of one value of a Ragged.
         strides: elements from one entry to the next in each dimension of `shape`; () =
@@ -59,7 +62,7 @@ class Output:
     """
 
     name: str
-    kind: Literal["column", "rows", "ragged"]
+    kind: Literal["column", "rows", "ragged", "packed", "of_packed", "scalar"]
     dtype: torch.dtype
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
@@ -95,6 +98,11 @@ class Assembler:
         laid = [output for group in columns.values() for output in group]
         laid += [output for output in outputs if output.kind == "rows"]
         laid += ragged
+        packed = [output for output in outputs if output.kind == "packed"]
+        self._packed = [_Items(output) for output in packed]
+        of_packed = [output for output in outputs if output.kind in ("of_packed", "scalar")]
+        self._of_packed = [(_Items(output), output.kind == "scalar") for output in of_packed]
+        laid += packed + of_packed
         self._dtypes = {output.dtype for output in outputs}
         if ragged:
             self._dtypes.add(torch.int64)
@@ -154,13 +162,20 @@ class Assembler:
                 lists = ragged_of(lists, level, kind)
                 kind = None
             values.append(lists)
+        for items in self._packed:
+            _, _, start, size = (next(areas) for _ in range(4))
+            values.append(items.view(typed, size // items.item_bytes, start))
+        for items, scalar in self._of_packed:
+            start, size = next(areas), next(areas)
+            tensor = items.view(typed, size // items.elements, start)
+            values.append(tensor.squeeze(0) if scalar else tensor)
         return values
 
 
 class _Items:
     """The layout of an output's items, which lie one after the other."""
 
-    __slots__ = ("_dtype", "_shape", "_strides", "item_bytes")
+    __slots__ = ("_dtype", "_shape", "_strides", "elements", "item_bytes")
 
     def __init__(self, output: Output) -> None:
         size = math.prod(output.shape)
@@ -170,6 +185,7 @@ class _Items:
         self._dtype = output.dtype
         self._shape = output.shape
         self._strides = (size, *strides)
+        self.elements = size
         self.item_bytes = size * output.dtype.itemsize
 
     def view(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fastload.schema.packs import Pack, TokenBudget
 from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ATTRIBUTES", "KEYWORDS", "check_arguments"]
+__all__ = ["ATTRIBUTES", "KEYWORDS", "check_arguments", "refuse_beside_tokens"]
 
 _OF_LOADER = "{name} is a parameter of DataLoader: DataLoader(dataset, batch_size=None, {name}=...)"
 _PREPROCESS = "pass preprocess= for a function of a block of rows, or augment= for a random one"
@@ -78,6 +79,9 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
         value = arguments[name]
         if value is not None and type(value) is not kind:
             raise TypeError(f"Expected {name} as {kind.__name__}, got {value!r}")
+    batch_size = arguments["batch_size"]
+    if not (batch_size is None or type(batch_size) is int or isinstance(batch_size, TokenBudget)):
+        raise TypeError(f"Expected batch_size as int, got {batch_size!r}")
     io = arguments["io"]
     if io is not None and not isinstance(io, IO):
         raise TypeError(f"Expected io as fastload.IO, got {io!r}")
@@ -93,8 +97,36 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
             raise ValueError(f"Expected {name} to be at least {least}, got {value}")
 
 
+def refuse_beside_tokens(arguments: Mapping[str, object]) -> None:
+    """Refuse arguments that do not go with `pack` and `TokenBudget`.
+
+    Args:
+        arguments: the arguments of the dataset by name.
+
+    Raises:
+        TypeError: `pack` is not a Pack.
+        ValueError: an argument does not go with the others.
+    """
+    pack, batch_size = arguments["pack"], arguments["batch_size"]
+    if pack is not None and not isinstance(pack, Pack):
+        raise TypeError(f"Expected pack as fastload.Pack, got {pack!r}")
+    what = "a TokenBudget" if pack is None else "pack"
+    if pack is not None and not isinstance(batch_size, int):
+        raise ValueError(
+            f"Expected batch_size as a number of packed rows beside pack, got {batch_size!r}"
+        )
+    if arguments["on_error"] == "skip":
+        raise ValueError(f'Expected on_error="raise" beside {what}, got "skip"')
+    for name in ("preprocess", "augment"):
+        if pack is not None and arguments[name] is not None:
+            raise ValueError(
+                f"Expected no {name} beside pack, got {arguments[name]!r}: tokens are packed as "
+                "they are stored; call functions of packed batches in the training loop"
+            )
+
+
 _TYPES: dict[str, type] = {
-    **dict.fromkeys(("batch_size", "limit", "shuffle_window", "seed", "rank", "world_size"), int),
+    **dict.fromkeys(("limit", "shuffle_window", "seed", "rank", "world_size"), int),
     **dict.fromkeys(("threads", "prefetch"), int),
     **dict.fromkeys(("shuffle", "drop_last", "provenance"), bool),
 }

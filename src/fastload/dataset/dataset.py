@@ -11,7 +11,12 @@ from typing_extensions import TypeVar
 
 from fastload.batch.batch import Batch
 from fastload.batch.transport import memory_of_workers
-from fastload.dataset.arguments import ATTRIBUTES, KEYWORDS, check_arguments
+from fastload.dataset.arguments import (
+    ATTRIBUTES,
+    KEYWORDS,
+    check_arguments,
+    refuse_beside_tokens,
+)
 from fastload.dataset.describe import dataset_html, dataset_text
 from fastload.dataset.head import head
 from fastload.dataset.passes.epoch_iterator import EpochIterator
@@ -30,13 +35,16 @@ from fastload.engine.stats import Stats, stats_of
 from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
 from fastload.plan.progress import batches, remaining_rows
+from fastload.plan.units import RowUnits
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
+from fastload.rows.tokens import lengths_of, rows_of_batch, text_of, token_units
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.hints import no_attribute, with_hints
 from fastload.runtime.units import parse_bytes
 from fastload.schema.fields import Schema
+from fastload.schema.packs import TokenBudget, columns_of_pack, packed
 from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
 from fastload.source.stores.io import IO
@@ -49,8 +57,10 @@ if TYPE_CHECKING:
 
     from fastload.dataset.epochs import PassStart
     from fastload.engine.engine import Engine
+    from fastload.plan.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime.native import core
+    from fastload.schema.packs import Pack
     from fastload.schema.projection import Columns, Nulls, OutputPlan
     from fastload.source.files import PathLike
     from fastload.steps.steps import Augment, Preprocess
@@ -89,7 +99,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             other column. A list may hold these specs too, but for `Stack`. If the type of a column
             differs between files, the column has the type that pyarrow's permissive unification
             gives. In a file that lacks the column, the column is null.
-        batch_size: Number of rows in a batch, or None to yield single rows.
+        batch_size: Number of rows in a batch, a `TokenBudget`, or None to yield single rows.
             With None, DataLoader collates the rows.
         filters: The condition that rows must meet: an Expression, or a list of conditions.
             An Expression is one of pyarrow.compute. Conditions have the form that pyarrow and
@@ -180,6 +190,11 @@ class FastParquetDataset(Resumable[_Item_co]):
             (or do not say) gets an output `<output>__valid`, a bool tensor (B,) that is True where
             the value is not null; for a `Stack`, it is (B, F).
         exclude: Names of columns to leave out; the name of a struct leaves out all its fields.
+        pack: A `Pack`, to pack lists of tokens into rows of equal size.
+            `batch_size` then counts packed rows. With None for `columns`, the outputs are those
+            that `Pack` names. `limit` counts documents. With `provenance`, `__file__`, `__row__`
+            and `__offset__` name the first document of each packed row, and its first token in
+            this row.
 
     Raises:
         SourceNotFoundError, CorruptFileError, StorageError: The files of `source` cannot be read.
@@ -207,7 +222,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         source: PathLike | Sequence[PathLike],
         *,
         columns: Columns = None,
-        batch_size: int = 1024,
+        batch_size: int | TokenBudget = 1024,
         filters: Filters | None = None,
         split: SplitArgument | None = None,
         limit: int | None = None,
@@ -232,6 +247,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         provenance: bool = False,
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
+        pack: Pack | None = None,
     ) -> None: ...
     @with_hints("FastParquetDataset", KEYWORDS)
     def __init__(
@@ -239,7 +255,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         source: PathLike | Sequence[PathLike],
         *,
         columns: Columns = None,
-        batch_size: int | None = 1024,
+        batch_size: int | TokenBudget | None = 1024,
         filters: Filters | None = None,
         split: SplitArgument | None = None,
         limit: int | None = None,
@@ -264,11 +280,18 @@ class FastParquetDataset(Resumable[_Item_co]):
         provenance: bool = False,
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
+        pack: Pack | None = None,
     ) -> None:
         check_arguments(locals())
+        budget = batch_size if isinstance(batch_size, TokenBudget) else None
+        by_tokens = pack or budget
+        if by_tokens is not None:
+            refuse_beside_tokens(locals())
         super().__init__(Position(seed, 0, ()))
-        self._batch_size = batch_size
+        self._batch_size = None if isinstance(batch_size, TokenBudget) else batch_size
+        self._by_tokens = by_tokens
         io, memory_budget = io or IO(), parse_bytes(memory_budget)
+        self._rows_of_batch = 0  # rows of a batch that has no fixed number of them; 0 = it has
         self._rank_arguments = (rank, world_size)
         self._rank: Rank | None = None
         if rank is not None or world_size is not None:
@@ -276,12 +299,14 @@ class FastParquetDataset(Resumable[_Item_co]):
         # Options checks its arguments here, before any file is opened, so that a wrong argument
         # raises at once.
         options = Options(
-            batch_size=1 if batch_size is None else batch_size,
+            batch_size=self._batch_size or 1,
             shuffle=shuffle,
             seed=seed,
             drop_last=drop_last,
             uneven=uneven,
             limit=limit,
+            pack=None if pack is None else text_of(pack),
+            budget=None if budget is None else text_of(budget),
         )
         self._provenance = provenance
         self._steps = Steps(preprocess, augment, provenance=provenance)
@@ -297,6 +322,8 @@ class FastParquetDataset(Resumable[_Item_co]):
 
             filter_schema = FilterSchema.of(self._source)
             self._predicate = filter_schema.predicate(filters, checked_split)
+        if pack is not None:
+            columns = columns_of_pack(pack, columns)
         # With a predicate, nulls raise during iteration: the predicate may leave out their rows.
         self._projection = plan_columns(
             self._source,
@@ -307,11 +334,16 @@ class FastParquetDataset(Resumable[_Item_co]):
         )
         self._columns = (columns, tuple(exclude))
         self._steps.check_inputs(output.name for output in self._projection.outputs)
-        self._outputs, kernels = plan_kernels(
-            self._steps,
-            self._projection.outputs,
-            self._extra_outputs(uneven),
-        )
+        of_lists = self._projection
+        extra = self._extra_outputs(uneven)
+        if pack is None:
+            self._outputs, kernels = plan_kernels(self._steps, self._projection.outputs, extra)
+        else:
+            padded = uneven == "pad"
+            self._projection, extra = packed(
+                self._projection, pack, provenance=provenance, padded=padded
+            )
+            self._outputs, kernels = (*self._projection.outputs, *extra), ()
         blocks = None
         if kept is not None and kept.decoded:
             blocks = DecodedCache(
@@ -332,6 +364,13 @@ class FastParquetDataset(Resumable[_Item_co]):
             options,
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
         )
+        self._units: Units = RowUnits(self._rows.row_groups, self._options)
+        if by_tokens is not None:
+            lengths = lengths_of(
+                by_tokens, self._source, of_lists, self._rows, io, memory_budget
+            )
+            self._units = token_units(by_tokens, lengths, self._options)
+            self._rows_of_batch = rows_of_batch(by_tokens, lengths, self._options.batch_size)
         self._engines = ProcessEngine(
             source=self._source,
             projection=self._projection,
@@ -352,7 +391,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         )
         self._feeds = FeedFactory(
             rows=self._rows,
-            options=self._options,
+            units=self._units,
+            options=self._units.options,
             steps=self._steps or None,
             source=self._source,
             report=self._report,
@@ -567,11 +607,11 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     @property
     def _yields_rows(self) -> bool:
-        return self._batch_size is None
+        return self._batch_size is None and self._by_tokens is None
 
     @property
     def _batch_rows(self) -> int:
-        return self._batch_size or _ROWS_AT_ONCE
+        return self._rows_of_batch or self._batch_size or _ROWS_AT_ONCE
 
     def _resolved_rank(self) -> Rank:
         if self._rank is None:
@@ -579,9 +619,9 @@ class FastParquetDataset(Resumable[_Item_co]):
         return self._rank
 
     def _batches(self, position: Position, rank: int | None) -> int:
-        total = self._rows.row_groups.total_rows
+        total = self._units.total(position.seed, position.epoch)
         world = self._resolved_rank().world
-        return batches(total, self._options, position.progress, world, rank)
+        return batches(total, self._units.options, position.progress, world, rank)
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return encode_state(self._source, self._options, self._predicate, position, worker)
@@ -594,7 +634,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         if not position.progress:
             return decoded
         # Raises if this dataset cannot have made the progress.
-        remaining_rows(self._rows.row_groups.total_rows, self._options, position.progress)
+        total = self._units.total(position.seed, position.epoch)
+        remaining_rows(total, self._units.options, position.progress)
         return decoded
 
     def _give(self, order: PassStart) -> None:

@@ -229,7 +229,8 @@ def _described(worker: Sequence[int] | None) -> str:
 def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
     """Return the arguments that decide which rows form which batch."""
     return {
-        "batch_size": options.batch_size,
+        "batch_size": options.budget or options.batch_size,
+        "pack": options.pack,
         "shuffle": options.shuffle,
         "shuffle_window": options.shuffle_window if options.shuffle else None,
         "drop_last": options.drop_last,

@@ -15,6 +15,7 @@ from fastload.runtime.native import core
 from fastload.runtime.shutdown import wait_for_queues_at_exit
 from fastload.runtime.units import parse_bytes
 from fastload.schema.columns import DTYPES
+from fastload.schema.projection import PACKED_KINDS
 from fastload.steps.kernel_calls import raise_failure
 
 if TYPE_CHECKING:
@@ -217,6 +218,9 @@ class Engine:
                 windows=plan.windows,
                 keys=plan.keys,
                 substitutes=plan.substitutes,
+                batch_edges=plan.batch_edges,
+                orders=plan.orders,
+                segments=plan.segments,
             ),
             open_windows=self.budget.open_windows,
             fetch_bytes=self.budget.fetch_bytes,
@@ -288,6 +292,7 @@ def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:
             hash_seed=column.hash_seed,
             vocabulary=column.vocabulary,
             unknown=column.unknown,
+            lengths_only=column.lengths_only,
         )
         for column in columns
     ]
@@ -295,6 +300,13 @@ def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:
 
 def _assembled(output: OutputPlan) -> Output:
     field = output.field
+    if output.kind in PACKED_KINDS or (output.kind == "ragged" and output.length):
+        kind_of: Literal["packed", "of_packed", "scalar"] = "of_packed"
+        if output.kind in ("ragged", "longest"):
+            kind_of = "packed" if output.kind == "ragged" else "scalar"
+        return Output(
+            output.name, kind_of, field.dtype, field.shape, output.strides, hidden=output.hidden
+        )
     if field.ragged:
         return Output(
             output.name,

@@ -22,6 +22,8 @@ class Options:
         drop_last: leave out a last batch of fewer than `batch_size` rows.
         uneven: what to do when ranks would get unequal numbers of rows.
         limit: rows from the beginning of the sequence that make up an epoch; None = all rows.
+        pack: the way of packing, as text; None = rows are not packed.
+        budget: the limits of a batch by tokens, as text; None = batches have `batch_size` rows.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -34,6 +36,8 @@ class Options:
     drop_last: bool = False
     uneven: Uneven = "wrap"
     limit: int | None = None
+    pack: str | None = None
+    budget: str | None = None
 
     def __post_init__(self) -> None:
         expect_at_least(1, batch_size=self.batch_size, shuffle_window=self.shuffle_window)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastload.source.files import SourceFile
     from fastload.source.source import Source
 
-__all__ = ["RowSelection", "select_rows"]
+__all__ = ["RowSelection", "key_of_file", "select_rows"]
 
 # The version of the way rows are found. Entries of another version are ignored.
 _VERSION = "2"
@@ -122,10 +122,11 @@ def _load(cache: SelectionCache, keys: Sequence[str], found: dict[int, FileRows]
 def _entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> list[str]:
     """Return the key of each file's entry in the cache."""
     asked = digest(_VERSION, predicate.digest, schema.arrow.serialize().to_pybytes())
-    return [_key(asked, file) for file in source.files]
+    return [key_of_file(asked, file) for file in source.files]
 
 
-def _key(asked: str, file: SourceFile) -> str:
+def key_of_file(asked: str, file: SourceFile) -> str:
+    """Return the key of what was found in one version of a file, by the digest of the question."""
     path = os.path.abspath(file.path) if file.stored is None else file.path
     stored = "" if file.stored is None else file.stored.version
     version = (path, file.size, file.mtime_ns, file.digest, file.keys, file.name, stored)

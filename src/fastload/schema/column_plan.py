@@ -56,6 +56,7 @@ class ColumnPlan:
         hash_seed: seed of the hash.
         vocabulary: values whose index is their code; None = values are not coded.
         unknown: code of every value outside the vocabulary.
+        lengths_only: only the lengths of lists are wanted, and values are not decoded.
     """
 
     name: str
@@ -76,6 +77,7 @@ class ColumnPlan:
     hash_seed: int = 0
     vocabulary: tuple[builtins.bytes, ...] | tuple[int, ...] | None = None
     unknown: int = -1
+    lengths_only: bool = False
 
     @property
     def takes_nulls(self) -> bool:

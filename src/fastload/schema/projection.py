@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
@@ -30,7 +30,7 @@ from fastload.schema.sizes import survey
 if TYPE_CHECKING:
     from fastload.source.source import Source
 
-__all__ = ["Columns", "Nulls", "OutputPlan", "Projection", "plan_columns"]
+__all__ = ["PACKED_KINDS", "Columns", "Nulls", "OutputPlan", "Projection", "plan_columns"]
 
 Columns = (
     None
@@ -57,7 +57,19 @@ OutputKind = Literal[
     "row",
     "real_row",
     "computed",
+    "first",
+    "document",
+    "position",
+    "edges",
+    "longest",
+    "first_file",
+    "first_row",
+    "first_item",
+    "first_real",
 ]
+
+PACKED_KINDS: frozenset[str] = frozenset(get_args(OutputKind)[-8:])
+"""The kinds of outputs that are made of the segments of packed rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +82,9 @@ class OutputPlan:
         columns: indices of the column plans from which the output is made.
         field: field of the output.
         length: length of a "pad" or "mask", or the largest number that a "length" output counts
-            to.
-        pad: the bytes of the element written where a list is shorter than `length`.
+            to; elements of a packed row of a "ragged" output, 0 = rows are not packed.
+        pad: the bytes of the element written where a list is shorter than `length`, or at the
+            padding of packed rows.
         keep_last: a list longer than `length` keeps its last elements.
         pad_left: a list shorter than `length` is padded on the left.
         strides: elements from one entry to the next in each dimension of `field.shape`; () =

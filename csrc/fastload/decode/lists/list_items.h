@@ -95,6 +95,28 @@ class NestedItems {
   virtual ListItems* items() = 0;
 };
 
+// Elements that are counted and dropped: nulls and values that do not fit are no errors.
+class CountedItems : public ListItems, public NestedItems {
+ public:
+  Status SetOutput(NestedRows* out, int64_t /*expected*/) override {
+    size_ = out->offsets.back().back();
+    return Status::OK();
+  }
+  ListItems* items() override { return this; }
+  Status Append(int64_t n) override {
+    size_ += n;
+    return Status::OK();
+  }
+  Status AppendMixed(const uint8_t* /*valid*/, int64_t n, int64_t /*non_null*/) override {
+    return Append(n);
+  }
+  Status InsertNulls(int64_t /*at*/, int64_t n) override { return Append(n); }
+  int64_t size() const override { return size_; }
+
+ private:
+  int64_t size_ = 0;
+};
+
 class FixedNestedItems : public FixedItems, public NestedItems {
  public:
   FixedNestedItems(FixedValues* values, const ColumnSpec* spec);

@@ -160,6 +160,10 @@ Result<std::unique_ptr<NestedReader>> NestedReader::Make(ChunkInput input,
   }
   auto values =
       std::make_unique<FixedValues>(input.descr, std::move(converter), input.pool);
+  if (spec->lengths_only) {
+    auto items = std::make_unique<CountedItems>();
+    return make(std::move(values), std::move(items));
+  }
   auto items = std::make_unique<FixedNestedItems>(values.get(), spec);
   return make(std::move(values), std::move(items));
 }

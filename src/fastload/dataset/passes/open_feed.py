@@ -15,7 +15,7 @@ from fastload.dataset.passes.scan_feed import (
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
 from fastload.plan.progress import share
-from fastload.plan.read_plan import ReadPlan, share_plan
+from fastload.plan.read_plan import ReadPlan
 from fastload.plan.substitution import Substitution
 from fastload.runtime.user_warnings import warn
 from fastload.steps.run import SeedKey
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
+    from fastload.plan.units import Units
     from fastload.rows.epoch_rows import EpochRows
     from fastload.rows.skip_report import SkipReport
     from fastload.runtime.native import core
@@ -44,7 +45,8 @@ class FeedFactory:
 
     Attributes:
         rows: the rows of an epoch.
-        options: the options that decide the order.
+        units: the units of an epoch, which batches count.
+        options: the options that decide the order; `limit` counts units.
         steps: the steps that the batches pass through; None = Python runs no step.
         source: the files.
         report: collects the row groups that are unreadable and left out; None = an unreadable row
@@ -57,6 +59,7 @@ class FeedFactory:
     """
 
     rows: EpochRows
+    units: Units
     options: Options
     steps: Steps | None
     source: Source
@@ -118,7 +121,7 @@ class FeedFactory:
     def share_of(self, start: Position, part: WorkerSlot, rank: int) -> Share:
         """Return the positions that a pass delivers."""
         return share(
-            self.rows.row_groups.total_rows,
+            self.units.total(start.seed, start.epoch),
             self.options,
             start.progress,
             part.world,
@@ -132,9 +135,8 @@ class FeedFactory:
         self, engine: Engine, seed: int, epoch: int, mine: Share, *, ramp: bool
     ) -> ReadPlan:
         """Return the read plan of a pass that delivers a share; `ramp` as in `read_plan`."""
-        row_groups, options = self.rows.row_groups, replace(self.options, seed=seed)
         stripe_rows = engine.budget.stripe_rows
-        return share_plan(row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+        return self.units.read_plan(seed, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
 
     def open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None

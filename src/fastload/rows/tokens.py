@@ -1,0 +1,113 @@
+"""Units that are made of tokens: packed rows, and batches with a budget of tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fastload.plan.packing import Packing
+from fastload.plan.units import PackedUnits, Tokens, TokenUnits
+from fastload.rows.lengths import find_lengths
+from fastload.runtime.native import core
+from fastload.schema.packs import Pack, TokenBudget, lists_of
+
+if TYPE_CHECKING:
+    from fastload.plan.options import Options
+    from fastload.plan.units import Lengths
+    from fastload.rows.epoch_rows import EpochRows
+    from fastload.schema.projection import Projection
+    from fastload.source.source import Source
+    from fastload.source.stores.io import IO
+
+__all__ = ["lengths_of", "rows_of_batch", "text_of", "token_units"]
+
+
+def text_of(spec: Pack | TokenBudget) -> str:
+    """Return a spec as text, for a state: all that decides which tokens form which batch."""
+    if isinstance(spec, TokenBudget):
+        return (
+            f"{spec.column}, {spec.tokens}, padded={spec.padded}, max_rows={spec.max_rows}"
+        )
+    return f"{spec.output}, {spec.length}, fit={spec.fit}, long={spec.long}"
+
+
+def lengths_of(
+    spec: Pack | TokenBudget,
+    source: Source,
+    projection: Projection,
+    rows: EpochRows,
+    io: IO,
+    memory_budget: int,
+) -> Lengths:
+    """Return the lengths of the lists that a spec counts; arguments as for `find_lengths`.
+
+    Raises:
+        ValueError: `spec` refuses long lists, and there is one; the message names its place.
+        Exception: as for `find_lengths` and `lists_of`.
+    """
+    name = spec.column if isinstance(spec, TokenBudget) else spec.output
+    assert isinstance(name, str)
+    plan = lists_of(projection, name, type(spec).__name__)
+    column = projection.columns[plan.columns[0]]
+    lengths = find_lengths(source, column, rows, io, memory_budget)
+    if spec.long == "raise":
+        most = spec.tokens if isinstance(spec, TokenBudget) else spec.length
+        _refuse_long(lengths, most, source, name)
+    return lengths
+
+
+def token_units(
+    spec: Pack | TokenBudget, lengths: Lengths, options: Options
+) -> PackedUnits | TokenUnits:
+    """Return the units of a dataset that is packed, or has a budget of tokens.
+
+    Args:
+        spec: the way of packing, or the budget.
+        lengths: the lengths of the lists that the spec counts.
+        options: the dataset's parameters.
+    """
+    if isinstance(spec, Pack):
+        packing = Packing(spec.length, spec.fit, spec.long)
+        return PackedUnits(lengths, options, packing, permute, core.best_fit)
+    limits = Tokens(spec.tokens, spec.padded, spec.max_rows)
+    return TokenUnits(lengths, options, limits, permute)
+
+
+def rows_of_batch(spec: Pack | TokenBudget, lengths: Lengths, batch_size: int) -> int:
+    """Return about how many rows of the files a batch takes, at least 1.
+
+    Args:
+        spec: the way of packing, or the budget.
+        lengths: the lengths of the lists that the spec counts.
+        batch_size: packed rows of a batch.
+    """
+    tokens = spec.tokens if isinstance(spec, TokenBudget) else spec.length * batch_size
+    mean = float(lengths.values.mean()) if len(lengths.values) else 1.0
+    rows = max(1, int(tokens / max(1.0, mean)))
+    if isinstance(spec, TokenBudget) and spec.max_rows is not None:
+        rows = min(rows, spec.max_rows)
+    return min(rows, max(1, len(lengths.values)))
+
+
+def permute(count: int, key: int) -> np.ndarray:  # type: ignore[type-arg]
+    """Return the permutation of 0 .. count-1 that a key names, uint32 (count,)."""
+    return core.permutation(key, count)
+
+
+def _refuse_long(lengths: Lengths, most: int, source: Source, name: str) -> None:
+    long = np.flatnonzero(lengths.values > most)
+    if not len(long):
+        return
+    row = int(long[0])
+    groups = lengths.row_groups
+    ends = np.cumsum(groups.rows)
+    group = int(np.searchsorted(ends, row, side="right"))
+    selected = row - int(ends[group] - groups.rows[group])
+    row_of = "row" if groups.stored is None else "selected row"
+    raise ValueError(
+        f"Expected lists of at most {most} tokens, got {len(long)} longer ones, the first of "
+        f"{int(lengths.values[row])} tokens (long= says what else becomes of them) - at "
+        f"{source.files[int(groups.file[group])].path}, row group {int(groups.index[group])}, "
+        f"{row_of} {selected}, column `{name}`"
+    )
