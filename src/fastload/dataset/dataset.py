@@ -366,9 +366,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         )
         self._units: Units = RowUnits(self._rows.row_groups, self._options)
         if by_tokens is not None:
-            lengths = lengths_of(
-                by_tokens, self._source, of_lists, self._rows, io, memory_budget
-            )
+            lengths = lengths_of(by_tokens, self._source, of_lists, self._rows, io, memory_budget)
             self._units = token_units(by_tokens, lengths, self._options)
             self._rows_of_batch = rows_of_batch(by_tokens, lengths, self._options.batch_size)
         self._engines = ProcessEngine(

@@ -13,6 +13,7 @@ window's order alone, so that every rank knows the units of all ranks.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     Permute = Callable[[int, int], NDArray[np.uint32]]
 
-__all__ = ["Lengths", "PackedUnits", "RowUnits", "Tokens", "TokenUnits", "Units"]
+__all__ = ["Lengths", "PackedUnits", "RowUnits", "TokenUnits", "Tokens", "Units"]
 
 # Third part, after seed and epoch, of the names of the random streams that order the units of a
 # window.
@@ -164,7 +165,7 @@ class _Windows:
         return self._permute(count, stream_key(*self._name, _UNIT_STREAM, window))
 
 
-class _UnitsOfWindows:
+class _UnitsOfWindows(ABC):
     """Units that are formed within shuffle windows.
 
     Args:
@@ -185,7 +186,7 @@ class _UnitsOfWindows:
         return self._number(self._epoch(seed, epoch)[1])
 
     def _epoch(self, seed: int, epoch: int) -> tuple[_Windows, Int64s]:
-        """Return the windows of an epoch, and the edges of the windows (see `_edges`)."""
+        """Return the windows of an epoch, and what `_edges` returns for them."""
         name = (seed, epoch) if self._rows.shuffle else (0, 0)
         if name not in self._epochs:
             windows = _Windows(self._lengths, replace(self._rows, seed=seed), epoch, self._permute)
@@ -194,13 +195,13 @@ class _UnitsOfWindows:
             self._epochs[name] = windows, self._edges(windows)
         return self._epochs[name]
 
+    @abstractmethod
     def _edges(self, windows: _Windows) -> Int64s:
-        """Return what comes before each window, in the order of units, and the total."""
-        raise NotImplementedError
+        """Return the edges by which a share of units is found: see the classes."""
 
+    @abstractmethod
     def _number(self, edges: Int64s) -> int:
         """Return the number of units of an epoch."""
-        return int(edges[-1])
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_epochs": {}}
@@ -301,6 +302,7 @@ class PackedUnits(_UnitsOfWindows):
         )
 
     def _edges(self, windows: _Windows) -> Int64s:
+        """Return the packed rows before each window, or with fit="split" the tokens."""
         counts = []
         for window in range(len(windows)):
             docs = documents(*windows.rows_in_order(window), self._packing)
@@ -382,8 +384,12 @@ class TokenUnits(_UnitsOfWindows):
         )
 
     def _edges(self, windows: _Windows) -> Int64s:
+        """Return the rows before each batch."""
         sizes = [self._batched(windows, window)[1] for window in range(len(windows))]
         return edges_of(np.concatenate([np.zeros(0, np.int64), *sizes]))
+
+    def _number(self, edges: Int64s) -> int:
+        return len(edges) - 1
 
     def _batched(self, windows: _Windows, window: int) -> tuple[NDArray[np.uint32], Int64s]:
         """Return the order of all rows of a window, and the rows of each of its batches."""

@@ -86,9 +86,7 @@ def find_lengths(
             progress.show(len(source.files) - len(missing) + done + 1)
     kept = [
         lengths.astype(np.uint32) if not rows.files else _selected(lengths, file, rows.files[i])
-        for i, (lengths, file) in enumerate(
-            zip(found, _rows_of_files(source), strict=True)
-        )
+        for i, (lengths, file) in enumerate(zip(found, _rows_of_files(source), strict=True))
         if lengths is not None
     ]
     return Lengths(rows.row_groups, np.concatenate([np.zeros(0, np.uint32), *kept]))
@@ -153,9 +151,12 @@ def _read(
     )
     options = Options(batch_size=_BATCH_ROWS, uneven="keep")
     plan = read_plan(row_groups, options, 0, (), 1, 0, stripe_rows=budget.stripe_rows)
-    with contextlib.closing(
-        Engine(source, projection, projection.outputs, budget, io, data=False)
-    ) as engine, contextlib.closing(engine.start(plan, _BATCH_ROWS)) as scan:
+    with (
+        contextlib.closing(
+            Engine(source, projection, projection.outputs, budget, io, data=False)
+        ) as engine,
+        contextlib.closing(engine.start(plan, _BATCH_ROWS)) as scan,
+    ):
         batches = _batches(engine, scan)
         left = np.zeros(0, np.int64)
         for count in rows.tolist():

@@ -26,9 +26,7 @@ __all__ = ["lengths_of", "rows_of_batch", "text_of", "token_units"]
 def text_of(spec: Pack | TokenBudget) -> str:
     """Return a spec as text, for a state: all that decides which tokens form which batch."""
     if isinstance(spec, TokenBudget):
-        return (
-            f"{spec.column}, {spec.tokens}, padded={spec.padded}, max_rows={spec.max_rows}"
-        )
+        return f"{spec.column}, {spec.tokens}, padded={spec.padded}, max_rows={spec.max_rows}"
     return f"{spec.output}, {spec.length}, fit={spec.fit}, long={spec.long}"
 
 
