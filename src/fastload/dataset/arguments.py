@@ -82,6 +82,7 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
     batch_size = arguments["batch_size"]
     if not (batch_size is None or type(batch_size) is int or isinstance(batch_size, TokenBudget)):
         raise TypeError(f"Expected batch_size as int, got {batch_size!r}")
+    _check_beside_slices(arguments)
     io = arguments["io"]
     if io is not None and not isinstance(io, IO):
         raise TypeError(f"Expected io as fastload.IO, got {io!r}")
@@ -95,6 +96,40 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
         value = arguments[name]
         if isinstance(value, int) and value < least:
             raise ValueError(f"Expected {name} to be at least {least}, got {value}")
+
+
+def check_slices(global_batch_size: int, slices: int) -> None:
+    """Check that each step takes as many rows of each canonical slice.
+
+    Raises:
+        ValueError: `slices` does not divide `global_batch_size`.
+    """
+    if global_batch_size % slices:
+        raise ValueError(
+            f"Expected a global_batch_size that canonical_ranks={slices} divides, got "
+            f"{global_batch_size}"
+        )
+
+
+def _check_beside_slices(arguments: Mapping[str, object]) -> None:
+    """Refuse arguments that do not go with `global_batch_size`, or miss it."""
+    if arguments["global_batch_size"] is None:
+        if arguments["canonical_ranks"] is not None:
+            raise ValueError("Expected global_batch_size beside canonical_ranks, got None")
+        return
+    if arguments["batch_size"] != _BATCH_SIZE:
+        raise ValueError(
+            f"Expected global_batch_size or batch_size, got both: {arguments['batch_size']!r}"
+        )
+    if arguments["uneven"] == "keep":
+        raise ValueError(
+            'Expected uneven="wrap", "drop" or "pad" beside global_batch_size, got "keep": every '
+            "step has rows of all ranks"
+        )
+    if arguments["on_error"] == "skip":
+        raise ValueError('Expected on_error="raise" beside global_batch_size, got "skip"')
+    if arguments["pack"] is not None:
+        raise ValueError("Expected batch_size beside pack, got global_batch_size")
 
 
 def refuse_beside_tokens(arguments: Mapping[str, object]) -> None:
@@ -125,7 +160,9 @@ def refuse_beside_tokens(arguments: Mapping[str, object]) -> None:
             )
 
 
+_BATCH_SIZE = 1024  # the default
 _TYPES: dict[str, type] = {
+    **dict.fromkeys(("global_batch_size", "canonical_ranks"), int),
     **dict.fromkeys(("limit", "shuffle_window", "seed", "rank", "world_size"), int),
     **dict.fromkeys(("threads", "prefetch"), int),
     **dict.fromkeys(("shuffle", "drop_last", "provenance"), bool),
@@ -135,4 +172,10 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "on_error": ("raise", "skip"),
     "nulls": ("raise", "zero", "mask"),
 }
-_LEAST = {"shuffle_window": 1, "threads": 0, "prefetch": 0}
+_LEAST = {
+    "shuffle_window": 1,
+    "global_batch_size": 1,
+    "canonical_ranks": 1,
+    "threads": 0,
+    "prefetch": 0,
+}

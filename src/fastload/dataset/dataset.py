@@ -15,6 +15,7 @@ from fastload.dataset.arguments import (
     ATTRIBUTES,
     KEYWORDS,
     check_arguments,
+    check_slices,
     refuse_beside_tokens,
 )
 from fastload.dataset.describe import dataset_html, dataset_text
@@ -32,14 +33,14 @@ from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import first_rows, schema_after
 from fastload.engine.stats import Stats, stats_of
+from fastload.plan.canonical import CanonicalUnits
 from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
-from fastload.plan.progress import batches, remaining_rows
 from fastload.plan.units import RowUnits
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
-from fastload.rows.tokens import lengths_of, rows_of_batch, text_of, token_units
+from fastload.rows.tokens import lengths_of, permute, rows_of_batch, text_of, token_units
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.hints import no_attribute, with_hints
 from fastload.runtime.units import parse_bytes
@@ -190,6 +191,14 @@ class FastParquetDataset(Resumable[_Item_co]):
             (or do not say) gets an output `<output>__valid`, a bool tensor (B,) that is True where
             the value is not null; for a `Stack`, it is (B, F).
         exclude: Names of columns to leave out; the name of a struct leaves out all its fields.
+        global_batch_size: Rows of a step over all ranks, instead of `batch_size`.
+            The epoch's sequence is cut into `canonical_ranks` slices, and each step takes as many
+            rows of each slice. So step t has the same set of rows on every number of ranks that
+            divides `canonical_ranks`, after a resume on another number too. `shuffle_window`
+            counts the rows of all slices that are mixed at once.
+        canonical_ranks: Number of slices, which `global_batch_size` is a multiple of.
+            None means the number of ranks of the first run; a resume on fewer ranks has to name
+            it.
         pack: A `Pack`, to pack lists of tokens into rows of equal size.
             `batch_size` then counts packed rows. With None for `columns`, the outputs are those
             that `Pack` names. `limit` counts documents. With `provenance`, `__file__`, `__row__`
@@ -247,6 +256,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         provenance: bool = False,
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
+        global_batch_size: int | None = None,
+        canonical_ranks: int | None = None,
         pack: Pack | None = None,
     ) -> None: ...
     @with_hints("FastParquetDataset", KEYWORDS)
@@ -280,6 +291,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         provenance: bool = False,
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
+        global_batch_size: int | None = None,
+        canonical_ranks: int | None = None,
         pack: Pack | None = None,
     ) -> None:
         check_arguments(locals())
@@ -294,12 +307,18 @@ class FastParquetDataset(Resumable[_Item_co]):
         self._rows_of_batch = 0  # rows of a batch that has no fixed number of them; 0 = it has
         self._rank_arguments = (rank, world_size)
         self._rank: Rank | None = None
+        slices = None
         if rank is not None or world_size is not None:
             self._rank = resolve_rank(rank, world_size)
+        if global_batch_size is not None:
+            slices = canonical_ranks or self._resolved_rank().world
+            check_slices(global_batch_size, slices)
+            self._batch_size = None
         # Options checks its arguments here, before any file is opened, so that a wrong argument
         # raises at once.
         options = Options(
-            batch_size=self._batch_size or 1,
+            batch_size=global_batch_size or self._batch_size or 1,
+            canonical_ranks=slices,
             shuffle=shuffle,
             seed=seed,
             drop_last=drop_last,
@@ -365,6 +384,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
         )
         self._units: Units = RowUnits(self._rows.row_groups, self._options)
+        if slices is not None:
+            self._units = CanonicalUnits(self._rows.row_groups, self._options, slices, permute)
+            self._rows_of_batch = global_batch_size // self._resolved_rank().world
         if by_tokens is not None:
             lengths = lengths_of(by_tokens, self._source, of_lists, self._rows, io, memory_budget)
             self._units = token_units(by_tokens, lengths, self._options)
@@ -605,7 +627,7 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     @property
     def _yields_rows(self) -> bool:
-        return self._batch_size is None and self._by_tokens is None
+        return self._batch_size is None and not self._rows_of_batch
 
     @property
     def _batch_rows(self) -> int:
@@ -617,9 +639,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         return self._rank
 
     def _batches(self, position: Position, rank: int | None) -> int:
-        total = self._units.total(position.seed, position.epoch)
-        world = self._resolved_rank().world
-        return batches(total, self._units.options, position.progress, world, rank)
+        return self._units.batches(position, self._resolved_rank().world, rank)
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return encode_state(self._source, self._options, self._predicate, position, worker)
@@ -632,8 +652,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         if not position.progress:
             return decoded
         # Raises if this dataset cannot have made the progress.
-        total = self._units.total(position.seed, position.epoch)
-        remaining_rows(total, self._units.options, position.progress)
+        self._units.check(position)
         return decoded
 
     def _give(self, order: PassStart) -> None:

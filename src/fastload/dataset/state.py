@@ -230,6 +230,7 @@ def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
     """Return the arguments that decide which rows form which batch."""
     return {
         "batch_size": options.budget or options.batch_size,
+        "canonical_ranks": options.canonical_ranks,
         "pack": options.pack,
         "shuffle": options.shuffle,
         "shuffle_window": options.shuffle_window if options.shuffle else None,

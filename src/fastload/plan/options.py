@@ -22,6 +22,8 @@ class Options:
         drop_last: leave out a last batch of fewer than `batch_size` rows.
         uneven: what to do when ranks would get unequal numbers of rows.
         limit: rows from the beginning of the sequence that make up an epoch; None = all rows.
+        canonical_ranks: slices of the sequence of which each step takes as many rows, where
+            `batch_size` counts the rows of a step over all ranks; None = no such slices.
         pack: the way of packing, as text; None = rows are not packed.
         budget: the limits of a batch by tokens, as text; None = batches have `batch_size` rows.
 
@@ -36,6 +38,7 @@ class Options:
     drop_last: bool = False
     uneven: Uneven = "wrap"
     limit: int | None = None
+    canonical_ranks: int | None = None
     pack: str | None = None
     budget: str | None = None
 

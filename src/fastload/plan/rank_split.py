@@ -27,11 +27,13 @@ class Share:
         positions: intervals of positions, (n, 2).
         repeats: 1 if "wrap" or "pad" repeat a row at the end, else 0.
         repeated: the position that is repeated; -1 without repeats.
+        slices: the canonical slices that the rank delivers, if positions are steps; else None.
     """
 
     positions: Int64s
     repeats: int
     repeated: int
+    slices: range | None = None
 
     @property
     def rows(self) -> int:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.permutation import permutation, stream_key, stream_keys
@@ -21,6 +20,8 @@ from fastload.plan.sequence import ROW_GROUP_STREAM, EpochSequence, row_group_or
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from fastload.plan.options import Options
     from fastload.plan.progress import Leg

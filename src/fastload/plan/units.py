@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastload.plan.intervals import Int64s, cut, edges_of
 from fastload.plan.packing import PADDING, documents, pack_best, pack_split, packed_rows
 from fastload.plan.permutation import stream_key
+from fastload.plan.progress import batches, remaining_rows, share
 from fastload.plan.read_plan import (
     WINDOW_STREAM,
     ReadPlan,
@@ -36,8 +36,11 @@ from fastload.plan.sequence import EpochSequence, row_group_order
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from fastload.plan.options import Options
     from fastload.plan.packing import BestFit, Packing, Segments
+    from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
 
@@ -52,26 +55,41 @@ _UNIT_STREAM = 2
 _KEPT_EPOCHS = 3
 
 
-class Units(Protocol):
+class Units(ABC):
     """The units of a dataset's epochs.
 
     Attributes:
-        options: the dataset's parameters; `limit` counts units.
+        options: the dataset's parameters, where `batch_size` and `limit` count units.
     """
 
     options: Options
 
+    @abstractmethod
     def total(self, seed: int, epoch: int) -> int:
         """Return the number of units of an epoch."""
 
+    @abstractmethod
     def read_plan(
         self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
     ) -> ReadPlan:
-        """Plan the rows of a share of units; `stripe_rows` and `ramp` as in `read_plan`."""
+        """Plan the rows of a share of units; arguments as for `read_plan.read_plan`."""
+
+    def batches(self, at: Position, world: int, rank: int | None) -> int:
+        """Return the batches that a rank still delivers after a position; see `batches`."""
+        return batches(self.total(at.seed, at.epoch), self.options, at.progress, world, rank)
+
+    def share(self, at: Position, part: WorkerSlot, rank: int) -> Share:
+        """Return the units that a worker delivers after a position; see `share`."""
+        total = self.total(at.seed, at.epoch)
+        shape = (part.world, rank, part.workers, part.worker)
+        return share(total, self.options, at.progress, *shape, at.taken)
+
+    def check(self, at: Position) -> None:
+        """Raise a ValueError if the units can't have made the progress of a position."""
+        remaining_rows(self.total(at.seed, at.epoch), self.options, at.progress)
 
 
-@dataclass(frozen=True, slots=True)
-class RowUnits:
+class RowUnits(Units):
     """Units that are rows.
 
     Args:
@@ -79,19 +97,22 @@ class RowUnits:
         options: the dataset's parameters.
     """
 
-    row_groups: RowGroups
-    options: Options
+    def __init__(self, row_groups: RowGroups, options: Options) -> None:
+        self.options = options
+        self._row_groups = row_groups
 
     def total(self, seed: int, epoch: int) -> int:  # noqa: ARG002 - all epochs have all rows
         """Return the number of rows."""
-        return self.row_groups.total_rows
+        return self._row_groups.total_rows
 
     def read_plan(
         self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
     ) -> ReadPlan:
         """Plan the rows of a share."""
         options = replace(self.options, seed=seed)
-        return share_plan(self.row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+        return share_plan(
+            self._row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp
+        )
 
 
 class Lengths:
@@ -165,7 +186,7 @@ class _Windows:
         return self._permute(count, stream_key(*self._name, _UNIT_STREAM, window))
 
 
-class _UnitsOfWindows(ABC):
+class _UnitsOfWindows(Units):
     """Units that are formed within shuffle windows.
 
     Args:

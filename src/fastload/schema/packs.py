@@ -31,7 +31,7 @@ Number = bool | int | float
     max_seq_length=_LENGTH,
     block_size=_LENGTH,
     strategy='pass fit="best" or fit="split"',
-    pad_token_id="pass pad=",
+    pad_token_id="pass pad=",  # noqa: S106
     padding_value="pass pad=",
 )
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ from fastload.dataset.passes.scan_feed import (
 )
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
-from fastload.plan.progress import share
-from fastload.plan.read_plan import ReadPlan
 from fastload.plan.substitution import Substitution
 from fastload.runtime.user_warnings import warn
 from fastload.steps.run import SeedKey
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
+    from fastload.plan.read_plan import ReadPlan
     from fastload.plan.units import Units
     from fastload.rows.epoch_rows import EpochRows
     from fastload.rows.skip_report import SkipReport
@@ -120,16 +119,7 @@ class FeedFactory:
 
     def share_of(self, start: Position, part: WorkerSlot, rank: int) -> Share:
         """Return the positions that a pass delivers."""
-        return share(
-            self.units.total(start.seed, start.epoch),
-            self.options,
-            start.progress,
-            part.world,
-            rank,
-            part.workers,
-            part.worker,
-            start.taken,
-        )
+        return self.units.share(start, part, rank)
 
     def plan_of(
         self, engine: Engine, seed: int, epoch: int, mine: Share, *, ramp: bool
