@@ -10,6 +10,7 @@
 #include "bindings/bindings.h"
 #include "fastload/collate/shuffle.h"
 #include "fastload/plan/best_fit.h"
+#include "pybind11/stl.h"
 
 namespace fastload {
 
@@ -30,7 +31,8 @@ std::unique_ptr<ReadPlan> MakeReadPlan(
     const Array<int64_t>& pieces, const Array<int64_t>& takes,
     const Array<int64_t>& windows, const Array<uint64_t>& keys,
     const Array<int64_t>& substitutes, const Array<int64_t>& batch_edges,
-    const Array<uint32_t>& orders, const Array<uint32_t>& segments) {
+    const Array<uint32_t>& orders, const Array<uint32_t>& segments,
+    std::vector<int32_t> lane_of, std::vector<int64_t> lane_padding) {
   ExpectColumns(pieces, 4, "pieces");
   ExpectColumns(takes, 2, "takes");
   ExpectColumns(windows, 2, "windows");
@@ -63,6 +65,8 @@ std::unique_ptr<ReadPlan> MakeReadPlan(
   }
   plan->keys.assign(keys.data(), keys.data() + keys.size());
   plan->batch_edges.assign(batch_edges.data(), batch_edges.data() + batch_edges.size());
+  plan->lane_of = std::move(lane_of);
+  plan->lane_padding = std::move(lane_padding);
   plan->orders.assign(orders.data(), orders.data() + orders.size());
   if (segments.size() > 0) {
     ExpectColumns(segments, 4, "segments");
@@ -105,7 +109,8 @@ void RegisterReadPlan(py::module_& m) {
            py::arg("substitutes") = Array<int64_t>(0),
            py::arg("batch_edges") = Array<int64_t>(0),
            py::arg("orders") = Array<uint32_t>(0),
-           py::arg("segments") = Array<uint32_t>(0))
+           py::arg("segments") = Array<uint32_t>(0), py::arg("lane_of") = py::list(),
+           py::arg("lane_padding") = py::list())
       .def_readonly("rows", &ReadPlan::rows, "Rows delivered, repeats included.");
   m.def("permutation", &PermutationArray, py::arg("key"), py::arg("rows"),
         "Returns the permutation of 0 .. rows-1 that `key` names, uint32, equal to\n"

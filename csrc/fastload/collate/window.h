@@ -37,6 +37,7 @@ struct Part {
   int64_t real_rows = 0;  // the remaining rows repeat rows to fill the batch
   int64_t items = 0;      // packed: elements of the part's segments
   bool whole = false;     // true if the part is the whole batch
+  bool of_lane = false;   // true if the part is all that the batch takes from the lane
   std::shared_ptr<Block> block;
   Layout::Areas areas;
 };
@@ -162,7 +163,7 @@ struct Window {
   int32_t unstaged = 0;     // units left to stage
   int32_t uncounted = 0;    // staged units left before the parts get their memory
   int32_t unfilled = 0;     // units left before the parts are complete
-  int32_t undelivered = 0;  // whole parts left to hand out
+  int32_t undelivered = 0;  // parts left to hand out, but for those that windows share
 };
 
 // Cuts the window's pieces into shares: `wanted` shares if the window has as many column

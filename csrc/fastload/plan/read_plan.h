@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -47,8 +48,14 @@ struct ReadPlan {
   std::vector<int64_t> first_piece;
   std::vector<int64_t> first_take;
   std::vector<uint64_t> keys;
-  // Rows before each batch, then all rows. Empty: every batch has batch_rows rows.
+  // Batches may take rows from several lanes, first of lane 0, then of lane 1, ...; each
+  // window belongs to one lane. Empty: there is one lane.
+  std::vector<int32_t> lane_of;
+  // For each batch and each of its lanes, the rows before, then all rows. Empty: there is
+  // one lane, and every batch has batch_rows rows.
   std::vector<int64_t> batch_edges;
+  // Of each lane, the trailing rows that are repeats; empty: `padding` of the one lane.
+  std::vector<int64_t> lane_padding;
   // If not empty, the rows of all windows in the order of their positions, in place of
   // the permutations that `keys` name: window after window, each a permutation of 0 ..
   // rows-1.
@@ -59,11 +66,15 @@ struct ReadPlan {
   std::vector<Segment> segments;
 
   bool packed() const { return !segments.empty(); }
+  int64_t lanes() const {
+    return lane_of.empty() ? 1 : static_cast<int64_t>(lane_padding.size());
+  }
+  int64_t LaneOf(int64_t window) const {
+    return lane_of.empty() ? 0 : lane_of[static_cast<size_t>(window)];
+  }
   int64_t batches() const;
-  // Returns the rows before a batch.
-  int64_t FirstRow(int64_t batch) const;
-  // Returns the batch of a delivered row.
-  int64_t BatchOf(int64_t row) const;
+  // Returns the rows before a batch, and before the batch's rows of a lane.
+  int64_t FirstRow(int64_t batch, int64_t lane = 0) const;
   int64_t windows() const { return static_cast<int64_t>(keys.size()); }
 };
 

@@ -15,9 +15,9 @@ void Delivery::AddLocked(const std::shared_ptr<Window>& window) {
     const int64_t batch = part.batch;
     Pending& pending = pending_[batch];
     pending.filled_rows += part.rows;
+    if (part.of_lane) pending.windows.push_back(window);
     if (part.whole) {
       pending.batch = {batch, std::move(part.block), std::move(part.areas)};
-      pending.window = window;
       pending.ready = !pass_->dataset->computes();
       if (!pending.ready) work_->SubmitCompute(window->index, batch);
       continue;
@@ -159,8 +159,8 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
   }
   auto node = pending_.extract(next_batch_++);
   Pending& pending = node.mapped();
-  if (pending.window && --pending.window->undelivered == 0) {
-    work_->Delivered(pending.window);
+  for (const std::shared_ptr<Window>& window : pending.windows) {
+    if (--window->undelivered == 0) work_->Delivered(window);
   }
   Batch batch = std::move(pending.batch);
   batch.window = pass_->LastWindow(batch.index);

@@ -58,8 +58,9 @@ class Delivery {
     int64_t filled_rows = 0;
     bool ready = false;
     Batch batch;
-    std::shared_ptr<Window> window;  // of a batch that lies in one window alone
-    std::vector<Part> parts;         // of one that lies in several
+    // Of its rows, but for those of a lane that come from several windows.
+    std::vector<std::shared_ptr<Window>> windows;
+    std::vector<Part> parts;  // of a batch that lies in several windows
   };
   using PendingBatches = std::map<int64_t, Pending>;
 

@@ -16,17 +16,8 @@ Pass::Pass(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch
       plan(std::move(read_plan)),
       options(std::move(scan_options)),
       first_priority(first_priority),
-      batches(plan.batches()) {
-  int64_t rows = 0;
-  for (int64_t w = 0; w < plan.windows(); ++w) {
-    first_output.push_back(rows);
-    for (auto t = plan.first_take[static_cast<size_t>(w)];
-         t < plan.first_take[static_cast<size_t>(w) + 1]; ++t) {
-      const Take& take = plan.takes[static_cast<size_t>(t)];
-      rows += take.stop - take.start;
-    }
-  }
-  first_output.push_back(rows);
+      batches(plan.batches()),
+      lanes(&plan) {
   if (plan.orders.empty()) return;
   int64_t ordered = 0;
   for (size_t w = 0; w < static_cast<size_t>(plan.windows()); ++w) {
@@ -40,12 +31,6 @@ Pass::Pass(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch
 
 int64_t Pass::BatchRows(int64_t batch) const {
   return plan.FirstRow(batch + 1) - plan.FirstRow(batch);
-}
-
-int64_t Pass::LastWindow(int64_t batch) const {
-  const int64_t last = plan.FirstRow(batch + 1) - 1;
-  const auto above = std::upper_bound(first_output.begin(), first_output.end(), last);
-  return above - first_output.begin() - 1;
 }
 
 int64_t Pass::Priority(int64_t window, int32_t unit) const {

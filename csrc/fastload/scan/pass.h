@@ -13,6 +13,7 @@
 #include "fastload/fetch/fetch.h"
 #include "fastload/plan/read_plan.h"
 #include "fastload/scan/dataset.h"
+#include "fastload/scan/lanes.h"
 
 namespace fastload {
 
@@ -37,8 +38,8 @@ struct Pass {
        int64_t first_priority);
 
   int64_t BatchRows(int64_t batch) const;
-  // The window that the last row of the batch lies in.
-  int64_t LastWindow(int64_t batch) const;
+  // The latest window of which the batch takes rows.
+  int64_t LastWindow(int64_t batch) const { return lanes.LastWindow(batch); }
   // Of the tasks and reads for a unit of a window; unit -1: of the window itself.
   int64_t Priority(int64_t window, int32_t unit) const;
   // What reads are made with; those of a pass that has not begun are counted apart.
@@ -53,7 +54,7 @@ struct Pass {
   const ScanOptions options;
   const int64_t first_priority;
   const int64_t batches;
-  std::vector<int64_t> first_output;   // of each window, and the total
+  const Lanes lanes;
   std::vector<int64_t> first_ordered;  // of each window, in plan.orders; empty without
 
   // Set with the scan's mutex held.

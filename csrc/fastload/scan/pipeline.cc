@@ -59,6 +59,34 @@ Status CheckOrders(const ReadPlan& plan, int64_t ordered) {
   return Status::OK();
 }
 
+// Checks that every window has a lane whose rows its batches take.
+Status CheckLanes(const ReadPlan& plan) {
+  if (plan.lane_of.empty()) return Status::OK();
+  const size_t lanes = plan.lane_padding.size();
+  if (plan.lane_of.size() != plan.keys.size() || lanes == 0 ||
+      plan.batch_edges.size() % lanes != 1 % lanes) {
+    return Status::Invalid("Expected a lane of each window, and edges of all lanes");
+  }
+  std::vector<int64_t> rows(lanes);
+  for (size_t part = 0; part + 1 < plan.batch_edges.size(); ++part) {
+    rows[part % lanes] += plan.batch_edges[part + 1] - plan.batch_edges[part];
+  }
+  for (size_t w = 0; w < plan.lane_of.size(); ++w) {
+    const int32_t lane = plan.lane_of[w];
+    if (lane < 0 || static_cast<size_t>(lane) >= lanes) {
+      return Status::Invalid("Expected one of ", lanes, " lanes, got ", lane);
+    }
+    for (auto t = plan.first_take[w]; t < plan.first_take[w + 1]; ++t) {
+      const Take& take = plan.takes[static_cast<size_t>(t)];
+      rows[static_cast<size_t>(lane)] -= take.stop - take.start;
+    }
+  }
+  for (const int64_t left : rows) {
+    if (left != 0) return Status::Invalid("Expected batches of all rows of each lane");
+  }
+  return Status::OK();
+}
+
 // Checks that the batches' edges ascend, and that batches have whole packed rows.
 Status CheckEdges(const ReadPlan& plan, int64_t pack_length) {
   if (plan.batch_edges.empty()) {
@@ -72,7 +100,7 @@ Status CheckEdges(const ReadPlan& plan, int64_t pack_length) {
     const int64_t first = plan.batch_edges[b];
     const int64_t end = plan.batch_edges[b + 1];
     if (end <= first) return Status::Invalid("Expected rows of batch ", b, ", got none");
-    if (!plan.packed()) continue;
+    if (!plan.packed() || plan.lanes() > 1) continue;
     int64_t items = 0;
     for (int64_t s = first; s < end; ++s) {
       items += plan.segments[static_cast<size_t>(s)].size;
@@ -145,6 +173,7 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
     return Status::Invalid("Expected segments for packed rows, and only for these");
   }
   if (!plan.orders.empty()) ARROW_RETURN_NOT_OK(CheckOrders(plan, ordered));
+  ARROW_RETURN_NOT_OK(CheckLanes(plan));
   return CheckEdges(plan, dataset.layout.pack_length());
 }
 

@@ -37,7 +37,8 @@ WindowSchedule::WindowSchedule(const Pass* pass, const Delivery* delivery, Work*
       delivery_(delivery),
       work_(work),
       allowed_windows_(pass->options.open_windows),
-      allowed_bytes_(pass->options.fetch_bytes) {}
+      allowed_bytes_(pass->options.fetch_bytes),
+      last_prepared_(static_cast<size_t>(pass->plan.lanes())) {}
 
 void WindowSchedule::Allow(int64_t windows, int64_t bytes) {
   allowed_windows_ = windows;
@@ -92,8 +93,9 @@ void WindowSchedule::Prepared(const std::shared_ptr<Window>& window) {
   Window& w = *window;
   w.prepared = true;
   fetches_ = fetches_ || Fetches(w);
-  if (!w.fresh.empty() && !w.fresh[0]) w.before = last_prepared_;
-  last_prepared_ = w.continued ? window : nullptr;
+  auto& last_prepared = last_prepared_[static_cast<size_t>(pass_->plan.LaneOf(w.index))];
+  if (!w.fresh.empty() && !w.fresh[0]) w.before = last_prepared;
+  last_prepared = w.continued ? window : nullptr;
   for (size_t u = 0; u < w.units.size(); ++u) {
     const Unit& spec = pass_->dataset->units[u];
     WindowUnit& unit = w.units[u];
@@ -114,7 +116,7 @@ void WindowSchedule::Prepared(const std::shared_ptr<Window>& window) {
 
 void WindowSchedule::NotPrepared(const std::shared_ptr<Window>& window) {
   window->prepared = true;
-  last_prepared_ = nullptr;
+  last_prepared_[static_cast<size_t>(pass_->plan.LaneOf(window->index))] = nullptr;
   preparing_ = false;
 }
 
@@ -230,7 +232,7 @@ void WindowSchedule::Submit(const std::shared_ptr<Window>& window, int32_t unit)
 
 void WindowSchedule::Carried(const Window& window, int32_t unit, WindowStep step) {
   const auto u = static_cast<size_t>(unit);
-  const auto found = open_.find(window.index + 1);
+  const auto found = open_.find(pass_->lanes.After(window.index));
   if (!window.continued || found == open_.end() || !found->second->prepared) return;
   WindowUnit& after = found->second->units[u];
   after.held = false;

@@ -131,13 +131,14 @@ class WindowSchedule {
   std::map<DecodedQueue::Key, int64_t> awaited_blocks_;
   bool fetches_ = false;  // not all bytes of the windows so far were at hand
   int64_t admitted_ = 0;  // units admitted and not decoded yet
-  std::shared_ptr<Window> last_prepared_;  // if the next window goes on from it
+  // Of each lane, if the lane's next window goes on from it.
+  std::vector<std::shared_ptr<Window>> last_prepared_;
 };
 
 struct WindowSchedule::Dropped {
   std::map<int64_t, std::shared_ptr<Window>> open;
   std::vector<Request> requests;
-  std::shared_ptr<Window> last_prepared;
+  std::vector<std::shared_ptr<Window>> last_prepared;
 };
 
 }  // namespace fastload

@@ -29,17 +29,23 @@ int64_t SharesWanted(const Pass& pass) {
 }
 
 void CutParts(const Pass& pass, Window* window) {
-  const int64_t begin = pass.first_output[static_cast<size_t>(window->index)];
+  const Lanes& lanes = pass.lanes;
+  const int64_t lane = pass.plan.LaneOf(window->index);
+  const int64_t begin = lanes.FirstRow(window->index);
   const int64_t end = begin + window->output_rows;
-  const int64_t real = pass.plan.rows - pass.plan.padding;
+  const int64_t real = lanes.RealRows(lane);
   for (int64_t at = begin; at < end;) {
     Part part;
-    part.batch = pass.plan.BatchOf(at);
+    part.batch = lanes.BatchOf(lane, at);
+    const int64_t first = lanes.FirstOf(lane, part.batch);
+    const int64_t of_lane = lanes.FirstOf(lane, part.batch + 1) - first;
     part.first = at - begin;
-    part.offset = at - pass.plan.FirstRow(part.batch);
-    part.rows = std::min(end - at, pass.BatchRows(part.batch) - part.offset);
+    part.offset = pass.plan.FirstRow(part.batch, lane) - pass.plan.FirstRow(part.batch) +
+                  at - first;
+    part.rows = std::min(end, first + of_lane) - at;
     part.real_rows = std::clamp<int64_t>(real - at, 0, part.rows);
     part.whole = part.rows == pass.BatchRows(part.batch);
+    part.of_lane = part.rows == of_lane;
     for (const Segment& segment : window->SegmentsOf(part)) part.items += segment.size;
     at += part.rows;
     window->parts.push_back(std::move(part));
@@ -107,21 +113,25 @@ void SetUpWindow(const Pass& pass, Window* window) {
   const auto first = static_cast<size_t>(pass.plan.first_piece[i]);
   const auto end = static_cast<size_t>(pass.plan.first_piece[i + 1]);
   w.pieces = all.subspan(first, end - first);
-  const auto goes_on = [&](size_t piece) {
+  const auto goes_on = [&](const Piece& before, const Piece& now) {
     // To begin in the middle of a block costs nothing.
-    if (pass.dataset->blocks != nullptr) return false;
-    if (piece == 0 || piece >= all.size()) return false;
-    const Piece& before = all[piece - 1];
-    const Piece& now = all[piece];
-    return before.file == now.file && before.row_group == now.row_group &&
-           now.start >= before.stop;
+    return pass.dataset->blocks == nullptr && before.file == now.file &&
+           before.row_group == now.row_group && now.start >= before.stop;
+  };
+  const int64_t before = pass.lanes.Before(w.index);
+  const int64_t after = pass.lanes.After(w.index);
+  const auto first_of = [&](int64_t window) {
+    return static_cast<size_t>(pass.plan.first_piece[static_cast<size_t>(window)]);
   };
   for (size_t p = first; p < end; ++p) {
-    w.fresh.push_back(!goes_on(p));
+    const bool in_window = p > first && goes_on(all[p - 1], all[p]);
+    const bool from_before =
+        p == first && before >= 0 && goes_on(all[first_of(before + 1) - 1], all[p]);
+    w.fresh.push_back(!in_window && !from_before);
     w.rows += all[p].stop - all[p].start;
   }
-  w.continued = goes_on(end);
-  w.output_rows = pass.first_output[i + 1] - pass.first_output[i];
+  w.continued = after >= 0 && goes_on(all[end - 1], all[first_of(after)]);
+  w.output_rows = pass.lanes.Rows(w.index);
   w.takes = std::span(pass.plan.takes.data() + pass.plan.first_take[i],
                       pass.plan.takes.data() + pass.plan.first_take[i + 1]);
   w.shuffled = pass.plan.shuffled && !pass.plan.packed();
@@ -140,7 +150,7 @@ void SetUpWindow(const Pass& pass, Window* window) {
                     [](const Unit& u) { return u.staged(); }));
   w.unstaged = w.uncounted;
   w.undelivered = static_cast<int32_t>(std::count_if(
-      w.parts.begin(), w.parts.end(), [](const Part& p) { return p.whole; }));
+      w.parts.begin(), w.parts.end(), [](const Part& p) { return p.of_lane; }));
 }
 
 Status MakeStreams(const Pass& pass, Window* window) {

@@ -128,8 +128,6 @@ def _check_beside_slices(arguments: Mapping[str, object]) -> None:
         )
     if arguments["on_error"] == "skip":
         raise ValueError('Expected on_error="raise" beside global_batch_size, got "skip"')
-    if arguments["pack"] is not None:
-        raise ValueError("Expected batch_size beside pack, got global_batch_size")
 
 
 def refuse_beside_tokens(arguments: Mapping[str, object]) -> None:

@@ -40,7 +40,7 @@ from fastload.plan.units import RowUnits
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
-from fastload.rows.tokens import lengths_of, permute, rows_of_batch, text_of, token_units
+from fastload.rows.tokens import lengths_of, rows_of_batch, text_of, token_units
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.hints import no_attribute, with_hints
 from fastload.runtime.units import parse_bytes
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime.native import core
     from fastload.schema.packs import Pack
-    from fastload.schema.projection import Columns, Nulls, OutputPlan
+    from fastload.schema.projection import Columns, Nulls, OutputPlan, Projection
     from fastload.source.files import PathLike
     from fastload.steps.steps import Augment, Preprocess
 
@@ -313,7 +313,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         if global_batch_size is not None:
             slices = canonical_ranks or self._resolved_rank().world
             check_slices(global_batch_size, slices)
-            self._batch_size = None
+            self._batch_size = global_batch_size // self._resolved_rank().world
         # Options checks its arguments here, before any file is opened, so that a wrong argument
         # raises at once.
         options = Options(
@@ -383,14 +383,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             options,
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
         )
-        self._units: Units = RowUnits(self._rows.row_groups, self._options)
-        if slices is not None:
-            self._units = CanonicalUnits(self._rows.row_groups, self._options, slices, permute)
-            self._rows_of_batch = global_batch_size // self._resolved_rank().world
-        if by_tokens is not None:
-            lengths = lengths_of(by_tokens, self._source, of_lists, self._rows, io, memory_budget)
-            self._units = token_units(by_tokens, lengths, self._options)
-            self._rows_of_batch = rows_of_batch(by_tokens, lengths, self._options.batch_size)
+        self._units = self._planned(by_tokens, of_lists, io, memory_budget)
         self._engines = ProcessEngine(
             source=self._source,
             projection=self._projection,
@@ -637,6 +630,34 @@ class FastParquetDataset(Resumable[_Item_co]):
         if self._rank is None:
             self._rank = resolve_rank(*self._rank_arguments)
         return self._rank
+
+    def _planned(
+        self,
+        by_tokens: Pack | TokenBudget | None,
+        of_lists: Projection,
+        io: IO,
+        memory_budget: int,
+    ) -> Units:
+        """Return the units of the epochs; arguments as for `lengths_of`."""
+        row_groups, options, slices = self._rows.row_groups, self._options, 1
+        if options.canonical_ranks is not None:
+            slices = options.canonical_ranks
+            options = replace(
+                options,
+                batch_size=options.batch_size // slices,
+                shuffle_window=max(1, options.shuffle_window // slices),
+            )
+        units: Units = RowUnits(row_groups, options)
+        rows = options.batch_size
+        if by_tokens is not None:
+            lengths = lengths_of(by_tokens, self._source, of_lists, self._rows, io, memory_budget)
+            units = token_units(by_tokens, lengths, options)
+            rows = rows_of_batch(by_tokens, lengths, options.batch_size)
+        if options.canonical_ranks is not None:
+            units = CanonicalUnits(units, slices)
+        if units.options is not self._options:
+            self._rows_of_batch = rows * slices // min(slices, self._resolved_rank().world)
+        return units
 
     def _batches(self, position: Position, rank: int | None) -> int:
         return self._units.batches(position, self._resolved_rank().world, rank)

@@ -77,6 +77,10 @@ class ReadPlan:
             permutations by `keys`; () = by `keys`.
         segments: if the plan is packed, the segments of lists that the batches' rows are, (rows,
             4) as in `packing`; then takes are ranges of segments.
+        lane_of: lane of each window, (V,); () = there is one lane. The rows of each lane come in
+            the order of its windows, and a batch takes rows of lane 0, then of lane 1, ...
+        lane_padding: number of rows of each lane, at the lane's end, that are marked invalid.
+            With lanes, `batch_edges` holds the rows before each batch's part of each lane.
     """
 
     batch_rows: int
@@ -93,12 +97,19 @@ class ReadPlan:
     batch_edges: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     orders: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
     segments: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 4), np.uint32))
+    lane_of: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    lane_padding: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes that a batch takes rows of."""
+        return max(1, len(self.lane_padding))
 
     @property
     def batches(self) -> int:
         """Number of batches delivered."""
         if len(self.batch_edges):
-            return len(self.batch_edges) - 1
+            return (len(self.batch_edges) - 1) // self.lanes
         return -(-self.rows // self.batch_rows)
 
 
