@@ -113,11 +113,12 @@ def check_slices(global_batch_size: int, slices: int) -> None:
 
 def _check_beside_slices(arguments: Mapping[str, object]) -> None:
     """Refuse arguments that do not go with `global_batch_size`, or miss it."""
-    if arguments["global_batch_size"] is None:
-        if arguments["canonical_ranks"] is not None:
-            raise ValueError("Expected global_batch_size beside canonical_ranks, got None")
+    by_tokens = isinstance(arguments["batch_size"], TokenBudget)
+    if arguments["global_batch_size"] is None and arguments["canonical_ranks"] is None:
         return
-    if arguments["batch_size"] != _BATCH_SIZE:
+    if arguments["global_batch_size"] is None and not by_tokens:
+        raise ValueError("Expected global_batch_size beside canonical_ranks, got None")
+    if arguments["global_batch_size"] is not None and arguments["batch_size"] != _BATCH_SIZE:
         raise ValueError(
             f"Expected global_batch_size or batch_size, got both: {arguments['batch_size']!r}"
         )

@@ -314,6 +314,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             slices = canonical_ranks or self._resolved_rank().world
             check_slices(global_batch_size, slices)
             self._batch_size = global_batch_size // self._resolved_rank().world
+        elif canonical_ranks is not None:
+            slices = global_batch_size = canonical_ranks  # one TokenBudget of each slice
         # Options checks its arguments here, before any file is opened, so that a wrong argument
         # raises at once.
         options = Options(
