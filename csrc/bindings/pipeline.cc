@@ -1,6 +1,5 @@
 #include "fastload/scan/pipeline.h"
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,6 +21,7 @@
 #include "fastload/blocks/block_rows.h"
 #include "fastload/plan/output_check.h"
 #include "fastload/plan/row_selection.h"
+#include "fastload/share/shared_batches.h"
 #include "pybind11/numpy.h"
 #include "pybind11/stl.h"
 
@@ -118,12 +118,17 @@ class PyPipeline {
     return counts;
   }
 
-  std::array<int64_t, 3> Memory() const {
+  BatchSender::Held Memory() const {
     const auto bytes = [](const BlockPool::Stats& stats) {
       return stats.used_bytes + stats.cached_bytes;
     };
+    const KeptPages::Stats kept = pipeline_->kept_memory();
     return {bytes(pipeline_->fetch_memory()) + remote_bytes(),
-            bytes(pipeline_->staging_memory()), bytes(pipeline_->batch_memory())};
+            bytes(pipeline_->staging_memory()),
+            bytes(pipeline_->batch_memory()),
+            kept.bytes,
+            kept.limit,
+            kept.served};
   }
 
   void StartSpans(size_t capacity) { pipeline_->StartSpans(capacity); }
@@ -140,6 +145,8 @@ class PyPipeline {
     }
     return py::make_tuple(std::move(spans), pipeline_->UnitNames(), recorded.dropped);
   }
+
+  void LimitKept(int64_t bytes) { pipeline_->LimitKept(bytes); }
 
   int64_t lent_bytes() const { return pipeline_->batch_memory().lent_bytes; }
 
@@ -186,7 +193,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
     bool verify_crc, const py::sequence& selections, const PySender* sender,
     const py::object& allocate, const PyRemoteQueue* remote,
     std::vector<KernelSpec> kernels, const PyDecodedQueue* blocks,
-    int64_t fill_memory_bytes) {
+    int64_t fill_memory_bytes, int64_t kept_memory_bytes) {
   RaiseIfError(CheckOutputs(columns, outputs));
   RaiseIfError(CheckKernels(kernels, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
@@ -197,6 +204,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .staging_memory_bytes = staging_memory_bytes,
                           .fetch_memory_bytes = fetch_memory_bytes,
                           .fill_memory_bytes = fill_memory_bytes,
+                          .kept_memory_bytes = kept_memory_bytes,
                           .verify_crc = verify_crc};
   options.kernels = std::move(kernels);
   if (blocks != nullptr) options.blocks = blocks->queue();
@@ -227,7 +235,7 @@ void RegisterPipeline(py::module_& m) {
            py::arg("selections") = py::tuple(), py::arg("sender") = nullptr,
            py::arg("allocate") = py::none(), py::arg("remote") = nullptr,
            py::arg("kernels") = std::vector<KernelSpec>(), py::arg("blocks") = nullptr,
-           py::arg("fill_memory_bytes") = INT64_MAX,
+           py::arg("fill_memory_bytes") = INT64_MAX, py::arg("kept_memory_bytes") = 0,
            // Keeps the selections alive, whose bits the pipeline borrows.
            py::keep_alive<1, 11>())
       .def(
@@ -275,8 +283,12 @@ void RegisterPipeline(py::module_& m) {
            "window, unit, bytes), with times in nanoseconds of the monotonic clock.")
       .def_property_readonly(
           "memory", &PyPipeline::Memory,
-          "Bytes held, in use and for reuse: for reads, for staged rows, and for\n"
-          "batches.")
+          "Bytes held, in use and for reuse: for reads, for staged rows, for batches, "
+          "and\n"
+          "of pages kept from one pass to the next; the most bytes of kept pages; how\n"
+          "often a kept column chunk was read.")
+      .def("limit_kept", &PyPipeline::LimitKept, py::arg("bytes"),
+           "Lowers the most bytes of kept pages, and frees pages that exceed the limit.")
       .def_property_readonly("lent_bytes", &PyPipeline::lent_bytes,
                              "Bytes of batch memory that the consumer holds.");
 }

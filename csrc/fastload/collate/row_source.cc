@@ -11,7 +11,7 @@ RowSource::RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> r
                      const std::vector<OutputSpec>& outputs,
                      std::vector<FileSelection> selections, int64_t pool_bytes,
                      bool verify_crc, std::shared_ptr<DecodedQueue> blocks,
-                     int64_t fill_bytes)
+                     int64_t fill_bytes, int64_t kept_bytes)
     : verify_crc(verify_crc),
       pool(arrow::default_memory_pool(), pool_bytes),
       files(std::move(files), std::move(remote)),
@@ -20,7 +20,8 @@ RowSource::RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> r
       columns(std::move(columns)),
       layout(this->columns, outputs),
       units(MakeUnits(this->columns, outputs, layout)),
-      fills(fill_bytes) {}
+      fills(fill_bytes),
+      kept(kept_bytes) {}
 
 int64_t RowSource::FirstRow(int32_t file, int32_t row_group) {
   std::lock_guard lock(mutex_);

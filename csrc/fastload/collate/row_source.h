@@ -12,6 +12,7 @@
 #include "fastload/base/recycling_pool.h"
 #include "fastload/blocks/decoded_queue.h"
 #include "fastload/decode/lists/fill_budget.h"
+#include "fastload/decode/pages/kept_pages.h"
 #include "fastload/fetch/file_table.h"
 #include "fastload/fetch/remote.h"
 #include "fastload/plan/columns.h"
@@ -27,7 +28,7 @@ struct RowSource {
   RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
             std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
             std::vector<FileSelection> selections, int64_t pool_bytes, bool verify_crc,
-            std::shared_ptr<DecodedQueue> blocks, int64_t fill_bytes);
+            std::shared_ptr<DecodedQueue> blocks, int64_t fill_bytes, int64_t kept_bytes);
 
   const bool verify_crc;  // check pages that have a checksum
   RecyclingPool pool;     // memory of decompressed pages and dictionaries
@@ -41,6 +42,7 @@ struct RowSource {
   const std::vector<Unit> units;
   Counters counters;
   FillBudget fills;  // of all windows
+  KeptPages kept;    // pages that stay from one pass to the next
 
   // Returns the first row of a row group, counted in its file.
   int64_t FirstRow(int32_t file, int32_t row_group);

@@ -108,14 +108,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
     }
     return Status::OK();
   }
-  auto& bytes = state_.streams[stream];
-  *cursor = Cursor{.stream = bytes, .fetch_bytes = bytes->MemoryBytes()};
-  ARROW_ASSIGN_OR_RAISE(
-      ChunkInput input,
-      OpenChunk(source_->files.spec(file), static_cast<int32_t>(p.row_group),
-                spec.leaves[static_cast<size_t>(file)], std::move(bytes), &source_->pool,
-                {.verify_crc = source_->verify_crc}));
-  input.file = file;
+  ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenPages(column, piece, stream, cursor));
   ChunkPages& pages = state_.pages[stream];
   const RowBits bits = source_->Bits(file, static_cast<int32_t>(p.row_group));
   if (bits.bits != nullptr) {
@@ -140,6 +133,39 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
     ARROW_ASSIGN_OR_RAISE(cursor->fixed, MakeFixedReader(std::move(input), &spec));
   }
   return Status::OK();
+}
+
+Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t stream,
+                                         Cursor* cursor) {
+  const Piece& p = window_->pieces[piece];
+  const auto file = static_cast<int32_t>(p.file);
+  const auto row_group = static_cast<int32_t>(p.row_group);
+  const FileSpec& file_spec = source_->files.spec(file);
+  const int32_t leaf = source_->columns[static_cast<size_t>(unit_.columns[column])]
+                           .leaves[static_cast<size_t>(file)];
+  if (auto& chunk = state_.kept[stream]) {
+    *cursor = Cursor{};
+    ChunkInput input{.file = file,
+                     .descr = file_spec.Column(leaf),
+                     .rows = file_spec.RowsOf(row_group),
+                     .levels = chunk->levels(),
+                     .pool = &source_->pool};
+    input.pages = source_->kept.Read(std::move(chunk));
+    return input;
+  }
+  auto& bytes = state_.streams[stream];
+  *cursor = Cursor{.stream = bytes, .fetch_bytes = bytes->MemoryBytes()};
+  ARROW_ASSIGN_OR_RAISE(ChunkInput input,
+                        OpenChunk(file_spec, row_group, leaf, std::move(bytes),
+                                  &source_->pool, {.verify_crc = source_->verify_crc}));
+  input.file = file;
+  // The page cache keeps what is not compressed as well.
+  const bool worth_keeping = input.compressed || file_spec.remote;
+  if (worth_keeping && state_.pages[stream].omitted.empty()) {
+    input.pages = source_->kept.Record({file, row_group, leaf}, input.levels,
+                                       input.page_bytes, std::move(input.pages));
+  }
+  return input;
 }
 
 Status WindowTask::OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,

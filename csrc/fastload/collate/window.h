@@ -20,6 +20,7 @@
 #include "fastload/collate/shuffle.h"
 #include "fastload/collate/tile.h"
 #include "fastload/decode/lists/nested_reader.h"
+#include "fastload/decode/pages/chunk_input.h"
 #include "fastload/decode/values/value_reader.h"
 #include "fastload/fetch/fetch.h"
 #include "fastload/fetch/page_selection.h"
@@ -97,8 +98,11 @@ enum class WindowStep : uint8_t {
 
 struct WindowUnit {
   // The streams: for each column of the unit, one for each piece that begins a column
-  // chunk; null where the file lacks the column. Empty where no column has bytes to read.
+  // chunk; null where the file lacks the column or the pages are kept. Empty where no
+  // column has bytes to read.
   std::vector<std::shared_ptr<ByteStream>> streams;
+  // For each stream, the column chunk whose pages are kept; null: read from the stream.
+  std::vector<std::shared_ptr<const KeptChunk>> kept;
   std::vector<RemoteRanges> remote;  // ranges of streams that are not made yet
   // For each stream, the pages that are left out of its column chunk.
   std::vector<ChunkPages> pages;
@@ -223,6 +227,9 @@ class WindowTask {
   // row group.
   void Carry(Cursor cursor, const Pieces& pieces);
   Status OpenCursor(size_t column, size_t piece, size_t stream, Cursor* cursor);
+  // Opens the pages of a column chunk: kept pages, or pages from the stream.
+  Result<ChunkInput> OpenPages(size_t column, size_t piece, size_t stream,
+                               Cursor* cursor);
   static Status OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
                           Cursor* cursor);
   // Returns the parts that this task of a staged unit counts or fills.

@@ -26,10 +26,11 @@ struct Dataset : RowSource {
           std::vector<ColumnSpec> columns, const std::vector<OutputSpec>& outputs,
           const std::vector<KernelSpec>& kernels, std::vector<FileSelection> selections,
           int64_t pool_bytes, bool verify_crc,
-          std::shared_ptr<DecodedQueue> blocks = nullptr, int64_t fill_bytes = INT64_MAX)
+          std::shared_ptr<DecodedQueue> blocks = nullptr, int64_t fill_bytes = INT64_MAX,
+          int64_t kept_bytes = 0)
       : RowSource(std::move(files), std::move(remote), std::move(columns), outputs,
                   std::move(selections), pool_bytes, verify_crc, std::move(blocks),
-                  fill_bytes),
+                  fill_bytes, kept_bytes),
         kernels(kernels, outputs, layout),
         packed(outputs, layout) {}
 

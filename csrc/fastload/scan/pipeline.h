@@ -30,6 +30,8 @@ struct PipelineOptions {
   int64_t fetch_memory_bytes = 0;
   // The most bytes of elements that stand for null lists of a fixed size, in all windows.
   int64_t fill_memory_bytes = INT64_MAX;
+  // The most bytes of pages that stay in memory from one pass to the next.
+  int64_t kept_memory_bytes = 0;
   // The largest hole between two pages of selected rows that is read along.
   int64_t page_hole_bytes = kPageHoleBytes;
   // If true, a page with a wrong checksum is an ErrorKind::kCorruptFile.
@@ -76,6 +78,9 @@ class Pipeline {
   BlockPool::Stats batch_memory() const { return batches_.stats(); }
   BlockPool::Stats staging_memory() const { return staging_.stats(); }
   BlockPool::Stats fetch_memory() const { return fetches_.stats(); }
+  KeptPages::Stats kept_memory() const { return dataset_.kept.stats(); }
+  // Lowers the most bytes of kept pages.
+  void LimitKept(int64_t bytes) { dataset_.kept.LowerLimit(bytes); }
 
  private:
   Result<std::shared_ptr<Scan>> MakeScan(ReadPlan plan, const ScanOptions& options,

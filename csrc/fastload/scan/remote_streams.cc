@@ -97,6 +97,7 @@ IndexFiles AskForIndexes(const Pass& pass, const Window& window) {
     for (const ColumnSpec& column : pass.dataset->columns) {
       if (!column.HasLeaf(file)) continue;
       const int32_t leaf = column.leaves[static_cast<size_t>(file)];
+      if (pass.dataset->kept.Find({file, row_group, leaf}) != nullptr) continue;
       const auto chunk = ChunkRange(spec, row_group, leaf);
       if (!chunk.ok() ||
           !SelectsPages(pass.fetch, *chunk, pass.dataset->Bits(file, row_group))) {

@@ -52,6 +52,25 @@ void CutParts(const Pass& pass, Window* window) {
   }
 }
 
+// Checks that the window's local files are as planned, where kept pages take the place of
+// reads, which check the files too.
+Status CheckFiles(const Pass& pass, const Window& window) {
+  int32_t checked = -1;
+  for (size_t p = 0; p < window.pieces.size(); ++p) {
+    const auto file = static_cast<int32_t>(window.pieces[p].file);
+    const FileSpec& spec = pass.dataset->files.spec(file);
+    if (!window.fresh[p] || file == checked || spec.remote) continue;
+    checked = file;
+    const auto opened = pass.dataset->files.Open(file);
+    if (opened.ok()) continue;
+    return At(opened.status(),
+              {.file = spec.path,
+               .row_group = static_cast<int32_t>(window.pieces[p].row_group),
+               .file_index = file});
+  }
+  return Status::OK();
+}
+
 // Makes the local streams of a unit, and tells which remote ones it needs. `seen_cached`:
 // of each piece, as File::IsCached has it.
 Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
@@ -64,23 +83,26 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
       if (!window->fresh[p]) continue;
       const auto file = static_cast<int32_t>(window->pieces[p].file);
       const auto row_group = static_cast<int32_t>(window->pieces[p].row_group);
-      if (!spec.HasLeaf(file)) {
+      const bool has_leaf = spec.HasLeaf(file);
+      const int32_t leaf = has_leaf ? spec.leaves[static_cast<size_t>(file)] : -1;
+      state.kept.push_back(has_leaf ? pass.dataset->kept.Find({file, row_group, leaf})
+                                    : nullptr);
+      if (!has_leaf || state.kept.back() != nullptr) {
         state.streams.push_back(nullptr);
         state.pages.emplace_back();
         continue;
       }
       const FileSpec& file_spec = pass.dataset->files.spec(file);
-      auto range =
-          ChunkRange(file_spec, row_group, spec.leaves[static_cast<size_t>(file)]);
+      auto range = ChunkRange(file_spec, row_group, leaf);
       const Location location{.file = file_spec.path,
                               .row_group = row_group,
                               .column = spec.name,
                               .file_index = file};
       if (!range.ok()) return At(range.status(), location);
       const FetchContext fetch = pass.Fetch();
-      auto pages = SelectPages(
-          fetch, file, row_group, spec.leaves[static_cast<size_t>(file)], *range,
-          pass.dataset->Bits(file, row_group), IndexesOf(indexes, file));
+      auto pages =
+          SelectPages(fetch, file, row_group, leaf, *range,
+                      pass.dataset->Bits(file, row_group), IndexesOf(indexes, file));
       if (!pages.ok()) return At(pages.status(), location);
       if (!pass.dataset->files.OnDisk(file, pages->ranges)) {
         state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
@@ -162,6 +184,12 @@ Status MakeStreams(const Pass& pass, Window* window) {
     for (size_t u = 0; u < window->units.size(); ++u) {
       ARROW_RETURN_NOT_OK(
           MakeUnitStreams(pass, window, static_cast<int32_t>(u), indexes, seen_cached));
+    }
+    const auto keeps = [](const WindowUnit& unit) {
+      return std::ranges::any_of(unit.kept, [](const auto& c) { return c != nullptr; });
+    };
+    if (std::ranges::any_of(window->units, keeps)) {
+      ARROW_RETURN_NOT_OK(CheckFiles(pass, *window));
     }
   }
   if (pass.dataset->files.remote() != nullptr) MakeRemoteStreams(pass, window);

@@ -53,8 +53,9 @@ class BatchSender {
   // and not returned.
   int64_t HeldBytes();
 
-  // Bytes of memory that the process holds, by stage, for receivers to read.
-  using Held = std::array<int64_t, 3>;
+  // Bytes of memory that the process holds, by stage, and the limit and the uses of kept
+  // pages, for receivers to read.
+  using Held = std::array<int64_t, 6>;
   void Report(const Held& memory);
 
   // Sets bytes that every receiver may read. Must be called once, before any Send.

@@ -32,7 +32,7 @@ from fastload.dataset.warm import warm, warm_blocks
 from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import first_rows, schema_after
-from fastload.engine.stats import Stats, stats_of
+from fastload.engine.stats import NO_MEMORY, Stats, stats_of
 from fastload.plan.canonical import CanonicalUnits
 from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
@@ -512,7 +512,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         # After a fork, the locks in the copy of the parent's pipeline may stay locked for ever.
         engine = self._engine if self._engine and self._engine.mine else None
         counts = engine.counts() if engine else {}
-        memory = [engine.pipeline.memory] if engine else [[0, 0, 0]]
+        memory = [engine.pipeline.memory] if engine else [NO_MEMORY]
         return stats_of(
             counts,
             memory + memory_of_workers(self._engines.dataset),

@@ -94,7 +94,7 @@ class ProcessEngine:
                 return self.current
             self.current.close()
         made = self._of_blocks(workers) if of_blocks else None
-        self.current = made or self.another(workers, *self._batch_memory())
+        self.current = made or self.another(workers, *self._batch_memory(), keeps=True)
         if made is None:
             self._warn_of_small_reads(self.current.budget)
         self._warn_of_few_threads(self.current.budget)
@@ -127,6 +127,7 @@ class ProcessEngine:
         home: Destination | None = None,
         *,
         inline: bool = False,
+        keeps: bool = False,
     ) -> Engine:
         """Make a new engine for one of `workers` processes.
 
@@ -135,8 +136,11 @@ class ProcessEngine:
             allocate: as in `Engine`.
             home: as in `Engine`.
             inline: True for an engine without threads.
+            keeps: True for an engine that keeps pages in memory from one pass to the next.
         """
         budget = self.budget(workers)
+        if not keeps:
+            budget = replace(budget, kept_bytes=0)
         if inline:
             budget = replace(budget, threads=0)
         return Engine(

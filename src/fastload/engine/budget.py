@@ -34,6 +34,10 @@ _LEAST_FETCH_SHARE = 16
 # in length, each of the two may be twice as large as the average batch.
 _LEAST_LENT_BATCHES = 4
 _LEAST_BATCH_BYTES = 4096  # the core's smallest buffer
+# Fewer kept pages than this save too little of a pass to be worth their memory.
+_LEAST_KEPT_BYTES = 16 * _MIB
+# The share of the budget that kept pages leave free, for orders of rows and what else is small.
+_FREE_SHARE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,10 @@ class Budget:
         fetch_bytes: compressed bytes in memory.
         segment_bytes: bytes of one read.
         lend_bytes: batch memory that the consumer may hold; beyond it, batches are copied.
+        kept_bytes: decompressed pages that stay in memory from one pass to the next, while the
+            consumer holds no more than `least_lent_bytes`; memory that the consumer holds beyond
+            that is taken from the kept pages.
+        least_lent_bytes: the part of `lend_bytes` that kept pages never take.
     """
 
     memory_bytes: int
@@ -63,6 +71,8 @@ class Budget:
     fetch_bytes: int
     segment_bytes: int
     lend_bytes: int
+    kept_bytes: int = 0
+    least_lent_bytes: int = 0
 
 
 def resolve_window(shuffle_window: int | None, row_bytes: int) -> int:
@@ -110,7 +120,8 @@ def divide_budget(
         prefetch: the number of batches to have ready ahead of the consumer.
         row_group_rows: rows of a whole row group; 0 = stripes need not end with row groups.
         fixed_stripes: stripe_rows does not depend on the budget, threads and prefetch.
-        once: no other epoch follows in stored order, so memory for one epoch's rows is enough.
+        once: no other epoch follows in stored order, so memory for one epoch's rows is enough, and
+            no pages are kept.
 
     Returns:
         The limits of the pipeline.
@@ -159,6 +170,9 @@ def divide_budget(
     fetch_bytes = max(_LEAST_SEGMENT_BYTES, least_fetched, most_fetched)
     segments = 2 * max(1, columns)
     segment_bytes = fetch_bytes // segments
+    lend_bytes = max(least_lent, left - fetch_bytes)
+    # The core keeps as much memory of past pages for reuse as of past reads.
+    kept_bytes = lend_bytes - least_lent - fetch_bytes - memory_budget // _FREE_SHARE
     return Budget(
         memory_bytes=memory_budget,
         threads=threads,
@@ -168,7 +182,9 @@ def divide_budget(
         staged_bytes=needed * staged_row_bytes // held,
         fetch_bytes=fetch_bytes,
         segment_bytes=max(_LEAST_SEGMENT_BYTES, min(_MOST_SEGMENT_BYTES, segment_bytes)),
-        lend_bytes=max(least_lent, left - fetch_bytes),
+        lend_bytes=lend_bytes,
+        kept_bytes=0 if once or kept_bytes < _LEAST_KEPT_BYTES else kept_bytes,
+        least_lent_bytes=least_lent,
     )
 
 

@@ -91,6 +91,7 @@ class Engine:
         self.budget = budget
         self.blocks = blocks
         self._passes = 0
+        self._most_lent = budget.least_lent_bytes
         self.lend_bytes = at_once * budget.lend_bytes
         self._pid = os.getpid()
         self._kernels = tuple(kernels)
@@ -136,6 +137,7 @@ class Engine:
             staging_memory_bytes=at_once * budget.staged_bytes,
             fetch_memory_bytes=at_once * budget.fetch_bytes,
             fill_memory_bytes=at_once * budget.memory_bytes,
+            kept_memory_bytes=budget.kept_bytes if blocks is None else 0,
             verify_crc=io.verify_crc,
             allocate=allocate,
             sender=None if self._sender is None else self._sender.core,
@@ -259,13 +261,22 @@ class Engine:
             # The memory counts as lent until the last view of the tensor is deleted.
             tensor.untyped_storage()._lent = lent  # type: ignore[attr-defined]  # noqa: SLF001
         batch = self._assemble(lent, position, tensor)
+        lent_bytes = self.pipeline.lent_bytes
+        if lent_bytes > self._most_lent:
+            self._give_back(lent_bytes)
         if self._sender is not None:
             self._sender.mark(batch)
             self._sender.core.report(self.pipeline.memory)
             return batch, False
-        if self.pipeline.lent_bytes <= self.lend_bytes:
+        if lent_bytes <= self.lend_bytes:
             return batch, False
         return batch.clone(), True
+
+    def _give_back(self, lent_bytes: int) -> None:
+        """Free kept pages in favour of batches. The core keeps a batch's memory for later ones."""
+        self._most_lent = lent_bytes
+        beyond = lent_bytes - self.budget.least_lent_bytes
+        self.pipeline.limit_kept(max(0, self.budget.kept_bytes - beyond))
 
 
 def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:

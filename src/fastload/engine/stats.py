@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Memory", "Stage", "Stats", "stats_of"]
+__all__ = ["NO_MEMORY", "Memory", "Stage", "Stats", "stats_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,28 @@ class Memory:
         staged: decoded strings and lists that are kept outside of the batches until the sizes of
             the batches are known.
         batches: batches that are being filled, that are finished, and that the consumer holds.
+        kept: decompressed pages that stay in memory from one pass to the next.
+        kept_limit: the most bytes of `kept`: what memory_budget leaves beside the other memory. A
+            consumer that holds many batches lowers the limit.
+        kept_chunks: not bytes, but how often a column chunk came from kept pages, without a read
+            and without decompression.
     """
 
     read: int = 0
     staged: int = 0
     batches: int = 0
+    kept: int = 0
+    kept_limit: int = 0
+    kept_chunks: int = 0
 
     @property
     def total(self) -> int:
-        """Sum of all bytes."""
-        return self.read + self.staged + self.batches
+        """Sum of all bytes that are held."""
+        return self.read + self.staged + self.batches + self.kept
+
+
+NO_MEMORY = [0] * len(fields(Memory))
+"""The memory of a process that has no engine, in the order of the fields of `Memory`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +200,7 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
         "read": stats.memory.read,
         "staged": stats.memory.staged,
         "batches": stats.memory.batches,
+        "kept": stats.memory.kept,
     }
     working: _Samples = [({"stage": name}, one.working_s) for name, one in stages.items()]
     working.append(({"stage": "steps"}, stats.steps_s))
@@ -216,6 +229,16 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
             [({}, stats.consuming_s)],
         ),
         "memory_bytes": ("gauge", "Bytes held, in use and for reuse.", held),
+        "kept_limit_bytes": (
+            "gauge",
+            "The most bytes of pages kept from one pass to the next.",
+            [({}, stats.memory.kept_limit)],
+        ),
+        "kept_chunks_total": (
+            "counter",
+            "Column chunks that came from kept pages.",
+            [({}, stats.memory.kept_chunks)],
+        ),
     }
 
 

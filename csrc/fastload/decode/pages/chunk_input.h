@@ -21,6 +21,9 @@ struct ChunkInput {
   std::vector<int64_t> page_rows;
   // Values of the chunk by the footer; nulls and empty lists count.
   int64_t levels = INT64_MAX;
+  // Bytes of the decompressed pages by the footer, headers included.
+  int64_t page_bytes = 0;
+  bool compressed = false;
   // Borrowed; memory of dictionaries.
   arrow::MemoryPool* pool = arrow::default_memory_pool();
 };

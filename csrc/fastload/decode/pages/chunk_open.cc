@@ -68,6 +68,10 @@ Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t le
     input.descr = file.Column(leaf);
     input.rows = parsed.group->num_rows();
     input.levels = chunk->num_values();
+    input.compressed = chunk->compression() != parquet::Compression::UNCOMPRESSED;
+    input.page_bytes =
+        std::min(chunk->total_uncompressed_size(),
+                 MostExpanded(chunk->compression(), chunk->total_compressed_size()));
     const bool snappy = chunk->compression() == parquet::Compression::SNAPPY &&
                         !options.arrow_decompresses;
     const auto codec = snappy ? parquet::Compression::UNCOMPRESSED : chunk->compression();

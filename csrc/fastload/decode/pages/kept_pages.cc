@@ -1,0 +1,218 @@
+#include "fastload/decode/pages/kept_pages.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "fastload/decode/pages/data_pages.h"
+
+namespace fastload {
+namespace {
+
+// A page header takes at least this many bytes of a chunk, so padded pages take no more
+// bytes than the chunk.
+constexpr int64_t kPageAlignment = 8;
+// Bytes of the objects of a page, with its buffers.
+constexpr int64_t kObjectBytes = 512;
+
+// Returns a page like `page`, whose bytes are `bytes`; null for pages of another type.
+std::shared_ptr<parquet::Page> WithBytes(const parquet::Page& page,
+                                         std::shared_ptr<arrow::Buffer> bytes) {
+  switch (page.type()) {
+    case parquet::PageType::DICTIONARY_PAGE: {
+      const auto& dictionary = static_cast<const parquet::DictionaryPage&>(page);
+      return std::make_shared<parquet::DictionaryPage>(
+          std::make_shared<KeptPage>(std::move(bytes), page.size()),
+          dictionary.num_values(), dictionary.encoding(), dictionary.is_sorted());
+    }
+    case parquet::PageType::DATA_PAGE: {
+      const auto& data = static_cast<const parquet::DataPageV1&>(page);
+      return std::make_shared<parquet::DataPageV1>(
+          std::move(bytes), data.num_values(), data.encoding(),
+          data.definition_level_encoding(), data.repetition_level_encoding(),
+          data.uncompressed_size());
+    }
+    case parquet::PageType::DATA_PAGE_V2: {
+      const auto& data = static_cast<const parquet::DataPageV2&>(page);
+      return std::make_shared<parquet::DataPageV2>(
+          std::move(bytes), data.num_values(), data.num_nulls(), data.num_rows(),
+          data.encoding(), data.definition_levels_byte_length(),
+          data.repetition_levels_byte_length(), data.uncompressed_size());
+    }
+    default:
+      return nullptr;
+  }
+}
+
+class KeptReader final : public parquet::PageReader {
+ public:
+  explicit KeptReader(std::shared_ptr<const KeptChunk> chunk)
+      : chunk_(std::move(chunk)) {}
+
+  std::shared_ptr<parquet::Page> NextPage() override {
+    while (next_ < chunk_->pages().size()) {
+      const std::shared_ptr<parquet::Page>& page = chunk_->pages()[next_++];
+      if (!PassedOver(*page)) return page;
+    }
+    return nullptr;
+  }
+
+  void set_max_page_header_size(uint32_t /*size*/) override {}
+
+ private:
+  bool PassedOver(const parquet::Page& page) const {
+    if (data_page_filter_ == nullptr) return false;
+    if (page.type() == parquet::PageType::DICTIONARY_PAGE) return false;
+    std::optional<int32_t> rows;
+    if (page.type() == parquet::PageType::DATA_PAGE_V2) {
+      rows = static_cast<const parquet::DataPageV2&>(page).num_rows();
+    }
+    return data_page_filter_(parquet::DataPageStats(
+        nullptr, static_cast<const parquet::DataPage&>(page).num_values(), rows));
+  }
+
+  const std::shared_ptr<const KeptChunk> chunk_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+KeptChunk::KeptChunk(std::shared_ptr<KeptMemory> kept,
+                     std::shared_ptr<arrow::MutableBuffer> memory, int64_t levels)
+    : kept_(std::move(kept)),
+      memory_(std::move(memory)),
+      levels_(levels),
+      levels_left_(levels) {}
+
+KeptChunk::~KeptChunk() { kept_->Discharge(charged_); }
+
+bool KeptChunk::Add(const parquet::Page& page) {
+  const int64_t bytes = page.size();
+  if (bytes > memory_->size() - used_ || !kept_->Charge(kObjectBytes)) return false;
+  charged_ += kObjectBytes;
+  if (bytes > 0) {
+    std::memcpy(memory_->mutable_data() + used_, page.data(), static_cast<size_t>(bytes));
+  }
+  auto copy = WithBytes(page, arrow::SliceBuffer(memory_, used_, bytes));
+  if (copy == nullptr) return false;
+  pages_.push_back(std::move(copy));
+  used_ += RoundUp(bytes, kPageAlignment);
+  if (page.type() != parquet::PageType::DICTIONARY_PAGE) {
+    levels_left_ -= static_cast<const parquet::DataPage&>(page).num_values();
+  }
+  return true;
+}
+
+// Pages that are copied on their way to their reader.
+class KeptPages::Recorder final : public parquet::PageReader {
+ public:
+  Recorder(KeptPages* kept, const Key& key, std::shared_ptr<KeptChunk> chunk,
+           std::unique_ptr<parquet::PageReader> pages)
+      : kept_(kept), key_(key), chunk_(std::move(chunk)), pages_(std::move(pages)) {}
+  ~Recorder() override { GiveUp(/*again=*/true); }
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  std::shared_ptr<parquet::Page> NextPage() override {
+    if (data_page_filter_ != nullptr) {
+      // The base class stores the filter, but only `pages_` can apply the filter.
+      pages_->set_data_page_filter(
+          [this, passes_over = std::exchange(data_page_filter_, nullptr)](
+              const parquet::DataPageStats& stats) {
+            const bool passed_over = passes_over(stats);
+            if (passed_over) GiveUp(/*again=*/true);
+            return passed_over;
+          });
+    }
+    auto page = pages_->NextPage();
+    if (chunk_ == nullptr || page == nullptr) return page;
+    if (!chunk_->Add(*page)) {
+      GiveUp(/*again=*/false);
+    } else if (chunk_->complete()) {
+      kept_->Enter(key_, std::move(chunk_));
+    }
+    return page;
+  }
+
+  void set_max_page_header_size(uint32_t size) override {
+    pages_->set_max_page_header_size(size);
+  }
+
+ private:
+  // Ends the recording, unless the recording has ended.
+  void GiveUp(bool again) noexcept {
+    if (chunk_ == nullptr) return;
+    chunk_.reset();
+    kept_->GiveUp(key_, again);
+  }
+
+  KeptPages* const kept_;
+  const Key key_;
+  std::shared_ptr<KeptChunk> chunk_;  // null: the recording has ended
+  const std::unique_ptr<parquet::PageReader> pages_;
+};
+
+KeptPages::KeptPages(int64_t limit_bytes)
+    : memory_(std::make_shared<KeptMemory>(limit_bytes)) {}
+
+std::shared_ptr<const KeptChunk> KeptPages::Find(const Key& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = chunks_.find(key);
+  return found == chunks_.end() ? nullptr : found->second;
+}
+
+std::unique_ptr<parquet::PageReader> KeptPages::Read(
+    std::shared_ptr<const KeptChunk> chunk) {
+  served_ += 1;
+  return std::make_unique<KeptReader>(std::move(chunk));
+}
+
+std::unique_ptr<parquet::PageReader> KeptPages::Record(
+    const Key& key, int64_t levels, int64_t bytes,
+    std::unique_ptr<parquet::PageReader> pages) {
+  if (levels <= 0 || bytes <= 0 || bytes > memory_->limit_bytes()) return pages;
+  {
+    std::lock_guard lock(mutex_);
+    if (!chunks_.emplace(key, nullptr).second) return pages;
+  }
+  std::shared_ptr<arrow::MutableBuffer> memory = memory_->Allocate(bytes);
+  if (memory == nullptr) {
+    GiveUp(key, /*again=*/true);
+    return pages;
+  }
+  auto chunk = std::make_shared<KeptChunk>(memory_, std::move(memory), levels);
+  return std::make_unique<Recorder>(this, key, std::move(chunk), std::move(pages));
+}
+
+void KeptPages::LowerLimit(int64_t limit_bytes) {
+  memory_->LowerLimit(limit_bytes);
+  while (memory_->held_bytes() > memory_->limit_bytes()) {
+    std::shared_ptr<const KeptChunk> last;  // dies without the lock
+    std::lock_guard lock(mutex_);
+    if (order_.empty()) return;
+    const auto found = chunks_.find(order_.back());
+    last = std::move(found->second);
+    chunks_.erase(found);
+    order_.pop_back();
+  }
+}
+
+KeptPages::Stats KeptPages::stats() const {
+  return {
+      .bytes = memory_->held_bytes(), .limit = memory_->limit_bytes(), .served = served_};
+}
+
+void KeptPages::Enter(const Key& key, std::shared_ptr<const KeptChunk> chunk) {
+  std::lock_guard lock(mutex_);
+  order_.push_back(key);
+  chunks_[key] = std::move(chunk);
+}
+
+void KeptPages::GiveUp(const Key& key, bool again) noexcept {
+  if (!again) return;
+  std::lock_guard lock(mutex_);
+  chunks_.erase(key);
+}
+
+}  // namespace fastload

@@ -1,0 +1,101 @@
+// Decompressed pages of column chunks that stay in memory from one pass to the next.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "arrow/buffer.h"
+#include "fastload/decode/pages/kept_memory.h"
+#include "parquet/column_page.h"
+#include "parquet/column_reader.h"
+
+namespace fastload {
+
+// All pages of one column chunk, decompressed and still encoded. Immutable once kept.
+class KeptChunk {
+ public:
+  // `memory` is counted against its own limit; `kept` counts the objects of the pages.
+  KeptChunk(std::shared_ptr<KeptMemory> kept,
+            std::shared_ptr<arrow::MutableBuffer> memory, int64_t levels);
+  ~KeptChunk();
+  KeptChunk(const KeptChunk&) = delete;
+  KeptChunk& operator=(const KeptChunk&) = delete;
+
+  // Appends a copy of a page. Returns false if the page does not fit, or is of an unknown
+  // type.
+  bool Add(const parquet::Page& page);
+
+  // Returns true if the pages have all values of the chunk.
+  bool complete() const { return levels_left_ <= 0; }
+  // Returns the values of the chunk by the footer; nulls and empty lists count.
+  int64_t levels() const { return levels_; }
+  const std::vector<std::shared_ptr<parquet::Page>>& pages() const { return pages_; }
+
+ private:
+  const std::shared_ptr<KeptMemory> kept_;
+  const std::shared_ptr<arrow::MutableBuffer> memory_;
+  const int64_t levels_;
+  int64_t levels_left_;
+  int64_t used_ = 0;     // bytes of `memory_`
+  int64_t charged_ = 0;  // bytes counted for objects
+  std::vector<std::shared_ptr<parquet::Page>> pages_;
+};
+
+// The column chunks of a dataset whose pages are kept. Chunks come first, and stay: a
+// pass reads each chunk once, so replacing chunks would lose each one before its next
+// use. Thread-safe.
+class KeptPages {
+ public:
+  // (file, row group, leaf).
+  using Key = std::tuple<int32_t, int32_t, int32_t>;
+
+  struct Stats {
+    int64_t bytes = 0;   // memory of the chunks that are kept, or being recorded
+    int64_t limit = 0;   // the most such bytes
+    int64_t served = 0;  // how often a kept chunk was read
+  };
+
+  // With a limit of 0, nothing is kept.
+  explicit KeptPages(int64_t limit_bytes);
+
+  // Returns the chunk, or null if the chunk is not kept.
+  std::shared_ptr<const KeptChunk> Find(const Key& key) const;
+
+  // Returns the pages of a chunk that is kept, and counts the chunk as served.
+  std::unique_ptr<parquet::PageReader> Read(std::shared_ptr<const KeptChunk> chunk);
+
+  // Returns `pages`, which are recorded while they are read. The chunk is kept once its
+  // `levels` values have been read without leaving out a page. Returns `pages` unchanged
+  // if the chunk's pages, of `bytes` bytes by the footer, have no room. This object must
+  // outlive the pages.
+  std::unique_ptr<parquet::PageReader> Record(const Key& key, int64_t levels,
+                                              int64_t bytes,
+                                              std::unique_ptr<parquet::PageReader> pages);
+
+  // Lowers the limit, and lets go of the chunks that came last until the rest fits.
+  void LowerLimit(int64_t limit_bytes);
+
+  Stats stats() const;
+
+ private:
+  class Recorder;
+
+  // Keeps the chunk.
+  void Enter(const Key& key, std::shared_ptr<const KeptChunk> chunk);
+  // Ends a recording without a chunk. `again`: a later pass may record the chunk.
+  void GiveUp(const Key& key, bool again) noexcept;
+
+  const std::shared_ptr<KeptMemory> memory_;
+  std::atomic<int64_t> served_ = 0;
+  mutable std::mutex mutex_;  // guards the members below
+  // Null: the chunk is being recorded, or cannot be kept.
+  std::map<Key, std::shared_ptr<const KeptChunk>> chunks_;
+  std::vector<Key> order_;  // keys of kept chunks, in the order in which they came
+};
+
+}  // namespace fastload
