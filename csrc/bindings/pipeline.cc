@@ -287,7 +287,7 @@ void RegisterPipeline(py::module_& m) {
           "and\n"
           "of pages kept from one pass to the next; the most bytes of kept pages; how\n"
           "often a kept column chunk was read.")
-      .def("limit_kept", &PyPipeline::LimitKept, py::arg("bytes"),
+      .def("limit_kept", &PyPipeline::LimitKept, py::arg("limit_bytes"),
            "Lowers the most bytes of kept pages, and frees pages that exceed the limit.")
       .def_property_readonly("lent_bytes", &PyPipeline::lent_bytes,
                              "Bytes of batch memory that the consumer holds.");

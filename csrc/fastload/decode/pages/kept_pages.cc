@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -87,7 +88,7 @@ KeptChunk::KeptChunk(std::shared_ptr<KeptMemory> kept,
 
 KeptChunk::~KeptChunk() { kept_->Discharge(charged_); }
 
-bool KeptChunk::Add(const parquet::Page& page) {
+bool KeptChunk::Add(const parquet::Page& page) try {
   const int64_t bytes = page.size();
   if (bytes > memory_->size() - used_ || !kept_->Charge(kObjectBytes)) return false;
   charged_ += kObjectBytes;
@@ -102,6 +103,8 @@ bool KeptChunk::Add(const parquet::Page& page) {
     levels_left_ -= static_cast<const parquet::DataPage&>(page).num_values();
   }
   return true;
+} catch (const std::bad_alloc&) {
+  return false;  // a pass can do without kept pages
 }
 
 // Pages that are copied on their way to their reader.

@@ -1,0 +1,268 @@
+"""Decompressed pages that stay in memory from one pass to the next."""
+
+import itertools
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from torch.utils.data import DataLoader
+
+from fastload import IO, FastParquetDataset, SourceChangedError
+from support.damage import damage, write_groups
+from support.stores import GcsServer
+
+ROWS, GROUP_ROWS, GROUPS, COLUMNS = 3000, 300, 10, 6
+CODECS = ["snappy", "zstd", "gzip", "lz4", "brotli"]
+
+
+def table_of(rows=ROWS):
+    random = np.random.default_rng(0)
+    lengths = random.integers(0, 4, rows)
+    return pa.table(
+        {
+            "row": np.arange(rows),
+            "code": random.integers(0, 40, rows).astype(np.int32),
+            "plain": random.random(rows),
+            "text": pa.array([f"text {k}" for k in random.integers(0, 50, rows)]),
+            "items": pa.array([list(range(n)) for n in lengths], pa.list_(pa.int64())),
+            "some": pa.array(random.integers(0, 9, rows), mask=random.random(rows) < 0.2),
+        }
+    )
+
+
+def write(path, table, **options):
+    """Write row groups of several pages, in dictionary, plain and delta encodings."""
+    options = {"compression": "zstd", **options}
+    pq.write_table(
+        table,
+        path,
+        row_group_size=GROUP_ROWS,
+        data_page_size=512,
+        write_batch_size=50,
+        use_dictionary=["code", "text"],
+        column_encoding={"row": "DELTA_BINARY_PACKED"},
+        **options,
+    )
+    return str(path)
+
+
+def dataset_of(path, **options):
+    options = {"batch_size": 64, "nulls": "zero", "shuffle_window": 900, **options}
+    if not options.get("shuffle"):
+        del options["shuffle_window"]
+    return FastParquetDataset(path, **{"threads": 2, **options})
+
+
+def limit(dataset, kept_bytes):
+    """Lower the memory of kept pages."""
+    dataset._engines.of_process(1).pipeline.limit_kept(kept_bytes)
+
+
+def rows_of(batches):
+    """Return the rows of the batches in Python's types."""
+    return [row for batch in batches for row in batch.to_arrow().to_pylist()]
+
+
+def expected(table, rows):
+    zeros = [value or 0 for value in table["some"].to_pylist()]
+    table = table.set_column(table.column_names.index("some"), "some", pa.array(zeros))
+    return table.take([row["row"] for row in rows]).to_pylist()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", CODECS)
+def test_later_passes_read_nothing_and_deliver_the_same(tmp_path, codec, version, shuffle):
+    table = table_of()
+    path = write(tmp_path / "a.parquet", table, compression=codec, data_page_version=version)
+    with dataset_of(path, shuffle=shuffle) as dataset:
+        for epoch in range(3):
+            rows = rows_of(dataset)
+            assert sorted(row["row"] for row in rows) == list(range(ROWS))
+            assert rows == expected(table, rows)
+            stats = dataset.stats()
+            if epoch == 0:
+                requests, read = stats.requests, stats.read.bytes
+                assert stats.memory.kept_chunks == 0
+        assert 0 < stats.memory.kept <= stats.memory.kept_limit
+        assert stats.memory.kept_chunks >= 2 * GROUPS * COLUMNS
+        assert (stats.requests, stats.read.bytes) == (requests, read)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_limit_keeps_only_a_part(tmp_path, shuffle):
+    table = table_of(20 * ROWS)
+    path = write(tmp_path / "a.parquet", table)
+    # A slab of kept memory has an eighth of the limit, and at least 64 KiB.
+    most = 1 << 20
+    with dataset_of(path, shuffle=shuffle) as dataset:
+        limit(dataset, most)
+        for _ in range(3):
+            rows, held = [], []
+            for batch in dataset:
+                rows += rows_of([batch])
+                held.append(dataset.stats().memory.kept)
+            assert rows == expected(table, rows)
+            assert max(held) <= most
+        memory = dataset.stats().memory
+        assert memory.kept_limit == most
+        assert 0 < memory.kept_chunks < 20 * GROUPS * COLUMNS
+
+
+def test_kept_pages_make_room(tmp_path):
+    table = table_of()
+    path = write(tmp_path / "a.parquet", table)
+    with dataset_of(path) as dataset:
+        rows_of(dataset)
+        before = dataset.stats().memory
+        assert before.kept > 0
+        limit(dataset, 0)
+        after = dataset.stats().memory
+        assert (after.kept, after.kept_limit) == (0, 0)
+        limit(dataset, before.kept_limit)  # a limit never rises
+        assert rows_of(dataset) == expected(table, rows_of(dataset))
+        assert dataset.stats().memory.kept == 0
+
+
+def test_batches_that_the_consumer_holds_take_the_room_of_kept_pages(tmp_path):
+    path = write(tmp_path / "a.parquet", table_of())
+    with dataset_of(path, columns=["row", "plain"], memory_budget="1GB") as dataset:
+        budget = dataset._engines.budget(1)
+        for batch in dataset:
+            assert batch.rows
+        assert dataset.stats().memory.kept_limit == budget.kept_bytes
+        held = list(dataset)
+        lent = dataset._engine.pipeline.lent_bytes
+        assert lent >= sum(batch.nbytes for batch in held) > budget.least_lent_bytes
+        limit = budget.kept_bytes - (lent - budget.least_lent_bytes)
+        assert dataset.stats().memory.kept_limit == limit
+        # The core keeps the memory of the batches for later ones.
+        del held
+        assert len(rows_of(dataset)) == ROWS
+        assert dataset.stats().memory.kept_limit == limit
+
+
+def test_a_filter_reads_kept_pages(tmp_path):
+    table = table_of()
+    path = write(tmp_path / "a.parquet", table)
+    with dataset_of(path, filters=("code", "<", 30)) as dataset:
+        first = rows_of(dataset)
+        requests = dataset.stats().requests
+        assert first == expected(table, first)
+        assert {row["code"] for row in first} == set(range(30))
+        assert rows_of(dataset) == rows_of(dataset) == first
+        assert dataset.stats().requests == requests
+        assert dataset.stats().memory.kept_chunks >= 2 * GROUPS * COLUMNS
+
+
+def test_a_chunk_that_is_read_in_part_is_not_kept(tmp_path):
+    path = write(tmp_path / "a.parquet", table_of())
+    with dataset_of(path, columns=["plain"], limit=GROUP_ROWS // 2) as dataset:
+        for _ in range(3):
+            rows_of(dataset)
+        assert dataset.stats().memory.kept_chunks == 0
+        assert dataset.stats().memory.kept == 0
+
+
+def test_what_is_not_compressed_stays_in_the_page_cache(tmp_path):
+    path = write(tmp_path / "a.parquet", table_of(), compression="none")
+    with dataset_of(path) as dataset:
+        for _ in range(2):
+            rows_of(dataset)
+        assert dataset.stats().memory.kept == 0
+
+
+@pytest.mark.parametrize("column", ["id", "text", "items"])
+def test_a_damaged_page_gives_the_same_error_in_each_pass(tmp_path, column):
+    path = write_groups(tmp_path / "a.parquet", [100, 100, 100], compression="zstd")
+    damage(path, 1, column)
+    with dataset_of(path, shuffle=False, batch_size=50) as dataset:
+        errors = []
+        for _ in range(3):
+            dataset.set_epoch(0)
+            batches = iter(dataset)
+            assert [next(batches)["id"][0].item() for _ in range(2)] == [0, 50]
+            with pytest.raises(Exception, match="row group 1") as raised:
+                list(batches)
+            errors.append((type(raised.value), str(raised.value)))
+        assert len(set(errors)) == 1
+        assert dataset.stats().memory.kept_chunks > 0
+
+
+def test_a_null_gives_the_same_error_from_kept_pages(tmp_path):
+    # Without statistics, the footer does not tell that there are nulls.
+    path = write(tmp_path / "a.parquet", table_of(), write_statistics=False)
+    errors = []
+    with FastParquetDataset(path, batch_size=64, threads=2) as dataset:
+        for _ in range(3):
+            dataset.set_epoch(0)
+            with pytest.raises(ValueError, match="Expected no null") as raised:
+                list(dataset)
+            errors.append(str(raised.value))
+        assert dataset.stats().memory.kept_chunks > 0
+    assert len(set(errors)) == 1
+
+
+def test_a_changed_file_is_noticed(tmp_path):
+    table = table_of()
+    path = write(tmp_path / "a.parquet", table)
+    with dataset_of(path) as dataset:
+        for _ in range(2):
+            rows_of(dataset)
+        changed = os.stat(path).st_mtime_ns + 10**9
+        write(path, table)
+        os.utime(path, ns=(changed, changed))
+        with pytest.raises(SourceChangedError):
+            rows_of(dataset)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_resume_in_a_kept_pass(tmp_path, shuffle):
+    path = write(tmp_path / "a.parquet", table_of())
+    with dataset_of(path, shuffle=shuffle) as dataset:
+        epochs = [rows_of(dataset) for _ in range(3)]
+        dataset.set_epoch(1)
+        state = None
+        for batch in itertools.islice(dataset, 7):
+            state = dataset.state_dict(after=batch)
+        dataset.load_state_dict(state)
+        assert rows_of(dataset) == epochs[1][7 * 64 :]
+        assert rows_of(dataset) == epochs[2]
+        assert dataset.stats().memory.kept_chunks >= 2 * GROUPS * COLUMNS
+
+
+def test_each_worker_keeps_its_rows(tmp_path):
+    table = table_of()
+    path = write(tmp_path / "a.parquet", table)
+    with dataset_of(path, shuffle=True) as dataset:
+        loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=True)
+        for _ in range(3):
+            rows = rows_of(loader)
+            assert rows == expected(table, rows)
+        memory = dataset.stats().memory
+        assert memory.kept_chunks > 0
+        assert 0 < memory.kept <= memory.kept_limit <= 4_000_000_000
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_store_is_asked_once(tmp_path, codec):
+    table = table_of()
+    path = write(tmp_path / "a.parquet", table, compression=codec)
+    with GcsServer() as server:
+        with open(path, "rb") as file:
+            server.put("bucket", "train/a.parquet", file.read())
+        with dataset_of(
+            "gs://bucket/train/a.parquet",
+            shuffle=True,
+            storage_options=server.options,
+            io=IO(transport="fsspec"),
+        ) as dataset:
+            rows_of(dataset)
+            asked = len(server.requests)
+            for _ in range(2):
+                rows = rows_of(dataset)
+                assert rows == expected(table, rows)
+            assert len(server.requests) == asked
+            assert dataset.stats().memory.kept_chunks >= 2 * GROUPS * COLUMNS
