@@ -163,9 +163,11 @@ class FastParquetDataset(Resumable[_Item_co]):
             None divides the cores that this process may use among the ranks of this machine
             (LOCAL_WORLD_SIZE) and the DataLoader's workers. With 0, the thread that asks for a
             batch does all work. With shuffle, `memory_budget` may have room for fewer threads.
-        memory_budget: Memory of this rank for windows, reads and batches.
-            A number of bytes, or a size such as "4GB". The DataLoader's workers divide the budget
-            among themselves.
+        memory_budget: Memory of this rank for windows, reads, batches, and pages kept for later
+            epochs. A number of bytes, or a size such as "4GB". The DataLoader's workers divide the
+            budget among themselves. From the first epoch on, decompressed pages stay in memory as
+            far as the budget has room for them, so that later epochs neither read nor decompress
+            them.
         prefetch: Least number of batches to keep ready ahead of the consumer, without shuffle.
         pin_memory: Whether batches lie in page-locked memory: True, False or "auto".
             "auto" means True if there is a CUDA device. Copies from page-locked memory to a device

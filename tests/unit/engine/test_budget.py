@@ -277,3 +277,33 @@ def test_windows_have_work_for_all_threads(units, threads, shuffle_window):
 def test_huge_numbers_stall_no_construction(tmp_path, options, shuffle):
     pq.write_table(pa.table({"x": range(1000)}), tmp_path / "a.parquet", row_group_size=100)
     FastParquetDataset(tmp_path, batch_size=10, shuffle=shuffle, **options).close()
+
+
+def kept_by(memory_budget, **options):
+    options = {
+        "batch_size": 1024,
+        "row_bytes": 200,
+        "staged_row_bytes": 0,
+        "total_rows": 10**7,
+        "shuffle_window": 2**19,
+        "columns": 40,
+        "work": WorkUnits(40, False, 24),
+        "threads": 2,
+        "prefetch": 4,
+        **options,
+    }
+    return divide_budget(memory_budget, **options)
+
+
+@pytest.mark.parametrize("window", [None, 2**19])
+def test_kept_pages_take_what_the_rest_leaves(window):
+    memory = 4 * 10**9
+    budget = kept_by(memory, shuffle_window=window)
+    others = budget.window_bytes + 2 * budget.fetch_bytes + budget.least_lent_bytes
+    assert memory // 2 < budget.kept_bytes <= memory - others
+    assert budget.least_lent_bytes < budget.lend_bytes
+    assert kept_by(memory, shuffle_window=window, once=True).kept_bytes == 0
+
+
+def test_a_small_budget_keeps_no_pages():
+    assert kept_by(300 * 10**6).kept_bytes == 0
