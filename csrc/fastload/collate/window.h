@@ -39,6 +39,7 @@ struct Part {
   int64_t items = 0;      // packed: elements of the part's segments
   bool whole = false;     // true if the part is the whole batch
   bool of_lane = false;   // true if the part is all that the batch takes from the lane
+  bool in_place = false;  // true if `block` is that of the whole batch
   std::shared_ptr<Block> block;
   Layout::Areas areas;
 };

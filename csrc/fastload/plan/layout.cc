@@ -163,6 +163,17 @@ Layout::Areas Layout::Place(int64_t rows, std::span<const int64_t> sizes) const 
   return areas;
 }
 
+Layout::Areas Layout::From(const Areas& areas, int64_t row) const {
+  Areas from = areas;
+  int64_t* number = from.numbers.data();
+  for (const Group& group : groups_) {
+    *number += row * ItemSize(group.dtype);
+    number += 2;
+  }
+  for (const int64_t row_bytes : row_bytes_) *number++ += row * row_bytes;
+  return from;
+}
+
 Layout::Areas Layout::PlaceMerged(std::span<const Source> sources) const {
   int64_t rows = 0;
   std::vector<int64_t> sizes(static_cast<size_t>(this->sizes()));

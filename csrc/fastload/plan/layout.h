@@ -34,6 +34,10 @@ class Layout {
   // at last, if rows are packed, the elements of all packed rows.
   Areas Place(int64_t rows, std::span<const int64_t> sizes) const;
 
+  // Returns the areas of the rows of a batch from row number `row` on. Only for batches
+  // without ragged outputs.
+  Areas From(const Areas& areas, int64_t row) const;
+
   // A batch that is merged with others into one.
   struct Source {
     const uint8_t* base;
@@ -63,6 +67,8 @@ class Layout {
 
   // Returns the slot of an output (kStack: the slot of its first column).
   const Slot& slot(int32_t output) const { return slots_[static_cast<size_t>(output)]; }
+  // Whether the size of a batch depends on its values.
+  bool ragged() const { return !ragged_levels_.empty(); }
   // Returns how many sizes Place takes.
   int32_t sizes() const { return sizes_ + (packed() ? 1 : 0); }
   // Returns the elements of a packed row, or 0 if rows are not packed.

@@ -10,20 +10,50 @@ Delivery::Delivery(const Pass* pass, std::mutex* mutex, Work* work)
 
 // Making batches ----------------------------------------------------------------------
 
+Status Delivery::PlaceInBatch(Part* part) {
+  const Layout& layout = pass_->dataset->layout;
+  const auto place = [&](const Batch& batch) {
+    part->block = batch.block;
+    part->areas = layout.From(batch.areas, part->offset);
+    part->in_place = true;
+    return Status::OK();
+  };
+  {
+    std::lock_guard lock(*mutex_);
+    const auto found = pending_.find(part->batch);
+    if (found != pending_.end() && found->second.batch.block) {
+      return place(found->second.batch);
+    }
+  }
+  Batch batch{.index = part->batch,
+              .areas = layout.Place(pass_->BatchRows(part->batch), {})};
+  ARROW_ASSIGN_OR_RAISE(batch.block, pass_->batch_pool->Allocate(batch.areas.bytes));
+  std::lock_guard lock(*mutex_);
+  if (*pass_->cancelled) return PassClosed();
+  Pending& pending = pending_[part->batch];
+  // Another window may have been faster.
+  if (!pending.batch.block) pending.batch = std::move(batch);
+  return place(pending.batch);
+}
+
 void Delivery::AddLocked(const std::shared_ptr<Window>& window) {
   for (Part& part : window->parts) {
     const int64_t batch = part.batch;
     Pending& pending = pending_[batch];
     pending.filled_rows += part.rows;
     if (part.of_lane) pending.windows.push_back(window);
-    if (part.whole) {
-      pending.batch = {batch, std::move(part.block), std::move(part.areas)};
+    const bool complete = pending.filled_rows == pass_->BatchRows(batch);
+    if (part.in_place && !complete) continue;
+    if (part.whole || part.in_place) {
+      if (part.whole) {
+        pending.batch = {batch, std::move(part.block), std::move(part.areas)};
+      }
       pending.ready = !pass_->dataset->computes();
       if (!pending.ready) work_->SubmitCompute(window->index, batch);
       continue;
     }
     pending.parts.push_back(std::move(part));
-    if (pending.filled_rows < pass_->BatchRows(batch)) continue;
+    if (!complete) continue;
     work_->SubmitMerge(window->index, batch);
   }
 }

@@ -60,7 +60,7 @@ class Delivery {
     Batch batch;
     // Of its rows, but for those of a lane that come from several windows.
     std::vector<std::shared_ptr<Window>> windows;
-    std::vector<Part> parts;  // of a batch that lies in several windows
+    std::vector<Part> parts;  // of a batch that lies in several windows, to be joined
   };
   using PendingBatches = std::map<int64_t, Pending>;
 
@@ -73,6 +73,9 @@ class Delivery {
   bool waits();
   std::optional<Damage> damage();
 
+  // Gives a part its rows of the memory of the whole batch, which the first part to come
+  // allocates. Only for batches without ragged outputs.
+  Status PlaceInBatch(Part* part);
   // Takes the parts of a window that is filled.
   void AddLocked(const std::shared_ptr<Window>& window);
   // Joins the parts of a batch that lies in several windows, and calls the kernels on it.

@@ -324,7 +324,7 @@ void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
 }
 
 void Scan::PlaceBatches(const std::shared_ptr<Window>& window) {
-  Status status = AllocateParts(pass_, window.get());
+  Status status = AllocateParts(pass_, &delivery_, window.get());
   std::lock_guard lock(mutex_);
   if (!status.ok()) return delivery_.FailLocked(window->index, std::move(status));
   schedule_.MetByAll(window, Condition::kBatchesAllocated);

@@ -218,7 +218,7 @@ void ComputeOrder(const Pass& pass, Window* window) {
   }
 }
 
-Status AllocateParts(const Pass& pass, Window* window) {
+Status AllocateParts(const Pass& pass, Delivery* delivery, Window* window) {
   std::vector<int64_t> sizes(static_cast<size_t>(pass.dataset->layout.sizes()));
   for (size_t p = 0; p < window->parts.size(); ++p) {
     for (size_t u = 0; u < window->units.size(); ++u) {
@@ -229,6 +229,10 @@ Status AllocateParts(const Pass& pass, Window* window) {
       }
     }
     Part& part = window->parts[p];
+    if (!part.whole && !pass.dataset->layout.ragged()) {
+      ARROW_RETURN_NOT_OK(delivery->PlaceInBatch(&part));
+      continue;
+    }
     if (pass.plan.packed()) sizes.back() = part.items;
     part.areas = pass.dataset->layout.Place(part.rows, sizes);
     ARROW_ASSIGN_OR_RAISE(part.block, pass.batch_pool->Allocate(part.areas.bytes));

@@ -3,6 +3,7 @@
 
 #include "fastload/base/status.h"
 #include "fastload/collate/window.h"
+#include "fastload/scan/delivery.h"
 #include "fastload/scan/pass.h"
 
 namespace fastload {
@@ -17,8 +18,9 @@ Status MakeStreams(const Pass& pass, Window* window);
 // earlier window has left, whose memory is then used again.
 void ComputeOrder(const Pass& pass, Window* window);
 
-// Gives the parts of the window's batches their memory. The sizes of ragged outputs are
+// Gives the parts of the window's batches their memory: rows of the batch's own memory
+// where its size is known, else memory of their own. The sizes of ragged outputs are
 // counted.
-Status AllocateParts(const Pass& pass, Window* window);
+Status AllocateParts(const Pass& pass, Delivery* delivery, Window* window);
 
 }  // namespace fastload
