@@ -37,6 +37,7 @@ KEYWORDS = {
     **dict.fromkeys(("cache_dir", "local_cache", "cache_location"), "pass cache="),
     **dict.fromkeys(("fillna", "fill_value", "fill"), 'pass nulls="zero", or Column(fill=...)'),
     **dict.fromkeys(("shuffle_seed", "random_state", "generator"), "pass seed="),
+    **dict.fromkeys(("skip", "skip_rows", "start"), "pass offset="),
     "num_epochs": "iterate over the dataset once for each epoch",
     "device": "wrap the dataset: fastload.DevicePrefetcher(dataset, device)",
 }
@@ -48,6 +49,7 @@ ATTRIBUTES = {
     **dict.fromkeys(("num_columns", "n_columns", "width"), "write len(dataset.schema)"),
     **dict.fromkeys(("shape", "size"), "write dataset.num_rows and len(dataset.schema)"),
     **dict.fromkeys(("take", "limit"), "call dataset.head(n), or pass limit= to a dataset"),
+    "offset": "pass offset= when you make the dataset",
     **dict.fromkeys(("map", "map_batches", "with_transform", "set_transform"), _STEPS),
     **dict.fromkeys(("filter", "where", "query"), _FILTERS),
     **dict.fromkeys(("split", "random_split", "train_test_split"), _SPLIT),
@@ -95,7 +97,7 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
 
 _TYPES: dict[str, type] = {
     **dict.fromkeys(("batch_size", "limit", "shuffle_window", "seed", "rank", "world_size"), int),
-    **dict.fromkeys(("threads", "prefetch"), int),
+    **dict.fromkeys(("threads", "prefetch", "offset"), int),
     **dict.fromkeys(("shuffle", "drop_last", "provenance"), bool),
 }
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -103,4 +105,4 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "on_error": ("raise", "skip"),
     "nulls": ("raise", "zero", "mask"),
 }
-_LEAST = {"shuffle_window": 1, "threads": 0, "prefetch": 0}
+_LEAST = {"shuffle_window": 1, "threads": 0, "prefetch": 0, "offset": 0}

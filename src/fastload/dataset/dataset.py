@@ -106,7 +106,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             `("user", 0, 0.9)` for training and `("user", 0.9, 1)` for validation share no user.
             With None, the hash is that of the row's number and its file's path below the given
             directory. Module `row_hash` defines the hash.
-        limit: Number of rows to keep from the start of the epoch's sequence, or None for all.
+        limit: Number of rows of the epoch's sequence to keep, from `offset` on, or None for all.
             The kept rows are divided among the ranks into nearly equal slices.
         shuffle: True to permute row groups over the whole dataset, then rows within windows.
         shuffle_window: Number of rows that are shuffled at once; None chooses it.
@@ -180,6 +180,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             (or do not say) gets an output `<output>__valid`, a bool tensor (B,) that is True where
             the value is not null; for a `Stack`, it is (B, F).
         exclude: Names of columns to leave out; the name of a struct leaves out all its fields.
+        offset: Number of rows to leave out at the start of the epoch's sequence.
+            `offset=n` and `limit=n` share no row and miss none if all else is equal. If the
+            sequence has no more rows than `offset`, an epoch has no batch.
 
     Raises:
         SourceNotFoundError, CorruptFileError, StorageError: The files of `source` cannot be read.
@@ -232,6 +235,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         provenance: bool = False,
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
+        offset: int = 0,
     ) -> None: ...
     @with_hints("FastParquetDataset", KEYWORDS)
     def __init__(
@@ -264,6 +268,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         provenance: bool = False,
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
+        offset: int = 0,
     ) -> None:
         check_arguments(locals())
         super().__init__(Position(seed, 0, ()))
@@ -282,6 +287,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             drop_last=drop_last,
             uneven=uneven,
             limit=limit,
+            offset=offset,
         )
         self._provenance = provenance
         self._steps = Steps(preprocess, augment, provenance=provenance)
@@ -391,14 +397,15 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that `filters` and `split` keep, on all ranks; `limit` does not count."""
+        """Number of rows that `filters` and `split` keep, on all ranks, without `offset` or `limit`."""
         return self._rows.row_groups.total_rows
 
     def head(self, n: int = 5) -> Batch:
         """Return the first rows of the dataset as a Batch, in stored order.
 
         The running pass and the epoch stay as they are. The steps of `preprocess` and `augment`
-        are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask".
+        are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask". `offset`
+        does not count.
 
         Args:
             n: Number of rows, at least 1. A dataset with fewer rows gives all its rows.

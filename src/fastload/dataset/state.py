@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 _VERSION = 1
+# Values that a state does not list, so that a state without them may be of an earlier version.
+_DEFAULTS: dict[str, Any] = {"offset": 0}
 # The most legs that a state lists. More legs are compressed, so that a state stays under 2 KB after
 # hundreds of resumes on other numbers of ranks.
 _LISTED_LEGS = 32
@@ -78,7 +80,11 @@ def encode_identity(source: Source, options: Options, predicate: Predicate) -> d
         "files": len(source.files),
         "file_sums": list(source.file_sums),
         "rows": source.num_rows,
-        "order": _order(options, predicate),
+        "order": {
+            name: value
+            for name, value in _order(options, predicate).items()
+            if name not in _DEFAULTS or value != _DEFAULTS[name]
+        },
     }
 
 
@@ -165,9 +171,10 @@ def check_identity(
             "versions divided the epoch by stored rows; this version cannot continue that order"
         )
     for name, value in _order(options, predicate).items():
-        if order.get(name) != value:
+        saved = order.get(name, _DEFAULTS.get(name))
+        if saved != value:
             raise ValueError(
-                f"Expected {name}={order.get(name)!r}, as when the state was saved, got "
+                f"Expected {name}={saved!r}, as when the state was saved, got "
                 f"{name}={value!r}: a state cannot continue in another order"
             )
 
@@ -234,6 +241,7 @@ def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
         "shuffle_window": options.shuffle_window if options.shuffle else None,
         "drop_last": options.drop_last,
         "uneven": options.uneven,
+        "offset": options.offset,
         "limit": options.limit,
         "filters": predicate.filters_text,
         "split": predicate.split_text,

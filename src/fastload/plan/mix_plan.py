@@ -57,7 +57,7 @@ class SourceRows(NamedTuple):
     @property
     def positions(self) -> Int64s:
         """Positions of a whole epoch of the source, as intervals."""
-        return whole_epoch(self.options.limited(self.total))
+        return whole_epoch(self.total, self.options)
 
 
 class Mixture(NamedTuple):

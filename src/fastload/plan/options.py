@@ -21,7 +21,8 @@ class Options:
         seed: seed of the order; matters only with `shuffle`.
         drop_last: leave out a last batch of fewer than `batch_size` rows.
         uneven: what to do when ranks would get unequal numbers of rows.
-        limit: rows from the beginning of the sequence that make up an epoch; None = all rows.
+        limit: rows of the sequence that make up an epoch, from `offset` on; None = all that follow.
+        offset: rows at the beginning of the sequence that no epoch delivers.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -34,9 +35,11 @@ class Options:
     drop_last: bool = False
     uneven: Uneven = "wrap"
     limit: int | None = None
+    offset: int = 0
 
     def __post_init__(self) -> None:
         expect_at_least(1, batch_size=self.batch_size, shuffle_window=self.shuffle_window)
+        expect_at_least(0, offset=self.offset)
         if self.limit is not None:
             expect_at_least(0, limit=self.limit)
         if self.uneven not in get_args(Uneven):
@@ -45,7 +48,8 @@ class Options:
 
     def limited(self, total_rows: int) -> int:
         """Return the rows of an epoch when the files have `total_rows` rows."""
-        return total_rows if self.limit is None else min(total_rows, self.limit)
+        rows = max(0, total_rows - self.offset)
+        return rows if self.limit is None else min(rows, self.limit)
 
 
 def expect_at_least(least: int, **values: int) -> None:

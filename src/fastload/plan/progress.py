@@ -1,6 +1,6 @@
 """The progress of an epoch, and the split of the rest among ranks and workers.
 
-Pure. An epoch is a sequence of positions 0 .. N-1. A leg is a stretch of the epoch run on one
+Pure. An epoch is a range of positions of the sequence. A leg is a stretch of the epoch run on one
 number of ranks and workers. A leg splits the positions that are left into one contiguous slice
 for each rank, a rank's slice into batches, and the rank's batches into one contiguous slice for
 each DataLoader worker; slices have near-equal lengths. Workers deliver in turn, so the count of
@@ -180,7 +180,7 @@ def turn(
 def _split(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:
     """Split the positions that merged `legs` leave undelivered over `world` ranks."""
     rows = options.limited(total_rows)
-    intervals = whole_epoch(rows)
+    intervals = whole_epoch(total_rows, options)
     for leg in legs:
         intervals = _after(RankSplit(intervals, leg.world, options, rows), leg, intervals)
     return RankSplit(intervals, world, options, rows)

@@ -332,7 +332,7 @@ def epoch_rows(row_groups: RowGroups, options: Options, epoch: int) -> Int64s:
             window = sequence[w * total // count : (w + 1) * total // count]
             key = stream_key(options.seed, epoch, _WINDOW_STREAM, w)
             window[:] = window[permutation(len(window), key)]
-    return sequence[: options.limited(len(sequence))]
+    return sequence[options.offset :][: options.limited(len(sequence))]
 
 
 def _piece_rows(file: int, row_group: int, start: int, stop: int) -> Int64s:
