@@ -21,6 +21,7 @@ from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, resolve_rank
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_state, encode_state
+from fastload.dataset.step_rows import step_rows
 from fastload.dataset.trace import CAPACITY, Trace, recorded
 from fastload.dataset.warm import warm, warm_blocks
 from fastload.engine.budget import resolve_window
@@ -30,6 +31,7 @@ from fastload.engine.stats import Stats, stats_of
 from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
 from fastload.plan.progress import batches, remaining_rows
+from fastload.plan.steps import step_shares
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
@@ -47,8 +49,11 @@ from fastload.steps.steps import Steps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from fastload.dataset.epochs import PassStart
     from fastload.engine.engine import Engine
+    from fastload.plan.steps import StepOfLeg
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime.native import core
     from fastload.schema.projection import Columns, Nulls, OutputPlan
@@ -397,7 +402,10 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that `filters` and `split` keep, on all ranks, without `offset` or `limit`."""
+        """Number of rows that `filters` and `split` keep, on all ranks.
+
+        `offset` and `limit` do not count.
+        """
         return self._rows.row_groups.total_rows
 
     def head(self, n: int = 5) -> Batch:
@@ -589,6 +597,13 @@ class FastParquetDataset(Resumable[_Item_co]):
         total = self._rows.row_groups.total_rows
         world = self._resolved_rank().world
         return batches(total, self._options, position.progress, world, rank)
+
+    def _rows_of(
+        self, position: Position, steps: Sequence[StepOfLeg], rank: int | None
+    ) -> dict[str, NDArray[Any]]:
+        total = self._rows.row_groups.total_rows
+        shares = list(step_shares(total, self._options, position.seed, steps, rank))
+        return step_rows(shares, position.epoch, [(self._source, self._rows, self._options)])
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return encode_state(self._source, self._options, self._predicate, position, worker)

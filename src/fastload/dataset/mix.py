@@ -9,18 +9,23 @@ from numbers import Real
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
+
 from fastload.batch.batch import Batch
 from fastload.dataset.mix_feed import MixedFeed
 from fastload.dataset.mix_source import MixSource
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_position, encode_position, no_state
+from fastload.dataset.step_rows import step_rows
 from fastload.plan.mix_draws import Stop
-from fastload.plan.mix_plan import Mixture, mix_batches, mix_plan
+from fastload.plan.mix_plan import Mixture, mix_batches, mix_plan, mix_step
 from fastload.plan.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from fastload.dataset.dataset import FastParquetDataset
     from fastload.dataset.epochs import PassStart
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from fastload.engine.stats import Stats
     from fastload.plan.mix_plan import MixPlan
     from fastload.plan.position import WorkerSlot
+    from fastload.plan.steps import StepOfLeg
     from fastload.runtime.native import core
     from fastload.schema.fields import Schema
 
@@ -228,6 +234,20 @@ class MixedDataset(Resumable[Batch]):
             part.worker,
             skip_batches=start.taken,
         )
+
+    def _rows_of(
+        self, position: Position, steps: Sequence[StepOfLeg], rank: int | None
+    ) -> dict[str, NDArray[Any]]:
+        mixture = self._mixture._replace(seed=position.seed)
+        shares = [
+            share
+            for step in steps
+            for share in mix_step(mixture, position.seeds, position.epoch, step, rank)
+        ]
+        names = np.array(self.sources)[[share.source for share in shares]]
+        sizes = [share.share.rows for share in shares]
+        rows = step_rows(shares, position.epoch, [source.planned for source in self._of])
+        return {**rows, "source": names.repeat(sizes)}
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return {

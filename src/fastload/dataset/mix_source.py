@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
+    from fastload.rows.epoch_rows import EpochRows
     from fastload.runtime.native import core
+    from fastload.source.source import Source
 
 __all__ = ["MixSource"]
 
@@ -62,6 +64,11 @@ class MixSource:
     def rows(self) -> SourceRows:
         """The count of the source's rows, and the options that make batches of the rows."""
         return SourceRows(self.dataset._rows.row_groups.total_rows, self._options)
+
+    @property
+    def planned(self) -> tuple[Source, EpochRows, Options]:
+        """The files, the rows of an epoch and the options, for the rows of a step."""
+        return self.dataset._source, self.dataset._rows, self._options
 
     @property
     def seed(self) -> int:

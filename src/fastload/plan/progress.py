@@ -31,6 +31,7 @@ __all__ = [
     "merged",
     "remaining_rows",
     "share",
+    "split_rest",
     "turn",
 ]
 
@@ -92,7 +93,7 @@ def remaining_rows(total_rows: int, options: Options, progress: Sequence[Leg]) -
     Raises:
         ValueError: a leg claims more batches than it had.
     """
-    return _split(total_rows, options, merged(progress), 1).total
+    return split_rest(total_rows, options, merged(progress), 1).total
 
 
 def batches(
@@ -114,7 +115,7 @@ def batches(
     if rank is not None:
         _expect_within("rank", rank, world)
     before, done = going_on(progress, world, workers)
-    split = _split(total_rows, options, before, world)
+    split = split_rest(total_rows, options, before, world)
     split.expect_delivered(done)
     return max(0, (split.most if rank is None else int(split.batches[rank])) - done)
 
@@ -141,7 +142,7 @@ def share(
     """
     shape = (world, rank, workers, worker)
     here = turn(total_rows, options, progress, *shape, skip_batches)
-    split = _split(total_rows, options, here.before, world)
+    split = split_rest(total_rows, options, here.before, world)
     runs = near_equal(split.batches[rank], max(1, workers))
     first, count = (int(of[here.worker]) for of in runs)
     return split.share(rank, first + here.delivered, first + count)
@@ -169,7 +170,7 @@ def turn(
     _expect_within("worker", worker, workers)
     expect_at_least(0, skip_batches=skip_batches)
     before, done = going_on(progress, world, workers)
-    split = _split(total_rows, options, before, world)
+    split = split_rest(total_rows, options, before, world)
     split.expect_delivered(done)
     number = (worker + done) % workers
     _, count = near_equal(split.batches[rank], workers)
@@ -177,7 +178,7 @@ def turn(
     return WorkerTurn(before, number, int(min(delivered + skip_batches, count[number])))
 
 
-def _split(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:
+def split_rest(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:
     """Split the positions that merged `legs` leave undelivered over `world` ranks."""
     rows = options.limited(total_rows)
     intervals = whole_epoch(total_rows, options)
