@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING
 
 from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["ATTRIBUTES", "KEYWORDS", "check_arguments"]
+__all__ = ["ATTRIBUTES", "KEYWORDS", "check_arguments", "step_numbers"]
 
 _OF_LOADER = "{name} is a parameter of DataLoader: DataLoader(dataset, batch_size=None, {name}=...)"
 _PREPROCESS = "pass preprocess= for a function of a block of rows, or augment= for a random one"
@@ -65,6 +66,23 @@ ATTRIBUTES = {
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "call it on a Batch: dataset.head(n)"),
 }
 """What to write instead of attributes of other libraries' datasets."""
+
+
+def step_numbers(steps: Iterable[int]) -> tuple[int, ...]:
+    """Return the numbers of the argument `skip_steps`, ascending, each once.
+
+    Raises:
+        TypeError: the argument is not an iterable of integers.
+    """
+    try:
+        given = list(steps)
+        if any(isinstance(step, bool) for step in given):
+            raise TypeError("a bool is no number of a step")
+        return tuple(sorted({index(step) for step in given}))
+    except TypeError:
+        raise TypeError(
+            f"Expected skip_steps as numbers of steps, such as range(10, 20), got {steps!r}"
+        ) from None
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:

@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from fastload.batch.batch import Batch
 from fastload.batch.transport import memory_of_workers
-from fastload.dataset.arguments import ATTRIBUTES, KEYWORDS, check_arguments
+from fastload.dataset.arguments import ATTRIBUTES, KEYWORDS, check_arguments, step_numbers
 from fastload.dataset.describe import dataset_html, dataset_text
 from fastload.dataset.head import head
 from fastload.dataset.passes.epoch_iterator import EpochIterator
@@ -30,7 +30,8 @@ from fastload.engine.first_rows import first_rows, schema_after
 from fastload.engine.stats import Stats, stats_of
 from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
-from fastload.plan.progress import batches, remaining_rows
+from fastload.plan.progress import batches, remaining_rows, steps_of
+from fastload.plan.skipped_steps import skipped_steps
 from fastload.plan.steps import step_shares
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
@@ -47,12 +48,14 @@ from fastload.steps.kernel_plan import extra_outputs, plan_kernels
 from fastload.steps.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from fastload.dataset.epochs import PassStart
     from fastload.engine.engine import Engine
+    from fastload.plan.intervals import Int64s
+    from fastload.plan.position import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime.native import core
@@ -188,6 +191,12 @@ class FastParquetDataset(Resumable[_Item_co]):
         offset: Number of rows to leave out at the start of the epoch's sequence.
             `offset=n` and `limit=n` share no row and miss none if all else is equal. If the
             sequence has no more rows than `offset`, an epoch has no batch.
+        skip_steps: Numbers of steps to leave out of each epoch, such as range(1000, 1100).
+            A step is one batch of each rank; steps count from 0 at the beginning of the epoch, as
+            in `rows_of`. All other steps have the rows that they have without the option, and
+            keep their numbers. A state counts steps that were left out as delivered, so a run may
+            resume with other `skip_steps`. After a resume on another number of ranks or workers,
+            the numbers mean the steps of the new run.
 
     Raises:
         SourceNotFoundError, CorruptFileError, StorageError: The files of `source` cannot be read.
@@ -241,6 +250,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
         offset: int = 0,
+        skip_steps: Iterable[int] = (),
     ) -> None: ...
     @with_hints("FastParquetDataset", KEYWORDS)
     def __init__(
@@ -274,6 +284,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
         offset: int = 0,
+        skip_steps: Iterable[int] = (),
     ) -> None:
         check_arguments(locals())
         super().__init__(Position(seed, 0, ()))
@@ -293,6 +304,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             uneven=uneven,
             limit=limit,
             offset=offset,
+            skip_steps=step_numbers(skip_steps),
         )
         self._provenance = provenance
         self._steps = Steps(preprocess, augment, provenance=provenance)
@@ -463,7 +475,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             rank = self._resolved_rank().rank
             feed = feed or self._feeds.open(engine, start, part, rank)
             feed.on_opened = self._prepare_next if engine.looks_ahead else None
-            begun = self._pass = EpochIterator(feed, start, part)
+            begun = self._pass = EpochIterator(feed, start, part, self._skipped(start, part))
         items = begun.rows() if self._yields_rows else begun
         return cast("Iterator[_Item_co]", items)
 
@@ -597,6 +609,19 @@ class FastParquetDataset(Resumable[_Item_co]):
         total = self._rows.row_groups.total_rows
         world = self._resolved_rank().world
         return batches(total, self._options, position.progress, world, rank)
+
+    def _skipped(self, start: Position, part: WorkerSlot) -> Int64s | None:
+        """Return the steps that a pass leaves out, counted from its first step."""
+        options, legs = self._options, start.progress
+        if not options.skip_steps:
+            return None
+        total, every = self._rows.row_groups.total_rows, replace(options, skip_steps=())
+        left = batches(total, every, legs, part.world, None, part.workers)
+        return skipped_steps(options, steps_of(legs), left)
+
+    def _delivered(self, position: Position) -> int:
+        steps = super()._delivered(position)
+        return steps - len(skipped_steps(self._options, 0, steps))
 
     def _rows_of(
         self, position: Position, steps: Sequence[StepOfLeg], rank: int | None

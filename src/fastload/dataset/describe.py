@@ -85,6 +85,8 @@ def _facts(
     if options.shuffle:
         order = f"shuffled in windows of {options.shuffle_window:,} rows, seed {options.seed}"
     items = "single rows" if batch_size is None else f"of {counted(batch_size, 'row')}"
+    if options.skip_steps:
+        items += f", without {counted(len(options.skip_steps), 'step')}"
     facts = [("rows", rows), ("batches", items), ("order", order)]
     if steps.count:
         facts.append(("steps", counted(steps.count, "step")))

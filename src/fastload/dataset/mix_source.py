@@ -57,6 +57,11 @@ class MixSource:
                 "Expected a dataset that makes batches, got one of rows (batch_size=None) - at "
                 f"source `{name}`"
             )
+        if dataset._options.skip_steps:
+            raise ValueError(
+                "Expected a dataset without skip_steps, got one with skip_steps: a mix leaves out "
+                f"no steps - at source `{name}`"
+            )
         self.name = name
         self.dataset = dataset
 

@@ -11,6 +11,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastload.dataset.accelerate_guard import refuse_second_split
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.position import BatchPosition, WorkerSlot
+from fastload.plan.progress import steps_of
 from fastload.plan.steps import step_of_leg
 from fastload.runtime.user_warnings import warn
 
@@ -112,7 +113,11 @@ class Resumable(IterableDataset[_Item_co]):
         at_work = running is not None and not running.finished
         position = running.start if running and at_work else self._next_position()
         left = self._batches(position, self._resolved_rank().rank)
-        return sum(leg.delivered for leg in position.progress) + left
+        return self._delivered(position) + left
+
+    def _delivered(self, position: Position) -> int:
+        """Return the number of batches of each rank in the epoch before a position."""
+        return steps_of(position.progress)
 
     def __getitem__(self, index: Any) -> NoReturn:
         """Refuse the number of a row: a dataset is read by iteration.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastload.errors import SourceChangedError
 from fastload.plan.position import Position
 from fastload.plan.progress import Leg
+from fastload.runtime.digest import digest
 from fastload.source.fingerprint import changed_file
 
 if TYPE_CHECKING:
@@ -56,10 +57,13 @@ def encode_state(
         worker: number of the worker and number of workers, if the position is that of one
             worker's own share.
     """
-    return {
+    state = {
         **encode_position(position, worker),
         **encode_identity(source, options, predicate),
     }
+    if worker is not None and options.skip_steps:
+        state["skip_steps"] = _steps_text(options)
+    return state
 
 
 def encode_position(position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
@@ -71,6 +75,11 @@ def encode_position(position: Position, worker: tuple[int, int] | None = None) -
     if worker is not None:
         state["worker"] = [*worker, position.taken]
     return state
+
+
+def _steps_text(options: Options) -> str:
+    """Return a text of the steps that are left out, different for other steps."""
+    return digest(repr(options.skip_steps)) if options.skip_steps else ""
 
 
 def encode_identity(source: Source, options: Options, predicate: Predicate) -> dict[str, Any]:
@@ -111,6 +120,11 @@ def decode_state(
     """
     position, own = decode_position(state, worker)
     check_identity(state, source, options, predicate)
+    if own and state.get("skip_steps", "") != _steps_text(options):
+        raise ValueError(
+            "Expected the skip_steps that the state was saved with, got others: with "
+            "StatefulDataLoader skip_steps must stay the same; state_dict(after=batch) serves any"
+        )
     return position, own
 
 

@@ -23,6 +23,7 @@ class Options:
         uneven: what to do when ranks would get unequal numbers of rows.
         limit: rows of the sequence that make up an epoch, from `offset` on; None = all that follow.
         offset: rows at the beginning of the sequence that no epoch delivers.
+        skip_steps: numbers of steps that each epoch leaves out, ascending.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -36,10 +37,13 @@ class Options:
     uneven: Uneven = "wrap"
     limit: int | None = None
     offset: int = 0
+    skip_steps: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         expect_at_least(1, batch_size=self.batch_size, shuffle_window=self.shuffle_window)
         expect_at_least(0, offset=self.offset)
+        if self.skip_steps:
+            expect_at_least(0, skip_steps=self.skip_steps[0])
         if self.limit is not None:
             expect_at_least(0, limit=self.limit)
         if self.uneven not in get_args(Uneven):

@@ -18,6 +18,7 @@ import numpy as np
 from fastload.plan.intervals import Int64s, near_equal
 from fastload.plan.options import Options, expect_at_least
 from fastload.plan.rank_split import RankSplit, Share, whole_epoch
+from fastload.plan.skipped_steps import part_of_worker, skipped_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ __all__ = [
     "remaining_rows",
     "share",
     "split_rest",
+    "steps_of",
     "turn",
 ]
 
@@ -43,7 +45,7 @@ class Leg:
     Args:
         world: number of ranks.
         workers: number of DataLoader workers of each rank; 0 counts as 1.
-        delivered: batches that each rank delivered in this leg.
+        delivered: batches that each rank delivered in this leg, and steps that it left out.
 
     Raises:
         ValueError: a number is out of its range.
@@ -68,7 +70,8 @@ class WorkerTurn:
 
     Attributes:
         before: the legs before this leg.
-        worker: number of the part among the parts into which the leg split the rank's batches.
+        worker: number of the part among the parts into which the leg split the rank's batches;
+            with `skip_steps`, the worker's number in the turn-taking of the leg.
         delivered: batches of the part that were delivered.
     """
 
@@ -117,7 +120,13 @@ def batches(
     before, done = going_on(progress, world, workers)
     split = split_rest(total_rows, options, before, world)
     split.expect_delivered(done)
-    return max(0, (split.most if rank is None else int(split.batches[rank])) - done)
+    left = max(0, (split.most if rank is None else int(split.batches[rank])) - done)
+    return left - len(skipped_steps(options, steps_of(progress), left))
+
+
+def steps_of(progress: Sequence[Leg]) -> int:
+    """Return the number of steps of an epoch that are over after `progress`."""
+    return sum(leg.delivered for leg in progress)
 
 
 def share(
@@ -143,6 +152,10 @@ def share(
     shape = (world, rank, workers, worker)
     here = turn(total_rows, options, progress, *shape, skip_batches)
     split = split_rest(total_rows, options, here.before, world)
+    skipped = skipped_steps(options, steps_of(here.before), int(split.batches[rank]))
+    if len(skipped):
+        workers = max(1, workers)
+        return part_of_worker(split, rank, workers, here.worker, skipped, here.delivered)
     runs = near_equal(split.batches[rank], max(1, workers))
     first, count = (int(of[here.worker]) for of in runs)
     return split.share(rank, first + here.delivered, first + count)
@@ -172,8 +185,10 @@ def turn(
     before, done = going_on(progress, world, workers)
     split = split_rest(total_rows, options, before, world)
     split.expect_delivered(done)
+    skipped = skipped_steps(options, steps_of(before), int(split.batches[rank]))
+    done -= int(np.searchsorted(skipped, done))
     number = (worker + done) % workers
-    _, count = near_equal(split.batches[rank], workers)
+    _, count = near_equal(split.batches[rank] - len(skipped), workers)
     delivered = _delivered_by_worker(count, done)[number]
     return WorkerTurn(before, number, int(min(delivered + skip_batches, count[number])))
 

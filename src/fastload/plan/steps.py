@@ -13,7 +13,7 @@ import numpy as np
 
 from fastload.plan.intervals import edges_of, near_equal
 from fastload.plan.permutation import permutation
-from fastload.plan.progress import Leg, merged, split_rest
+from fastload.plan.progress import Leg, merged, split_rest, steps_of
 from fastload.plan.rank_split import Share
 from fastload.plan.read_plan import share_plan
 
@@ -50,7 +50,7 @@ class StepOfLeg(NamedTuple):
     @property
     def first(self) -> int:
         """Number of the leg's first step in the epoch."""
-        return sum(leg.delivered for leg in self.before)
+        return steps_of(self.before)
 
     def ranks(self, rank: int | None) -> Sequence[int]:
         """Return all ranks of the leg, or only `rank`.
