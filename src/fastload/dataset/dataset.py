@@ -14,6 +14,7 @@ from fastload.batch.transport import memory_of_workers
 from fastload.dataset.arguments import ATTRIBUTES, KEYWORDS, check_arguments, step_numbers
 from fastload.dataset.describe import dataset_html, dataset_text
 from fastload.dataset.head import head
+from fastload.dataset.mesh import rank_of_mesh
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.next_pass import NextPass, PreparedPass
 from fastload.dataset.passes.open_feed import FeedFactory
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from torch.distributed.device_mesh import DeviceMesh
 
     from fastload.dataset.epochs import PassStart
     from fastload.engine.engine import Engine
@@ -197,6 +199,12 @@ class FastParquetDataset(Resumable[_Item_co]):
             keep their numbers. A state counts steps that were left out as delivered, so a run may
             resume with other `skip_steps`. After a resume on another number of ranks or workers,
             the numbers mean the steps of the new run.
+        mesh: A torch DeviceMesh whose data-parallel dimensions give rank and world size.
+            Processes that differ only in other dimensions (tensor, pipeline, context) read the
+            same rows. Data-parallel are dimensions with names such as "dp", "dp_replicate",
+            "dp_shard", "data_parallel", "fsdp", "ddp", "replicate", "shard" and "batch", and the
+            only dimension of a mesh without names. For other names, pass a pair of the mesh and
+            the names of its data-parallel dimensions: `mesh=(mesh, ["dp", "ep"])`.
 
     Raises:
         SourceNotFoundError, CorruptFileError, StorageError: The files of `source` cannot be read.
@@ -251,6 +259,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         exclude: Sequence[str] = (),
         offset: int = 0,
         skip_steps: Iterable[int] = (),
+        mesh: DeviceMesh | tuple[DeviceMesh, str | Sequence[str]] | None = None,
     ) -> None: ...
     @with_hints("FastParquetDataset", KEYWORDS)
     def __init__(
@@ -285,6 +294,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         exclude: Sequence[str] = (),
         offset: int = 0,
         skip_steps: Iterable[int] = (),
+        mesh: DeviceMesh | tuple[DeviceMesh, str | Sequence[str]] | None = None,
     ) -> None:
         check_arguments(locals())
         super().__init__(Position(seed, 0, ()))
@@ -292,7 +302,11 @@ class FastParquetDataset(Resumable[_Item_co]):
         io, memory_budget = io or IO(), parse_bytes(memory_budget)
         self._rank_arguments = (rank, world_size)
         self._rank: Rank | None = None
-        if rank is not None or world_size is not None:
+        if mesh is not None:
+            if rank is not None or world_size is not None:
+                raise ValueError("Expected mesh, or rank and world_size, got both")
+            self._rank = rank_of_mesh(mesh)
+        elif rank is not None or world_size is not None:
             self._rank = resolve_rank(rank, world_size)
         # Options checks its arguments here, before any file is opened, so that a wrong argument
         # raises at once.

@@ -199,8 +199,8 @@ class MixedDataset(Resumable[Batch]):
     def _resolved_rank(self) -> Rank:
         ranks = {source.name: source.resolved_rank() for source in self._of}
         self._check_ranks(ranks)
-        # Prefer a rank from elsewhere than arguments: only such a rank is checked for changes.
-        return min(ranks.values(), key=lambda rank: rank.origin == "arguments")
+        # Prefer a rank that the user did not give: only such a rank is checked for changes.
+        return min(ranks.values(), key=lambda rank: rank.given)
 
     def _check_ranks(self, ranks: Mapping[str, Rank]) -> None:
         for source in self._of:
