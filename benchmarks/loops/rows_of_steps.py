@@ -16,6 +16,7 @@ from fastload.dataset.step_rows import step_rows
 from fastload.plan.options import Options
 from fastload.plan.steps import step_of_leg, step_shares
 from fastload.rows.epoch_rows import EpochRows
+from fastload.runtime.native import core
 from fastload.source.source import Source
 
 _ROW_GROUPS_OF_A_FILE = 1000
@@ -33,6 +34,7 @@ def main() -> None:
     source = Source((), rows, file, index)
     kept = EpochRows(source, None, None)
     total = kept.row_groups.total_rows
+    core.permutation(0, 1)  # loads the core
     for shuffle in (False, True):
         options = Options(batch_size=1024, shuffle=shuffle)
         for count in (1, 100):
