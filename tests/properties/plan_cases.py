@@ -43,8 +43,18 @@ class Case:
         total = self.row_groups.total_rows
         return batches(total, self.options, progress, world, rank, workers)
 
+    @property
+    def positions(self):
+        """The positions of the epoch's rows."""
+        return range(self.options.offset, self.options.offset + self.rows)
+
     def sequence(self):
+        """The row at each position of the epoch, in order."""
         return [tuple(row) for row in epoch_rows(self.row_groups, self.options, self.epoch)]
+
+    def row_at(self):
+        """The row at each position, by position."""
+        return dict(zip(self.positions, self.sequence(), strict=True))
 
 
 def row_groups_of(sizes_by_file):
@@ -78,6 +88,7 @@ def cases(draw, **fixed):
         "drop_last": draw(st.booleans()),
         "uneven": draw(uneven),
         "limit": draw(st.one_of(st.none(), st.integers(0, 120))),
+        "offset": draw(st.one_of(st.just(0), st.integers(0, 60))),
     }
     options = Options(**{**drawn, **fixed})
     factor = draw(st.sampled_from([0, 1, 5, 40]))
@@ -140,7 +151,7 @@ def plain_outputs(case, positions, world):
         if options.uneven == "drop":
             rows = rows[: len(positions) // world]
         if options.uneven in ("wrap", "pad") and len(rows) < len(slices[0]):
-            rows.append((own[-1] if own else case.rows - 1, False))
+            rows.append((own[-1] if own else case.positions[-1], False))
         if options.drop_last:
             rows = rows[: len(rows) - len(rows) % options.batch_size]
         batches = [
@@ -151,7 +162,7 @@ def plain_outputs(case, positions, world):
 
 
 def plain_remaining(case, progress):
-    positions = list(range(case.rows))
+    positions = list(case.positions)
     runs = itertools.groupby(progress, key=lambda leg: (leg.world, max(1, leg.workers)))
     for (world, workers), run in runs:
         delivered = sum(leg.delivered for leg in run)

@@ -32,7 +32,7 @@ class Run:
     rows: int = field(init=False)
 
     def __post_init__(self):
-        total = self._staying()
+        total = max(0, self._staying() - self.options["offset"])
         limit = self.options["limit"]
         object.__setattr__(self, "rows", total if limit is None else min(total, limit))
 
@@ -63,6 +63,7 @@ def options(draw):
         "drop_last": draw(st.booleans()),
         "uneven": draw(st.sampled_from(["wrap", "drop", "pad", "keep"])),
         "limit": draw(st.one_of(st.none(), st.none(), st.integers(0, 300))),
+        "offset": draw(st.sampled_from([0, 0, 0, 7, 100])),
         "filters": draw(st.sampled_from([None, None, [("id", ">=", 70)]])),
         "split": draw(st.sampled_from([None, None, ("id", 0.2, 0.7), ("id", 0, 0.02)])),
     }

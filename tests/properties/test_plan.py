@@ -32,7 +32,7 @@ brief = settings(max_examples=300, deadline=None)
 @given(cases(), legs, shapes)
 def test_ranks_and_workers_deliver_what_the_definition_says(case, legs, shape):
     world, workers = shape
-    sequence = case.sequence()
+    row_at = case.row_at()
     progress = progress_of(case, [leg for leg in legs if leg[:2] != shape])
     positions = plain_remaining(case, progress)
     left = remaining_rows(case.row_groups.total_rows, case.options, progress)
@@ -44,7 +44,7 @@ def test_ranks_and_workers_deliver_what_the_definition_says(case, legs, shape):
         assert case.batches(progress, world, rank, workers) == len(batches)
         for worker, part in enumerate(even_slices(batches, max(1, workers))):
             read = case.plan(progress, world, rank, workers, worker)
-            expected = [sequence[p] for batch in part for p, _ in batch]
+            expected = [row_at[p] for batch in part for p, _ in batch]
             assert [tuple(row) for row in rows_of(read)] == expected
 
 
@@ -151,7 +151,20 @@ def test_limit_is_a_prefix(case, limit):
 
 
 @brief
-@given(cases(limit=None, shuffle=True))
+@given(cases(offset=0), st.integers(0, 200), worlds)
+def test_offset_leaves_out_a_prefix(case, offset, world):
+    options = dataclasses.replace(case.options, offset=offset, uneven="keep", drop_last=False)
+    rest = dataclasses.replace(case, options=options)
+    without_limit = dataclasses.replace(options, offset=0, limit=None)
+    whole = dataclasses.replace(case, options=without_limit).sequence()
+    stop = None if options.limit is None else offset + options.limit
+    plans = [rest.plan([], world, rank) for rank in range(world)]
+    delivered = [tuple(row) for read in plans for row in rows_of(read)]
+    assert delivered == rest.sequence() == whole[offset:stop]
+
+
+@brief
+@given(cases(limit=None, offset=0, shuffle=True))
 def test_windows_are_near_equal_and_permuted_within(case):
     stored = dataclasses.replace(
         case, options=dataclasses.replace(case.options, uneven="keep", drop_last=False)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.data import DataLoader
 from typing_extensions import assert_type
 
@@ -28,7 +29,12 @@ from fastload import (
     per_row,
 )
 from fastload.dataset.trace import Trace
-from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_rows
+from fastload.testing import (
+    assert_ranks_agree,
+    assert_resumes_exactly,
+    assert_same_rows,
+    assert_same_steps,
+)
 
 dataset = FastParquetDataset(
     ["a.parquet", "b.parquet"],
@@ -60,6 +66,8 @@ for one in dataset:
     assert_type(one.rows, int)
 assert_type(dataset.head(3), Batch)
 assert_type(dataset.num_rows, int)
+assert_type(dataset.rows_of(range(3), rank=0, num_workers=2), dict[str, NDArray[Any]])
+part = FastParquetDataset("a.parquet", offset=5, limit=10, skip_steps=range(3, 5))
 
 
 def train(data: FastParquetDataset) -> None:
@@ -107,6 +115,7 @@ for batch in mixed:
     mixed.load_state_dict(mixed.state_dict(after=batch))
 with mix({"a": dataset}, {"a": 1.0}, seed=3) as opened_mix:
     assert_type(opened_mix.sources, tuple[str, ...])
+    assert_type(opened_mix.rows_of(0), dict[str, NDArray[Any]])
 
 
 def scaled(block: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
@@ -160,3 +169,13 @@ assert_ranks_agree(
     world_sizes=(2, 8),
     uneven="wrap",
 )
+assert_same_steps(
+    lambda rank, world_size: FastParquetDataset("a.parquet", rank=rank, world_size=world_size),
+    (1, 2),
+    steps=3,
+)
+
+
+def on_mesh(mesh: DeviceMesh) -> list[FastParquetDataset]:
+    names = FastParquetDataset("a.parquet", mesh=(mesh, ["dp", "ep"]))
+    return [FastParquetDataset("a.parquet", mesh=mesh), names]

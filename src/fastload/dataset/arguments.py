@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING
 
 from fastload.schema.packs import Pack, TokenBudget
 from fastload.source.stores.io import IO
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["ATTRIBUTES", "KEYWORDS", "check_arguments", "refuse_beside_tokens"]
+__all__ = [
+    "ATTRIBUTES",
+    "KEYWORDS",
+    "check_arguments",
+    "check_slices",
+    "refuse_beside_tokens",
+    "step_numbers",
+]
 
 _OF_LOADER = "{name} is a parameter of DataLoader: DataLoader(dataset, batch_size=None, {name}=...)"
 _PREPROCESS = "pass preprocess= for a function of a block of rows, or augment= for a random one"
@@ -38,6 +46,7 @@ KEYWORDS = {
     **dict.fromkeys(("cache_dir", "local_cache", "cache_location"), "pass cache="),
     **dict.fromkeys(("fillna", "fill_value", "fill"), 'pass nulls="zero", or Column(fill=...)'),
     **dict.fromkeys(("shuffle_seed", "random_state", "generator"), "pass seed="),
+    **dict.fromkeys(("skip", "skip_rows", "start"), "pass offset="),
     "num_epochs": "iterate over the dataset once for each epoch",
     "device": "wrap the dataset: fastload.DevicePrefetcher(dataset, device)",
 }
@@ -49,6 +58,7 @@ ATTRIBUTES = {
     **dict.fromkeys(("num_columns", "n_columns", "width"), "write len(dataset.schema)"),
     **dict.fromkeys(("shape", "size"), "write dataset.num_rows and len(dataset.schema)"),
     **dict.fromkeys(("take", "limit"), "call dataset.head(n), or pass limit= to a dataset"),
+    "offset": "pass offset= when you make the dataset",
     **dict.fromkeys(("map", "map_batches", "with_transform", "set_transform"), _STEPS),
     **dict.fromkeys(("filter", "where", "query"), _FILTERS),
     **dict.fromkeys(("split", "random_split", "train_test_split"), _SPLIT),
@@ -64,6 +74,23 @@ ATTRIBUTES = {
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "call it on a Batch: dataset.head(n)"),
 }
 """What to write instead of attributes of other libraries' datasets."""
+
+
+def step_numbers(steps: Iterable[int]) -> tuple[int, ...]:
+    """Return the numbers of the argument `skip_steps`, ascending, each once.
+
+    Raises:
+        TypeError: the argument is not an iterable of integers.
+    """
+    try:
+        given = list(steps)
+        if any(isinstance(step, bool) for step in given):
+            raise TypeError("a bool is no number of a step")
+        return tuple(sorted({index(step) for step in given}))
+    except TypeError:
+        raise TypeError(
+            f"Expected skip_steps as numbers of steps, such as range(10, 20), got {steps!r}"
+        ) from None
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:
@@ -163,7 +190,7 @@ _BATCH_SIZE = 1024  # the default
 _TYPES: dict[str, type] = {
     **dict.fromkeys(("global_batch_size", "canonical_ranks"), int),
     **dict.fromkeys(("limit", "shuffle_window", "seed", "rank", "world_size"), int),
-    **dict.fromkeys(("threads", "prefetch"), int),
+    **dict.fromkeys(("threads", "prefetch", "offset"), int),
     **dict.fromkeys(("shuffle", "drop_last", "provenance"), bool),
 }
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -177,4 +204,5 @@ _LEAST = {
     "canonical_ranks": 1,
     "threads": 0,
     "prefetch": 0,
+    "offset": 0,
 }

@@ -17,9 +17,11 @@ from fastload.dataset.arguments import (
     check_arguments,
     check_slices,
     refuse_beside_tokens,
+    step_numbers,
 )
 from fastload.dataset.describe import dataset_html, dataset_text
 from fastload.dataset.head import head
+from fastload.dataset.mesh import rank_of
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.next_pass import NextPass, PreparedPass
 from fastload.dataset.passes.open_feed import FeedFactory
@@ -27,16 +29,18 @@ from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, resolve_rank
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_state, encode_state
+from fastload.dataset.step_rows import step_rows
 from fastload.dataset.trace import CAPACITY, Trace, recorded
 from fastload.dataset.warm import warm, warm_blocks
 from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import first_rows, schema_after
 from fastload.engine.stats import NO_MEMORY, Stats, stats_of
-from fastload.plan.canonical import CanonicalUnits
+from fastload.plan.canonical import CanonicalUnits, row_units, slice_options
 from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
-from fastload.plan.units import RowUnits
+from fastload.plan.progress import steps_of
+from fastload.plan.skipped_steps import skipped_steps
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
@@ -54,10 +58,16 @@ from fastload.steps.kernel_plan import extra_outputs, plan_kernels
 from fastload.steps.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch.distributed.device_mesh import DeviceMesh
 
     from fastload.dataset.epochs import PassStart
     from fastload.engine.engine import Engine
+    from fastload.plan.intervals import Int64s
+    from fastload.plan.position import WorkerSlot
+    from fastload.plan.steps import StepOfLeg
     from fastload.plan.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime.native import core
@@ -117,7 +127,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             `("user", 0, 0.9)` for training and `("user", 0.9, 1)` for validation share no user.
             With None, the hash is that of the row's number and its file's path below the given
             directory. Module `row_hash` defines the hash.
-        limit: Number of rows to keep from the start of the epoch's sequence, or None for all.
+        limit: Number of rows of the epoch's sequence to keep, from `offset` on, or None for all.
             The kept rows are divided among the ranks into nearly equal slices.
         shuffle: True to permute row groups over the whole dataset, then rows within windows.
         shuffle_window: Number of rows that are shuffled at once; None chooses it.
@@ -193,6 +203,21 @@ class FastParquetDataset(Resumable[_Item_co]):
             (or do not say) gets an output `<output>__valid`, a bool tensor (B,) that is True where
             the value is not null; for a `Stack`, it is (B, F).
         exclude: Names of columns to leave out; the name of a struct leaves out all its fields.
+        offset: Number of rows to leave out at the start of the epoch's sequence.
+            `offset=n` and `limit=n` share no row and miss none if all else is equal. If the
+            sequence has no more rows than `offset`, an epoch has no batch.
+        skip_steps: Numbers of steps to leave out of each epoch, such as range(1000, 1100).
+            A step is one batch of each rank; steps count from 0 at the beginning of the epoch, as
+            in `rows_of`. All other steps have the rows that they have without the option, and
+            keep their numbers. A state counts steps that were left out as delivered, so a run may
+            resume with other `skip_steps`. After a resume on another number of ranks or workers,
+            the numbers mean the steps of the new run.
+        mesh: A torch DeviceMesh whose data-parallel dimensions give rank and world size.
+            Processes that differ only in other dimensions (tensor, pipeline, context) read the
+            same rows. Data-parallel are dimensions with names such as "dp", "dp_replicate",
+            "dp_shard", "data_parallel", "fsdp", "ddp", "replicate", "shard" and "batch", and the
+            only dimension of a mesh without names. For other names, pass a pair of the mesh and
+            the names of its data-parallel dimensions: `mesh=(mesh, ["dp", "ep"])`.
         global_batch_size: Rows of a step over all ranks, instead of `batch_size`.
             The epoch's sequence is cut into `canonical_ranks` slices, and each step takes as many
             rows of each slice. So step t has the same set of rows on every number of ranks that
@@ -258,6 +283,9 @@ class FastParquetDataset(Resumable[_Item_co]):
         provenance: bool = False,
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
+        offset: int = 0,
+        skip_steps: Iterable[int] = (),
+        mesh: DeviceMesh | tuple[DeviceMesh, str | Sequence[str]] | None = None,
         global_batch_size: int | None = None,
         canonical_ranks: int | None = None,
         pack: Pack | None = None,
@@ -293,6 +321,9 @@ class FastParquetDataset(Resumable[_Item_co]):
         provenance: bool = False,
         nulls: Nulls = "raise",
         exclude: Sequence[str] = (),
+        offset: int = 0,
+        skip_steps: Iterable[int] = (),
+        mesh: DeviceMesh | tuple[DeviceMesh, str | Sequence[str]] | None = None,
         global_batch_size: int | None = None,
         canonical_ranks: int | None = None,
         pack: Pack | None = None,
@@ -309,15 +340,16 @@ class FastParquetDataset(Resumable[_Item_co]):
         self._rows_of_batch = 0  # rows of a batch that has no fixed number of them; 0 = it has
         self._rank_arguments = (rank, world_size)
         self._rank: Rank | None = None
+        if mesh is not None or rank is not None or world_size is not None:
+            self._rank = rank_of(mesh, rank, world_size)
         slices = None
-        if rank is not None or world_size is not None:
-            self._rank = resolve_rank(rank, world_size)
-        if global_batch_size is not None:
-            slices = canonical_ranks or self._resolved_rank().world
+        if global_batch_size is not None or canonical_ranks is not None:
+            world = self._resolved_rank().world
+            slices = canonical_ranks or world
+            # With a TokenBudget, a step has one budget of each slice.
+            global_batch_size = global_batch_size or slices
             check_slices(global_batch_size, slices)
-            self._batch_size = global_batch_size // self._resolved_rank().world
-        elif canonical_ranks is not None:
-            slices = global_batch_size = canonical_ranks  # one TokenBudget of each slice
+            self._batch_size = global_batch_size // world
         # Options checks its arguments here, before any file is opened, so that a wrong argument
         # raises at once.
         options = Options(
@@ -328,6 +360,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             drop_last=drop_last,
             uneven=uneven,
             limit=limit,
+            offset=offset,
+            skip_steps=step_numbers(skip_steps),
             pack=None if pack is None else text_of(pack),
             budget=None if budget is None else text_of(budget),
         )
@@ -448,14 +482,18 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that `filters` and `split` keep, on all ranks; `limit` does not count."""
+        """Number of rows that `filters` and `split` keep, on all ranks.
+
+        `offset` and `limit` do not count.
+        """
         return self._rows.row_groups.total_rows
 
     def head(self, n: int = 5) -> Batch:
         """Return the first rows of the dataset as a Batch, in stored order.
 
         The running pass and the epoch stay as they are. The steps of `preprocess` and `augment`
-        are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask".
+        are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask". `offset`
+        does not count.
 
         Args:
             n: Number of rows, at least 1. A dataset with fewer rows gives all its rows.
@@ -505,7 +543,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             rank = self._resolved_rank().rank
             feed = feed or self._feeds.open(engine, start, part, rank)
             feed.on_opened = self._prepare_next if engine.looks_ahead else None
-            begun = self._pass = EpochIterator(feed, start, part)
+            begun = self._pass = EpochIterator(feed, start, part, self._skipped(start, part))
         items = begun.rows() if self._yields_rows else begun
         return cast("Iterator[_Item_co]", items)
 
@@ -643,28 +681,39 @@ class FastParquetDataset(Resumable[_Item_co]):
         memory_budget: int,
     ) -> Units:
         """Return the units of the epochs; arguments as for `lengths_of`."""
-        row_groups, options, slices = self._rows.row_groups, self._options, 1
-        if options.canonical_ranks is not None:
-            slices = options.canonical_ranks
-            options = replace(
-                options,
-                batch_size=options.batch_size // slices,
-                shuffle_window=max(1, options.shuffle_window // slices),
-            )
-        units: Units = RowUnits(row_groups, options)
-        rows = options.batch_size
+        options = self._options
+        units = row_units(self._rows.row_groups, options)
+        rows = slice_options(options).batch_size
         if by_tokens is not None:
             lengths = lengths_of(by_tokens, self._source, of_lists, self._rows, io, memory_budget)
-            units = token_units(by_tokens, lengths, options)
-            rows = rows_of_batch(by_tokens, lengths, options.batch_size)
-        if options.canonical_ranks is not None:
-            units = CanonicalUnits(units, slices)
-        if units.options is not self._options:
-            self._rows_of_batch = rows * slices // min(slices, self._resolved_rank().world)
+            units = token_units(by_tokens, lengths, slice_options(options))
+            rows = rows_of_batch(by_tokens, lengths, slice_options(options).batch_size)
+            if options.canonical_ranks is not None:
+                units = CanonicalUnits(units, options.canonical_ranks)
+        if units.options is not options:
+            slices = options.canonical_ranks or 1
+            self._rows_of_batch = max(1, rows * slices // self._resolved_rank().world)
         return units
 
     def _batches(self, position: Position, rank: int | None) -> int:
         return self._units.batches(position, self._resolved_rank().world, rank)
+
+    def _skipped(self, start: Position, part: WorkerSlot) -> Int64s | None:
+        """Return the steps that a pass leaves out, counted from its first step."""
+        if not self._options.skip_steps:
+            return None
+        left = self._units.steps_left(start, part)
+        return skipped_steps(self._options, steps_of(start.progress), left)
+
+    def _delivered(self, position: Position) -> int:
+        steps = super()._delivered(position)
+        return steps - len(skipped_steps(self._options, 0, steps))
+
+    def _rows_of(
+        self, position: Position, steps: Sequence[StepOfLeg], rank: int | None
+    ) -> dict[str, NDArray[Any]]:
+        shares = list(self._units.step_shares(position, steps, rank))
+        return step_rows(shares, position.epoch, [(self._source, self._rows, self._units)])[0]
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return encode_state(self._source, self._options, self._predicate, position, worker)

@@ -75,12 +75,18 @@ def _facts(
     dataset: Described, batch_size: int | None, options: Options, steps: Steps
 ) -> Sequence[tuple[str, str]]:
     rows = f"{dataset.num_rows:,} in {counted(len(dataset.files), 'file')}"
-    if options.limit is not None:
-        rows += f", of which limit keeps {min(options.limit, dataset.num_rows):,}"
+    given = [
+        name for name, unset in (("offset", 0), ("limit", None)) if getattr(options, name) != unset
+    ]
+    if given:
+        kept = f"{' and '.join(given)} {'keeps' if len(given) == 1 else 'keep'}"
+        rows += f", of which {kept} {options.limited(dataset.num_rows):,}"
     order = "in stored order"
     if options.shuffle:
         order = f"shuffled in windows of {options.shuffle_window:,} rows, seed {options.seed}"
     items = "single rows" if batch_size is None else f"of {counted(batch_size, 'row')}"
+    if options.skip_steps:
+        items += f", without {counted(len(options.skip_steps), 'step')}"
     facts = [("rows", rows), ("batches", items), ("order", order)]
     if steps.count:
         facts.append(("steps", counted(steps.count, "step")))

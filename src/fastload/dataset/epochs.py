@@ -103,7 +103,8 @@ class EpochCell:
 
     def __init__(self, position: Position) -> None:
         first = {"0": _encoded(PassStart(position))}
-        self._become_owner({"newest": 0, "next": first, "passes": {}, "by_worker": False})
+        latest = {"by_worker": False, "latest": None, "workers": None}
+        self._become_owner({"newest": 0, "next": first, "passes": {}, **latest})
 
     def give(self, order: PassStart) -> None:
         """Let the next pass follow an order."""
@@ -113,6 +114,7 @@ class EpochCell:
             orders = {**document["next"], str(newest): _encoded(order)}
             document["next"] = _last(orders, _KEPT_ORDERS)
             document["by_worker"] = False
+            document["latest"] = None
         self._born["newest"] = newest
 
     @property
@@ -127,6 +129,18 @@ class EpochCell:
         """True if a worker process began the latest pass."""
         self._leave()
         return bool(self._record.read()["by_worker"])
+
+    @property
+    def latest(self) -> tuple[Position | None, int | None]:
+        """Where the latest pass began, and its number of workers for each rank.
+
+        The position is None if no pass has begun since the newest order. The number is None if no
+        pass has ever begun.
+        """
+        self._leave()
+        document = self._record.read()
+        latest = document["latest"]
+        return latest and _decoded(latest).position, document["workers"]
 
     def begin(
         self, finished: Callable[[Position], bool], own: Position | None = None
@@ -152,6 +166,8 @@ class EpochCell:
             start = own or resolved(order, finished)
             orders[number] = _encoded(PassStart(_following(start)))
             document["by_worker"] = by_worker
+            document["latest"] = _encoded(PassStart(start))
+            document["workers"] = info.num_workers if (info := get_worker_info()) else 0
             if by_worker:
                 passes[name] = _encoded(PassStart(replace(start, taken=0), stays=True))
                 document["passes"] = _last(passes, _KEPT_PASSES)

@@ -9,18 +9,23 @@ from numbers import Real
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
+
 from fastload.batch.batch import Batch
 from fastload.dataset.mix_feed import MixedFeed
 from fastload.dataset.mix_source import MixSource
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_position, encode_position, no_state
+from fastload.dataset.step_rows import step_rows
 from fastload.plan.mix_draws import Stop
-from fastload.plan.mix_plan import Mixture, mix_batches, mix_plan
+from fastload.plan.mix_plan import Mixture, mix_batches, mix_plan, mix_step
 from fastload.plan.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from fastload.dataset.dataset import FastParquetDataset
     from fastload.dataset.epochs import PassStart
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from fastload.engine.stats import Stats
     from fastload.plan.mix_plan import MixPlan
     from fastload.plan.position import WorkerSlot
+    from fastload.plan.steps import StepOfLeg
     from fastload.runtime.native import core
     from fastload.schema.fields import Schema
 
@@ -193,8 +199,8 @@ class MixedDataset(Resumable[Batch]):
     def _resolved_rank(self) -> Rank:
         ranks = {source.name: source.resolved_rank() for source in self._of}
         self._check_ranks(ranks)
-        # Prefer a rank from elsewhere than arguments: only such a rank is checked for changes.
-        return min(ranks.values(), key=lambda rank: rank.origin == "arguments")
+        # Prefer a rank that the user did not give: only such a rank is checked for changes.
+        return min(ranks.values(), key=lambda rank: rank.given)
 
     def _check_ranks(self, ranks: Mapping[str, Rank]) -> None:
         for source in self._of:
@@ -228,6 +234,19 @@ class MixedDataset(Resumable[Batch]):
             part.worker,
             skip_batches=start.taken,
         )
+
+    def _rows_of(
+        self, position: Position, steps: Sequence[StepOfLeg], rank: int | None
+    ) -> dict[str, NDArray[Any]]:
+        mixture = self._mixture._replace(seed=position.seed)
+        shares = [
+            share
+            for step in steps
+            for share in mix_step(mixture, position.seeds, position.epoch, step, rank)
+        ]
+        names = np.array(self.sources)[[share.source for share in shares]]
+        rows, sizes = step_rows(shares, position.epoch, [source.planned for source in self._of])
+        return {**rows, "source": names.repeat(sizes)}
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
         return {

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
+    from fastload.plan.units import Units
+    from fastload.rows.epoch_rows import EpochRows
     from fastload.runtime.native import core
+    from fastload.source.source import Source
 
 __all__ = ["MixSource"]
 
@@ -55,6 +58,16 @@ class MixSource:
                 "Expected a dataset that makes batches, got one of rows (batch_size=None) - at "
                 f"source `{name}`"
             )
+        if dataset._options.skip_steps:
+            raise ValueError(
+                "Expected a dataset without skip_steps, got one with skip_steps: a mix leaves out "
+                f"no steps - at source `{name}`"
+            )
+        if dataset._units.options is not dataset._options:
+            raise ValueError(
+                "Expected a dataset whose batches have batch_size rows, got one with pack, a "
+                f"TokenBudget or global_batch_size - at source `{name}`"
+            )
         self.name = name
         self.dataset = dataset
 
@@ -62,6 +75,11 @@ class MixSource:
     def rows(self) -> SourceRows:
         """The count of the source's rows, and the options that make batches of the rows."""
         return SourceRows(self.dataset._rows.row_groups.total_rows, self._options)
+
+    @property
+    def planned(self) -> tuple[Source, EpochRows, Units]:
+        """The files, the rows of an epoch and the units, for the rows of a step."""
+        return self.dataset._source, self.dataset._rows, self.dataset._units
 
     @property
     def seed(self) -> int:

@@ -35,16 +35,21 @@ class Rank:
                 f"{self.world} (from {self.origin})"
             )
 
+    @property
+    def given(self) -> bool:
+        """True if the user gave the numbers, as arguments or as a mesh."""
+        return self.origin in ("arguments", "mesh")
+
     def check_unchanged(self) -> None:
         """Compare the numbers with torch.distributed, which may have been set up in the meantime.
 
-        Numbers that were given as arguments are not compared.
+        Numbers that the user gave are not compared.
 
         Raises:
             RuntimeError: the numbers differ.
         """
         now = _from_torch()
-        if now is None or self.origin == "arguments":
+        if now is None or self.given:
             return
         if (now.rank, now.world) != (self.rank, self.world):
             raise RuntimeError(

@@ -11,17 +11,21 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastload.dataset.accelerate_guard import refuse_second_split
 from fastload.dataset.epochs import EpochCell, PassStart, check_epoch, resolved
 from fastload.plan.position import BatchPosition, WorkerSlot
+from fastload.plan.progress import steps_of
+from fastload.plan.steps import step_of_leg
 from fastload.runtime.user_warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
     from typing_extensions import Self
 
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.epoch_iterator import EpochIterator
     from fastload.dataset.ranks import Rank
     from fastload.plan.position import Position
+    from fastload.plan.steps import StepOfLeg
 
 __all__ = ["PASS_OF_MIX", "Resumable"]
 
@@ -87,6 +91,18 @@ class Resumable(IterableDataset[_Item_co]):
         Raises the errors of `load_state_dict`.
         """
 
+    @abstractmethod
+    def _rows_of(
+        self, position: Position, steps: Sequence[StepOfLeg], rank: int | None
+    ) -> dict[str, NDArray[Any]]:
+        """Return the rows of steps of an epoch, as `rows_of` does.
+
+        Args:
+            position: a position in the epoch.
+            steps: the steps.
+            rank: number of one rank; None = all ranks.
+        """
+
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch, delivered and remaining.
 
@@ -97,7 +113,11 @@ class Resumable(IterableDataset[_Item_co]):
         at_work = running is not None and not running.finished
         position = running.start if running and at_work else self._next_position()
         left = self._batches(position, self._resolved_rank().rank)
-        return sum(leg.delivered for leg in position.progress) + left
+        return self._delivered(position) + left
+
+    def _delivered(self, position: Position) -> int:
+        """Return the number of batches of each rank in the epoch before a position."""
+        return steps_of(position.progress)
 
     def __getitem__(self, index: Any) -> NoReturn:
         """Refuse the number of a row: a dataset is read by iteration.
@@ -199,6 +219,56 @@ class Resumable(IterableDataset[_Item_co]):
             return
         self._loaded = None
         self._give(PassStart(position))
+
+    def rows_of(
+        self, step: int | range, rank: int | None = None, *, num_workers: int | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Return the rows of a step of this epoch, without reading data.
+
+        A step is one batch of each rank. Steps count from 0 at the beginning of the epoch, through
+        all resumes: for steps before the latest resume, the numbers of ranks and workers are those
+        that the state holds. Steps in `skip_steps` keep their numbers, and have the rows that they
+        leave out. This epoch is the epoch of the latest pass, or after `set_epoch` and
+        `load_state_dict` the epoch of the next pass.
+
+        Rows come in the order of the batch, rank by rank, and step by step for a range. A row that
+        "wrap" or "pad" repeats appears as often as the batch has it. With on_error="skip", the rows
+        are those that were planned, not their substitutes.
+
+        Example:
+            ds = FastParquetDataset("train", columns=["f1"], shuffle=True)
+            rows = ds.rows_of(1)
+            ds.files[rows["file"][0]], rows["row_group"][0], rows["row"][0]
+
+        Args:
+            step: Number of the step, or a range of numbers.
+            rank: Number of one rank, or None for the rows of all ranks.
+            num_workers: Number of the DataLoader's workers after the latest resume.
+                None means those of the latest pass, or before the first pass those of the loaded
+                state, or else 0.
+
+        Returns:
+            Three int64 arrays (rows,). "file" is the index in `files`, "row_group" the number of
+            the row group in the file, and "row" the number of the row in the file. A mix adds
+            "source", the names of the sources.
+
+        Raises:
+            TypeError: `step` is neither an int nor a range.
+            ValueError: The epoch has no such step, or the step ran on fewer ranks.
+        """
+        if isinstance(step, bool) or not isinstance(step, (int, range)):
+            raise TypeError(f"Expected step as an int or a range, got {step!r}")
+        position, workers = self._epochs.latest
+        if position is None:
+            position = self._next_position()
+        if num_workers is None:
+            num_workers = workers
+        if num_workers is None:
+            num_workers = position.progress[-1].workers if position.progress else 0
+        world, legs = self._resolved_rank().world, position.progress
+        steps = [step] if isinstance(step, int) else step
+        places = [step_of_leg(legs, world, num_workers, number) for number in steps]
+        return self._rows_of(position, places, rank)
 
     def close(self) -> None:
         """End the pass: asked for more, its iterator raises. Batches stay valid. Idempotent."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastload.errors import SourceChangedError
 from fastload.plan.position import Position
 from fastload.plan.progress import Leg
+from fastload.runtime.digest import digest
 from fastload.source.fingerprint import changed_file
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 _VERSION = 1
+# Values that a state does not list, so that a state without them may be of an earlier version.
+_DEFAULTS: dict[str, Any] = {"offset": 0, "canonical_ranks": None, "pack": None}
 # The most legs that a state lists. More legs are compressed, so that a state stays under 2 KB after
 # hundreds of resumes on other numbers of ranks.
 _LISTED_LEGS = 32
@@ -54,10 +57,13 @@ def encode_state(
         worker: number of the worker and number of workers, if the position is that of one
             worker's own share.
     """
-    return {
+    state = {
         **encode_position(position, worker),
         **encode_identity(source, options, predicate),
     }
+    if worker is not None and options.skip_steps:
+        state["skip_steps"] = _steps_text(options)
+    return state
 
 
 def encode_position(position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
@@ -71,6 +77,11 @@ def encode_position(position: Position, worker: tuple[int, int] | None = None) -
     return state
 
 
+def _steps_text(options: Options) -> str:
+    """Return a text of the steps that are left out, different for other steps."""
+    return digest(repr(options.skip_steps)) if options.skip_steps else ""
+
+
 def encode_identity(source: Source, options: Options, predicate: Predicate) -> dict[str, Any]:
     """Return the part of a state that identifies the files and their order."""
     return {
@@ -78,7 +89,11 @@ def encode_identity(source: Source, options: Options, predicate: Predicate) -> d
         "files": len(source.files),
         "file_sums": list(source.file_sums),
         "rows": source.num_rows,
-        "order": _order(options, predicate),
+        "order": {
+            name: value
+            for name, value in _order(options, predicate).items()
+            if name not in _DEFAULTS or value != _DEFAULTS[name]
+        },
     }
 
 
@@ -105,6 +120,11 @@ def decode_state(
     """
     position, own = decode_position(state, worker)
     check_identity(state, source, options, predicate)
+    if own and state.get("skip_steps", "") != _steps_text(options):
+        raise ValueError(
+            "Expected the skip_steps that the state was saved with, got others: with "
+            "StatefulDataLoader skip_steps must stay the same; state_dict(after=batch) serves any"
+        )
     return position, own
 
 
@@ -165,9 +185,10 @@ def check_identity(
             "versions divided the epoch by stored rows; this version cannot continue that order"
         )
     for name, value in _order(options, predicate).items():
-        if order.get(name) != value:
+        saved = order.get(name, _DEFAULTS.get(name))
+        if saved != value:
             raise ValueError(
-                f"Expected {name}={order.get(name)!r}, as when the state was saved, got "
+                f"Expected {name}={saved!r}, as when the state was saved, got "
                 f"{name}={value!r}: a state cannot continue in another order"
             )
 
@@ -236,6 +257,7 @@ def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
         "shuffle_window": options.shuffle_window if options.shuffle else None,
         "drop_last": options.drop_last,
         "uneven": options.uneven,
+        "offset": options.offset,
         "limit": options.limit,
         "filters": predicate.filters_text,
         "split": predicate.split_text,

@@ -129,6 +129,8 @@ def _plan_of(
         uneven="keep",
         drop_last=False,
         limit=None if options.shuffle else options.limit,
+        offset=0 if options.shuffle else options.offset,
+        skip_steps=(),
     )
     return read_plan(
         row_groups,

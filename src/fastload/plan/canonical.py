@@ -25,15 +25,43 @@ import numpy as np
 from fastload.plan.intervals import edges_of
 from fastload.plan.rank_split import RankSplit, Share, whole_epoch
 from fastload.plan.read_plan import ReadPlan
-from fastload.plan.units import Units
+from fastload.plan.units import RowUnits, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from fastload.plan.intervals import Int64s
+    from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
+    from fastload.plan.progress import Leg
+    from fastload.plan.sequence import RowGroups
+    from fastload.plan.steps import StepOfLeg, StepShare
 
-__all__ = ["CanonicalUnits", "in_lanes"]
+__all__ = ["CanonicalUnits", "in_lanes", "row_units", "slice_options"]
+
+
+def slice_options(options: Options) -> Options:
+    """Return the parameters of one canonical slice; `options` itself if there are none.
+
+    A batch is then what a slice has in a step, and the slices together mix as many rows as
+    `shuffle_window` says.
+    """
+    slices = options.canonical_ranks
+    if slices is None:
+        return options
+    return replace(
+        options,
+        batch_size=options.batch_size // slices,
+        shuffle_window=max(1, options.shuffle_window // slices),
+    )
+
+
+def row_units(row_groups: RowGroups, options: Options) -> Units:
+    """Return the units of a dataset whose batches have a fixed number of rows."""
+    units = RowUnits(row_groups, slice_options(options))
+    if options.canonical_ranks is None:
+        return units
+    return CanonicalUnits(units, options.canonical_ranks)
 
 
 class CanonicalUnits(Units):
@@ -49,7 +77,7 @@ class CanonicalUnits(Units):
 
     def __init__(self, units: Units, slices: int) -> None:
         self.options = replace(
-            units.options, batch_size=1, limit=None, uneven="keep", drop_last=False
+            units.options, batch_size=1, limit=None, offset=0, uneven="keep", drop_last=False
         )
         self._units = units
         self._slices = slices
@@ -68,6 +96,21 @@ class CanonicalUnits(Units):
         slices = self._slices_of(rank, part.world)
         steps = super().share(_of_all_ranks(at), replace(part, world=1), 0)
         return replace(steps, slices=slices)
+
+    def steps_left(self, at: Position, part: WorkerSlot) -> int:
+        """Return the steps that are left after a position, `skip_steps` included."""
+        return super().steps_left(_of_all_ranks(at), replace(part, world=1))
+
+    def step_shares(
+        self, at: Position, steps: Sequence[StepOfLeg], rank: int | None
+    ) -> Iterator[StepShare]:
+        """Yield the steps, with the slices of each rank."""
+        for step in steps:
+            of_all = step._replace(before=_merged_ranks(step.before), world=1)
+            (share,) = super().step_shares(at, [of_all], None)
+            for number in step.ranks(rank):
+                slices = self._slices_of(number, step.world)
+                yield share._replace(share=replace(share.share, slices=slices))
 
     def check(self, at: Position) -> None:
         """Raise a ValueError if the units can't have made the progress of a position."""
@@ -94,8 +137,9 @@ class CanonicalUnits(Units):
 
     def _split(self, seed: int, epoch: int) -> RankSplit:
         options = self._units.options
-        total = options.limited(self._units.total(seed, epoch))
-        return RankSplit(whole_epoch(total), self._slices, options, total)
+        total = self._units.total(seed, epoch)
+        positions = whole_epoch(total, options)
+        return RankSplit(positions, self._slices, options, options.limited(total))
 
     def _slices_of(self, rank: int, world: int) -> range:
         """Return the slices of a rank.
@@ -168,7 +212,11 @@ def in_lanes(plans: Sequence[ReadPlan]) -> ReadPlan:
 
 def _of_all_ranks(at: Position) -> Position:
     """Return a position whose progress counts steps of all ranks, not batches of one."""
-    return replace(at, progress=tuple(replace(leg, world=1) for leg in at.progress))
+    return replace(at, progress=_merged_ranks(at.progress))
+
+
+def _merged_ranks(legs: Sequence[Leg]) -> tuple[Leg, ...]:
+    return tuple(replace(leg, world=1) for leg in legs)
 
 
 def _batch_edges(plan: ReadPlan) -> Int64s:

@@ -23,6 +23,7 @@ from fastload.plan.mix_draws import Stock, draw_sources
 from fastload.plan.permutation import stream_key
 from fastload.plan.progress import going_on, merged
 from fastload.plan.rank_split import RankSplit, whole_epoch
+from fastload.plan.steps import StepShare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from fastload.plan.options import Options
     from fastload.plan.progress import Leg
     from fastload.plan.rank_split import Share
+    from fastload.plan.steps import StepOfLeg
 
-__all__ = ["MixPlan", "Mixture", "SourceRows", "SourceShare", "mix_batches", "mix_plan"]
+__all__ = ["MixPlan", "Mixture", "SourceRows", "SourceShare", "mix_batches", "mix_plan", "mix_step"]
 
 # Third part, after seed and epoch, of the names of these streams. A dataset uses 0 and 1.
 _SOURCE_STREAM = 2
@@ -57,7 +59,7 @@ class SourceRows(NamedTuple):
     @property
     def positions(self) -> Int64s:
         """Positions of a whole epoch of the source, as intervals."""
-        return whole_epoch(self.options.limited(self.total))
+        return whole_epoch(self.total, self.options)
 
 
 class Mixture(NamedTuple):
@@ -225,6 +227,37 @@ def mix_batches(mixture: Mixture, epoch: int, progress: Sequence[Leg], world: in
         ValueError: a leg claims more batches than it had.
     """
     return len(_state_on(mixture, epoch, merged(progress), world).rest)
+
+
+def mix_step(
+    mixture: Mixture, seeds: Sequence[int], epoch: int, step: StepOfLeg, rank: int | None
+) -> Iterator[StepShare]:
+    """Yield the rows of a step of a mix, rank by rank.
+
+    Args:
+        mixture: the sources and how they are drawn.
+        seeds: seeds of the sources.
+        epoch: number of the epoch.
+        step: the step.
+        rank: number of one rank; None = all ranks.
+
+    Raises:
+        ValueError: the epoch has no such step, or the step's leg has no such rank.
+    """
+    state = _state_on(mixture, epoch, step.before, step.world)
+    if not 0 <= step.number < len(state.rest):
+        raise step.missing(len(state.rest))
+    source = int(state.rest[step.number])
+    steps = np.flatnonzero(state.rest == source)
+    draw = int(np.searchsorted(steps, step.number))
+    runs = _runs(mixture, state, source, len(steps))
+    run = next(run for run in runs if draw < run.stop)
+    turns = steps[run.start : run.stop] % step.workers
+    turn = step.number % step.workers
+    batch = int((turns < turn).sum() + (turns[: draw - run.start] == turn).sum())
+    seed = _seed_of(seeds[source], run.repetition)
+    for number in step.ranks(rank):
+        yield StepShare(source, seed, run.split.share(number, batch, batch + 1))
 
 
 class _Run(NamedTuple):

@@ -21,7 +21,9 @@ class Options:
         seed: seed of the order; matters only with `shuffle`.
         drop_last: leave out a last batch of fewer than `batch_size` rows.
         uneven: what to do when ranks would get unequal numbers of rows.
-        limit: rows from the beginning of the sequence that make up an epoch; None = all rows.
+        limit: rows of the sequence that make up an epoch, from `offset` on; None = all that follow.
+        offset: rows at the beginning of the sequence that no epoch delivers.
+        skip_steps: numbers of steps that each epoch leaves out, ascending.
         canonical_ranks: slices of the sequence of which each step takes as many rows, where
             `batch_size` counts the rows of a step over all ranks; None = no such slices.
         pack: the way of packing, as text; None = rows are not packed.
@@ -38,12 +40,17 @@ class Options:
     drop_last: bool = False
     uneven: Uneven = "wrap"
     limit: int | None = None
+    offset: int = 0
+    skip_steps: tuple[int, ...] = ()
     canonical_ranks: int | None = None
     pack: str | None = None
     budget: str | None = None
 
     def __post_init__(self) -> None:
         expect_at_least(1, batch_size=self.batch_size, shuffle_window=self.shuffle_window)
+        expect_at_least(0, offset=self.offset)
+        if self.skip_steps:
+            expect_at_least(0, skip_steps=self.skip_steps[0])
         if self.limit is not None:
             expect_at_least(0, limit=self.limit)
         if self.uneven not in get_args(Uneven):
@@ -52,7 +59,8 @@ class Options:
 
     def limited(self, total_rows: int) -> int:
         """Return the rows of an epoch when the files have `total_rows` rows."""
-        return total_rows if self.limit is None else min(total_rows, self.limit)
+        rows = max(0, total_rows - self.offset)
+        return rows if self.limit is None else min(rows, self.limit)
 
 
 def expect_at_least(least: int, **values: int) -> None:

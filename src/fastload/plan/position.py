@@ -80,7 +80,8 @@ class BatchPosition:
     Attributes:
         start: position where the pass began.
         part: slot of the worker that delivers the batch.
-        delivered: batches of the rank in this pass, up to and including this batch.
+        delivered: batches of the rank in this pass, up to and including this batch, and steps
+            that `skip_steps` has left out until the next batch.
         source: name of the source of a mix that the batch comes from; else None.
     """
 

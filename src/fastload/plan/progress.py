@@ -1,6 +1,6 @@
 """The progress of an epoch, and the split of the rest among ranks and workers.
 
-Pure. An epoch is a sequence of positions 0 .. N-1. A leg is a stretch of the epoch run on one
+Pure. An epoch is a range of positions of the sequence. A leg is a stretch of the epoch run on one
 number of ranks and workers. A leg splits the positions that are left into one contiguous slice
 for each rank, a rank's slice into batches, and the rank's batches into one contiguous slice for
 each DataLoader worker; slices have near-equal lengths. Workers deliver in turn, so the count of
@@ -18,6 +18,7 @@ import numpy as np
 from fastload.plan.intervals import Int64s, near_equal
 from fastload.plan.options import Options, expect_at_least
 from fastload.plan.rank_split import RankSplit, Share, whole_epoch
+from fastload.plan.skipped_steps import part_of_worker, skipped_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,8 @@ __all__ = [
     "merged",
     "remaining_rows",
     "share",
+    "split_rest",
+    "steps_of",
     "turn",
 ]
 
@@ -42,7 +45,7 @@ class Leg:
     Args:
         world: number of ranks.
         workers: number of DataLoader workers of each rank; 0 counts as 1.
-        delivered: batches that each rank delivered in this leg.
+        delivered: batches that each rank delivered in this leg, and steps that it left out.
 
     Raises:
         ValueError: a number is out of its range.
@@ -67,7 +70,8 @@ class WorkerTurn:
 
     Attributes:
         before: the legs before this leg.
-        worker: number of the part among the parts into which the leg split the rank's batches.
+        worker: number of the part among the parts into which the leg split the rank's batches;
+            with `skip_steps`, the worker's number in the turn-taking of the leg.
         delivered: batches of the part that were delivered.
     """
 
@@ -92,7 +96,7 @@ def remaining_rows(total_rows: int, options: Options, progress: Sequence[Leg]) -
     Raises:
         ValueError: a leg claims more batches than it had.
     """
-    return _split(total_rows, options, merged(progress), 1).total
+    return split_rest(total_rows, options, merged(progress), 1).total
 
 
 def batches(
@@ -114,9 +118,15 @@ def batches(
     if rank is not None:
         _expect_within("rank", rank, world)
     before, done = going_on(progress, world, workers)
-    split = _split(total_rows, options, before, world)
+    split = split_rest(total_rows, options, before, world)
     split.expect_delivered(done)
-    return max(0, (split.most if rank is None else int(split.batches[rank])) - done)
+    left = max(0, (split.most if rank is None else int(split.batches[rank])) - done)
+    return left - len(skipped_steps(options, steps_of(progress), left))
+
+
+def steps_of(progress: Sequence[Leg]) -> int:
+    """Return the number of steps of an epoch that are over after `progress`."""
+    return sum(leg.delivered for leg in progress)
 
 
 def share(
@@ -141,7 +151,11 @@ def share(
     """
     shape = (world, rank, workers, worker)
     here = turn(total_rows, options, progress, *shape, skip_batches)
-    split = _split(total_rows, options, here.before, world)
+    split = split_rest(total_rows, options, here.before, world)
+    skipped = skipped_steps(options, steps_of(here.before), int(split.batches[rank]))
+    if len(skipped):
+        workers = max(1, workers)
+        return part_of_worker(split, rank, workers, here.worker, skipped, here.delivered)
     runs = near_equal(split.batches[rank], max(1, workers))
     first, count = (int(of[here.worker]) for of in runs)
     return split.share(rank, first + here.delivered, first + count)
@@ -169,18 +183,20 @@ def turn(
     _expect_within("worker", worker, workers)
     expect_at_least(0, skip_batches=skip_batches)
     before, done = going_on(progress, world, workers)
-    split = _split(total_rows, options, before, world)
+    split = split_rest(total_rows, options, before, world)
     split.expect_delivered(done)
+    skipped = skipped_steps(options, steps_of(before), int(split.batches[rank]))
+    done -= int(np.searchsorted(skipped, done))
     number = (worker + done) % workers
-    _, count = near_equal(split.batches[rank], workers)
+    _, count = near_equal(split.batches[rank] - len(skipped), workers)
     delivered = _delivered_by_worker(count, done)[number]
     return WorkerTurn(before, number, int(min(delivered + skip_batches, count[number])))
 
 
-def _split(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:
+def split_rest(total_rows: int, options: Options, legs: Sequence[Leg], world: int) -> RankSplit:
     """Split the positions that merged `legs` leave undelivered over `world` ranks."""
     rows = options.limited(total_rows)
-    intervals = whole_epoch(rows)
+    intervals = whole_epoch(total_rows, options)
     for leg in legs:
         intervals = _after(RankSplit(intervals, leg.world, options, rows), leg, intervals)
     return RankSplit(intervals, world, options, rows)

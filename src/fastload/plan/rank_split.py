@@ -41,9 +41,10 @@ class Share:
         return int((self.positions[:, 1] - self.positions[:, 0]).sum()) + self.repeats
 
 
-def whole_epoch(rows: int) -> Int64s:
-    """Return all positions of an epoch of `rows` rows, as intervals."""
-    return np.array([[0, rows]] if rows else np.empty((0, 2)), np.int64)
+def whole_epoch(total_rows: int, options: Options) -> Int64s:
+    """Return all positions of an epoch, as intervals, when the files have `total_rows` rows."""
+    first, rows = options.offset, options.limited(total_rows)
+    return np.array([[first, first + rows]] if rows else np.empty((0, 2)), np.int64)
 
 
 class RankSplit:
@@ -77,7 +78,7 @@ class RankSplit:
         self._intervals = intervals
         self._world = world
         self._batch_size = options.batch_size
-        self._epoch_rows = epoch_rows
+        self._epoch_stop = options.offset + epoch_rows
 
     @property
     def most(self) -> int:
@@ -108,7 +109,7 @@ class RankSplit:
             last = np.array([start + own])
             repeated = int(select(self._intervals, last - 1, last)[0, 0])
         elif repeats:
-            repeated = self._epoch_rows - 1
+            repeated = self._epoch_stop - 1
         return Share(positions, repeats, repeated)
 
     def without(self, first: Int64s, count: Int64s, delivered: Int64s) -> Int64s:

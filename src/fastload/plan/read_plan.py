@@ -163,6 +163,7 @@ def share_plan(
     *,
     stripe_rows: int,
     ramp: bool = False,
+    order: Int64s | None = None,
 ) -> ReadPlan:
     """Plan the rows of a share.
 
@@ -173,6 +174,7 @@ def share_plan(
         mine: positions of the epoch to deliver.
         stripe_rows: as for `read_plan`.
         ramp: as for `read_plan`.
+        order: the result of `row_group_order` for the epoch, if the caller has it.
 
     Raises:
         ValueError: a number is out of its range.
@@ -186,7 +188,8 @@ def share_plan(
     if mine.repeats:
         again = np.array([[mine.repeated, mine.repeated + 1]], np.int64)
         intervals = np.concatenate([intervals, again])
-    order = row_group_order(len(row_groups.rows), options, epoch)
+    if order is None:
+        order = row_group_order(len(row_groups.rows), options, epoch)
     padding = mine.repeats if options.uneven == "pad" else 0
     sequence = EpochSequence(row_groups, order)
     if not options.shuffle:
@@ -378,7 +381,7 @@ def epoch_rows(row_groups: RowGroups, options: Options, epoch: int) -> Int64s:
             window = sequence[w * total // count : (w + 1) * total // count]
             key = stream_key(options.seed, epoch, WINDOW_STREAM, w)
             window[:] = window[permutation(len(window), key)]
-    return sequence[: options.limited(len(sequence))]
+    return sequence[options.offset :][: options.limited(len(sequence))]
 
 
 def _piece_rows(file: int, row_group: int, start: int, stop: int) -> Int64s:

@@ -32,9 +32,10 @@ from fastload.plan.read_plan import (
     window_edges,
 )
 from fastload.plan.sequence import EpochSequence, row_group_order
+from fastload.plan.steps import step_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
+    from fastload.plan.steps import StepOfLeg, StepShare
 
     Permute = Callable[[int, int], NDArray[np.uint32]]
 
@@ -84,6 +86,18 @@ class Units(ABC):
         shape = (part.world, rank, part.workers, part.worker)
         return share(total, self.options, at.progress, *shape, at.taken)
 
+    def steps_left(self, at: Position, part: WorkerSlot) -> int:
+        """Return the steps that are left after a position, `skip_steps` included."""
+        every = replace(self.options, skip_steps=())
+        total = self.total(at.seed, at.epoch)
+        return batches(total, every, at.progress, part.world, None, part.workers)
+
+    def step_shares(
+        self, at: Position, steps: Sequence[StepOfLeg], rank: int | None
+    ) -> Iterator[StepShare]:
+        """Yield the units of steps; see `steps.step_shares`."""
+        return step_shares(self.total(at.seed, at.epoch), self.options, at.seed, steps, rank)
+
     def check(self, at: Position) -> None:
         """Raise a ValueError if the units can't have made the progress of a position."""
         remaining_rows(self.total(at.seed, at.epoch), self.options, at.progress)
@@ -95,24 +109,25 @@ class RowUnits(Units):
     Args:
         row_groups: all row groups, in canonical order.
         options: the dataset's parameters.
+
+    Attributes:
+        row_groups: all row groups, in canonical order.
     """
 
     def __init__(self, row_groups: RowGroups, options: Options) -> None:
         self.options = options
-        self._row_groups = row_groups
+        self.row_groups = row_groups
 
     def total(self, seed: int, epoch: int) -> int:  # noqa: ARG002 - all epochs have all rows
         """Return the number of rows."""
-        return self._row_groups.total_rows
+        return self.row_groups.total_rows
 
     def read_plan(
         self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
     ) -> ReadPlan:
         """Plan the rows of a share."""
         options = replace(self.options, seed=seed)
-        return share_plan(
-            self._row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp
-        )
+        return share_plan(self.row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
 
 
 class Lengths:
@@ -153,7 +168,8 @@ class _Windows:
     Attributes:
         sequence: the row groups of the epoch.
         edges: edges of the windows in the sequence, (windows + 1,).
-        rows: rows of the sequence that make up the epoch.
+        first: position of the epoch's first row in the sequence.
+        stop: the position after its last row.
     """
 
     def __init__(self, lengths: Lengths, options: Options, epoch: int, permute: Permute) -> None:
@@ -161,7 +177,8 @@ class _Windows:
         order = row_group_order(len(row_groups.rows), options, epoch)
         self.sequence = EpochSequence(row_groups, order)
         self.edges = window_edges(self.sequence.rows, options.shuffle_window)
-        self.rows = options.limited(self.sequence.rows)
+        self.first = min(options.offset, self.sequence.rows)
+        self.stop = self.first + options.limited(self.sequence.rows)
         self._lengths = lengths
         self._permute = permute
         self._name = (options.seed, epoch) if options.shuffle else None
@@ -172,11 +189,10 @@ class _Windows:
     def rows_in_order(self, window: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Return the rows of a window that the epoch delivers, in order, and their lengths."""
         start, stop = self.edges[window : window + 2].tolist()
-        count = max(0, min(stop, self.rows) - start)
         order = np.arange(stop - start, dtype=np.uint32)
         if self._name is not None:
             order = self._permute(stop - start, stream_key(*self._name, WINDOW_STREAM, window))
-        order = order[:count]
+        order = order[max(0, self.first - start) : max(0, self.stop - start)]
         return order, self._lengths.at(self.sequence, start, stop)[order]
 
     def permuted(self, window: int, count: int) -> NDArray[np.uint32] | None:
@@ -196,7 +212,7 @@ class _UnitsOfWindows(Units):
     """
 
     def __init__(self, lengths: Lengths, options: Options, permute: Permute) -> None:
-        self.options = replace(options, limit=None)
+        self.options = replace(options, limit=None, offset=0)
         self._lengths = lengths
         self._rows = options
         self._permute = permute
@@ -378,7 +394,7 @@ class TokenUnits(_UnitsOfWindows):
         """Plan the batches of a share."""
         windows, edges = self._epoch(seed, epoch)
         units = _intervals(mine)
-        intervals = edges[units]
+        intervals = edges[units] + windows.first
         sizes = [np.diff(edges[a : b + 1]) for a, b in units.tolist()]
         batch_rows = np.concatenate([np.zeros(0, np.int64), *sizes])
         options = replace(self._rows, seed=seed)
@@ -428,11 +444,12 @@ class TokenUnits(_UnitsOfWindows):
         rank = np.empty(len(sizes), np.int64)
         rank[order] = np.arange(len(sizes))
         place = np.lexsort((longest_first, rank[batch_of]))
-        rest = np.setdiff1d(np.arange(self._window_rows(windows, window), dtype=np.uint32), rows)
-        return np.concatenate([rows[longest_first[place]], rest]), sizes[order]
-
-    def _window_rows(self, windows: _Windows, window: int) -> int:
-        return int(windows.edges[window + 1] - windows.edges[window])
+        start, stop = windows.edges[window : window + 2].tolist()
+        # Rows outside the epoch keep their positions before and after the others.
+        rest = np.setdiff1d(np.arange(stop - start, dtype=np.uint32), rows)
+        before = min(len(rest), max(0, windows.first - start))
+        batched = rows[longest_first[place]]
+        return np.concatenate([rest[:before], batched, rest[before:]]), sizes[order]
 
     def _sizes(self, lengths: NDArray[np.uint32]) -> Int64s:
         """Cut rows, in order, into batches of at most `tokens` tokens."""

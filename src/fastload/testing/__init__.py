@@ -7,6 +7,7 @@ from fastload.testing.quality import ShuffleQuality, shuffle_quality
 from fastload.testing.ranks import assert_ranks_agree
 from fastload.testing.resume import assert_resumes_exactly
 from fastload.testing.rows import assert_same_batches, assert_same_rows
+from fastload.testing.steps import assert_same_steps
 
 __all__ = [
     "ShuffleQuality",
@@ -14,5 +15,6 @@ __all__ = [
     "assert_resumes_exactly",
     "assert_same_batches",
     "assert_same_rows",
+    "assert_same_steps",
     "shuffle_quality",
 ]

@@ -86,8 +86,8 @@ def shuffle_quality(
     The measures are computed from the plan; no value is read. The stored position of a row is the
     row's number in the files, in the order of `dataset.files`, among the rows that `filters` and
     `split` keep. The order is that of the whole epoch as one process delivers the epoch, before
-    `limit`. The function takes a second for 10 M rows, and memory for one window: 20 bytes per
-    row.
+    `offset`, `limit` and `skip_steps`. The function takes a second for 10 M rows, and memory for
+    one window: 20 bytes per row.
 
     Args:
         dataset: A dataset of batches or single rows, shuffled or not.
@@ -103,7 +103,15 @@ def shuffle_quality(
         raise TypeError(f"Expected a FastParquetDataset, got {type(dataset).__name__}")
     row_groups = dataset._rows.row_groups
     batch_rows = dataset._batch_rows if batch_rows is None else batch_rows
-    options = replace(dataset._options, batch_size=1, limit=None, drop_last=False, uneven="keep")
+    options = replace(
+        dataset._options,
+        batch_size=1,
+        limit=None,
+        offset=0,
+        skip_steps=(),
+        drop_last=False,
+        uneven="keep",
+    )
     whole = read_plan(row_groups, options, epoch, (), 1, 0, stripe_rows=_STEP_ROWS)
     return order_quality(_delivered(whole, row_groups), row_groups.total_rows, batch_rows)
 

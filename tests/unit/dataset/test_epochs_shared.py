@@ -49,7 +49,9 @@ class Workers:
 
     def begin(self, worker, own=None):
         with self._monkeypatch.context() as patch:
-            patch.setattr(epochs, "get_worker_info", lambda: SimpleNamespace(id=worker))
+            patch.setattr(
+                epochs, "get_worker_info", lambda: SimpleNamespace(id=worker, num_workers=3)
+            )
             return self._cells[worker].begin(never, own)[1]
 
     def epochs(self, *order):

@@ -84,8 +84,8 @@ class StatefulLoader:
     @property
     def _delivered_before(self) -> int:
         """Number of batches in the next pass's epoch that were delivered before the pass."""
-        position = self._dataset._next_position()  # noqa: SLF001
-        return sum(leg.delivered for leg in position.progress)
+        dataset = self._dataset
+        return dataset._delivered(dataset._next_position())  # noqa: SLF001
 
 
 def read_dataset(loader: object) -> Resumable[Any]:

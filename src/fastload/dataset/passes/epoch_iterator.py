@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastload.plan.position import BatchPosition, batch_position_of
+from fastload.plan.skipped_steps import steps_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fastload.batch.batch import Batch
     from fastload.dataset.passes.feed import Feed
+    from fastload.plan.intervals import Int64s
     from fastload.plan.position import Position, WorkerSlot
 
 __all__ = ["EpochIterator", "RowIterator"]
@@ -32,6 +34,8 @@ class EpochIterator:
         feed: the feed that the batches come from.
         start: the position where the pass begins.
         part: the slot of this worker.
+        skipped: numbers of the steps that the pass leaves out, counted from its first step;
+            None = no step.
 
     Attributes:
         start: the position where the pass begins.
@@ -40,8 +44,11 @@ class EpochIterator:
         consuming_s: seconds that the consumer has spent between batches.
     """
 
-    def __init__(self, feed: Feed, start: Position, part: WorkerSlot) -> None:
+    def __init__(
+        self, feed: Feed, start: Position, part: WorkerSlot, skipped: Int64s | None = None
+    ) -> None:
         self.start = start
+        self._skipped = skipped
         self.finished = False
         self.consuming_s = 0.0
         self.part = part
@@ -148,7 +155,10 @@ class EpochIterator:
             return BatchPosition(self.start, part, 0)
         # Workers take turns, so workers with lower numbers have delivered one batch more.
         turns = self.start.taken + taken - 1
-        return BatchPosition(self.start, part, turns * part.workers + part.worker + 1)
+        delivered = turns * part.workers + part.worker + 1
+        if self._skipped is not None:
+            delivered = steps_over(self._skipped, delivered)
+        return BatchPosition(self.start, part, delivered)
 
 
 class RowIterator:

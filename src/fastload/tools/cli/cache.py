@@ -13,6 +13,7 @@ from fastload.runtime.disk.cache import Cache
 from fastload.runtime.units import counted, parse_bytes, size_of
 from fastload.runtime.version import __version__
 from fastload.tools.cli import cache_report
+from fastload.tools.cli.conditions import conditions_of
 from fastload.tools.cli.warm_jobs import Description, warm_jobs
 from fastload.tools.terminal import print_lines, rendered
 
@@ -150,7 +151,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     read.add_argument(
         "--columns-from", metavar="M:C", help="columns as the dataset takes them, as module:name"
     )
-    add("--filters", type=_filters, metavar="JSON", help='such as [["day", "<", 30]]')
+    add("--filters", type=conditions_of, metavar="JSON", help='such as [["day", "<", 30]]')
     add(
         "--preprocess",
         type=_names,
@@ -196,23 +197,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 def _names(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
-
-
-def _filters(text: str) -> Any:
-    """Convert JSON to the conditions that the dataset takes: lists of JSON become tuples."""
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"Expected JSON, got {error}") from None
-    if not isinstance(found, list):
-        raise argparse.ArgumentTypeError(f"Expected a list of conditions, got {text}")
-    return [_condition(each) for each in found]
-
-
-def _condition(found: Any) -> Any:
-    if isinstance(found, list) and found and isinstance(found[0], list):
-        return [_condition(each) for each in found]
-    return tuple(found) if isinstance(found, list) else found
 
 
 def _positive(text: str) -> int:

@@ -1,4 +1,7 @@
-"""fastload-inspect: the layout of a dataset, the tensors of its columns, and what to change."""
+"""fastload-inspect: the layout of a dataset, the tensors of its columns, and what to change.
+
+With --state and --step, the command prints the rows of a step of a run instead.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from fastload.errors import FastloadError
 from fastload.runtime.version import __version__
+from fastload.tools.cli.conditions import conditions_of
 from fastload.tools.inspect.dataset_layout import DatasetLayout
 from fastload.tools.inspect.report import report_of
+from fastload.tools.inspect.step import step_lines, step_report
 from fastload.tools.inspect.text import parts_of
 from fastload.tools.terminal import print_lines, rendered
 
@@ -28,7 +33,12 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-inspect")
     Returns:
         The exit status: 0, or 2 if the source or columns can't be read.
     """
-    options = _parser(prog).parse_args(arguments)
+    parser = _parser(prog)
+    options = parser.parse_args(arguments)
+    if (options.state is None) != (options.step is None):
+        parser.error("Expected --state and --step together")
+    if options.state is not None:
+        return _inspect_step(options)
     try:
         layout = DatasetLayout.of(options.source, options.columns)
     except (FastloadError, ValueError, TypeError, OSError) as error:
@@ -39,6 +49,23 @@ def main(arguments: Sequence[str] | None = None, prog: str = "fastload-inspect")
     return 0 if print_lines("fastload-inspect", lines) else 2
 
 
+def _inspect_step(options: argparse.Namespace) -> int:
+    try:
+        report = step_report(
+            options.source,
+            options.state,
+            options.step,
+            filters=options.filters,
+            world_size=options.world_size,
+            num_workers=options.num_workers,
+        )
+    except (FastloadError, ValueError, TypeError, OSError) as error:
+        print(f"fastload-inspect: {error}", file=sys.stderr)
+        return 2
+    lines = [json.dumps(report)] if options.json else step_lines(report)
+    return 0 if print_lines("fastload-inspect", lines) else 2
+
+
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     add = parser.add_argument
@@ -46,6 +73,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("source", help="file, directory, glob or URL")
     add("--columns", type=_names, metavar="C,...", help="columns to inspect [default: all]")
     add("--json", action="store_true", help="print one line of JSON")
+    step = parser.add_argument_group("the rows of a step of a run").add_argument
+    step("--state", metavar="FILE", help="JSON file with a state_dict() of the run")
+    step("--step", type=int, metavar="N", help="number of the step in the state's epoch, from 0 on")
+    step("--filters", type=conditions_of, metavar="JSON", help="the run's filters")
+    step("--world-size", type=int, metavar="W", help="ranks after the state [default: as before]")
+    step("--num-workers", type=int, metavar="K", help="workers after it [default: as before]")
     return parser
 
 

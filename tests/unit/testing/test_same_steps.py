@@ -1,0 +1,68 @@
+"""assert_same_steps: passes where the steps are equal, and names the step where they are not."""
+
+import functools
+
+import pytest
+
+from fastload import FastParquetDataset
+from fastload.testing import assert_same_steps
+from support.sample_files import write_sample
+
+
+@pytest.fixture
+def make(tmp_path):
+    path = write_sample(tmp_path / "a.parquet", 240, 50)
+    return functools.partial(
+        FastParquetDataset, path, columns=["id"], batch_size=20, threads=0, shuffle=True
+    )
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_equal_steps(make, world):
+    assert_same_steps(make, (world, world))
+    assert_same_steps(make, (world, world, world), steps=2, epoch=3)
+
+
+def test_the_same_rows_on_other_ranks(tmp_path):
+    # Batches of 240 / world rows: one step has all rows, on any number of ranks.
+    path = write_sample(tmp_path / "a.parquet", 240, 50)
+
+    def make(rank, world_size):
+        return FastParquetDataset(
+            path, batch_size=240 // world_size, threads=0, rank=rank, world_size=world_size
+        )
+
+    assert_same_steps(make, (1, 2, 3, 8))
+
+
+def test_steps_that_differ(make):
+    with pytest.raises(AssertionError, match=r"step 0 on 1 ranks, got 20 others .* on 2 ranks"):
+        assert_same_steps(make, (1, 2))
+
+    def other(rank, world_size):
+        # The first three steps are equal.
+        skip = [3] if made else []
+        made.append(rank)
+        return make(rank=rank, world_size=world_size, skip_steps=skip)
+
+    made = []
+    with pytest.raises(AssertionError, match="step 3 on 1 ranks, got 20 others and 20 of these"):
+        assert_same_steps(other, (1, 1))
+    made = []
+    assert_same_steps(other, (1, 1), steps=3)
+
+
+def test_another_number_of_steps(make):
+    def shorter(rank, world_size):
+        made.append(rank)
+        return make(rank=rank, world_size=world_size, limit=200 if len(made) > 1 else None)
+
+    made = []
+    with pytest.raises(AssertionError, match="Expected 12 steps as on 1 ranks, got 10 - on 1"):
+        assert_same_steps(shorter, (1, 1))
+
+
+@pytest.mark.parametrize("worlds", [(), (2,)])
+def test_nothing_to_compare(make, worlds):
+    with pytest.raises(ValueError, match="at least two numbers of ranks"):
+        assert_same_steps(make, worlds)
