@@ -30,6 +30,15 @@ bool IsShared(const Window& window, const Unit& unit) {
 
 }  // namespace
 
+RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece) {
+  const auto file = static_cast<int32_t>(piece.file);
+  const auto row_group = static_cast<int32_t>(piece.row_group);
+  if (piece.numbers < 0) return source.Bits(file, row_group);
+  return {.rows = source.files.spec(file).RowsOf(row_group),
+          .numbers = window.numbers.data() + piece.numbers,
+          .count = piece.stop};
+}
+
 std::vector<Share> CutShares(const Window& window, int64_t wanted) {
   const int64_t chunks = std::count(window.fresh.begin(), window.fresh.end(), true) +
                          (window.fresh[0] ? 0 : 1);
@@ -117,8 +126,8 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
                 {.verify_crc = source_->verify_crc}));
   input.file = file;
   ChunkPages& pages = state_.pages[stream];
-  const RowBits bits = source_->Bits(file, static_cast<int32_t>(p.row_group));
-  if (bits.bits != nullptr) {
+  const RowBits bits = BitsOf(*source_, *window_, p);
+  if (!bits.all()) {
     if (spec.depth > 0) {
       ARROW_ASSIGN_OR_RAISE(
           cursor->nested,

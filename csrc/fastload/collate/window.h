@@ -126,6 +126,7 @@ struct Window {
   bool opened = false;    // false: only the window's bytes are requested
   bool prepared = false;  // the members below are set, except those that tasks write
   std::span<const Piece> pieces;
+  std::span<const int64_t> numbers;  // of the plan; see Piece::numbers
   // The block of each piece, if rows come from blocks; else empty.
   std::vector<DecodedQueue::Block> blocks;
   std::vector<bool> fresh;         // true if the piece begins a column chunk
@@ -154,6 +155,9 @@ struct Window {
   int32_t unfilled = 0;     // units left before the parts are complete
   int32_t undelivered = 0;  // whole parts left to hand out
 };
+
+// Returns the selected rows of the piece's row group.
+RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece);
 
 // Cuts the window's pieces into shares: `wanted` shares if the window has as many column
 // chunks, else fewer.

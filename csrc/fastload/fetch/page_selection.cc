@@ -28,7 +28,7 @@ bool InOrder(const std::vector<PageExtent>& pages, ByteRange chunk, int64_t rows
 
 ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowBits bits,
                      int64_t hole_bytes) {
-  if (bits.bits == nullptr || !InOrder(pages, chunk, bits.rows)) return WholeChunk(chunk);
+  if (bits.all() || !InOrder(pages, chunk, bits.rows)) return WholeChunk(chunk);
   ChunkPages picked;
   // The range begins at the chunk's start, because a dictionary page precedes the data.
   ByteRange range{chunk.offset, pages[0].offset - chunk.offset};
@@ -67,7 +67,7 @@ ChunkPages PickPages(const std::vector<PageExtent>& pages, ByteRange chunk, RowB
 }
 
 bool SelectsPages(const FetchContext& context, ByteRange chunk, RowBits bits) {
-  return bits.bits != nullptr && chunk.bytes > context.page_hole_bytes;
+  return !bits.all() && chunk.bytes > context.page_hole_bytes;
 }
 
 Result<ChunkPages> SelectPages(const FetchContext& context, int32_t file,

@@ -14,6 +14,9 @@ struct Piece {
   int64_t start;
   int64_t stop;
   bool substitute = false;  // the rows stand in for unreadable rows, and are not real
+  // The index in ReadPlan::numbers of the first of the rows that the piece selects; -1:
+  // the dataset selects the rows. With numbers, `start` is 0 and `stop` their count.
+  int64_t numbers = -1;
 };
 
 // The positions [start, stop) of a window.
@@ -36,6 +39,10 @@ struct ReadPlan {
   std::vector<int64_t> first_piece;
   std::vector<int64_t> first_take;
   std::vector<uint64_t> keys;
+  // If true, a shuffled window's position p is row p: takes alone decide the order.
+  bool by_takes = false;
+  // Rows of row groups, as stored: see Piece::numbers.
+  std::vector<int64_t> numbers;
 
   int64_t windows() const { return static_cast<int64_t>(keys.size()); }
 };

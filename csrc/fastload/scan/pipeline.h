@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "fastload/fetch/byte_stream.h"
 #include "fastload/fetch/remote.h"
 #include "fastload/plan/read_plan.h"
+#include "fastload/plan/row_numbers.h"
 #include "fastload/scan/dataset.h"
 #include "fastload/scan/scan.h"
 
@@ -59,6 +61,11 @@ class Pipeline {
   // scan's pass: see Scan::StartNext.
   Result<std::shared_ptr<Scan>> Start(ReadPlan plan, const ScanOptions& options,
                                       Scan* before = nullptr);
+
+  // Begins a pass over the rows of `indices`, as one batch in their order.
+  Result<std::shared_ptr<Scan>> Take(const RowNumbers& numbers,
+                                     std::span<const int64_t> indices,
+                                     const ScanOptions& options);
 
   // Ends all passes, joins the threads and closes the files. Delivered batches stay
   // valid. Idempotent.

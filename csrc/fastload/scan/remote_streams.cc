@@ -86,7 +86,8 @@ void MakeSharedStreams(const Pass& pass, Window* window,
 
 IndexFiles AskForIndexes(const Pass& pass, const Window& window) {
   IndexFiles indexes;
-  if (pass.dataset->files.remote() == nullptr || pass.dataset->selections.empty())
+  if (pass.dataset->files.remote() == nullptr ||
+      (pass.dataset->selections.empty() && pass.plan.numbers.empty()))
     return indexes;
   std::map<int32_t, std::vector<ByteRange>> ranges;
   for (size_t p = 0; p < window.pieces.size(); ++p) {
@@ -98,8 +99,8 @@ IndexFiles AskForIndexes(const Pass& pass, const Window& window) {
       if (!column.HasLeaf(file)) continue;
       const int32_t leaf = column.leaves[static_cast<size_t>(file)];
       const auto chunk = ChunkRange(spec, row_group, leaf);
-      if (!chunk.ok() ||
-          !SelectsPages(pass.fetch, *chunk, pass.dataset->Bits(file, row_group))) {
+      if (!chunk.ok() || !SelectsPages(pass.fetch, *chunk,
+                                       BitsOf(*pass.dataset, window, window.pieces[p]))) {
         continue;
       }
       const auto found = IndexRanges(spec, row_group, leaf, /*bounds=*/false);

@@ -73,7 +73,7 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
       const FetchContext fetch = pass.Fetch();
       auto pages = SelectPages(
           fetch, file, row_group, spec.leaves[static_cast<size_t>(file)], *range,
-          pass.dataset->Bits(file, row_group), IndexesOf(indexes, file));
+          BitsOf(*pass.dataset, *window, window->pieces[p]), IndexesOf(indexes, file));
       if (!pages.ok()) return At(pages.status(), location);
       if (!pass.dataset->files.OnDisk(file, pages->ranges)) {
         state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
@@ -106,12 +106,14 @@ void SetUpWindow(const Pass& pass, Window* window) {
   const auto first = static_cast<size_t>(pass.plan.first_piece[i]);
   const auto end = static_cast<size_t>(pass.plan.first_piece[i + 1]);
   w.pieces = all.subspan(first, end - first);
+  w.numbers = pass.plan.numbers;
   const auto goes_on = [&](size_t piece) {
     // To begin in the middle of a block costs nothing.
     if (pass.dataset->blocks != nullptr) return false;
     if (piece == 0 || piece >= all.size()) return false;
     const Piece& before = all[piece - 1];
     const Piece& now = all[piece];
+    if (now.numbers >= 0) return false;
     return before.file == now.file && before.row_group == now.row_group &&
            now.start >= before.stop;
   };
@@ -153,9 +155,13 @@ Status MakeStreams(const Pass& pass, Window* window) {
 }
 
 void ComputeOrder(const Pass& pass, Window* window) {
-  MakeShuffle(pass.plan.keys[static_cast<size_t>(window->index)],
-              static_cast<uint32_t>(window->rows), &window->shuffle,
-              pass.options.bucket_rows);
+  const auto rows = static_cast<uint32_t>(window->rows);
+  if (pass.plan.by_takes) {
+    MakeIdentity(rows, &window->shuffle);
+  } else {
+    MakeShuffle(pass.plan.keys[static_cast<size_t>(window->index)], rows,
+                &window->shuffle, pass.options.bucket_rows);
+  }
   const auto any = [&](auto wanted) {
     return std::any_of(pass.dataset->units.begin(), pass.dataset->units.end(), wanted);
   };

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.batch.transport import Destination
     from fastload.engine.budget import Budget
+    from fastload.plan.intervals import Int64s
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import ReadPlan
+    from fastload.plan.sequence import RowGroups
     from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
@@ -61,6 +63,8 @@ class Engine:
             the files.
         data: the engine reads the batches of an epoch, and not rows that have to be known before.
         at_once: the number of passes that run at the same time, each within `budget`.
+        page_hole_bytes: the largest hole between two pages of rows that stay that is read along;
+            None = the core decides.
 
     Attributes:
         budget: the limits of a pass.
@@ -85,6 +89,7 @@ class Engine:
         blocks: core.DecodedQueue | None = None,
         data: bool = True,
         at_once: int = 1,
+        page_hole_bytes: int | None = None,
     ) -> None:
         wait_for_queues_at_exit()
         self.budget = budget
@@ -108,6 +113,7 @@ class Engine:
                     lend_bytes=budget.lend_bytes,
                     home=home,
                 )
+        self._numbers: core.RowNumbers | None = None
         self._request_bytes = parse_bytes(io.request_bytes)
         self._hole_bytes = parse_bytes(io.hole_bytes) if io.hole_bytes else 0
         self.pipeline = core.Pipeline(
@@ -151,6 +157,7 @@ class Engine:
                 for one in kernels
             ],
             selections=[(file.bits, file.offsets.tolist()) for file in rows],
+            **({} if page_hole_bytes is None else {"page_hole_bytes": page_hole_bytes}),
         )
         # Join the threads when the engine is deleted, or at exit, whichever comes first.
         self.close: Callable[[], object] = weakref.finalize(self, self.pipeline.close)
@@ -227,6 +234,31 @@ class Engine:
             kernel_keys=[step_key(plan.seed, plan.epoch, one.step) for one in self._kernels],
             wakes=wakes,
         )
+
+    def take(self, row_groups: RowGroups, indices: Int64s) -> Batch:
+        """Return rows by number, in the order given, as one batch. Thread-safe.
+
+        Args:
+            row_groups: all row groups in canonical order, the same in every call.
+            indices: numbers of rows, each in [0, total_rows), at least one.
+        """
+        if self._numbers is None:
+            self._numbers = core.RowNumbers(
+                file=row_groups.file.tolist(),
+                row_group=row_groups.index.tolist(),
+                rows=row_groups.rows.tolist(),
+            )
+        budget = self.budget
+        lent = self.pipeline.take(
+            self._numbers,
+            indices,
+            fetch_bytes=budget.fetch_bytes,
+            segment_bytes=budget.segment_bytes,
+            request_bytes=min(self._request_bytes, max(1, budget.fetch_bytes // 4)),
+            hole_bytes=self._hole_bytes,
+            kernel_keys=[step_key(0, 0, one.step) for one in self._kernels],
+        )
+        return self.batch_of(lent, None)[0]
 
     def next_of(self, scan: core.Scan) -> core.LentBatch | None:
         """Return the next batch of a scan, or None at the end of the scan."""
