@@ -116,6 +116,7 @@ class PyPipeline {
     counts["read_ahead_bytes"] = ahead.read_bytes.load();
     counts["read_ahead_ns"] = ahead.read_ns.load();
     counts["decoded_values"] = c.decoded_values.load();
+    counts["decoded_pages"] = c.decoded_pages.load();
     counts["decode_ns"] = c.decode_ns.load();
     counts["kernel_calls"] = c.kernel_calls.load();
     counts["kernel_ns"] = c.kernel_ns.load();
@@ -201,7 +202,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
     bool verify_crc, const py::sequence& selections, const PySender* sender,
     const py::object& allocate, const PyRemoteQueue* remote,
     std::vector<KernelSpec> kernels, const PyDecodedQueue* blocks,
-    int64_t fill_memory_bytes, int64_t page_hole_bytes) {
+    int64_t fill_memory_bytes, int64_t page_hole_bytes, int64_t page_table_bytes) {
   RaiseIfError(CheckOutputs(columns, outputs));
   RaiseIfError(CheckKernels(kernels, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
@@ -213,6 +214,7 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .fetch_memory_bytes = fetch_memory_bytes,
                           .fill_memory_bytes = fill_memory_bytes,
                           .page_hole_bytes = page_hole_bytes,
+                          .page_table_bytes = page_table_bytes,
                           .verify_crc = verify_crc};
   options.kernels = std::move(kernels);
   if (blocks != nullptr) options.blocks = blocks->queue();
@@ -254,7 +256,7 @@ void RegisterPipeline(py::module_& m) {
            py::arg("allocate") = py::none(), py::arg("remote") = nullptr,
            py::arg("kernels") = std::vector<KernelSpec>(), py::arg("blocks") = nullptr,
            py::arg("fill_memory_bytes") = INT64_MAX,
-           py::arg("page_hole_bytes") = kPageHoleBytes,
+           py::arg("page_hole_bytes") = kPageHoleBytes, py::arg("page_table_bytes") = 0,
            // Keeps the selections alive, whose bits the pipeline borrows.
            py::keep_alive<1, 11>())
       .def(

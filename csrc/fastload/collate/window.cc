@@ -125,6 +125,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
                 spec.leaves[static_cast<size_t>(file)], std::move(bytes), &source_->pool,
                 {.verify_crc = source_->verify_crc}));
   input.file = file;
+  input.decoded_pages = &source_->counters.decoded_pages;
   ChunkPages& pages = state_.pages[stream];
   const RowBits bits = BitsOf(*source_, *window_, p);
   if (!bits.all()) {

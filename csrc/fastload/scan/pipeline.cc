@@ -99,6 +99,9 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
       staging_(MakePrivateMemory(), options.staging_memory_bytes),
       fetches_(MakePrivateMemory(), options.fetch_memory_bytes),
       page_hole_bytes_(options.page_hole_bytes),
+      tables_(options.page_table_bytes > 0
+                  ? std::make_unique<PageTables>(options.page_table_bytes)
+                  : nullptr),
       io_(MakeExecutor("fastload-io", options.io_threads)),
       cpu_(MakeExecutor("fastload-cpu", options.threads)) {}
 
@@ -139,7 +142,7 @@ Result<std::shared_ptr<Scan>> Pipeline::MakeScan(ReadPlan plan,
   auto scan = std::make_shared<Scan>(
       &dataset_, cpu_.get(),
       FetchContext{io_.get(), &fetches_, &dataset_.files, &dataset_.counters,
-                   &dataset_.spans, page_hole_bytes_},
+                   &dataset_.spans, page_hole_bytes_, tables_.get()},
       &batches_, &staging_, std::move(plan), options, next_priority_);
   next_priority_ = scan->end_priority();
   scans_.push_back(scan);

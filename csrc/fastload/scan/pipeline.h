@@ -12,6 +12,7 @@
 #include "fastload/base/memory.h"
 #include "fastload/base/status.h"
 #include "fastload/fetch/byte_stream.h"
+#include "fastload/fetch/page_tables.h"
 #include "fastload/fetch/remote.h"
 #include "fastload/plan/read_plan.h"
 #include "fastload/plan/row_numbers.h"
@@ -34,6 +35,8 @@ struct PipelineOptions {
   int64_t fill_memory_bytes = INT64_MAX;
   // The largest hole between two pages of selected rows that is read along.
   int64_t page_hole_bytes = kPageHoleBytes;
+  // The most bytes that are kept of which pages column chunks have; 0: none are kept.
+  int64_t page_table_bytes = 0;
   // If true, a page with a wrong checksum is an ErrorKind::kCorruptFile.
   bool verify_crc = false;
   // The queue through which a client brings the bytes of remote files; null: all files
@@ -93,6 +96,7 @@ class Pipeline {
   BlockPool staging_;
   BlockPool fetches_;
   const int64_t page_hole_bytes_;
+  const std::unique_ptr<PageTables> tables_;  // null: none are kept
   std::unique_ptr<Executor> io_;
   std::unique_ptr<Executor> cpu_;
 

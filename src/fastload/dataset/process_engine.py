@@ -127,7 +127,7 @@ class ProcessEngine:
         home: Destination | None = None,
         *,
         inline: bool = False,
-        page_hole_bytes: int | None = None,
+        by_number: bool = False,
     ) -> Engine:
         """Make a new engine for one of `workers` processes.
 
@@ -136,7 +136,7 @@ class ProcessEngine:
             allocate: as in `Engine`.
             home: as in `Engine`.
             inline: True for an engine without threads.
-            page_hole_bytes: as in `Engine`.
+            by_number: as in `Engine`.
         """
         budget = self.budget(workers)
         if inline:
@@ -151,7 +151,7 @@ class ProcessEngine:
             allocate,
             home,
             self.kernels,
-            page_hole_bytes=page_hole_bytes,
+            by_number=by_number,
         )
 
     def _of_blocks(self, workers: int) -> BlockEngine | None:

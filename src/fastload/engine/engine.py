@@ -43,6 +43,12 @@ _IO_THREADS = 4
 # a budget counts.
 _MAPPED_BUDGETS = 4
 _LEAST_MAPPED_BYTES = 1 << 30
+# Shorter holes between two pages of a take are read along. Most takes leave large holes: a page in
+# a hole costs more to copy than another call costs.
+_PAGE_HOLE_BYTES = 4 << 10
+# Where pages lie takes 24 bytes a page.
+_MOST_TABLE_BYTES = 64 << 20
+_LEAST_TABLE_SHARE = 16
 
 
 class Engine:
@@ -63,8 +69,8 @@ class Engine:
             the files.
         data: the engine reads the batches of an epoch, and not rows that have to be known before.
         at_once: the number of passes that run at the same time, each within `budget`.
-        page_hole_bytes: the largest hole between two pages of rows that stay that is read along;
-            None = the core decides.
+        by_number: the engine serves `take`: where pages lie is kept, and few bytes between pages
+            are read along.
 
     Attributes:
         budget: the limits of a pass.
@@ -89,7 +95,7 @@ class Engine:
         blocks: core.DecodedQueue | None = None,
         data: bool = True,
         at_once: int = 1,
-        page_hole_bytes: int | None = None,
+        by_number: bool = False,
     ) -> None:
         wait_for_queues_at_exit()
         self.budget = budget
@@ -157,7 +163,7 @@ class Engine:
                 for one in kernels
             ],
             selections=[(file.bits, file.offsets.tolist()) for file in rows],
-            **({} if page_hole_bytes is None else {"page_hole_bytes": page_hole_bytes}),
+            **_options_by_number(budget) if by_number else {},
         )
         # Join the threads when the engine is deleted, or at exit, whichever comes first.
         self.close: Callable[[], object] = weakref.finalize(self, self.pipeline.close)
@@ -323,6 +329,11 @@ def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:
         )
         for column in columns
     ]
+
+
+def _options_by_number(budget: Budget) -> dict[str, int]:
+    tables = min(_MOST_TABLE_BYTES, budget.memory_bytes // _LEAST_TABLE_SHARE)
+    return {"page_hole_bytes": _PAGE_HOLE_BYTES, "page_table_bytes": tables}
 
 
 def _assembled(output: OutputPlan) -> Output:

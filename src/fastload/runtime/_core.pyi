@@ -282,6 +282,7 @@ class Pipeline:
         blocks: DecodedQueue | None = None,
         fill_memory_bytes: int = ...,
         page_hole_bytes: int = ...,
+        page_table_bytes: int = ...,
     ) -> None: ...
     def take(
         self,

@@ -1,6 +1,7 @@
 // A column chunk that is about to be decoded.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -21,6 +22,8 @@ struct ChunkInput {
   std::vector<int64_t> page_rows;
   // Values of the chunk by the footer; nulls and empty lists count.
   int64_t levels = INT64_MAX;
+  // Borrowed; counts the data pages that are decompressed. Null: they are not counted.
+  std::atomic<int64_t>* decoded_pages = nullptr;
   // Borrowed; memory of dictionaries.
   arrow::MemoryPool* pool = arrow::default_memory_pool();
 };

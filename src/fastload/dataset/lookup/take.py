@@ -31,9 +31,6 @@ Indices: TypeAlias = "Sequence[int] | NDArray[np.integer[Any]] | torch.Tensor | 
 
 # Rows for which the memory budget is divided; a take may have more rows.
 _BUDGET_ROWS = 1024
-# Shorter holes between two pages of a take are read along. Most takes leave large holes: a page in
-# a hole costs more to copy than another call costs.
-_PAGE_HOLE_BYTES = 4 << 10
 
 
 class RowTaker:
@@ -95,9 +92,7 @@ class RowTaker:
         # No lock: a fork may copy a lock that another thread holds.
         info = get_worker_info()
         workers = 1 if info is None else info.num_workers
-        made = self._engines.another(
-            workers, *self._engines.batch_memory(), page_hole_bytes=_PAGE_HOLE_BYTES
-        )
+        made = self._engines.another(workers, *self._engines.batch_memory(), by_number=True)
         engine = self._made.setdefault(os.getpid(), made)
         if engine is not made:
             made.close()
@@ -124,6 +119,8 @@ def checked_indices(indices: Indices, rows: int) -> Int64s:
         return np.zeros(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         what = f"an array {array.shape} of {array.dtype}" if array.ndim else repr(indices)
+        if isinstance(indices, int):
+            what += f": write take([{indices}]) for that row, head({indices}) for the first rows"
         raise TypeError(
             f"Expected the numbers of rows as a list, 1-D array or tensor of integers, got {what}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate, default_collate_fn_map
@@ -13,10 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fastload.batch.batch import Batch
-    from fastload.dataset.dataset import FastParquetDataset
     from fastload.dataset.lookup.take import Indices
 
-__all__ = ["FetchedRow", "FetchedRows", "RowsByIndex"]
+__all__ = ["FetchedRow", "FetchedRows", "RowsByIndex", "TakesRows"]
+
+
+class TakesRows(Protocol):
+    """A dataset whose rows have numbers."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+
+    def take(self, indices: Indices) -> Batch:
+        """Return rows by number, in the order of `indices`."""
 
 
 class RowsByIndex(Dataset[dict[str, Any]]):
@@ -36,7 +46,7 @@ class RowsByIndex(Dataset[dict[str, Any]]):
         dataset: The dataset.
     """
 
-    def __init__(self, dataset: FastParquetDataset[Any]) -> None:
+    def __init__(self, dataset: TakesRows) -> None:
         self._dataset = dataset
         self._rows = dataset.num_rows
 
@@ -120,7 +130,7 @@ def _collate(rows: Any, **_collation: object) -> Any:
     """Return the Batch of fetched rows, which is there already."""
     if isinstance(rows, FetchedRows):
         return rows.batch
-    return default_collate([dict(row) for row in rows])
+    return default_collate([dict(row) for row in rows])  # type: ignore[no-untyped-call]
 
 
 default_collate_fn_map[FetchedRow] = _collate
