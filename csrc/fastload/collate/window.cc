@@ -25,10 +25,16 @@ bool IsDirect(const Window& window, const Unit& unit) {
 // Returns true if shares of a unit's rows are decoded independently of each other.
 bool IsShared(const Window& window, const Unit& unit) {
   return unit.staged() || unit.kind == Unit::Kind::kPadded ||
-         (unit.kind == Unit::Kind::kFixed && (unit.row_by_row || IsDirect(window, unit)));
+         (unit.kind == Unit::Kind::kFixed &&
+          (IsRowByRow(window, unit) || IsDirect(window, unit)));
 }
 
 }  // namespace
+
+bool IsRowByRow(const Window& window, const Unit& unit) {
+  return unit.row_by_row || (window.by_takes && window.shuffled &&
+                             unit.kind == Unit::Kind::kFixed && unit.columns.size() == 1);
+}
 
 RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece) {
   const auto file = static_cast<int32_t>(piece.file);
@@ -285,7 +291,7 @@ void WindowTask::Finish(Step step) {
     Timer timer(&source_->counters.decode_ns);
     state_.bytes.reset();
     state_.lists.reset();
-    if (unit_.row_by_row || unit_.kind == Unit::Kind::kPadded) RepeatRows();
+    if (IsRowByRow(*window_, unit_) || unit_.kind == Unit::Kind::kPadded) RepeatRows();
   }
 }
 
@@ -297,7 +303,7 @@ Status WindowTask::Fill() {
   switch (unit_.kind) {
     case Unit::Kind::kFixed:
       if (IsDirect(*window_, unit_)) return FillFixedInOrder();
-      if (!unit_.row_by_row) return FillFixed();
+      if (!IsRowByRow(*window_, unit_)) return FillFixed();
       return unit_.columns.size() == 1 ? FillLists() : FillWideStack();
     case Unit::Kind::kNested:
       FillNested();

@@ -136,6 +136,7 @@ struct Window {
   int64_t output_rows = 0;
   std::span<const Take> takes;
   bool shuffled = false;
+  bool by_takes = false;      // if shuffled: see ReadPlan::by_takes
   Shuffle shuffle;            // if shuffled
   RowOrder order;             // if shuffled, the parts that units need
   BlockPool* pool = nullptr;  // memory of staged rows
@@ -155,6 +156,10 @@ struct Window {
   int32_t unfilled = 0;     // units left before the parts are complete
   int32_t undelivered = 0;  // whole parts left to hand out
 };
+
+// Returns true if rows of the unit are copied one by one instead of going through slots:
+// always, or because a window by takes is short.
+bool IsRowByRow(const Window& window, const Unit& unit);
 
 // Returns the selected rows of the piece's row group.
 RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece);

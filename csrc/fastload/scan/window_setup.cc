@@ -24,6 +24,8 @@ const File* IndexesOf(const IndexFiles& indexes, int32_t file) {
 // Column chunks of a unit that are decoded side by side: enough for all threads, where
 // units alone are not.
 int64_t SharesWanted(const Pass& pass) {
+  // A consumer waits for the one batch, so every unit takes all threads.
+  if (pass.plan.by_takes) return 2 * int64_t{pass.cpu->threads()};
   const auto units = static_cast<int64_t>(pass.dataset->units.size());
   return (2 * pass.cpu->threads() + units - 1) / units;
 }
@@ -126,6 +128,7 @@ void SetUpWindow(const Pass& pass, Window* window) {
   w.takes = std::span(pass.plan.takes.data() + pass.plan.first_take[i],
                       pass.plan.takes.data() + pass.plan.first_take[i + 1]);
   w.shuffled = pass.plan.shuffled;
+  w.by_takes = pass.plan.by_takes;
   w.pool = pass.staging_pool;
   CutParts(pass, &w);
   w.shares = CutShares(w, SharesWanted(pass));
@@ -168,7 +171,9 @@ void ComputeOrder(const Pass& pass, Window* window) {
   if (any([](const Unit& u) { return u.kind == Unit::Kind::kNested; })) {
     window->order.rows = RowsOf(window->shuffle, window->takes);
   }
-  if (any([](const Unit& u) { return u.row_by_row || u.kind == Unit::Kind::kPadded; })) {
+  if (any([&](const Unit& u) {
+        return IsRowByRow(*window, u) || u.kind == Unit::Kind::kPadded;
+      })) {
     FindOutputs(window->shuffle, window->takes, &window->order);
   }
 }
