@@ -46,7 +46,7 @@ DATASET = {
     "ds.num_rows": ROWS,
     "ds.head().rows": 5,
     "ds.head(3)['id'].tolist()": [0, 1, 2],
-    "ds[0]": Says(r"call head\(5\), to read a part of the rows pass split=, filters= or limit="),
+    "ds[0]": Says(r"call head\(5\), .* pass split=, filters= or limit=, .* call by_index\(\)"),
     "ds[:10]": Says(r"read by iteration .* head\(5\)"),
     "next(iter(random_split(ds, [0.5, 0.5])[0]))": Says("pass split="),
     "random_split(ds, [40, 20])": OnPage(ValueError),
