@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/array.h"
 #include "bindings/arrow_capsules.h"
 #include "bindings/bindings.h"
 #include "bindings/decoded_queue.h"
@@ -81,6 +82,20 @@ class PyPipeline {
     return std::make_unique<PyScan>(ValueOrRaise(std::move(scan)), memory_);
   }
 
+  // Returns the batch with the rows of `indices`.
+  std::unique_ptr<LentBatch> Take(const RowNumbers& numbers,
+                                  const Array<int64_t>& indices,
+                                  const ScanOptions& options) {
+    Result<std::shared_ptr<Scan>> scan = [&] {
+      const WithoutGil without_gil;
+      return pipeline_->Take(
+          numbers, std::span(indices.data(), static_cast<size_t>(indices.size())),
+          options);
+    }();
+    PyScan taking(ValueOrRaise(std::move(scan)), memory_);
+    return taking.Next();
+  }
+
   std::shared_ptr<BlockRows> RowsOfBlocks(const py::object& schema,
                                           const std::vector<int32_t>& outputs) const {
     return std::make_shared<BlockRows>(SchemaOf(schema), pipeline_->layout(), outputs);
@@ -101,6 +116,7 @@ class PyPipeline {
     counts["read_ahead_bytes"] = ahead.read_bytes.load();
     counts["read_ahead_ns"] = ahead.read_ns.load();
     counts["decoded_values"] = c.decoded_values.load();
+    counts["decoded_pages"] = c.decoded_pages.load();
     counts["decode_ns"] = c.decode_ns.load();
     counts["kernel_calls"] = c.kernel_calls.load();
     counts["kernel_ns"] = c.kernel_ns.load();
@@ -193,7 +209,8 @@ std::unique_ptr<PyPipeline> MakePipeline(
     bool verify_crc, const py::sequence& selections, const PySender* sender,
     const py::object& allocate, const PyRemoteQueue* remote,
     std::vector<KernelSpec> kernels, const PyDecodedQueue* blocks,
-    int64_t fill_memory_bytes, int64_t kept_memory_bytes) {
+    int64_t fill_memory_bytes, int64_t kept_memory_bytes, int64_t page_hole_bytes,
+    int64_t page_table_bytes) {
   RaiseIfError(CheckOutputs(columns, outputs));
   RaiseIfError(CheckKernels(kernels, outputs));
   std::vector<FileSpec> specs = FileSpecs(files);
@@ -205,6 +222,8 @@ std::unique_ptr<PyPipeline> MakePipeline(
                           .fetch_memory_bytes = fetch_memory_bytes,
                           .fill_memory_bytes = fill_memory_bytes,
                           .kept_memory_bytes = kept_memory_bytes,
+                          .page_hole_bytes = page_hole_bytes,
+                          .page_table_bytes = page_table_bytes,
                           .verify_crc = verify_crc};
   options.kernels = std::move(kernels);
   if (blocks != nullptr) options.blocks = blocks->queue();
@@ -226,6 +245,16 @@ std::unique_ptr<PyPipeline> MakePipeline(
 }  // namespace
 
 void RegisterPipeline(py::module_& m) {
+  py::class_<RowNumbers>(m, "RowNumbers",
+                         "The numbers of a dataset's rows: row i is the i-th selected\n"
+                         "row of the row groups, one after another.")
+      .def(py::init([](std::vector<int32_t> file, std::vector<int32_t> row_group,
+                       const std::vector<int64_t>& rows) {
+             return ValueOrRaise(
+                 RowNumbers::Make(std::move(file), std::move(row_group), rows));
+           }),
+           py::kw_only(), py::arg("file"), py::arg("row_group"), py::arg("rows"))
+      .def_property_readonly("rows", &RowNumbers::rows, "Rows of all row groups.");
   py::class_<PyPipeline>(m, "Pipeline",
                          "The owner of the threads and the memory of one dataset.")
       .def(py::init(&MakePipeline), py::kw_only(), py::arg("files"), py::arg("columns"),
@@ -236,6 +265,7 @@ void RegisterPipeline(py::module_& m) {
            py::arg("allocate") = py::none(), py::arg("remote") = nullptr,
            py::arg("kernels") = std::vector<KernelSpec>(), py::arg("blocks") = nullptr,
            py::arg("fill_memory_bytes") = INT64_MAX, py::arg("kept_memory_bytes") = 0,
+           py::arg("page_hole_bytes") = kPageHoleBytes, py::arg("page_table_bytes") = 0,
            // Keeps the selections alive, whose bits the pipeline borrows.
            py::keep_alive<1, 11>())
       .def(
@@ -264,6 +294,24 @@ void RegisterPipeline(py::module_& m) {
           "pass `before`.\n"
           "wakes: queue that is woken when the pass may have a batch.\n"
           "Raises RuntimeError once closed.")
+      .def(
+          "take",
+          [](PyPipeline& self, const RowNumbers& numbers, const Array<int64_t>& indices,
+             int64_t fetch_bytes, int64_t segment_bytes, int64_t request_bytes,
+             int64_t hole_bytes, std::vector<uint64_t> kernel_keys) {
+            return self.Take(numbers, indices,
+                             {.open_windows = 1,
+                              .fetch_bytes = fetch_bytes,
+                              .segment_bytes = segment_bytes,
+                              .request_bytes = request_bytes,
+                              .hole_bytes = hole_bytes,
+                              .kernel_keys = std::move(kernel_keys)});
+          },
+          py::arg("numbers"), py::arg("indices"), py::kw_only(), py::arg("fetch_bytes"),
+          py::arg("segment_bytes"), py::arg("request_bytes"), py::arg("hole_bytes"),
+          py::arg("kernel_keys") = std::vector<uint64_t>(),
+          "Returns one batch with the rows of `indices`, each in [0, numbers.rows), in\n"
+          "their order. Thread-safe. Raises RuntimeError once closed.")
       .def("block_rows", &PyPipeline::RowsOfBlocks, py::arg("schema"), py::arg("outputs"),
            "Returns the conversion of batches to rows of a block.\n"
            "schema: schema of the block, with `__arrow_c_schema__`.\n"

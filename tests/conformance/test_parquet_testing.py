@@ -13,6 +13,7 @@ from fastload.testing import assert_same_rows
 from fastload.testing.expected_leaves import leaves_of
 from support.data_files import DIRECTORY
 from support.stored_tables import fill_of, takable
+from support.taken_rows import assert_taken
 
 # Files that pyarrow reads no more than we do: the error, its sentence, and why.
 REFUSED = {
@@ -73,6 +74,11 @@ def test_values_are_those_of_pyarrow(path):
         assert_same_rows(dataset, table, filled)
     with FastParquetDataset(path, columns=valid, batch_size=7, shuffle=True) as dataset:
         assert_same_rows(dataset, table, valid, ordered=False)
+
+
+@each([*READ, LEGAL])
+def test_rows_by_number_are_those_of_pyarrow(path):
+    assert_taken(path, takable(pq.read_table(path)))
 
 
 @each([name for name in FILES if name not in READ])

@@ -13,6 +13,7 @@ from fastload.testing import assert_same_rows
 from fastload.testing.expected_outputs import outputs_of
 from support.data_files import DIRECTORY
 from support.stored_tables import StoredTables, fill_of
+from support.taken_rows import assert_taken
 
 FILES = sorted(
     str(path.relative_to(DIRECTORY))
@@ -53,6 +54,11 @@ def test_shuffled_with_valid(path):
     assert len(seen) < 2 or not (seen == np.sort(seen)).all()
     assert (np.sort(seen) == np.arange(tables.table.num_rows)).all()
     assert_same_rows(batches, tables.table.take(pa.array(seen)), columns)
+
+
+@pytest.mark.parametrize("path", FILES, indirect=True)
+def test_rows_by_number(path):
+    assert_taken(path, tables_of(path).table)
 
 
 @pytest.mark.parametrize("nulls", ["zero", "mask"])

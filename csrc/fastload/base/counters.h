@@ -14,6 +14,7 @@ struct Counters {
   std::atomic<int64_t> read_bytes{0};
   std::atomic<int64_t> read_ns{0};
   std::atomic<int64_t> decoded_values{0};  // rows x columns
+  std::atomic<int64_t> decoded_pages{0};   // data pages that were decompressed
   std::atomic<int64_t> decode_ns{0};       // decoding, casting and gathering
   std::atomic<int64_t> kernel_calls{0};    // kernels x batches
   std::atomic<int64_t> kernel_ns{0};

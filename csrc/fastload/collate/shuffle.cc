@@ -115,6 +115,24 @@ void ShuffleTo(std::span<const uint32_t> order, Shuffle* out, uint32_t bucket_ro
   }
 }
 
+void MakeIdentity(uint32_t rows, Shuffle* out) {
+  out->within.resize(rows);
+  out->slots.clear();
+  out->bucket_starts.assign(1, 0);
+  for (uint32_t start = 0; start < rows; start += kBucketRows) {
+    const uint32_t end = start + std::min(kBucketRows, rows - start);
+    std::iota(out->within.begin() + start, out->within.begin() + end, uint16_t{0});
+    out->bucket_starts.push_back(end);
+  }
+  if (out->buckets() == 1) return;
+  out->slots.resize(rows);
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint32_t bucket = row / kBucketRows;
+    out->slots[row] =
+        static_cast<uint32_t>(out->SlotStart(bucket)) + row - bucket * kBucketRows;
+  }
+}
+
 std::vector<uint32_t> Permutation(const Shuffle& shuffle) {
   std::vector<uint32_t> row_at(static_cast<size_t>(shuffle.slot_count()));
   std::iota(row_at.begin(), row_at.end(), 0U);

@@ -48,6 +48,10 @@ struct Shuffle {
 void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out,
                  uint32_t bucket_rows = kBucketRows);
 
+// Fills `out` with the order in which position p takes row p, however many rows there
+// are.
+void MakeIdentity(uint32_t rows, Shuffle* out);
+
 // Returns the row of each position.
 std::vector<uint32_t> Permutation(const Shuffle& shuffle);
 

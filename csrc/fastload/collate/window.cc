@@ -25,10 +25,25 @@ bool IsDirect(const Window& window, const Unit& unit) {
 // Returns true if shares of a unit's rows are decoded independently of each other.
 bool IsShared(const Window& window, const Unit& unit) {
   return unit.staged() || unit.kind == Unit::Kind::kPadded ||
-         (unit.kind == Unit::Kind::kFixed && (unit.row_by_row || IsDirect(window, unit)));
+         (unit.kind == Unit::Kind::kFixed &&
+          (IsRowByRow(window, unit) || IsDirect(window, unit)));
 }
 
 }  // namespace
+
+bool IsRowByRow(const Window& window, const Unit& unit) {
+  return unit.row_by_row || (window.by_takes && window.shuffled &&
+                             unit.kind == Unit::Kind::kFixed && unit.columns.size() == 1);
+}
+
+RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece) {
+  const auto file = static_cast<int32_t>(piece.file);
+  const auto row_group = static_cast<int32_t>(piece.row_group);
+  if (piece.numbers < 0) return source.Bits(file, row_group);
+  return {.rows = source.files.spec(file).RowsOf(row_group),
+          .numbers = window.numbers.data() + piece.numbers,
+          .count = piece.stop};
+}
 
 std::vector<Share> CutShares(const Window& window, int64_t wanted) {
   const int64_t chunks = std::count(window.fresh.begin(), window.fresh.end(), true) +
@@ -110,8 +125,8 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   }
   ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenPages(column, piece, stream, cursor));
   ChunkPages& pages = state_.pages[stream];
-  const RowBits bits = source_->Bits(file, static_cast<int32_t>(p.row_group));
-  if (bits.bits != nullptr) {
+  const RowBits bits = BitsOf(*source_, *window_, p);
+  if (!bits.all()) {
     if (spec.depth > 0) {
       ARROW_ASSIGN_OR_RAISE(
           cursor->nested,
@@ -159,6 +174,7 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
                         OpenChunk(file_spec, row_group, leaf, std::move(bytes),
                                   &source_->pool, {.verify_crc = source_->verify_crc}));
   input.file = file;
+  input.decoded_pages = &source_->counters.decoded_pages;
   // The page cache keeps what is not compressed as well.
   const bool worth_keeping = input.compressed || file_spec.remote;
   if (worth_keeping && state_.pages[stream].omitted.empty()) {
@@ -305,7 +321,7 @@ void WindowTask::Finish(Step step) {
     Timer timer(&source_->counters.decode_ns);
     state_.bytes.reset();
     state_.lists.reset();
-    if (unit_.row_by_row || unit_.kind == Unit::Kind::kPadded) RepeatRows();
+    if (IsRowByRow(*window_, unit_) || unit_.kind == Unit::Kind::kPadded) RepeatRows();
   }
 }
 
@@ -317,7 +333,7 @@ Status WindowTask::Fill() {
   switch (unit_.kind) {
     case Unit::Kind::kFixed:
       if (IsDirect(*window_, unit_)) return FillFixedInOrder();
-      if (!unit_.row_by_row) return FillFixed();
+      if (!IsRowByRow(*window_, unit_)) return FillFixed();
       return unit_.columns.size() == 1 ? FillLists() : FillWideStack();
     case Unit::Kind::kNested:
       FillNested();

@@ -133,6 +133,7 @@ struct Window {
   bool opened = false;    // false: only the window's bytes are requested
   bool prepared = false;  // the members below are set, except those that tasks write
   std::span<const Piece> pieces;
+  std::span<const int64_t> numbers;  // of the plan; see Piece::numbers
   // The block of each piece, if rows come from blocks; else empty.
   std::vector<DecodedQueue::Block> blocks;
   std::vector<bool> fresh;         // true if the piece begins a column chunk
@@ -143,6 +144,7 @@ struct Window {
   std::span<const Take> takes;
   std::span<const Segment> segments;  // packed: the output rows
   bool shuffled = false;
+  bool by_takes = false;      // if shuffled: see ReadPlan::by_takes
   Shuffle shuffle;            // if shuffled
   RowOrder order;             // if shuffled, the parts that units need
   BlockPool* pool = nullptr;  // memory of staged rows
@@ -170,6 +172,13 @@ struct Window {
   int32_t unfilled = 0;     // units left before the parts are complete
   int32_t undelivered = 0;  // parts left to hand out, but for those that windows share
 };
+
+// Returns true if rows of the unit are copied one by one instead of going through slots:
+// always, or because a window by takes is short.
+bool IsRowByRow(const Window& window, const Unit& unit);
+
+// Returns the selected rows of the piece's row group.
+RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece);
 
 // Cuts the window's pieces into shares: `wanted` shares if the window has as many column
 // chunks, else fewer.

@@ -176,8 +176,7 @@ Status WindowTask::FillProvenance() {
     const int64_t first = file ? 0
                                : source_->FirstRow(static_cast<int32_t>(piece.file),
                                                    static_cast<int32_t>(piece.row_group));
-    SelectedRows rows(source_->Bits(static_cast<int32_t>(piece.file),
-                                    static_cast<int32_t>(piece.row_group)));
+    SelectedRows rows(BitsOf(*source_, *window_, piece));
     rows.Skip(piece.start);
     for (int64_t left = piece.stop - piece.start; left > 0;) {
       const SelectedRows::Span span = rows.Next(left, /*blocks=*/false);

@@ -24,6 +24,8 @@ namespace fastload {
 // less time than another call.
 inline constexpr int64_t kPageHoleBytes = 64 << 10;
 
+class PageTables;
+
 struct FetchContext {
   Executor* io = nullptr;
   BlockPool* pool = nullptr;
@@ -31,6 +33,8 @@ struct FetchContext {
   Counters* counters = nullptr;
   SpanRecorder* spans = nullptr;  // null: no spans are recorded
   int64_t page_hole_bytes = kPageHoleBytes;
+  // Keeps which pages there are; null: page indexes are read again each time.
+  PageTables* tables = nullptr;
 };
 
 // The bytes of several ranges of a file, one after another. For one consumer.

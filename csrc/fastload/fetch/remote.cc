@@ -1,5 +1,6 @@
 #include "fastload/fetch/remote.h"
 
+#include <algorithm>
 #include <cstring>
 #include <future>
 #include <limits>
@@ -168,6 +169,10 @@ Status RemoteFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
   return Copy(read.get(), {offset, bytes}, out);
 }
 
+bool RemoteFile::AtHand(const ByteRange& range) const {
+  return queue_->Keeps(file_, {range});
+}
+
 RangesOfFile::RangesOfFile(RemoteQueue* queue, int32_t file,
                            const std::vector<ByteRange>& ranges)
     : file_(queue, file) {
@@ -177,14 +182,37 @@ RangesOfFile::RangesOfFile(RemoteQueue* queue, int32_t file,
   }
 }
 
-Status RangesOfFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
-  for (const auto& read : reads_) {
+RemoteRead* RangesOfFile::ReadOf(int64_t offset) const {
+  const auto holds = [&](const auto& read) {
     const ByteRange& range = read->range();
-    if (range.offset <= offset && offset + bytes <= range.offset + range.bytes) {
-      return Copy(read.get(), {offset, bytes}, out);
-    }
+    return range.offset <= offset && offset < range.offset + range.bytes;
+  };
+  const auto found = std::ranges::find_if(reads_, holds);
+  return found == reads_.end() ? nullptr : found->get();
+}
+
+bool RangesOfFile::AtHand(const ByteRange& range) const {
+  const int64_t end = range.offset + range.bytes;
+  for (int64_t offset = range.offset; offset < end;) {
+    const RemoteRead* const read = ReadOf(offset);
+    if (read == nullptr) return file_.AtHand({offset, end - offset});
+    offset = read->range().offset + read->range().bytes;
   }
-  return file_.ReadAt(offset, bytes, out);
+  return true;
+}
+
+Status RangesOfFile::ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const {
+  while (bytes > 0) {
+    RemoteRead* const read = ReadOf(offset);
+    if (read == nullptr) return file_.ReadAt(offset, bytes, out);
+    const int64_t n =
+        std::min(bytes, read->range().offset + read->range().bytes - offset);
+    ARROW_RETURN_NOT_OK(Copy(read, {offset, n}, out));
+    offset += n;
+    bytes -= n;
+    out += n;
+  }
+  return Status::OK();
 }
 
 }  // namespace fastload

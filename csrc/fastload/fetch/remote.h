@@ -138,6 +138,7 @@ class RemoteFile final : public File {
 
   // May wait for the client, so the client's thread must not call ReadAt.
   Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
+  bool AtHand(const ByteRange& range) const override;
 
  private:
   RemoteQueue* const queue_;
@@ -152,8 +153,12 @@ class RangesOfFile final : public File {
 
   // Waits for the client.
   Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const override;
+  bool AtHand(const ByteRange& range) const override;
 
  private:
+  // Returns the request that brings the byte at `offset`, or null.
+  RemoteRead* ReadOf(int64_t offset) const;
+
   const RemoteFile file_;
   std::vector<std::shared_ptr<RemoteRead>> reads_;
 };

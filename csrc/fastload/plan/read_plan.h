@@ -15,6 +15,9 @@ struct Piece {
   int64_t start;
   int64_t stop;
   bool substitute = false;  // the rows stand in for unreadable rows, and are not real
+  // The index in ReadPlan::numbers of the first of the rows that the piece selects; -1:
+  // the dataset selects the rows. With numbers, `start` is 0 and `stop` their count.
+  int64_t numbers = -1;
 };
 
 // The positions [start, stop) of a window.
@@ -64,6 +67,10 @@ struct ReadPlan {
   // a row of a batch is a segment, and a take is a range of segments, counted over all
   // windows. The elements of the segments of each batch fill whole packed rows.
   std::vector<Segment> segments;
+  // If true, a shuffled window's position p is row p: takes alone decide the order.
+  bool by_takes = false;
+  // Rows of row groups, as stored: see Piece::numbers.
+  std::vector<int64_t> numbers;
 
   bool packed() const { return !segments.empty(); }
   int64_t lanes() const {

@@ -24,8 +24,13 @@ int64_t WordsOf(int64_t rows) { return (rows + 63) / 64; }
 }  // namespace
 
 bool AnyStays(RowBits bits, int64_t start, int64_t rows) {
-  if (bits.bits == nullptr) return rows > 0;
+  if (bits.all()) return rows > 0;
   const int64_t stop = start + rows;
+  if (bits.numbers != nullptr) {
+    const int64_t* const end = bits.numbers + bits.count;
+    const int64_t* const first = std::lower_bound(bits.numbers, end, start);
+    return first != end && *first < stop;
+  }
   for (int64_t at = start; at < stop; at = (at / 64 + 1) * 64) {
     uint64_t word = 0;
     std::memcpy(&word, bits.bits + at / 64 * 8, sizeof(word));
@@ -72,9 +77,38 @@ uint64_t SelectedRows::WordAt(int64_t at) const {
   return shift == 0 ? low : low | Word(at / 64 + 1) << (64 - shift);
 }
 
+int64_t SelectedRows::NextNumber() {
+  // Return() may have gone back.
+  while (number_ > 0 && bits_.numbers[number_ - 1] >= row_) --number_;
+  while (number_ < bits_.count && bits_.numbers[number_] < row_) ++number_;
+  return number_;
+}
+
+SelectedRows::Span SelectedRows::NextOfNumbers(int64_t most, bool blocks) {
+  const int64_t* const first = bits_.numbers + NextNumber();
+  const int64_t left = std::min(most, bits_.count - number_);
+  if (left == 0) return {.start = row_};
+  // Goes on from run to run as long as a gap costs less to decode than to skip.
+  const int64_t most_gap = blocks ? kRunRows : 1;
+  int64_t selected = 1;
+  while (selected < left && first[selected] - first[selected - 1] <= most_gap &&
+         (!blocks || first[selected] - first[0] < kBlockRows)) {
+    ++selected;
+  }
+  const Span span{first[0], first[selected - 1] + 1 - first[0], selected};
+  row_ = span.start + span.rows;
+  return span;
+}
+
 void SelectedRows::Skip(int64_t selected) {
-  if (bits_.bits == nullptr) {
+  if (bits_.all()) {
     row_ = std::min(row_ + selected, bits_.rows);
+    return;
+  }
+  if (bits_.numbers != nullptr) {
+    if (selected == 0) return;
+    const int64_t next = std::min(NextNumber() + selected, bits_.count);
+    row_ = next == 0 ? 0 : bits_.numbers[next - 1] + 1;
     return;
   }
   while (selected > 0 && row_ < bits_.rows) {
@@ -91,7 +125,11 @@ void SelectedRows::Skip(int64_t selected) {
 }
 
 int64_t SelectedRows::row() {
-  if (bits_.bits == nullptr) return row_;
+  if (bits_.all()) return row_;
+  if (bits_.numbers != nullptr) {
+    const int64_t next = NextNumber();
+    return row_ = next < bits_.count ? bits_.numbers[next] : bits_.rows;
+  }
   while (row_ < bits_.rows) {
     const uint64_t word = Word(row_ / 64) >> row_ % 64;
     if (word != 0) return row_ += std::countr_zero(word);
@@ -137,6 +175,7 @@ SelectedRows::Span SelectedRows::Block(int64_t most, bool* worth) const {
 
 SelectedRows::Span SelectedRows::Next(int64_t most, bool blocks) {
   if (row() == bits_.rows) return {.start = row_};
+  if (bits_.numbers != nullptr) return NextOfNumbers(most, blocks);
   if (bits_.bits == nullptr) {
     const Span rest{row_, std::min(most, bits_.rows - row_),
                     std::min(most, bits_.rows - row_)};
@@ -161,6 +200,14 @@ SelectedRows::Span SelectedRows::Next(int64_t most, bool blocks) {
 SelectedRows::Span SelectedRows::Before(const Span& span, int64_t row) const {
   Span before{.start = span.start};
   const int64_t rows = row - span.start;
+  if (bits_.numbers != nullptr) {
+    const int64_t* const end = bits_.numbers + bits_.count;
+    const int64_t* const first = std::lower_bound(bits_.numbers, end, span.start);
+    const int64_t* const stop = std::lower_bound(first, end, row);
+    before.selected = stop - first;
+    if (stop != first) before.rows = stop[-1] + 1 - span.start;
+    return before;
+  }
   for (int64_t at = 0; at < rows; at += 64) {
     uint64_t word = WordAt(span.start + at);
     if (rows - at < 64) word &= (uint64_t{1} << (rows - at)) - 1;
@@ -172,6 +219,14 @@ SelectedRows::Span SelectedRows::Before(const Span& span, int64_t row) const {
 }
 
 void SelectedRows::Positions(const Span& span, uint16_t* out) const {
+  if (bits_.numbers != nullptr) {
+    const int64_t* const end = bits_.numbers + bits_.count;
+    const int64_t* const first = std::lower_bound(bits_.numbers, end, span.start);
+    for (int64_t i = 0; i < span.selected; ++i) {
+      *out++ = static_cast<uint16_t>(first[i] - span.start);
+    }
+    return;
+  }
   for (int64_t at = 0; at < span.rows; at += 64) {
     uint64_t word = WordAt(span.start + at);
     if (span.rows - at < 64) word &= (uint64_t{1} << (span.rows - at)) - 1;

@@ -8,12 +8,17 @@
 
 namespace fastload {
 
-// The selected rows of one row group: bit i of `bits` (lowest bit of a byte first) says
-// whether row i is selected. Whole 64-bit words are readable, and bits behind the last
-// row are 0. Null: all rows are selected.
+// The selected rows of one row group, as bits or as numbers; borrowed. Bit i of `bits`
+// (lowest bit of a byte first) says whether row i is selected. Whole 64-bit words are
+// readable, and bits behind the last row are 0. `numbers` are `count` rows in ascending
+// order, without repeats. Both null: all rows are selected.
 struct RowBits {
   const uint8_t* bits = nullptr;
-  int64_t rows = 0;
+  int64_t rows = 0;  // of the row group
+  const int64_t* numbers = nullptr;
+  int64_t count = 0;
+
+  bool all() const { return bits == nullptr && numbers == nullptr; }
 };
 
 // Returns true if any of the rows [start, start + rows) is selected.
@@ -73,6 +78,9 @@ class SelectedRows {
  private:
   int64_t words() const { return (bits_.rows + 63) / 64; }
   uint64_t Word(int64_t i) const;
+  // For rows given as numbers: the index in `numbers` of the first row from row_ on.
+  int64_t NextNumber();
+  Span NextOfNumbers(int64_t most, bool blocks);
   // Returns the 64 bits from bit `at` on; bits behind the last row are 0.
   uint64_t WordAt(int64_t at) const;
   int64_t RunLength(int64_t most) const;
@@ -82,6 +90,7 @@ class SelectedRows {
 
   RowBits bits_;
   int64_t row_ = 0;           // all rows before row_ have been returned or skipped
+  int64_t number_ = 0;        // index of a number; numbers before it are less than row_
   int64_t sparse_until_ = 0;  // spans with gaps before this row are not worth decoding
 };
 

@@ -1,5 +1,7 @@
 #include "fastload/scan/pipeline.h"
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -113,6 +115,21 @@ Status CheckEdges(const ReadPlan& plan, int64_t pack_length) {
   return Status::OK();
 }
 
+// Returns true if the rows that the piece selects are ascending rows of its row group.
+bool HasNumbers(const ReadPlan& plan, const Piece& piece, const Dataset& dataset) {
+  const auto all = static_cast<int64_t>(plan.numbers.size());
+  if (piece.start != 0 || piece.numbers > all || piece.stop > all - piece.numbers) {
+    return false;
+  }
+  const auto numbers =
+      std::span(plan.numbers)
+          .subspan(static_cast<size_t>(piece.numbers), static_cast<size_t>(piece.stop));
+  const int64_t rows = dataset.files.spec(static_cast<int32_t>(piece.file))
+                           .RowsOf(static_cast<int32_t>(piece.row_group));
+  return numbers.front() >= 0 && numbers.back() < rows &&
+         std::ranges::adjacent_find(numbers, std::greater_equal{}) == numbers.end();
+}
+
 Status Check(const ReadPlan& plan, const Dataset& dataset) {
   const auto windows = static_cast<size_t>(plan.windows());
   const bool sizes =
@@ -144,6 +161,9 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
               dataset.files.spec(static_cast<int32_t>(piece.file)).row_groups() ||
           piece.start < 0 || piece.stop <= piece.start) {
         return Status::Invalid("Expected rows of a file's row group, got piece ", p);
+      }
+      if (piece.numbers >= 0 && !HasNumbers(plan, piece, dataset)) {
+        return Status::Invalid("Expected ascending rows of a row group, got piece ", p);
       }
       window_rows += piece.stop - piece.start;
     }
@@ -192,6 +212,9 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
       staging_(MakePrivateMemory(), options.staging_memory_bytes),
       fetches_(MakePrivateMemory(), options.fetch_memory_bytes),
       page_hole_bytes_(options.page_hole_bytes),
+      tables_(options.page_table_bytes > 0
+                  ? std::make_unique<PageTables>(options.page_table_bytes)
+                  : nullptr),
       io_(MakeExecutor("fastload-io", options.io_threads)),
       cpu_(MakeExecutor("fastload-cpu", options.threads)) {}
 
@@ -200,6 +223,18 @@ Pipeline::~Pipeline() { Close(); }
 Result<std::shared_ptr<Scan>> Pipeline::Start(ReadPlan plan, const ScanOptions& options,
                                               Scan* before) {
   return CatchResult([&] { return MakeScan(std::move(plan), options, before); });
+}
+
+Result<std::shared_ptr<Scan>> Pipeline::Take(const RowNumbers& numbers,
+                                             std::span<const int64_t> indices,
+                                             const ScanOptions& options) {
+  return CatchResult([&]() -> Result<std::shared_ptr<Scan>> {
+    ARROW_ASSIGN_OR_RAISE(ReadPlan plan,
+                          numbers.Plan(indices, [&](int32_t file, int32_t row_group) {
+                            return dataset_.Bits(file, row_group);
+                          }));
+    return MakeScan(std::move(plan), options, nullptr);
+  });
 }
 
 Result<std::shared_ptr<Scan>> Pipeline::MakeScan(ReadPlan plan,
@@ -220,7 +255,7 @@ Result<std::shared_ptr<Scan>> Pipeline::MakeScan(ReadPlan plan,
   auto scan = std::make_shared<Scan>(
       &dataset_, cpu_.get(),
       FetchContext{io_.get(), &fetches_, &dataset_.files, &dataset_.counters,
-                   &dataset_.spans, page_hole_bytes_},
+                   &dataset_.spans, page_hole_bytes_, tables_.get()},
       &batches_, &staging_, std::move(plan), options, next_priority_);
   next_priority_ = scan->end_priority();
   scans_.push_back(scan);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,10 @@
 #include "fastload/base/memory.h"
 #include "fastload/base/status.h"
 #include "fastload/fetch/byte_stream.h"
+#include "fastload/fetch/page_tables.h"
 #include "fastload/fetch/remote.h"
 #include "fastload/plan/read_plan.h"
+#include "fastload/plan/row_numbers.h"
 #include "fastload/scan/dataset.h"
 #include "fastload/scan/scan.h"
 
@@ -34,6 +37,8 @@ struct PipelineOptions {
   int64_t kept_memory_bytes = 0;
   // The largest hole between two pages of selected rows that is read along.
   int64_t page_hole_bytes = kPageHoleBytes;
+  // The most bytes that are kept of which pages column chunks have; 0: none are kept.
+  int64_t page_table_bytes = 0;
   // If true, a page with a wrong checksum is an ErrorKind::kCorruptFile.
   bool verify_crc = false;
   // The queue through which a client brings the bytes of remote files; null: all files
@@ -61,6 +66,11 @@ class Pipeline {
   // scan's pass: see Scan::StartNext.
   Result<std::shared_ptr<Scan>> Start(ReadPlan plan, const ScanOptions& options,
                                       Scan* before = nullptr);
+
+  // Begins a pass over the rows of `indices`, as one batch in their order.
+  Result<std::shared_ptr<Scan>> Take(const RowNumbers& numbers,
+                                     std::span<const int64_t> indices,
+                                     const ScanOptions& options);
 
   // Ends all passes, joins the threads and closes the files. Delivered batches stay
   // valid. Idempotent.
@@ -91,6 +101,7 @@ class Pipeline {
   BlockPool staging_;
   BlockPool fetches_;
   const int64_t page_hole_bytes_;
+  const std::unique_ptr<PageTables> tables_;  // null: none are kept
   std::unique_ptr<Executor> io_;
   std::unique_ptr<Executor> cpu_;
 

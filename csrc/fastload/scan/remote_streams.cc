@@ -8,6 +8,7 @@
 #include "fastload/decode/pages/chunk_open.h"
 #include "fastload/fetch/coalesce.h"
 #include "fastload/fetch/page_selection.h"
+#include "fastload/fetch/page_tables.h"
 #include "fastload/fetch/remote.h"
 #include "fastload/source/page_index.h"
 
@@ -86,9 +87,11 @@ void MakeSharedStreams(const Pass& pass, Window* window,
 
 IndexFiles AskForIndexes(const Pass& pass, const Window& window) {
   IndexFiles indexes;
-  if (pass.dataset->files.remote() == nullptr || pass.dataset->selections.empty())
+  if (pass.dataset->files.remote() == nullptr ||
+      (pass.dataset->selections.empty() && pass.plan.numbers.empty()))
     return indexes;
   std::map<int32_t, std::vector<ByteRange>> ranges;
+  int64_t walked_bytes = 0;  // of chunks without an index
   for (size_t p = 0; p < window.pieces.size(); ++p) {
     const auto file = static_cast<int32_t>(window.pieces[p].file);
     const auto row_group = static_cast<int32_t>(window.pieces[p].row_group);
@@ -99,13 +102,20 @@ IndexFiles AskForIndexes(const Pass& pass, const Window& window) {
       const int32_t leaf = column.leaves[static_cast<size_t>(file)];
       if (pass.dataset->kept.Find({file, row_group, leaf}) != nullptr) continue;
       const auto chunk = ChunkRange(spec, row_group, leaf);
-      if (!chunk.ok() ||
-          !SelectsPages(pass.fetch, *chunk, pass.dataset->Bits(file, row_group))) {
+      if (!chunk.ok() || !SelectsPages(pass.fetch, *chunk,
+                                       BitsOf(*pass.dataset, window, window.pieces[p]))) {
         continue;
       }
+      PageTables* const tables = pass.fetch.tables;
+      if (tables != nullptr && tables->Has({file, row_group, leaf})) continue;
       const auto found = IndexRanges(spec, row_group, leaf, /*bounds=*/false);
       if (!found.ok()) continue;
       ranges[file].insert(ranges[file].end(), found->begin(), found->end());
+      if (tables == nullptr || !found->empty()) continue;
+      // The headers of a chunk's pages say where they are, once and for all.
+      if (walked_bytes + chunk->bytes > pass.options.fetch_bytes / 2) continue;
+      walked_bytes += chunk->bytes;
+      ranges[file].push_back(*chunk);
     }
   }
   Counters* const counters = pass.Fetch().counters;

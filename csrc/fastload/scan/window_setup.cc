@@ -24,6 +24,8 @@ const File* IndexesOf(const IndexFiles& indexes, int32_t file) {
 // Column chunks of a unit that are decoded side by side: enough for all threads, where
 // units alone are not.
 int64_t SharesWanted(const Pass& pass) {
+  // A consumer waits for the one batch, so every unit takes all threads.
+  if (pass.plan.by_takes) return 2 * int64_t{pass.cpu->threads()};
   const auto units = static_cast<int64_t>(pass.dataset->units.size());
   return (2 * pass.cpu->threads() + units - 1) / units;
 }
@@ -100,9 +102,9 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
                               .file_index = file};
       if (!range.ok()) return At(range.status(), location);
       const FetchContext fetch = pass.Fetch();
-      auto pages =
-          SelectPages(fetch, file, row_group, leaf, *range,
-                      pass.dataset->Bits(file, row_group), IndexesOf(indexes, file));
+      auto pages = SelectPages(fetch, file, row_group, leaf, *range,
+                               BitsOf(*pass.dataset, *window, window->pieces[p]),
+                               IndexesOf(indexes, file));
       if (!pages.ok()) return At(pages.status(), location);
       if (!pass.dataset->files.OnDisk(file, pages->ranges)) {
         state.remote.push_back({state.streams.size(), file, std::move(pages->ranges)});
@@ -135,10 +137,12 @@ void SetUpWindow(const Pass& pass, Window* window) {
   const auto first = static_cast<size_t>(pass.plan.first_piece[i]);
   const auto end = static_cast<size_t>(pass.plan.first_piece[i + 1]);
   w.pieces = all.subspan(first, end - first);
+  w.numbers = pass.plan.numbers;
   const auto goes_on = [&](const Piece& before, const Piece& now) {
     // To begin in the middle of a block costs nothing.
-    return pass.dataset->blocks == nullptr && before.file == now.file &&
-           before.row_group == now.row_group && now.start >= before.stop;
+    return pass.dataset->blocks == nullptr && now.numbers < 0 &&
+           before.file == now.file && before.row_group == now.row_group &&
+           now.start >= before.stop;
   };
   const int64_t before = pass.lanes.Before(w.index);
   const int64_t after = pass.lanes.After(w.index);
@@ -162,6 +166,7 @@ void SetUpWindow(const Pass& pass, Window* window) {
     w.segments = std::span(pass.plan.segments)
                      .subspan(first_segment, static_cast<size_t>(w.output_rows));
   }
+  w.by_takes = pass.plan.by_takes;
   w.pool = pass.staging_pool;
   CutParts(pass, &w);
   w.shares = CutShares(w, SharesWanted(pass));
@@ -197,14 +202,15 @@ Status MakeStreams(const Pass& pass, Window* window) {
 }
 
 void ComputeOrder(const Pass& pass, Window* window) {
+  const auto rows = static_cast<uint32_t>(window->rows);
   const auto index = static_cast<size_t>(window->index);
-  if (pass.plan.orders.empty()) {
-    MakeShuffle(pass.plan.keys[index], static_cast<uint32_t>(window->rows),
-                &window->shuffle, pass.options.bucket_rows);
+  if (pass.plan.by_takes) {
+    MakeIdentity(rows, &window->shuffle);
+  } else if (pass.plan.orders.empty()) {
+    MakeShuffle(pass.plan.keys[index], rows, &window->shuffle, pass.options.bucket_rows);
   } else {
     const auto order = std::span(pass.plan.orders)
-                           .subspan(static_cast<size_t>(pass.first_ordered[index]),
-                                    static_cast<size_t>(window->rows));
+                           .subspan(static_cast<size_t>(pass.first_ordered[index]), rows);
     ShuffleTo(order, &window->shuffle, pass.options.bucket_rows);
   }
   const auto any = [&](auto wanted) {
@@ -213,7 +219,9 @@ void ComputeOrder(const Pass& pass, Window* window) {
   if (any([](const Unit& u) { return u.kind == Unit::Kind::kNested; })) {
     window->order.rows = RowsOf(window->shuffle, window->takes);
   }
-  if (any([](const Unit& u) { return u.row_by_row || u.kind == Unit::Kind::kPadded; })) {
+  if (any([&](const Unit& u) {
+        return IsRowByRow(*window, u) || u.kind == Unit::Kind::kPadded;
+      })) {
     FindOutputs(window->shuffle, window->takes, &window->order);
   }
 }

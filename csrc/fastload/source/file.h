@@ -89,6 +89,8 @@ class File {
                         std::optional<int64_t>* /*seen*/) const {
     return false;
   }
+  // Returns true if parts of the range are read at little cost, one after another.
+  virtual bool AtHand(const ByteRange& /*range*/) const { return true; }
   // Asks the system to read the range into its page cache, and does not wait.
   virtual void BringAhead(const ByteRange& /*range*/) const {}
 };

@@ -57,7 +57,7 @@ ATTRIBUTES = {
     **dict.fromkeys(("features", "dtypes", "types"), "write dataset.schema"),
     **dict.fromkeys(("num_columns", "n_columns", "width"), "write len(dataset.schema)"),
     **dict.fromkeys(("shape", "size"), "write dataset.num_rows and len(dataset.schema)"),
-    **dict.fromkeys(("take", "limit"), "call dataset.head(n), or pass limit= to a dataset"),
+    "limit": "call dataset.head(n), or pass limit= to a dataset",
     "offset": "pass offset= when you make the dataset",
     **dict.fromkeys(("map", "map_batches", "with_transform", "set_transform"), _STEPS),
     **dict.fromkeys(("filter", "where", "query"), _FILTERS),

@@ -21,6 +21,8 @@ from fastload.dataset.arguments import (
 )
 from fastload.dataset.describe import dataset_html, dataset_text
 from fastload.dataset.head import head
+from fastload.dataset.lookup.take import RowTaker
+from fastload.dataset.lookup.view import RowsByIndex
 from fastload.dataset.mesh import rank_of
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.passes.next_pass import NextPass, PreparedPass
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
     from fastload.dataset.epochs import PassStart
+    from fastload.dataset.lookup.take import Indices
     from fastload.engine.engine import Engine
     from fastload.plan.intervals import Int64s
     from fastload.plan.position import WorkerSlot
@@ -367,6 +370,9 @@ class FastParquetDataset(Resumable[_Item_co]):
         )
         self._provenance = provenance
         self._steps = Steps(preprocess, augment, provenance=provenance)
+        # `take` does not call `augment`.
+        self._lasting_steps = Steps(preprocess, None, provenance=provenance)
+        self._taker: RowTaker | None = None
         self._schema: Schema | None = None  # after the steps; None until first asked for
         filters = parse_filters(filters)
         checked_split = parse_split(split)
@@ -512,6 +518,47 @@ class FastParquetDataset(Resumable[_Item_co]):
         extra = self._extra_outputs(self._options.uneven)
         return head(self._engines, projection, extra, self._steps, n)
 
+    def take(self, indices: Indices) -> Batch:
+        """Return rows by number as one Batch, in the order of `indices`.
+
+        Row i is the i-th of the `num_rows` rows that `filters` and `split` keep, in stored order:
+        `shuffle`, `limit` and the ranks play no part. A row may be asked for several times. Each
+        page that holds a row is decoded once. `preprocess` is applied, `augment` is not, and a
+        corrupt row group raises an error whatever `on_error` says. The running pass and the epoch
+        stay as they are. Several threads may take rows at the same time.
+
+        Example:
+            ds = FastParquetDataset("train", columns=["f1", "label"])
+            ds.take([7, 0, -1, 7])["label"]  # a tensor of 4 labels
+
+        Args:
+            indices: Numbers of rows: a list, a range, an array or a tensor of integers. -1 is the
+                last row.
+
+        Raises:
+            IndexError: A row does not exist.
+            TypeError: `indices` are not integers in one dimension.
+            RuntimeError: The dataset was closed.
+        """
+        if self._closed:
+            raise RuntimeError("Expected an open dataset, got one that was closed")
+        if self._taker is None:
+            extra = self._extra_outputs(self._options.uneven, self._lasting_steps)
+            self._taker = RowTaker(self._engines, self._projection, extra, self._lasting_steps)
+        return self._taker.take(indices)
+
+    def by_index(self) -> RowsByIndex:
+        """Return the rows as a map-style dataset, for torch's samplers and others that count rows.
+
+        Item i is row i of `take`, as a dict of scalars and tensors. A DataLoader needs no
+        collate_fn: with batch_size=32, it hands out Batches of 32 rows.
+
+        Example:
+            rows = FastParquetDataset("train", columns=["f1", "label"]).by_index()
+            loader = DataLoader(rows, batch_size=32, shuffle=True, num_workers=2)
+        """
+        return RowsByIndex(self)
+
     @property
     def files(self) -> tuple[str, ...]:
         """The files in canonical order."""
@@ -619,6 +666,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         """
         super().close()
         self._steps.close()
+        if self._taker is not None:
+            self._taker.close()
         if self._engine is not None:
             self._engine.close()
         self._source.storage.close()
@@ -652,8 +701,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         shown = (o for o in self._outputs if not o.hidden and o.name not in hidden)
         return self._schema or Schema({output.name: output.field for output in shown})
 
-    def _extra_outputs(self, uneven: Uneven) -> list[OutputPlan]:
-        places = self._provenance or self._steps.need_places
+    def _extra_outputs(self, uneven: Uneven, steps: Steps | None = None) -> list[OutputPlan]:
+        places = self._provenance or (self._steps if steps is None else steps).need_places
         return extra_outputs(provenance=places, padded=uneven == "pad")
 
     @property

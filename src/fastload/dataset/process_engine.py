@@ -94,7 +94,7 @@ class ProcessEngine:
                 return self.current
             self.current.close()
         made = self._of_blocks(workers) if of_blocks else None
-        self.current = made or self.another(workers, *self._batch_memory(), keeps=True)
+        self.current = made or self.another(workers, *self.batch_memory(), keeps=True)
         if made is None:
             self._warn_of_small_reads(self.current.budget)
         self._warn_of_few_threads(self.current.budget)
@@ -128,6 +128,7 @@ class ProcessEngine:
         *,
         inline: bool = False,
         keeps: bool = False,
+        by_number: bool = False,
     ) -> Engine:
         """Make a new engine for one of `workers` processes.
 
@@ -137,6 +138,7 @@ class ProcessEngine:
             home: as in `Engine`.
             inline: True for an engine without threads.
             keeps: True for an engine that keeps pages in memory from one pass to the next.
+            by_number: as in `Engine`.
         """
         budget = self.budget(workers)
         if not keeps:
@@ -153,12 +155,13 @@ class ProcessEngine:
             allocate,
             home,
             self.kernels,
+            by_number=by_number,
         )
 
     def _of_blocks(self, workers: int) -> BlockEngine | None:
         assert self.blocks is not None
         fall_back = partial(self._fall_back, workers)
-        return self.blocks.engine(self._process(workers), *self._batch_memory(), fall_back)
+        return self.blocks.engine(self._process(workers), *self.batch_memory(), fall_back)
 
     def _fall_back(self, workers: int, cause: BaseException | None) -> Engine:
         """Give up the decoded tier because of an error, and return an engine of files instead."""
@@ -177,7 +180,7 @@ class ProcessEngine:
             divide=partial(self._divided, memory, threads),
         )
 
-    def _batch_memory(self) -> tuple[PinnedMemory | None, Destination | None]:
+    def batch_memory(self) -> tuple[PinnedMemory | None, Destination | None]:
         """Return the allocator of batch memory and the destination of batches; None = default."""
         if self.yields_rows:
             return None, None  # DataLoader collates the rows in its own memory

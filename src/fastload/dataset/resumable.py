@@ -125,9 +125,11 @@ class Resumable(IterableDataset[_Item_co]):
         Raises:
             TypeError: Always; the message says what to write instead.
         """
+        by_number = ", for rows by number call by_index()" if hasattr(self, "by_index") else ""
         raise TypeError(
             f"A {type(self).__name__} is read by iteration and has no item [{index!r}]: to look at "
             "rows call head(5), to read a part of the rows pass split=, filters= or limit="
+            f"{by_number}"
         )
 
     def set_epoch(self, epoch: int) -> None:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from fastload.batch.batch import Batch
     from fastload.batch.transport import Destination
     from fastload.engine.budget import Budget
+    from fastload.plan.intervals import Int64s
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.read_plan import ReadPlan
+    from fastload.plan.sequence import RowGroups
     from fastload.schema.column_plan import ColumnPlan
     from fastload.schema.projection import OutputPlan, Projection
     from fastload.source.source import Source
@@ -42,6 +44,12 @@ _IO_THREADS = 4
 # a budget counts.
 _MAPPED_BUDGETS = 4
 _LEAST_MAPPED_BYTES = 1 << 30
+# Shorter holes between two pages of a take are read along. Most takes leave large holes: a page in
+# a hole costs more to copy than another call costs.
+_PAGE_HOLE_BYTES = 4 << 10
+# Where pages lie takes 24 bytes a page.
+_MOST_TABLE_BYTES = 64 << 20
+_LEAST_TABLE_SHARE = 16
 
 
 class Engine:
@@ -62,6 +70,8 @@ class Engine:
             the files.
         data: the engine reads the batches of an epoch, and not rows that have to be known before.
         at_once: the number of passes that run at the same time, each within `budget`.
+        by_number: the engine serves `take`: where pages lie is kept, and few bytes between pages
+            are read along.
 
     Attributes:
         budget: the limits of a pass.
@@ -86,6 +96,7 @@ class Engine:
         blocks: core.DecodedQueue | None = None,
         data: bool = True,
         at_once: int = 1,
+        by_number: bool = False,
     ) -> None:
         wait_for_queues_at_exit()
         self.budget = budget
@@ -110,6 +121,7 @@ class Engine:
                     lend_bytes=budget.lend_bytes,
                     home=home,
                 )
+        self._numbers: core.RowNumbers | None = None
         self._request_bytes = parse_bytes(io.request_bytes)
         self._hole_bytes = parse_bytes(io.hole_bytes) if io.hole_bytes else 0
         self.pipeline = core.Pipeline(
@@ -154,6 +166,7 @@ class Engine:
                 for one in kernels
             ],
             selections=[(file.bits, file.offsets.tolist()) for file in rows],
+            **_options_by_number(budget) if by_number else {},
         )
         # Join the threads when the engine is deleted, or at exit, whichever comes first.
         self.close: Callable[[], object] = weakref.finalize(self, self.pipeline.close)
@@ -236,6 +249,31 @@ class Engine:
             wakes=wakes,
         )
 
+    def take(self, row_groups: RowGroups, indices: Int64s) -> Batch:
+        """Return rows by number, in the order given, as one batch. Thread-safe.
+
+        Args:
+            row_groups: all row groups in canonical order, the same in every call.
+            indices: numbers of rows, each in [0, total_rows), at least one.
+        """
+        if self._numbers is None:
+            self._numbers = core.RowNumbers(
+                file=row_groups.file.tolist(),
+                row_group=row_groups.index.tolist(),
+                rows=row_groups.rows.tolist(),
+            )
+        budget = self.budget
+        lent = self.pipeline.take(
+            self._numbers,
+            indices,
+            fetch_bytes=budget.fetch_bytes,
+            segment_bytes=budget.segment_bytes,
+            request_bytes=min(self._request_bytes, max(1, budget.fetch_bytes // 4)),
+            hole_bytes=self._hole_bytes,
+            kernel_keys=[step_key(0, 0, one.step) for one in self._kernels],
+        )
+        return self.batch_of(lent, None)[0]
+
     def next_of(self, scan: core.Scan) -> core.LentBatch | None:
         """Return the next batch of a scan, or None at the end of the scan."""
         return scan.next()
@@ -309,6 +347,11 @@ def column_specs(columns: Iterable[ColumnPlan]) -> list[core.ColumnSpec]:
         )
         for column in columns
     ]
+
+
+def _options_by_number(budget: Budget) -> dict[str, int]:
+    tables = min(_MOST_TABLE_BYTES, budget.memory_bytes // _LEAST_TABLE_SHARE)
+    return {"page_hole_bytes": _PAGE_HOLE_BYTES, "page_table_bytes": tables}
 
 
 def _assembled(output: OutputPlan) -> Output:

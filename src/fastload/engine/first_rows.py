@@ -59,8 +59,22 @@ def fields_after(
     return known, after
 
 
-def batch_after(steps: Steps, batch: Batch, seed: int, files: Sequence[SourceFile]) -> Batch:
-    """Return a batch after the steps, which this thread runs; arguments as for `schema_after`."""
+def batch_after(
+    steps: Steps,
+    batch: Batch,
+    seed: int,
+    files: Sequence[SourceFile],
+    location: str = "in the first rows",
+) -> Batch:
+    """Return a batch after the steps, which this thread runs.
+
+    Args:
+        steps: as for `schema_after`.
+        batch: as for `schema_after`.
+        seed: as for `schema_after`.
+        files: as for `schema_after`.
+        location: the note that the error of a step gets.
+    """
     running = run_steps(batch, steps, SeedKey(seed, 0), files, lambda _: StepPool(0))
     try:
         next(running)
@@ -68,7 +82,7 @@ def batch_after(steps: Steps, batch: Batch, seed: int, files: Sequence[SourceFil
         after: Batch = end.value
         return after
     except Exception as error:
-        note(error, "in the first rows")
+        note(error, location)
         raise
     raise AssertionError("a pool without threads finishes all steps at once")
 

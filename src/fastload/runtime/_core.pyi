@@ -254,6 +254,13 @@ class Scan:
 # stage, thread, start and end in ns, file or batch or window, unit, bytes
 RecordedSpan: TypeAlias = tuple[str, int, int, int, int, int, int]
 
+class RowNumbers:
+    def __init__(
+        self, *, file: Sequence[int], row_group: Sequence[int], rows: Sequence[int]
+    ) -> None: ...
+    @property
+    def rows(self) -> int: ...
+
 class Pipeline:
     def __init__(
         self,
@@ -275,7 +282,20 @@ class Pipeline:
         blocks: DecodedQueue | None = None,
         fill_memory_bytes: int = ...,
         kept_memory_bytes: int = 0,
+        page_hole_bytes: int = ...,
+        page_table_bytes: int = ...,
     ) -> None: ...
+    def take(
+        self,
+        numbers: RowNumbers,
+        indices: Int64s,
+        *,
+        fetch_bytes: int,
+        segment_bytes: int,
+        request_bytes: int,
+        hole_bytes: int,
+        kernel_keys: Sequence[int] = (),
+    ) -> LentBatch: ...
     def start(
         self,
         plan: ReadPlan,

@@ -122,5 +122,16 @@ TEST(Shuffle, BucketsCoverTheRowsInOrder) {
   EXPECT_GE(shuffle.slot_count(), next.back());
 }
 
+TEST(Shuffle, IdentityKeepsEachRow) {
+  Shuffle shuffle;
+  for (const uint32_t rows : {1U, 1000U, 32768U, 32769U, 100'000U}) {
+    MakeIdentity(rows, &shuffle);
+    const std::vector<uint32_t> order = Permutation(shuffle);
+    ASSERT_EQ(order.size(), rows);
+    for (uint32_t row = 0; row < rows; ++row) ASSERT_EQ(order[row], row);
+    EXPECT_EQ(shuffle.slots.empty(), rows <= kBucketRows);
+  }
+}
+
 }  // namespace
 }  // namespace fastload

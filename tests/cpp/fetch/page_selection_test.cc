@@ -4,7 +4,12 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <random>
+#include <set>
 #include <vector>
+
+#include "fastload/fetch/page_tables.h"
 
 namespace fastload {
 namespace {
@@ -121,6 +126,44 @@ TEST(PickPages, ReadsAllWhereTheIndexHasNumbersBeyondTheChunk) {
                 (Expected{{1000, 1050}}));
     }
   }
+}
+
+TEST(PickPages, RowsGivenAsNumbersPickThePagesOfBits) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 500; ++round) {
+    std::set<int64_t> rows;
+    for (uint32_t n = 1 + random() % 12; n > 0; --n) rows.insert(random() % 100);
+    const std::vector<int64_t> numbers(rows.begin(), rows.end());
+    const Bits bits(numbers);
+    const RowBits given{.rows = 100,
+                        .numbers = numbers.data(),
+                        .count = static_cast<int64_t>(numbers.size())};
+    for (const int64_t hole : {0, 100, 250}) {
+      const ChunkPages picked = PickPages(Pages(), kChunk, given, hole);
+      const ChunkPages expected = PickPages(Pages(), kChunk, bits.get(), hole);
+      EXPECT_EQ(Numbers(picked), Numbers(expected));
+      EXPECT_EQ(picked.page_rows, expected.page_rows);
+    }
+  }
+}
+
+TEST(PageTables, KeepsThoseAskedForLast) {
+  PageTables tables(3000);
+  const auto of = [](size_t pages) {
+    auto table = std::make_shared<PageExtents>();
+    table->pages.resize(pages);
+    return table;
+  };
+  tables.Keep({0, 0, 0}, of(40));
+  tables.Keep({0, 0, 1}, of(40));
+  EXPECT_EQ(tables.Find({0, 0, 0})->pages.size(), 40);
+  tables.Keep({1, 0, 0}, of(40));
+  EXPECT_FALSE(tables.Has({0, 0, 1}));
+  EXPECT_TRUE(tables.Has({0, 0, 0}));
+  EXPECT_EQ(tables.Find({0, 0, 1}), nullptr);
+  tables.Keep({2, 0, 0}, of(4000));  // larger than the limit: alone
+  EXPECT_TRUE(tables.Has({2, 0, 0}));
+  EXPECT_FALSE(tables.Has({1, 0, 0}));
 }
 
 }  // namespace

@@ -111,6 +111,50 @@ TEST(SelectedRows, SkipsRowsThatStay) {
   }
 }
 
+TEST(SelectedRows, RowsGivenAsNumbersAreThoseOfBits) {
+  for (const std::vector<bool>& kept : Cases()) {
+    const std::vector<int64_t> numbers = KeptRows(kept);
+    if (numbers.empty()) continue;
+    const auto rows = static_cast<int64_t>(kept.size());
+    const RowBits given{.rows = rows,
+                        .numbers = numbers.data(),
+                        .count = static_cast<int64_t>(numbers.size())};
+    const std::vector<uint8_t> bits = PackBits(kept);
+    for (const bool blocks : {false, true}) {
+      for (const int64_t most : {1, 7, 1000, 1'000'000}) {
+        SelectedRows walk(given);
+        ASSERT_EQ(Walk(&walk, most, blocks), numbers) << rows << " " << most;
+      }
+    }
+    for (const int64_t skipped : {1, 5, 64, 700}) {
+      SelectedRows walk(given);
+      walk.Skip(skipped);
+      const auto left = std::min<int64_t>(skipped, given.count);
+      ASSERT_EQ(Walk(&walk, 500, true),
+                std::vector<int64_t>(numbers.begin() + left, numbers.end()));
+      walk.Return(numbers[0]);
+      ASSERT_EQ(Walk(&walk, 500, true), numbers);
+    }
+    SelectedRows walk(given);
+    const SelectedRows::Span span = walk.Next(1'000'000, true);
+    for (int64_t row = span.start + 1; row < span.start + span.rows; row += 37) {
+      const SelectedRows::Span before = walk.Before(span, row);
+      std::vector<uint16_t> positions(SelectedRows::kBlockRows);
+      if (before.rows <= SelectedRows::kBlockRows) {
+        walk.Positions(before, positions.data());
+        EXPECT_LT(span.start + positions[static_cast<size_t>(before.selected - 1)], row);
+      }
+      EXPECT_EQ(before.selected,
+                std::ranges::lower_bound(numbers, row) - numbers.begin());
+    }
+    for (int64_t start = 0; start < rows; start += 3) {
+      for (int64_t n = 0; start + n <= rows && n < 50; n += 7) {
+        ASSERT_EQ(AnyStays(given, start, n), AnyStays({bits.data(), rows}, start, n));
+      }
+    }
+  }
+}
+
 TEST(SelectedRows, WithoutBitsAllStay) {
   SelectedRows rows({nullptr, 100});
   rows.Skip(30);

@@ -41,8 +41,10 @@ int64_t Present(const LevelSpan& span, int max_definition) {
 
 NestedCursor::NestedCursor(ChunkInput input, PageValues* values, int64_t row_length)
     : max_definition_(input.descr->max_definition_level()),
-      pages_(std::move(input.pages), values,
-             [this](const parquet::DataPageStats& stats) { return PassOver(stats); }),
+      pages_(
+          std::move(input.pages), values,
+          [this](const parquet::DataPageStats& stats) { return PassOver(stats); },
+          input.decoded_pages),
       values_(values),
       known_page_rows_(std::move(input.page_rows)),
       levels_(*input.descr, row_length),

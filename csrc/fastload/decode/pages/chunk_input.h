@@ -1,6 +1,7 @@
 // A column chunk that is about to be decoded.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -24,6 +25,8 @@ struct ChunkInput {
   // Bytes of the decompressed pages by the footer, headers included.
   int64_t page_bytes = 0;
   bool compressed = false;
+  // Borrowed; counts the data pages that are decompressed. Null: they are not counted.
+  std::atomic<int64_t>* decoded_pages = nullptr;
   // Borrowed; memory of dictionaries.
   arrow::MemoryPool* pool = arrow::default_memory_pool();
 };

@@ -6,8 +6,8 @@
 namespace fastload {
 
 DataPages::DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* values,
-                     PassOver pass_over)
-    : pages_(std::move(pages)), values_(values) {
+                     PassOver pass_over, std::atomic<int64_t>* counter)
+    : pages_(std::move(pages)), values_(values), counter_(counter) {
   pages_->set_data_page_filter(
       [this, pass_over = std::move(pass_over)](const parquet::DataPageStats& stats) {
         ++page_;
@@ -22,6 +22,7 @@ Result<const parquet::DataPage*> DataPages::Next() {
     switch (current_->type()) {
       case parquet::PageType::DATA_PAGE:
       case parquet::PageType::DATA_PAGE_V2:
+        if (counter_ != nullptr) *counter_ += 1;
         return static_cast<const parquet::DataPage*>(current_.get());
       case parquet::PageType::DICTIONARY_PAGE:
         if (has_dictionary_) {

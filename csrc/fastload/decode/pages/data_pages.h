@@ -1,6 +1,7 @@
 // The data pages of one column chunk, front to back.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -44,9 +45,10 @@ class DataPages {
   // Returns true if a data page is skipped, without being decompressed.
   using PassOver = std::function<bool(const parquet::DataPageStats&)>;
 
-  // `values` is borrowed, and outlives the walk.
+  // `values` is borrowed, and outlives the walk; so is `counter` of the pages that Next
+  // returns, if not null.
   DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* values,
-            PassOver pass_over);
+            PassOver pass_over, std::atomic<int64_t>* counter = nullptr);
   DataPages(const DataPages&) = delete;  // the page filter points to it
   DataPages& operator=(const DataPages&) = delete;
 
@@ -63,6 +65,7 @@ class DataPages {
  private:
   std::unique_ptr<parquet::PageReader> pages_;
   PageValues* values_;
+  std::atomic<int64_t>* const counter_;
   std::shared_ptr<parquet::Page> current_;
   bool has_dictionary_ = false;
   int64_t page_ = -1;

@@ -14,14 +14,16 @@ Status UnexpectedNull(int64_t row) {
 }
 
 PageCursor::PageCursor(ChunkInput input, PageValues* values)
-    : pages_(std::move(input.pages), values,
-             [this](const parquet::DataPageStats& stats) {
-               CheckRows(stats);
-               // In a flat column every value, null or not, is a row.
-               if (stats.num_values > skip_) return false;
-               skip_ -= stats.num_values;
-               return true;
-             }),
+    : pages_(
+          std::move(input.pages), values,
+          [this](const parquet::DataPageStats& stats) {
+            CheckRows(stats);
+            // In a flat column every value, null or not, is a row.
+            if (stats.num_values > skip_) return false;
+            skip_ -= stats.num_values;
+            return true;
+          },
+          input.decoded_pages),
       values_(values),
       page_rows_(std::move(input.page_rows)),
       levels_(input.descr->max_definition_level()),

@@ -1,0 +1,134 @@
+"""Rows of a dataset by number, read beside its passes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from torch.utils.data import get_worker_info
+
+from fastload.engine.first_rows import batch_after
+from fastload.steps.kernel_plan import plan_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+    from numpy.typing import NDArray
+
+    from fastload.batch.batch import Batch
+    from fastload.dataset.process_engine import ProcessEngine
+    from fastload.engine.engine import Engine
+    from fastload.plan.intervals import Int64s
+    from fastload.schema.projection import OutputPlan, Projection
+    from fastload.steps.steps import Steps
+
+__all__ = ["Indices", "RowTaker", "checked_indices"]
+
+Indices: TypeAlias = "Sequence[int] | NDArray[np.integer[Any]] | torch.Tensor | range"
+
+# Rows for which the memory budget is divided; a take may have more rows.
+_BUDGET_ROWS = 1024
+
+
+class RowTaker:
+    """The taker of a dataset's rows by number; each process makes an engine of its own.
+
+    Thread-safe.
+
+    Args:
+        engines: the arguments for making engines; the engine of the passes is not touched.
+        projection: the columns to decode.
+        extra: the outputs that are not columns of the files.
+        steps: the steps that the rows pass through; none of them is random.
+    """
+
+    def __init__(
+        self,
+        engines: ProcessEngine,
+        projection: Projection,
+        extra: Sequence[OutputPlan],
+        steps: Steps,
+    ) -> None:
+        outputs, kernels = plan_kernels(steps, projection.outputs, extra)
+        self._engines = replace(
+            engines,
+            outputs=outputs,
+            kernels=kernels,
+            options=replace(engines.options, shuffle=False),
+            batch_rows=max(1, min(_BUDGET_ROWS, engines.rows.row_groups.total_rows)),
+            yields_rows=False,
+            blocks=None,
+            current=None,
+        )
+        self._steps = steps
+        self._made: dict[int, Engine] = {}  # by process
+
+    def take(self, indices: Indices) -> Batch:
+        """Return the rows with the given numbers, in the order given; see `checked_indices`."""
+        row_groups = self._engines.rows.row_groups
+        rows = checked_indices(indices, row_groups.total_rows)
+        if not len(rows):
+            # The first row tells the outputs.
+            return self.take([0]).slice(0, 0).clone()
+        batch = self._engine().take(row_groups, rows)
+        if not self._steps:
+            return batch
+        files, seed = self._engines.source.files, self._engines.options.seed
+        return batch_after(self._steps, batch, seed, files, "in the rows of a take")
+
+    def close(self) -> None:
+        """End the threads of this process. Idempotent."""
+        engine = self._made.get(os.getpid())
+        if engine is not None:
+            engine.close()
+
+    def _engine(self) -> Engine:
+        engine = self._made.get(os.getpid())
+        if engine is not None:
+            return engine
+        # No lock: a fork may copy a lock that another thread holds.
+        info = get_worker_info()
+        workers = 1 if info is None else info.num_workers
+        made = self._engines.another(workers, *self._engines.batch_memory(), by_number=True)
+        engine = self._made.setdefault(os.getpid(), made)
+        if engine is not made:
+            made.close()
+        return engine
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Threads and memory belong to this process.
+        return {**self.__dict__, "_made": {}}
+
+
+def checked_indices(indices: Indices, rows: int) -> Int64s:
+    """Return indices of rows as numbers in [0, rows), int64 (n,).
+
+    Args:
+        indices: a list, range, array or tensor of integers; -1 is the last row.
+        rows: number of rows of the dataset.
+
+    Raises:
+        TypeError: `indices` are not integers in one dimension.
+        IndexError: a row does not exist.
+    """
+    array = np.asarray(indices)
+    if not array.size and array.ndim == 1:
+        return np.zeros(0, np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        what = f"an array {array.shape} of {array.dtype}" if array.ndim else repr(indices)
+        if isinstance(indices, int):
+            what += f": write take([{indices}]) for that row, head({indices}) for the first rows"
+        raise TypeError(
+            f"Expected the numbers of rows as a list, 1-D array or tensor of integers, got {what}"
+        )
+    missing = (array < -rows) | (array >= rows)
+    if missing.any():
+        raise IndexError(
+            f"Expected rows in [-{rows}, {rows}), got {array[missing][0]}: the dataset has "
+            f"{rows} rows (num_rows)"
+        )
+    array = np.ascontiguousarray(array, np.int64)
+    return np.where(array < 0, array + rows, array) if array.min() < 0 else array
