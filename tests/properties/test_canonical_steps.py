@@ -1,0 +1,225 @@
+"""global_batch_size and canonical_ranks: the same steps on any number of ranks."""
+
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from plan_cases import cases
+from semantics_cases import EXAMPLES
+
+from fastload import FastParquetDataset, Pack, TokenBudget
+from fastload.plan.canonical import row_units
+from fastload.plan.permutation import permutation
+from fastload.plan.position import Position, WorkerSlot
+from fastload.plan.progress import advance
+from fastload.plan.steps import delivered_rows
+
+SLICES = (1, 2, 3, 4, 6, 8, 12)
+
+
+def batches_of(units, at, world, rank, workers):
+    """The rows of the batches that a rank delivers after a position, in the order of its steps."""
+    of_workers = []
+    for worker in range(workers):
+        share = units.share(at, WorkerSlot(world, workers, worker), rank)
+        plan = units.read_plan(at.seed, at.epoch, share, stripe_rows=60, ramp=False)
+        # Each batch as a plan of its own, since lanes interleave.
+        rows = []
+        for start, stop in share.positions.tolist():
+            for step in range(start, stop):
+                one = dataclasses.replace(share, positions=np.array([[step, step + 1]]))
+                of_step = units.read_plan(at.seed, at.epoch, one, stripe_rows=60, ramp=False)
+                rows.append([tuple(row) for row in delivered_rows(of_step, permutation).tolist()])
+        assert plan.batches == len(rows)
+        assert plan.rows == sum(map(len, rows))
+        of_workers.append(rows)
+    steps = []
+    turn = 0
+    while len(of_workers[turn % workers]) > turn // workers:
+        steps.append(of_workers[turn % workers][turn // workers])
+        turn += 1
+    assert turn == sum(map(len, of_workers))
+    return steps
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    cases(),
+    st.sampled_from(SLICES),
+    st.integers(1, 4),
+    st.sampled_from(["wrap", "drop", "pad"]),
+    st.integers(1, 2),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), max_size=3),
+)
+def test_steps_do_not_depend_on_ranks(case, slices, rows, uneven, workers, stops):
+    options = dataclasses.replace(
+        case.options, batch_size=slices * rows, uneven=uneven, canonical_ranks=slices
+    )
+    units = row_units(case.row_groups, options)
+    worlds = [world for world in range(1, slices + 1) if slices % world == 0]
+    start = Position(options.seed, case.epoch, ())
+    first = batches_of(units, start, 1, 0, workers)
+    whole = [sorted(step) for step in first]
+    assert units.total(options.seed, case.epoch) == len(whole)
+
+    # All rows once, but those that short slices repeat and those that "drop" and drop_last lose.
+    delivered = [row for step in whole for row in step]
+    expected = case.sequence()
+    assert set(delivered) <= set(expected)
+    repeats = len(delivered) - len(set(delivered))
+    lost = len(set(expected)) - len(set(delivered))
+    short_step = slices * (rows - 1) if options.drop_last else 0
+    if uneven == "drop":
+        assert repeats == 0
+        assert lost < slices + short_step
+    else:
+        assert repeats < slices or not expected
+        assert lost <= short_step
+
+    progress, done = (), 0
+    for choice, steps in [*stops, (0, len(whole))]:
+        world = worlds[choice % len(worlds)]
+        at = dataclasses.replace(start, progress=progress)
+        ranks = [batches_of(units, at, world, rank, workers) for rank in range(world)]
+        assert {len(rank) for rank in ranks} == {len(whole) - done}
+        assert units.batches(at, world, None) == len(whole) - done
+        steps = min(steps, len(whole) - done)
+        for step in range(steps):
+            together = sorted(row for rank in ranks for row in rank[step])
+            assert together == whole[done + step]
+        progress = advance(progress, world, workers, steps)
+        done += steps
+
+
+def test_a_world_that_does_not_divide_the_slices_is_refused(tmp_path):
+    pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet")
+    dataset = FastParquetDataset(
+        tmp_path, global_batch_size=4, canonical_ranks=4, rank=0, world_size=3
+    )
+    with pytest.raises(ValueError, match="divides canonical_ranks=4, got 3"):
+        next(iter(dataset))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"global_batch_size": 10, "canonical_ranks": 4}, "canonical_ranks=4 divides, got 10"),
+        ({"canonical_ranks": 4}, "Expected global_batch_size beside canonical_ranks"),
+        ({"global_batch_size": 8, "batch_size": 8}, "got both"),
+        ({"global_batch_size": 8, "uneven": "keep"}, "every step has rows of all ranks"),
+        ({"global_batch_size": 8, "on_error": "skip"}, 'on_error="raise"'),
+    ],
+)
+def test_arguments_that_do_not_go_together(tmp_path, arguments, message):
+    pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=message):
+        FastParquetDataset(tmp_path, rank=0, world_size=1, **arguments)
+
+
+def test_another_number_of_slices_is_refused(tmp_path):
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet")
+    shape = {"rank": 0, "world_size": 1, "global_batch_size": 12}
+    dataset = FastParquetDataset(tmp_path, canonical_ranks=4, **shape)
+    next(iter(dataset))
+    state = dataset.state_dict()
+    other = FastParquetDataset(tmp_path, canonical_ranks=6, **shape)
+    with pytest.raises(ValueError, match="canonical_ranks=4"):
+        other.load_state_dict(state)
+
+
+forms = st.sampled_from(
+    [
+        {"global_batch_size": 24},
+        {"global_batch_size": 12, "pack": Pack("ids", 16)},
+        {"global_batch_size": 12, "pack": Pack("ids", 16, fit="split")},
+        {"batch_size": TokenBudget("ids", 40, long="alone")},
+        {"batch_size": TokenBudget("ids", 40, padded=True, long="alone")},
+    ]
+)
+
+
+def tokens_of(batch):
+    if "ids__document" not in batch:
+        return batch["id"].tolist()
+    rows = zip(batch["ids"], batch["ids__document"] >= 0, strict=True)
+    return [tuple(row[real].tolist()) for row, real in rows]
+
+
+@settings(
+    max_examples=max(1, EXAMPLES // 4),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    forms,
+    st.integers(0, 400),
+    st.sampled_from(["wrap", "drop", "pad"]),
+    st.booleans(),
+    st.integers(0, 2**32),
+    st.lists(st.tuples(st.sampled_from([1, 2, 3, 4, 6, 12]), st.integers(0, 6)), max_size=3),
+    st.sampled_from([None, ("keep", "==", True)]),
+)
+def test_steps_of_runs_that_resume_on_other_ranks(
+    form, rows, uneven, shuffle, seed, legs, condition
+):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 30, rows)
+    table = pa.table(
+        {
+            "id": pa.array(np.arange(rows)),
+            "keep": pa.array(rng.random(rows) < 0.7),
+            "ids": pa.array(
+                [rng.integers(0, 99, n).tolist() for n in lengths], pa.list_(pa.int32())
+            ),
+        }
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        pq.write_table(table, Path(directory) / "a.parquet", row_group_size=37)
+
+        def ranks_of(world, state=None):
+            ranks = [
+                FastParquetDataset(
+                    directory,
+                    canonical_ranks=12,
+                    rank=rank,
+                    world_size=world,
+                    shuffle=shuffle,
+                    shuffle_window=150,
+                    uneven=uneven,
+                    filters=condition and [condition],
+                    threads=0,
+                    memory_budget="64MB",
+                    **form,
+                )
+                for rank in range(world)
+            ]
+            for rank in ranks:
+                if state is not None:
+                    rank.load_state_dict(state)
+            return ranks
+
+        def together(batches):
+            return sorted(map(str, (row for batch in batches for row in tokens_of(batch))))
+
+        (alone,) = ranks_of(1)
+        whole = [together([batch]) for batch in alone]
+        state, done = None, 0
+        for world, steps in [*legs, (4, 10**6)]:
+            ranks = ranks_of(world, state)
+            iterators = [iter(rank) for rank in ranks]
+            for step in range(min(steps, len(whole) - done)):
+                batches = [next(iterator) for iterator in iterators]
+                assert together(batches) == whole[done + step]
+                state = json.loads(json.dumps(ranks[-1].state_dict(after=batches[-1])))
+            done += min(steps, len(whole) - done)
+            if done == len(whole):
+                assert [next(iterator, None) for iterator in iterators] == [None] * world
+                break
+        assert len(json.dumps(state)) <= 512 or state is None
