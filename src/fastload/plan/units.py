@@ -253,9 +253,13 @@ class PackedUnits(_UnitsOfWindows):
         tokens = edges_of(segments[:, 2].astype(np.int64))
         wanted = np.arange(0, int(tokens[-1]), batch_size * length)
         batch_edges = np.append(np.searchsorted(tokens, wanted), len(segments))
+        rows = len(segments)
+        if not rows:
+            # A plan is packed if it has segments. No take delivers this segment.
+            segments = np.array([[PADDING, 0, length, 0]], np.uint32)
         return ReadPlan(
             batch_size,
-            len(segments),
+            rows,
             0,
             shuffled=False,
             pieces=pieces,
