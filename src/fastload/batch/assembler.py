@@ -27,9 +27,9 @@ class CoreBatch(Protocol):
       for each dtype of the "column" outputs, in order of first appearance: offset and pitch (the
         j-th column of the dtype begins at offset + j * pitch);
       for each "rows" output: offset;
-      for each "ragged" or "packed" output: for each level of lists, outermost first (the bytes of str and
-        bytes are the innermost level), offset of the int64 offsets and number of the lists; then
-        offset of the values and number of bytes of the values;
+      for each "ragged" or "packed" output: for each level of lists, outermost first (the bytes of
+        str and bytes are the innermost level), offset of the int64 offsets and number of the
+        lists; then offset of the values and number of bytes of the values;
       for each "of_packed" and "scalar" output: offset and number of elements.
     """
 

@@ -230,6 +230,14 @@ class PackedUnits(_UnitsOfWindows):
         self._packing = packing
         self._fit = fit
 
+    def long_documents(self, seed: int, epoch: int) -> int:
+        """Return the number of documents of an epoch that are longer than a packed row."""
+        if self._rows.limit is None:
+            return int((self._lengths.values > self._packing.length).sum())
+        windows, _ = self._epoch(seed, epoch)
+        lengths = (windows.rows_in_order(window)[1] for window in range(len(windows)))
+        return sum(int((some > self._packing.length).sum()) for some in lengths)
+
     def read_plan(
         self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
     ) -> ReadPlan:
