@@ -1,5 +1,7 @@
 """Documents in packed rows: best fit beside its plain definition, and packing by plain lists."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -157,7 +159,7 @@ def test_rows_of_best_fit_are_those_of_the_definition(case, shuffled):
     segments, edges = pack_best(docs, length, best_fit, chosen or (lambda _count: None))
     want = plain_best(shown(docs), length, chosen)
     assert packed_rows(docs, length, best_fit) == len(want) == len(edges) - 1
-    for row, (start, stop) in zip(want, zip(edges[:-1], edges[1:], strict=True), strict=True):
+    for row, (start, stop) in zip(want, itertools.pairwise(edges), strict=True):
         assert shown(segments[start:stop]) == row
         assert segments[start:stop, 2].sum() == length
         # Padding is one segment, at the end.
