@@ -261,14 +261,16 @@ class PackedUnits(_UnitsOfWindows):
         tokens = edges_of(segments[:, 2].astype(np.int64))
         wanted = np.arange(0, int(tokens[-1]), batch_size * length)
         batch_edges = np.append(np.searchsorted(tokens, wanted), len(segments))
-        rows = len(segments)
+        rows, padding = len(segments), 0
+        if mine.repeats and self.options.uneven == "pad":
+            padding = rows - int(np.searchsorted(tokens, tokens[-1] - length))
         if not rows:
             # A plan is packed if it has segments. No take delivers this segment.
             segments = np.array([[PADDING, 0, length, 0]], np.uint32)
         return ReadPlan(
             batch_size,
             rows,
-            0,
+            padding,
             shuffled=False,
             pieces=pieces,
             takes=np.stack([first[:-1], first[1:]], axis=1),
