@@ -444,7 +444,8 @@ class TokenUnits(_UnitsOfWindows):
         most = self._limits.max_rows or len(lengths)
         sizes, at = [], 0
         while at < len(lengths):
-            fit = self._limits.tokens // max(1, int(lengths[at]))
+            longest = int(lengths[at])
+            fit = self._limits.tokens // longest if longest else most
             size = min(max(1, fit), most, len(lengths) - at)
             sizes.append(size)
             at += size
