@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import itertools
 import os
 import re
 import signal
@@ -17,6 +19,7 @@ import pytest
 import torch
 from PIL import Image
 
+from fastload import Column, FastParquetDataset, Pack
 from fastload.tools.bench import sample
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -81,7 +84,9 @@ def test_ctr_goes_on_as_one_process_and_is_evaluated_by_two(clicks, tmp_path):
     assert ((written > 0) & (written < 1)).all()
 
 
-@pytest.mark.parametrize(("layout", "torchrun"), [("pad", 0), ("pad", 2), ("nested", 0)])
+@pytest.mark.parametrize(
+    ("layout", "torchrun"), [("pad", 0), ("pad", 2), ("nested", 0), ("packed", 0), ("packed", 2)]
+)
 def test_tokens(tmp_path, layout, torchrun):
     random = np.random.default_rng(0)
     lengths = [0, 1, 40, *random.integers(1, 40, 125)]
@@ -95,6 +100,40 @@ def test_tokens(tmp_path, layout, torchrun):
     )
     loss = float(re.search(r"step 10: loss (.*)", out)[1])
     assert 0 < loss < 10
+
+
+def test_packed_loss_is_that_of_each_document(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    train_tokens = importlib.import_module("train_tokens")
+    random = np.random.default_rng(0)
+    lengths = [0, 1, 70, 32, *random.integers(1, 40, 30)]
+    lists = [random.integers(1, 100, length) for length in lengths]
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"tokens": pa.array(lists, pa.list_(pa.int32()))}), path)
+    pack = Pack(Column("tokens", "int64"), 32)
+    (batch,) = FastParquetDataset(path, pack=pack, batch_size=1000, shuffle=True)
+    torch.manual_seed(0)
+    model = train_tokens.Filler(104, 32).double()
+    asked = torch.rand(batch["tokens"].shape) < 0.3
+    with torch.no_grad():
+        loss = train_tokens.packed_loss(model, model.hidden, batch, asked)
+        assert loss > 0
+        total, count = torch.zeros((), dtype=torch.float32), 0
+        edges = batch["tokens__cu_seqlens"].tolist()
+        documents = batch["tokens__document"].flatten()
+        for start, stop in itertools.pairwise(edges):
+            if documents[start] < 0:
+                continue
+            tokens = batch["tokens"].flatten()[None, start:stop]
+            masked = asked.flatten()[None, start:stop]
+            positions = torch.arange(stop - start)[None]
+            seen = torch.ones(1, stop - start, dtype=torch.bool)
+            logits = model(tokens.masked_fill(masked, model.hidden), positions, seen)
+            number = int(masked.sum())
+            total += train_tokens.masked_mean(logits, tokens, masked) * number
+            count += number
+    assert count == int((asked & (batch["tokens__document"] >= 0)).sum())
+    torch.testing.assert_close(loss, total / count, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("workers", "torchrun"), [(0, 0), (2, 0), (0, 2)])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import torch
 
+from fastload.batch.packed_rows import of_whole_batch
 from fastload.batch.ragged import Ragged, own_rows
 
 if TYPE_CHECKING:
@@ -18,13 +19,17 @@ __all__ = ["arrow_array", "record_batch"]
 def record_batch(batch: Mapping[str, Any]) -> pa.RecordBatch:
     """Return the values of a batch as a record batch, which shares memory where it can.
 
+    Outputs that describe packed rows as a whole are left out.
+
     Args:
         batch: the values by output name: tensors (B, ...) and Raggeds of B rows, on any device.
 
     Raises:
         TypeError: a value is neither a tensor nor a Ragged.
     """
-    return pa.RecordBatch.from_pydict({name: arrow_array(v, name) for name, v in batch.items()})
+    whole = of_whole_batch(batch)
+    rows = {name: value for name, value in batch.items() if name not in whole}
+    return pa.RecordBatch.from_pydict({name: arrow_array(v, name) for name, v in rows.items()})
 
 
 def arrow_array(value: object, name: str = "") -> pa.Array:

@@ -28,8 +28,8 @@ class CoreBatch(Protocol):
         j-th column of the dtype begins at offset + j * pitch);
       for each "rows" output: offset;
       for each "ragged" or "packed" output: for each level of lists, outermost first (the bytes of
-        str and bytes are the innermost level), offset of the int64 offsets and number of the lists;
-        then offset of the values and number of bytes of the values;
+        str and bytes are the innermost level), offset of the int64 offsets and number of the
+        lists; then offset of the values and number of bytes of the values;
       for each "of_packed" and "scalar" output: offset and number of elements.
     """
 

@@ -12,6 +12,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastload.batch.display import batch_html, batch_text
 from fastload.batch.hints import OF_BATCH, ROWS, refuse_dtype
+from fastload.batch.packed_rows import of_whole_batch, sliced_edges
 from fastload.batch.packing import pack, unpack
 from fastload.runtime.hints import nearest, no_attribute
 
@@ -43,6 +44,9 @@ class BatchOrigin:
 class Batch(dict[str, Any]):
     """A dict of output name -> Tensor (B, ...) or Ragged of B rows.
 
+    Of packed rows (see `Pack`), `<out>__cu_seqlens` and `<out>__max_seqlen` describe the batch as a
+    whole, and have no entry for each row.
+
     Example:
         batch = next(iter(ds))
         batch["label"].float().mean()
@@ -69,9 +73,14 @@ class Batch(dict[str, Any]):
 
     @property
     def rows(self) -> int:
-        """Number of rows in the batch; len(batch) is the number of outputs, as for any dict."""
-        for value in self.values():
-            return len(value)
+        """Number of rows in the batch; len(batch) is the number of outputs, as for any dict.
+
+        A batch of a dataset with `pack` has packed rows.
+        """
+        whole = of_whole_batch(self)
+        for name, value in self.items():
+            if name not in whole:
+                return len(value)
         return 0
 
     @property
@@ -113,18 +122,23 @@ class Batch(dict[str, Any]):
     def slice(self, start: int, stop: int | None = None) -> Batch:
         """Return the rows [start, stop) of the batch, which share its memory.
 
+        `<out>__cu_seqlens` and `<out>__max_seqlen` of packed rows are computed anew for the slice.
+
         Args:
             start: number of the first row; a negative number counts from the end.
             stop: number of the row after the last one; None = all rows that follow.
         """
-        rows = slice(start, stop)
-        return Batch({name: value[rows] for name, value in self.items()}, self._position)
+        first, end, _ = slice(start, stop).indices(self.rows)
+        rows, whole = slice(first, max(first, end)), sliced_edges(self, first, max(first, end))
+        values = {n: whole[n] if n in whole else value[rows] for n, value in self.items()}
+        return Batch(values, self._position)
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the batch as an Arrow record batch, which shares memory where it can.
 
         A tensor (B, n) becomes lists of the fixed size n, a Ragged large lists, strings or binary,
-        and bfloat16 becomes float32.
+        and bfloat16 becomes float32. `<out>__cu_seqlens` and `<out>__max_seqlen` of packed rows
+        are left out, because they have no entry for each row.
 
         Raises:
             TypeError: A value is neither a tensor nor a Ragged.
@@ -135,6 +149,8 @@ class Batch(dict[str, Any]):
 
     def to_pandas(self) -> Any:
         """Return the batch as a pandas.DataFrame of B rows; lists become NumPy arrays.
+
+        The outputs are those of `to_arrow`.
 
         Raises:
             ImportError: pandas is not installed.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fastload.batch.packed_rows import of_whole_batch
 from fastload.batch.ragged import Ragged
 from fastload.batch.ragged_parts import describe, preview
 from fastload.runtime.tables import table_html, table_text
@@ -42,8 +43,11 @@ def batch_html(values: Mapping[str, Any], rows: int) -> str:
         rows: number of rows of the batch.
     """
     columns = [_described(name, value) for name, value in values.items()]
-    shown = min(rows, _HTML_ROWS)
-    cells = [[_cell(value, row) for value in values.values()] for row in range(shown)]
+    shown, whole = min(rows, _HTML_ROWS), of_whole_batch(values)
+    cells = [
+        ["" if name in whole else _cell(value, row) for name, value in values.items()]
+        for row in range(shown)
+    ]
     if rows > shown:
         cells.append(["…"] * len(columns))
     heads = [[name, " ".join(described)] for name, *described, _ in columns]
@@ -76,6 +80,8 @@ def _place(device: torch.device) -> str:
 def _first_values(value: torch.Tensor) -> str:
     if value.device.type != "cpu" or not value.numel():
         return ""
+    if not value.dim():
+        return _number(value.item())
     flat = value.detach()[: _VALUES + 1]
     while flat.dim() > 1:
         flat = flat[0, : _VALUES + 1]

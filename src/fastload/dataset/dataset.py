@@ -46,12 +46,19 @@ from fastload.plan.skipped_steps import skipped_steps
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
-from fastload.rows.tokens import lengths_of, rows_of_batch, text_of, token_units
+from fastload.rows.tokens import (
+    lengths_of,
+    long_documents,
+    rows_of_batch,
+    text_of,
+    text_of_batches,
+    token_units,
+)
 from fastload.runtime.disk.cache import Cache, cache_of
 from fastload.runtime.hints import no_attribute, with_hints
-from fastload.runtime.units import parse_bytes
+from fastload.runtime.units import counted, parse_bytes
 from fastload.schema.fields import Schema
-from fastload.schema.packs import TokenBudget, columns_of_pack, packed
+from fastload.schema.packs import Pack, TokenBudget, columns_of_pack, packed
 from fastload.schema.projection import plan_columns
 from fastload.source.source import Source
 from fastload.source.stores.io import IO
@@ -74,7 +81,6 @@ if TYPE_CHECKING:
     from fastload.plan.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.runtime.native import core
-    from fastload.schema.packs import Pack
     from fastload.schema.projection import Columns, Nulls, OutputPlan, Projection
     from fastload.source.files import PathLike
     from fastload.steps.steps import Augment, Preprocess
@@ -408,7 +414,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             )
             self._outputs, kernels = (*self._projection.outputs, *extra), ()
         blocks = None
-        if kept is not None and kept.decoded:
+        # Packed rows are made of lists as they are stored: nothing is decoded into blocks.
+        if kept is not None and kept.decoded and pack is None:
             blocks = DecodedCache(
                 kept,
                 self._source,
@@ -427,6 +434,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             options,
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
         )
+        self._lists = of_lists
         self._units = self._planned(by_tokens, of_lists, io, memory_budget)
         self._engines = ProcessEngine(
             source=self._source,
@@ -497,6 +505,7 @@ class FastParquetDataset(Resumable[_Item_co]):
     def head(self, n: int = 5) -> Batch:
         """Return the first rows of the dataset as a Batch, in stored order.
 
+        With `pack`, the rows are documents and the packed outputs are lists: nothing is packed.
         The running pass and the epoch stay as they are. The steps of `preprocess` and `augment`
         are applied, with the seeds of epoch 0. Nulls are treated as with nulls="mask". `offset`
         does not count.
@@ -606,6 +615,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             copied_batches=self._feeds.copied_batches,
             consuming_s=self._seconds_between_batches(),
             steps_s=self._steps.seconds + self._engines.steps_s,
+            documents=long_documents(self._by_tokens, self._units, self._epoch_position()),
         )
 
     def trace(self, capacity: int = CAPACITY) -> contextlib.AbstractContextManager[Trace]:
@@ -631,7 +641,8 @@ class FastParquetDataset(Resumable[_Item_co]):
     def warm_cache(self, progress: bool | Callable[[int, int], None] = True) -> None:
         """Fill `cache` with the rows of this rank; with shuffle, with the rows of all ranks.
 
-        A second call reads only rows that the cache lacks.
+        With `pack` or a `TokenBudget`, the rows of all ranks are read too. A second call reads
+        only rows that the cache lacks.
 
         Args:
             progress: True to show the progress on stderr (a bar on a terminal, otherwise lines),
@@ -649,14 +660,22 @@ class FastParquetDataset(Resumable[_Item_co]):
             progress: as for `warm_cache`.
             share: number of the share, and number of shares.
         """
-        plans = (self._rows.row_groups, self._options, self._resolved_rank())
+        options = self._options
+        if self._by_tokens is not None:
+            # Which rows are a rank's differs from epoch to epoch, or depends on all lengths.
+            options = replace(options, shuffle=True, batch_size=1)
+        plans = (self._rows.row_groups, options, self._resolved_rank())
         maker = self._engines.block_maker()
         if maker is not None:
             with contextlib.closing(maker):
                 warm_blocks(maker, *plans, progress, share, skip=self._report is not None)
             self._source.storage.flush()
             return
-        with contextlib.closing(self._engines.another()) as engine:
+        engines = self._engines
+        if isinstance(self._by_tokens, Pack):
+            lists = self._lists
+            engines = replace(engines, projection=lists, outputs=lists.outputs, current=None)
+        with contextlib.closing(engines.another()) as engine:
             warm(engine, self._batch_rows, *plans, self._source, progress, share)
 
     def close(self) -> None:
@@ -684,7 +703,7 @@ class FastParquetDataset(Resumable[_Item_co]):
     def __repr__(self) -> str:
         return dataset_text(
             self,
-            self._batch_size,
+            self._batches_text,
             self._options,
             self._steps,
             self._known_schema,
@@ -692,7 +711,18 @@ class FastParquetDataset(Resumable[_Item_co]):
         )
 
     def _repr_html_(self) -> str:
-        return dataset_html(self, self._batch_size, self._options, self._steps, self._known_schema)
+        return dataset_html(
+            self, self._batches_text, self._options, self._steps, self._known_schema
+        )
+
+    @property
+    def _batches_text(self) -> str:
+        """What a batch holds, as a user reads it."""
+        if self._by_tokens is not None:
+            return text_of_batches(self._by_tokens, self._options.batch_size)
+        return (
+            "single rows" if self._batch_size is None else f"of {counted(self._batch_size, 'row')}"
+        )
 
     @property
     def _known_schema(self) -> Schema:

@@ -31,7 +31,7 @@ class Described(Protocol):
 
 def dataset_text(
     dataset: Described,
-    batch_size: int | None,
+    batches: str,
     options: Options,
     steps: Steps,
     schema: Schema,
@@ -42,13 +42,13 @@ def dataset_text(
 
     Args:
         dataset: the dataset.
-        batch_size: rows of a batch; None = single rows.
+        batches: what a batch holds.
         options: the options that decide the order.
         steps: the steps of the dataset.
         schema: the outputs.
         final: the outputs are those after the steps.
     """
-    facts = _facts(dataset, batch_size, options, steps)
+    facts = _facts(dataset, batches, options, steps)
     width = max(len(name) for name, _ in facts)
     lines = [f"  {name:{width}}  {value}" for name, value in facts]
     outputs = [f"    {line}" for line in schema.lines]
@@ -59,12 +59,12 @@ def dataset_text(
 
 
 def dataset_html(
-    dataset: Described, batch_size: int | None, options: Options, steps: Steps, schema: Schema
+    dataset: Described, batches: str, options: Options, steps: Steps, schema: Schema
 ) -> str:
     """Return the same as `dataset_text` as HTML; arguments as there."""
     facts = "<br>".join(
         f"{escape(name)}: {escape(value)}"
-        for name, value in _facts(dataset, batch_size, options, steps)
+        for name, value in _facts(dataset, batches, options, steps)
     )
     table: Any = schema._repr_html_()
     head = f"<b>FastParquetDataset</b> <code>{escape(dataset.files[0])}</code>"
@@ -72,7 +72,7 @@ def dataset_html(
 
 
 def _facts(
-    dataset: Described, batch_size: int | None, options: Options, steps: Steps
+    dataset: Described, batches: str, options: Options, steps: Steps
 ) -> Sequence[tuple[str, str]]:
     rows = f"{dataset.num_rows:,} in {counted(len(dataset.files), 'file')}"
     given = [
@@ -84,10 +84,9 @@ def _facts(
     order = "in stored order"
     if options.shuffle:
         order = f"shuffled in windows of {options.shuffle_window:,} rows, seed {options.seed}"
-    items = "single rows" if batch_size is None else f"of {counted(batch_size, 'row')}"
     if options.skip_steps:
-        items += f", without {counted(len(options.skip_steps), 'step')}"
-    facts = [("rows", rows), ("batches", items), ("order", order)]
+        batches += f", without {counted(len(options.skip_steps), 'step')}"
+    facts = [("rows", rows), ("batches", batches), ("order", order)]
     if steps.count:
         facts.append(("steps", counted(steps.count, "step")))
     return facts

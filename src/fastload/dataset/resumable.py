@@ -109,9 +109,7 @@ class Resumable(IterableDataset[_Item_co]):
         A dataset that yields single rows counts rows. The epoch is that of the running pass, or of
         the next pass if no pass is running.
         """
-        running = self._pass
-        at_work = running is not None and not running.finished
-        position = running.start if running and at_work else self._next_position()
+        position = self._epoch_position()
         left = self._batches(position, self._resolved_rank().rank)
         return self._delivered(position) + left
 
@@ -321,6 +319,11 @@ class Resumable(IterableDataset[_Item_co]):
     def _is_finished(self, position: Position) -> bool:
         """Return True if no rank has a batch left in the epoch."""
         return not self._batches(position, rank=None)
+
+    def _epoch_position(self) -> Position:
+        """Return the position where the running pass began, or where the next pass begins."""
+        running = self._pass
+        return running.start if running and not running.finished else self._next_position()
 
     def _next_position(self) -> Position:
         """Return the position where the next pass begins."""

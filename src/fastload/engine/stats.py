@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["NO_MEMORY", "Memory", "Stage", "Stats", "stats_of"]
+__all__ = ["NO_MEMORY", "Documents", "Memory", "Stage", "Stats", "stats_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,21 @@ NO_MEMORY = [0] * len(fields(Memory))
 
 
 @dataclass(frozen=True, slots=True)
+class Documents:
+    """Documents of an epoch, on all ranks, that are longer than a packed row.
+
+    Attributes:
+        split: documents cut into pieces, with `long="split"`.
+        truncated: documents cut off, with `long="truncate"`.
+        dropped: documents left out, with `long="drop"`.
+    """
+
+    split: int = 0
+    truncated: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """Statistics of this process since the dataset was made.
 
@@ -88,6 +103,8 @@ class Stats:
             this number stands still.
         steps_s: the part of `waiting_s` spent in preprocess= and augment=, including waits for
             the threads of the steps.
+        documents: what `long` of a `Pack` does to the long documents of the running epoch, or else
+            the next epoch; zeros without `pack`.
     """
 
     read: Stage
@@ -103,6 +120,7 @@ class Stats:
     memory: Memory
     memory_allocations: int
     steps_s: float
+    documents: Documents = Documents()
 
     @property
     def bottleneck(self) -> str:
@@ -157,6 +175,7 @@ def stats_of(
     copied_batches: int,
     consuming_s: float,
     steps_s: float,
+    documents: Documents,
 ) -> Stats:
     """Convert the core's counters to statistics.
 
@@ -166,6 +185,7 @@ def stats_of(
         copied_batches: the number of batches handed out as copies.
         consuming_s: seconds between handing out a batch and the request for the next.
         steps_s: seconds in preprocess= and augment=.
+        documents: long documents of an epoch.
     """
     count = {**_NOTHING, **counts}
     return Stats(
@@ -182,6 +202,7 @@ def stats_of(
         memory=Memory(*map(sum, zip(*memory, strict=True))),
         memory_allocations=count["memory_mapped_total"],
         steps_s=steps_s,
+        documents=documents,
     )
 
 
@@ -227,6 +248,11 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
             "counter",
             "Seconds between a batch and the consumer's request for the next.",
             [({}, stats.consuming_s)],
+        ),
+        "long_documents": (
+            "gauge",
+            "Documents of an epoch that are longer than a packed row.",
+            [({"becomes": name}, getattr(stats.documents, name)) for name in Documents.__slots__],
         ),
         "memory_bytes": ("gauge", "Bytes held, in use and for reuse.", held),
         "kept_limit_bytes": (

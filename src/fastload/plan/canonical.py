@@ -232,10 +232,10 @@ def _row_edges(plan: ReadPlan) -> Int64s:
 
 
 def _gathered(
-    arrays: Sequence[np.ndarray],  # type: ignore[type-arg]
+    arrays: Sequence[np.ndarray],
     edges: Sequence[Int64s],
     order: Int64s,
-) -> tuple[np.ndarray, Int64s]:  # type: ignore[type-arg]
+) -> tuple[np.ndarray, Int64s]:
     """Put the windows' parts of several arrays into a common order.
 
     Args:

@@ -267,6 +267,14 @@ class PackedUnits(_UnitsOfWindows):
         self._packing = packing
         self._fit = fit
 
+    def long_documents(self, seed: int, epoch: int) -> int:
+        """Return the number of documents of an epoch that are longer than a packed row."""
+        if self._rows.limit is None:
+            return int((self._lengths.values > self._packing.length).sum())
+        windows, _ = self._epoch(seed, epoch)
+        lengths = (windows.rows_in_order(window)[1] for window in range(len(windows)))
+        return sum(int((some > self._packing.length).sum()) for some in lengths)
+
     def read_plan(
         self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
     ) -> ReadPlan:
@@ -290,10 +298,16 @@ class PackedUnits(_UnitsOfWindows):
         tokens = edges_of(segments[:, 2].astype(np.int64))
         wanted = np.arange(0, int(tokens[-1]), batch_size * length)
         batch_edges = np.append(np.searchsorted(tokens, wanted), len(segments))
+        rows, padding = len(segments), 0
+        if mine.repeats and self.options.uneven == "pad":
+            padding = rows - int(np.searchsorted(tokens, tokens[-1] - length))
+        if not rows:
+            # A plan is packed if it has segments. No take delivers this segment.
+            segments = np.array([[PADDING, 0, length, 0]], np.uint32)
         return ReadPlan(
             batch_size,
-            len(segments),
-            0,
+            rows,
+            padding,
             shuffled=False,
             pieces=pieces,
             takes=np.stack([first[:-1], first[1:]], axis=1),
@@ -401,7 +415,7 @@ class TokenUnits(_UnitsOfWindows):
         orders = np.zeros(0, np.uint32)
         if options.shuffle or self._limits.padded:
             parts = shuffled_parts(windows.sequence, intervals, options, epoch)
-            if self._limits.padded:
+            if self._limits.padded and parts.touched is not None:
                 in_order = [self._batched(windows, w)[0] for w in parts.touched.tolist()]
                 orders = np.concatenate([orders, *in_order])
         else:
@@ -440,7 +454,7 @@ class TokenUnits(_UnitsOfWindows):
         if order is None:
             first = np.full(len(sizes), len(rows))
             np.minimum.at(first, batch_of, longest_first)
-            order = np.argsort(first)
+            order = np.argsort(first).astype(np.uint32)
         rank = np.empty(len(sizes), np.int64)
         rank[order] = np.arange(len(sizes))
         place = np.lexsort((longest_first, rank[batch_of]))
@@ -468,7 +482,8 @@ class TokenUnits(_UnitsOfWindows):
         most = self._limits.max_rows or len(lengths)
         sizes, at = [], 0
         while at < len(lengths):
-            fit = self._limits.tokens // max(1, int(lengths[at]))
+            longest = int(lengths[at])
+            fit = self._limits.tokens // longest if longest else most
             size = min(max(1, fit), most, len(lengths) - at)
             sizes.append(size)
             at += size

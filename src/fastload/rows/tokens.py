@@ -6,21 +6,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fastload.engine.stats import Documents
 from fastload.plan.packing import Packing
 from fastload.plan.units import PackedUnits, Tokens, TokenUnits
 from fastload.rows.lengths import find_lengths
 from fastload.runtime.native import core
+from fastload.runtime.units import counted
 from fastload.schema.packs import Pack, TokenBudget, lists_of
 
 if TYPE_CHECKING:
     from fastload.plan.options import Options
-    from fastload.plan.units import Lengths
+    from fastload.plan.position import Position
+    from fastload.plan.units import Lengths, Units
     from fastload.rows.epoch_rows import EpochRows
     from fastload.schema.projection import Projection
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
 
-__all__ = ["lengths_of", "rows_of_batch", "text_of", "token_units"]
+__all__ = [
+    "lengths_of",
+    "long_documents",
+    "rows_of_batch",
+    "text_of",
+    "text_of_batches",
+    "token_units",
+]
 
 
 def text_of(spec: Pack | TokenBudget) -> str:
@@ -72,6 +82,39 @@ def token_units(
     return TokenUnits(lengths, options, limits, permute)
 
 
+def text_of_batches(spec: Pack | TokenBudget, batch_size: int) -> str:
+    """Return what a batch holds as a user reads it.
+
+    Args:
+        spec: the way of packing, or the budget.
+        batch_size: packed rows of a batch.
+    """
+    if isinstance(spec, Pack):
+        return f"of {counted(batch_size, 'packed row')} of {counted(spec.length, 'token')}"
+    text = f"of at most {counted(spec.tokens, 'token')}"
+    if spec.padded:
+        text += ", padding included"
+    if spec.max_rows is not None:
+        text += f", and {counted(spec.max_rows, 'row')}"
+    return f"{text} of {spec.column}"
+
+
+def long_documents(spec: Pack | TokenBudget | None, units: Units, position: Position) -> Documents:
+    """Return what `long` of a Pack does to the long documents of an epoch.
+
+    Args:
+        spec: the way of packing, or the budget.
+        units: the units of the dataset.
+        position: a position in the epoch.
+    """
+    if not isinstance(spec, Pack) or spec.long == "raise":
+        return Documents()
+    assert isinstance(units, PackedUnits)
+    number = units.long_documents(position.seed, position.epoch)
+    what = {"split": "split", "truncate": "truncated", "drop": "dropped"}[spec.long]
+    return Documents(**{what: number})
+
+
 def rows_of_batch(spec: Pack | TokenBudget, lengths: Lengths, batch_size: int) -> int:
     """Return about how many rows of the files a batch takes, at least 1.
 
@@ -88,7 +131,7 @@ def rows_of_batch(spec: Pack | TokenBudget, lengths: Lengths, batch_size: int) -
     return min(rows, max(1, len(lengths.values)))
 
 
-def permute(count: int, key: int) -> np.ndarray:  # type: ignore[type-arg]
+def permute(count: int, key: int) -> np.ndarray:
     """Return the permutation of 0 .. count-1 that a key names, uint32 (count,)."""
     return core.permutation(key, count)
 

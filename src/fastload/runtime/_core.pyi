@@ -146,6 +146,7 @@ class ColumnSpec:
         hash_seed: int = 0,
         vocabulary: Sequence[_Bytes] | Sequence[int] | None = None,
         unknown: int = -1,
+        lengths_only: bool = False,
     ) -> None: ...
 
 class OutputSpec:
@@ -186,11 +187,17 @@ class ReadPlan:
         windows: Int64s,
         keys: NDArray[np.uint64],
         substitutes: Int64s = ...,
+        batch_edges: Int64s = ...,
+        orders: NDArray[np.uint32] = ...,
+        segments: NDArray[np.uint32] = ...,
+        lane_of: Sequence[int] = ...,
+        lane_padding: Sequence[int] = ...,
     ) -> None: ...
     @property
     def rows(self) -> int: ...
 
 def permutation(key: int, rows: int) -> NDArray[np.uint32]: ...
+def best_fit(lengths: NDArray[np.uint32], capacity: int) -> NDArray[np.int32]: ...
 
 class BatchSender:
     def __init__(self, *, size: int, description: bytes) -> None: ...

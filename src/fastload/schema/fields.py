@@ -48,6 +48,8 @@ class Field:
             or bytes; else None.
         depth: levels of lists of varying lengths around a value; 0 for plain columns, and for
             strings themselves.
+        per: what has an entry: "row"; "document" for the edges of the documents of packed rows, a
+            tensor (documents + 1,); or "batch" for a tensor of no dimension.
     """
 
     dtype: torch.dtype
@@ -56,6 +58,7 @@ class Field:
     unit: str | None = None
     kind: Literal["str", "bytes"] | None = None
     depth: int = 0
+    per: Literal["row", "document", "batch"] = "row"
 
     @property
     def item_bytes(self) -> int:
@@ -67,7 +70,9 @@ class Field:
         """The type, the shape, and remarks, as a user reads them."""
         dtype = self.kind or str(self.dtype).removeprefix("torch.")
         sizes = "".join(f", {size}" for size in self.shape)
-        if not self.ragged:
+        if self.per != "row":
+            shape = "(documents + 1,)" if self.per == "document" else "()"
+        elif not self.ragged:
             shape = f"(B{sizes})" if sizes else "(B,)"
         elif not self.depth:
             shape = "Ragged"

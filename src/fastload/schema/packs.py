@@ -234,8 +234,8 @@ def packed(
     extra += [
         OutputPlan(f"{out}__document", "document", (), Field(torch.int32, row)),
         OutputPlan(f"{out}__position", "position", (), Field(torch.int32, row)),
-        OutputPlan(f"{out}__cu_seqlens", "edges", (), Field(torch.int32)),
-        OutputPlan(f"{out}__max_seqlen", "longest", (), Field(torch.int32)),
+        OutputPlan(f"{out}__cu_seqlens", "edges", (), Field(torch.int32, per="document")),
+        OutputPlan(f"{out}__max_seqlen", "longest", (), Field(torch.int32, per="batch")),
     ]
     if provenance:
         extra += [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fastload.batch.packed_rows import of_whole_batch
 from fastload.batch.ragged import Ragged, own_rows
 from fastload.batch.ragged_parts import describe
 from fastload.batch.tensor_views import bits
@@ -83,9 +84,11 @@ def assert_same_batches(
         if batch is None or other is None:
             end = "no more" if batch is None else "more"
             raise AssertionError(f"Expected as many batches as others, got {end} after {number}")
-        want = {name: ArrowOutput(value) for name, value in other.items()}
-        got = _checked(batch, want)
-        rows = {len(value) for value in [*got.values(), *other.values()]}
+        _assert_same_whole(batch, other, number)
+        rows_of_batch, rows_of_other = _of_rows(batch), _of_rows(other)
+        want = {name: ArrowOutput(value) for name, value in rows_of_other.items()}
+        got = _checked(rows_of_batch, want)
+        rows = {len(value) for value in [*got.values(), *rows_of_other.values()]}
         if len(rows) > 1:
             raise AssertionError(
                 f"Expected batches of as many rows, got {sorted(rows)} - at batch {number}"
@@ -102,14 +105,30 @@ def assert_same_batches(
 def row_keys(batch: Mapping[str, Any]) -> list[Hashable]:
     """Return a key for each row of a batch; two keys are equal only if the rows are equal.
 
-    Rows that uneven="pad" marks as repeated are left out.
+    Rows that uneven="pad" marks as repeated are left out, and so are the outputs that describe
+    packed rows as a whole.
     """
     real = batch.get("__valid__")
     columns = [
         _keys(_comparable(value if real is None else value[real], ArrowOutput(value)))
-        for value in batch.values()
+        for value in _of_rows(batch).values()
     ]
     return list(zip(*columns, strict=True))
+
+
+def _of_rows(batch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a batch without the outputs that describe packed rows as a whole."""
+    whole = of_whole_batch(batch)
+    return {name: value for name, value in batch.items() if name not in whole}
+
+
+def _assert_same_whole(batch: Mapping[str, Any], other: Mapping[str, Any], number: int) -> None:
+    for name in of_whole_batch(other):
+        if name not in batch or not torch.equal(batch[name].cpu(), other[name].cpu()):
+            got = batch[name].tolist() if name in batch else "no such output"
+            raise AssertionError(
+                f"Expected {other[name].tolist()}, got {got} - at batch {number}, output `{name}`"
+            )
 
 
 def _assert_in_order(

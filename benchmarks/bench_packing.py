@@ -1,0 +1,268 @@
+"""One question: what do packed rows of tokens cost, beside lists as they are and other packers?
+
+    python benchmarks/bench_packing.py [--documents N] [--repeats N] [--peer-documents N]
+
+The documents have log-normal lengths of mean 600 tokens, the packed rows 8192 tokens. The output
+has the fill (tokens / places of packed rows), the microseconds a document of planning an epoch, the
+milliseconds to the first batch, and of batches in hand the tokens per second and the CPU time, as
+the best of the runs. TRL and Grain are measured where they are installed; both pack fewer
+documents, and all their work counts: reading, packing and making tensors. Before any timing, the
+documents of all packed rows are compared with those of the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from support.packers import PEERS, numpy_best_fit, numpy_stream
+
+from fastload import FastParquetDataset, Pack
+from fastload.plan.progress import share
+from fastload.rows.tokens import token_units
+from fastload.runtime.cores import available_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+_LENGTH = 8192
+_MEAN = 600
+_BATCH_ROWS = 8
+_VOCABULARY = 32_000
+_FILES = 4
+_GROUP_ROWS = 4_096
+_WINDOW = 1 << 19
+_EPOCHS = 4
+
+# Rows of tokens, and for each row the tokens of its documents in turn; padding is left out.
+Packed = tuple[torch.Tensor, "Sequence[Sequence[int]]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The figures of one way to make batches.
+
+    Attributes:
+        tokens_per_s: tokens of documents per second, without padding.
+        cpu_ns: CPU time of all threads for a token, as the least of the runs.
+        fill: tokens of documents / places of rows.
+    """
+
+    tokens_per_s: float
+    cpu_ns: float
+    fill: float
+
+
+def write_documents(directory: Path, documents: int) -> list[Path]:
+    """Write lists of random tokens; return the files."""
+    random = np.random.default_rng(0)
+    paths = []
+    for number, part in enumerate(np.array_split(np.arange(documents), _FILES)):
+        lengths = random.lognormal(np.log(_MEAN) - 0.5, 1, len(part))
+        offsets = np.append(0, np.cumsum(np.clip(lengths.astype(int), 1, _LENGTH)))
+        tokens = random.integers(1, _VOCABULARY, offsets[-1], np.int32)
+        column = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(tokens))
+        paths.append(directory / f"part-{number}.parquet")
+        pq.write_table(pa.table({"input_ids": column}), paths[-1], row_group_size=_GROUP_ROWS)
+    return paths
+
+
+def packed(source: Any, fit: Any = "best") -> FastParquetDataset:
+    """Open a packed dataset."""
+    pack = Pack("input_ids", _LENGTH, fit=fit)
+    return FastParquetDataset(
+        source, pack=pack, batch_size=_BATCH_ROWS, shuffle=True, shuffle_window=_WINDOW
+    )
+
+
+def ragged(source: Any) -> FastParquetDataset:
+    """Open a dataset of the same lists, with as many tokens in a batch."""
+    return FastParquetDataset(
+        source,
+        columns=["input_ids"],
+        batch_size=_BATCH_ROWS * _LENGTH // _MEAN,
+        shuffle=True,
+        shuffle_window=_WINDOW,
+    )
+
+
+def packed_rows(batches: Iterable[Any]) -> Iterator[Packed]:
+    """Yield the packed rows of batches of fastload."""
+    for batch in batches:
+        lengths = [[] for _ in range(batch.rows)]
+        edges = batch["input_ids__cu_seqlens"]
+        flat = batch["input_ids__document"].flatten()
+        for first, size in zip(edges[:-1].tolist(), torch.diff(edges).tolist(), strict=True):
+            if flat[first] >= 0:
+                lengths[first // _LENGTH].append(size)
+        yield batch["input_ids"], lengths
+
+
+def expect_all(rows: Iterable[Packed], source: Sequence[Path], name: str, *, whole: bool) -> None:
+    """Raise unless the rows hold each document, or with whole=False each token, once.
+
+    Args:
+        rows: the packed rows.
+        source: the files.
+        name: what packed the rows.
+        whole: compare documents, not the counts of tokens.
+    """
+    found: Counter[bytes] = Counter()
+    counts = np.zeros(_VOCABULARY, np.int64)
+    for tokens, lengths in rows:
+        for row, sizes in zip(tokens.numpy(), lengths, strict=True):
+            row = row.astype(np.int32)
+            counts += np.bincount(row[: sum(sizes)], minlength=_VOCABULARY)
+            if whole:
+                parts = np.split(row[: sum(sizes)], np.cumsum(sizes)[:-1])
+                found.update(part.tobytes() for part in parts)
+    column = pa.concat_arrays(pq.read_table(list(source))["input_ids"].chunks)
+    values, offsets = column.values.to_numpy(), column.offsets.to_numpy()
+    same = np.array_equal(counts, np.bincount(values, minlength=_VOCABULARY))
+    if whole:
+        same = same and found == Counter(v.tobytes() for v in np.split(values, offsets[1:-1]))
+    if not same:
+        raise AssertionError(f"Expected every token once, got other tokens from {name}")
+
+
+def planning_us(dataset: FastParquetDataset, spec: Pack, repeats: int) -> float:
+    """Return the microseconds a document of forming the packed rows of an epoch and its plan."""
+    lengths = dataset._units._lengths  # noqa: SLF001
+    best = float("inf")
+    for epoch in range(repeats):
+        units = token_units(spec, lengths, dataset._options)  # noqa: SLF001
+        start = time.perf_counter()
+        total = units.total(0, epoch)
+        mine = share(total, units.options, (), 1, 0, 1, 0, 0)
+        units.read_plan(0, epoch, mine, stripe_rows=_BATCH_ROWS, ramp=True)
+        best = min(best, time.perf_counter() - start)
+    return best / dataset.num_rows * 1e6
+
+
+def first_batch_ms(ways: Sequence[Callable[[], FastParquetDataset]], repeats: int) -> list[float]:
+    """Return the milliseconds from making a dataset to its first batch, lengths being kept."""
+    best = [float("inf")] * len(ways)
+    for _ in range(repeats):
+        for number, make in enumerate(ways):
+            start = time.perf_counter()
+            with make() as dataset:
+                next(iter(dataset))
+                best[number] = min(best[number], time.perf_counter() - start)
+    return [seconds * 1e3 for seconds in best]
+
+
+def best_in_turn(ways: dict[str, Callable[[], tuple[int, int]]], repeats: int) -> dict[str, Result]:
+    """Return the best rate of each way; a way returns its tokens, and the places of its rows."""
+    results: dict[str, Result] = {}
+    for _ in range(repeats):
+        for name, way in ways.items():
+            start, used = time.perf_counter(), time.process_time()
+            tokens, places = way()
+            rate = tokens / (time.perf_counter() - start)
+            cpu_ns = (time.process_time() - used) / tokens * 1e9
+            before = results.get(name, Result(0, float("inf"), 0))
+            best = max(rate, before.tokens_per_s), min(cpu_ns, before.cpu_ns)
+            results[name] = Result(*best, tokens / places)
+    return results
+
+
+def in_hand(dataset: FastParquetDataset, tokens: int) -> tuple[int, int]:
+    """Iterate over some epochs; return the tokens of the files, and the places of the rows.
+
+    One epoch alone would count too little: the pass before reads its first windows.
+    """
+    places = 0
+    for _ in range(_EPOCHS):
+        for batch in dataset:
+            value = batch["input_ids"]
+            places += value.numel() if isinstance(value, torch.Tensor) else len(value.values)
+    return _EPOCHS * tokens, places
+
+
+def of_packer(rows: Iterable[Packed]) -> tuple[int, int]:
+    """Iterate over packed rows; return their tokens and places."""
+    tokens = places = 0
+    for values, lengths in rows:
+        places += values.numel()
+        tokens += sum(map(sum, lengths))
+    return tokens, places
+
+
+def main() -> None:
+    """Run the benchmark and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--documents", type=int, default=50_000)
+    parser.add_argument("--peer-documents", type=int, default=10_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["FASTLOAD_CACHE_DIR"] = os.path.join(directory, "cache")
+        os.environ["HF_HOME"] = os.path.join(directory, "hf")
+        whole, few = Path(directory, "whole"), Path(directory, "few")
+        whole.mkdir()
+        few.mkdir()
+        source = write_documents(whole, arguments.documents)
+        small = write_documents(few, arguments.peer_documents)
+        _compare(source, small, arguments.repeats)
+
+
+def _compare(source: list[Path], small: list[Path], repeats: int) -> None:
+    specs = {fit: Pack("input_ids", _LENGTH, fit=fit) for fit in ("best", "split")}
+    for fit in specs:
+        expect_all(packed_rows(packed(source, fit)), source, f"fit={fit}", whole=fit == "best")
+    peers: dict[str, Callable[[], tuple[int, int]]] = {}
+    for name, packer in {"numpy, best fit": numpy_best_fit, "numpy, stream": numpy_stream}.items():
+        expect_all(packer(small, _LENGTH, _BATCH_ROWS), small, name, whole=name != "numpy, stream")
+        peers[name] = lambda packer=packer: of_packer(packer(source, _LENGTH, _BATCH_ROWS))
+    slow: dict[str, Callable[[], tuple[int, int]]] = {}
+    for name, packer in PEERS.items():
+        try:
+            expect_all(packer(small, _LENGTH, _BATCH_ROWS), small, name, whole=True)
+        except ImportError as error:
+            print(f"{name}: not measured, because Python can't import it ({error})")
+            continue
+        slow[name] = lambda packer=packer: of_packer(packer(small, _LENGTH, _BATCH_ROWS))
+
+    datasets = {"fastload, best": packed(source), "fastload, split": packed(source, "split")}
+    lists = ragged(source)
+    tokens = in_hand(lists, 0)[1] // _EPOCHS
+    ways: dict[str, Callable[[], tuple[int, int]]] = {
+        "fastload, Ragged": lambda: in_hand(lists, tokens)
+    }
+    for name, dataset in datasets.items():
+        ways[name] = lambda dataset=dataset: in_hand(dataset, tokens)
+    results = best_in_turn({**ways, **peers}, repeats)
+    results |= best_in_turn(slow, 2)
+    base = results["fastload, Ragged"].tokens_per_s
+    mean = tokens / lists.num_rows
+    print(
+        f"{lists.num_rows:,} documents of {mean:.0f} tokens on average, rows of {_LENGTH} tokens, "
+        f"{available_cores()} cores; the best of {repeats} runs"
+    )
+    print(f"{'':20}{'M tokens/s':>12}{'of Ragged':>11}{'CPU ns/token':>14}{'fill':>8}")
+    for name, result in results.items():
+        rate = result.tokens_per_s
+        line = f"{name:20}{rate / 1e6:12.1f}{rate / base:11.4f}{result.cpu_ns:14.2f}"
+        print(f"{line}{result.fill:8.4f}")
+    for fit, dataset in zip(specs, datasets.values(), strict=True):
+        print(f"planning, {fit}: {planning_us(dataset, specs[fit], repeats):.2f} us a document")
+    makers = [lambda: packed(source), lambda: ragged(source)]
+    of_packed, of_lists = first_batch_ms(makers, 4 * repeats)
+    print(
+        f"first batch: {of_packed:.1f} ms packed, {of_lists:.1f} ms Ragged, ratio "
+        f"{of_packed / of_lists:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

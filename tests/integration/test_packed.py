@@ -1,0 +1,217 @@
+"""Datasets that are packed, or have a budget of tokens: all that users do with them."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from fastload import Cache, DevicePrefetcher, FastParquetDataset, Pack, TokenBudget
+from fastload.errors import CacheError
+from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
+from support.stored_dataset import served
+from support.token_files import write_documents
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+LENGTH = 16
+LENGTHS = np.random.default_rng(7).integers(0, 20, 300).tolist()
+TOKENS = sum(LENGTHS)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("packed") / "documents.parquet"
+    write_documents(path, LENGTHS, group_rows=37)
+    return path
+
+
+def packed(path, **options):
+    options = {"pack": Pack("t", LENGTH, along=["l"]), "batch_size": 4, **options}
+    return FastParquetDataset(path, memory_budget="64MB", **options)
+
+
+def budgeted(path, **options):
+    options = {"batch_size": TokenBudget("t", 100), "columns": ["t", "l"], **options}
+    return FastParquetDataset(path, memory_budget="64MB", **options)
+
+
+def copies(batches):
+    return [batch.clone() for batch in batches]
+
+
+@pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize("make", [packed, budgeted])
+def test_workers_deliver_the_batches_of_a_process(path, make, context):
+    dataset = make(path, shuffle=True, shuffle_window=90)
+    whole = copies(dataset)
+    with DataWorkers(make(path, shuffle=True, shuffle_window=90), context) as loader:
+        delivered = copies(loader)
+    share = -(-len(whole) // 2)
+    in_turn = [b for pair in zip(whole[:share], whole[share:], strict=False) for b in pair]
+    in_turn += whole[share - 1 : share] if len(whole) % 2 else []
+    assert len(delivered) == len(whole)
+    assert_same_batches(delivered, in_turn)
+    for batch in delivered:
+        if make is packed:
+            assert batch["t__max_seqlen"].shape == ()
+            assert batch["t__cu_seqlens"][-1] == batch["t"].numel()
+
+
+class DataWorkers:
+    """A DataLoader of two workers."""
+
+    def __init__(self, dataset, context):
+        self.loader = DataLoader(
+            dataset, batch_size=None, num_workers=2, multiprocessing_context=context, timeout=60
+        )
+
+    def __enter__(self):
+        return self.loader
+
+    def __exit__(self, *_):
+        self.loader.dataset.close()
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_go_to_a_device(path, workers, device):
+    whole = copies(packed(path))
+    loader = DataLoader(packed(path), batch_size=None, num_workers=workers)
+    prefetcher = DevicePrefetcher(loader, device)
+    moved = list(prefetcher)
+    assert len(moved) == len(whole)
+    for batch, expected in zip(moved, whole, strict=True):
+        assert {name: v.shape for name, v in batch.items()} == {
+            name: v.shape for name, v in expected.items()
+        }
+        assert {value.device.type for value in batch.values()} == {device}
+    state = prefetcher.state_dict()
+    assert packed(path).load_state_dict(state) is None
+
+
+def test_slices_of_a_batch_are_batches_of_fewer_rows(path):
+    ones = copies(packed(path, batch_size=1))
+    parts = [batch.slice(row, row + 1) for batch in packed(path) for row in range(batch.rows)]
+    assert len(parts) == len(ones)
+    for part, one in zip(parts, ones, strict=True):
+        for name, value in one.items():
+            assert torch.equal(part[name], value), name
+
+
+def test_schema_and_print_tell_the_shapes(path):
+    dataset = packed(path)
+    text = repr(dataset)
+    assert "of 4 packed rows of 16 tokens" in text
+    shapes = [line.split(maxsplit=2) for line in dataset.schema.lines]
+    assert shapes[-2:] == [
+        ["t__cu_seqlens", "int32", "(documents + 1,)"],
+        ["t__max_seqlen", "int32", "()"],
+    ]
+    assert "(documents + 1,)" in dataset._repr_html_()
+    limits = TokenBudget("t", 100, padded=True, max_rows=1)
+    text = repr(budgeted(path, batch_size=limits))
+    assert "of at most 100 tokens, padding included, and 1 row of t" in text
+
+
+@pytest.mark.parametrize("make", [packed, budgeted])
+def test_head_gives_documents(path, make):
+    dataset = make(path)
+    batch = dataset.head(3)
+    assert batch["t"].lengths.tolist() == LENGTHS[:3]
+    assert not [name for name in batch if "seqlen" in name]
+    assert len(copies(dataset)) == len(dataset)
+
+
+@pytest.mark.parametrize("make", [packed, budgeted])
+def test_a_trace_has_the_stages(path, make):
+    with make(path) as dataset, dataset.trace() as trace:
+        copies(dataset)
+    assert {"stage", "fill", "wait"} <= {span.stage for span in trace.spans}
+
+
+@pytest.mark.parametrize(("long", "kept"), [("split", None), ("truncate", LENGTH), ("drop", 0)])
+def test_stats_count_long_documents(path, long, kept):
+    longer = [length for length in LENGTHS if length > LENGTH]
+    with packed(path, pack=Pack("t", LENGTH, long=long)) as dataset:
+        batches = copies(dataset)
+        documents = dataset.stats().documents
+    counts = {"split": documents.split, "truncate": documents.truncated, "drop": documents.dropped}
+    assert counts == {"split": 0, "truncate": 0, "drop": 0, long: len(longer)}
+    lost = 0 if kept is None else sum(longer) - kept * len(longer)
+    assert sum(int((b["t__document"] >= 0).sum()) for b in batches) == TOKENS - lost
+    assert budgeted(path).stats().documents == type(documents)()
+
+
+def test_stats_count_the_documents_of_the_epoch(path):
+    options = {"limit": 120, "shuffle": True, "shuffle_window": 50, "columns": ["t"]}
+    spec = Pack("t", LENGTH, long="drop")
+    dataset = packed(path, pack=spec, **options)
+    rows = FastParquetDataset(path, batch_size=64, **options)
+    for _ in range(2):
+        lengths = [n for batch in rows for n in batch["t"].lengths.tolist()]
+        iterator = iter(dataset)
+        next(iterator)
+        assert dataset.stats().documents.dropped == sum(n > LENGTH for n in lengths)
+        for _ in iterator:
+            pass
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("make", [packed, budgeted])
+def test_a_cache_changes_no_batch(path, make, shuffle, tmp_path):
+    options = {"shuffle": shuffle, "shuffle_window": 90}
+    dataset, plain = make(path, cache=Cache(tmp_path), **options), make(path, **options)
+    for _ in range(2):
+        assert_same_batches(copies(dataset), copies(plain))
+
+
+@pytest.mark.parametrize("make", [packed, budgeted])
+def test_warming_reads_all_documents_of_a_store(path, make, tmp_path):
+    with served([path]) as server:
+        options = {"storage_options": server.options, "rank": 0, "world_size": 2}
+        url = "gs://bucket/train/*.parquet"
+        with make(url, cache=Cache(tmp_path, decoded=False), **options) as dataset:
+            dataset.warm_cache(False)
+            server.reset()
+            batches = copies(dataset)
+            assert not [request for request in server.requests if request.range is not None]
+        assert_same_batches(batches, copies(make(path, rank=0, world_size=2)))
+
+
+@pytest.mark.parametrize("make", [packed, budgeted])
+def test_users_checks_of_their_datasets_hold(path, make):
+    options = {"shuffle": True, "shuffle_window": 60}
+    assert_resumes_exactly(lambda: make(path, **options), after=[1, 7])
+    with pytest.raises(AssertionError, match="at batch 0"):
+        assert_same_batches(make(path), make(path, **options))
+
+
+def test_ranks_agree_on_packed_rows(path):
+    assert_ranks_agree(lambda **rank: packed(path, shuffle=True, shuffle_window=60, **rank))
+
+
+@pytest.mark.parametrize("make", [packed, budgeted])
+def test_a_rank_and_a_worker_may_have_no_batch(tmp_path, make):
+    path = tmp_path / "one.parquet"
+    write_documents(path, [5])
+    options = {"uneven": "keep", "world_size": 2}
+    assert [len(copies(make(path, rank=rank, **options))) for rank in range(2)] == [1, 0]
+    loader = DataLoader(make(path), batch_size=None, num_workers=2)
+    assert [
+        batch["t"].values.tolist() if make is budgeted else batch["t"][0, :5].tolist()
+        for batch in loader
+    ] == [[0, 1, 2, 3, 4]]
+    write_documents(path, [0, 0])
+    assert copies(packed(path)) == []
+
+
+def test_same_batches_have_the_same_edges(path):
+    one, other = (next(iter(packed(path))).clone() for _ in range(2))
+    other["t__cu_seqlens"][1] += 1
+    with pytest.raises(AssertionError, match="output `t__cu_seqlens`"):
+        assert_same_batches([one], [other])
+
+
+def test_warming_of_local_files_is_refused(path, tmp_path):
+    with pytest.raises(CacheError, match="no cached file"):
+        packed(path, cache=Cache(tmp_path)).warm_cache(False)

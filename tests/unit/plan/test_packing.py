@@ -1,0 +1,190 @@
+"""Documents in packed rows: best fit beside its plain definition, and packing by plain lists."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastload.plan.packing import (
+    PADDING,
+    Packing,
+    best_fit,
+    documents,
+    pack_best,
+    pack_split,
+    packed_rows,
+)
+from fastload.runtime.native import core
+
+
+def numbers(values):
+    return np.array(values, np.uint32)
+
+
+def core_fit(lengths, capacity):
+    return core.best_fit(numbers(lengths), capacity)
+
+
+CASES = {
+    "nothing": ([], 5),
+    "one": ([3], 5),
+    "full": ([7] * 40, 7),
+    "ones": ([1] * 200, 64),
+    "capacity 1": ([1] * 9, 1),
+    "halves": ([32, 33, 31, 32] * 20, 64),
+    # Best fit decreasing wastes room: two thirds, thirds and what is just above.
+    "thirds": ([21, 22, 21, 22, 43, 42] * 20, 64),
+    # Rooms at both ends of words of 64 bits, and of words of words.
+    "words": ([1, 63, 64, 65, 127, 128, 4095, 4096, 4097, 8191, 8192] * 9, 8192),
+    "ascending": (list(range(1, 301)), 300),
+    "descending": (list(range(300, 0, -1)), 300),
+    # Each item opens a bin of a room of its own.
+    "no two fit": (list(range(5001, 5201)), 10_000),
+    "wide": ([2**20, 1, 2**20 - 1, 2**19] * 5, 2**20),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_core_fits_as_the_definition(name):
+    lengths, capacity = CASES[name]
+    assert core_fit(lengths, capacity).tolist() == best_fit(numbers(lengths), capacity).tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.one_of(st.integers(1, 12), st.integers(1, 300), st.just(8192)))
+def test_the_core_fits_as_the_definition_at_random(data, capacity):
+    lengths = data.draw(st.lists(st.integers(1, capacity), max_size=120))
+    bins = core_fit(lengths, capacity)
+    assert bins.dtype == np.int32
+    assert bins.tolist() == best_fit(numbers(lengths), capacity).tolist()
+
+
+@pytest.mark.parametrize("mean", [6, 600])
+def test_the_core_fits_many_documents(mean):
+    random = np.random.default_rng(3)
+    lengths = numbers(np.clip(random.lognormal(np.log(mean), 1, 3000), 1, 8192))
+    assert np.array_equal(core_fit(lengths, 8192), best_fit(lengths, 8192))
+
+
+def test_best_fit_takes_the_latest_of_equal_rooms():
+    # 6, 6 and 5 open bins 0, 1 and 2; 4 fills bin 1, which came last to the room of 4.
+    assert core_fit([6, 6, 5, 4], 10).tolist() == [0, 1, 2, 1]
+
+
+# The definition, on plain lists of (row, first token, tokens).
+
+
+def plain_documents(lengths, packing):
+    found = []
+    for row, length in enumerate(lengths):
+        if length > packing.length and packing.long == "drop":
+            continue
+        cut = packing.long == "truncate"
+        kept = min(length, packing.length) if cut else length
+        if kept:
+            found.append((row, 0, kept))
+    return found
+
+
+def plain_pieces(docs, length):
+    return [
+        (row, first + at, min(length, tokens - at))
+        for row, first, tokens in docs
+        for at in range(0, tokens, length)
+    ]
+
+
+def plain_best(docs, length, order):
+    """Packed rows of pieces; bins in the order of their first pieces, or in a given order."""
+    pieces = plain_pieces(docs, length)
+    rows = {}
+    for piece, where in zip(
+        pieces, best_fit(numbers([p[2] for p in pieces]), length).tolist(), strict=True
+    ):
+        rows.setdefault(where, []).append(piece)
+    if order is None:
+        return list(rows.values())
+    return [rows[int(which)] for which in order(len(rows))]
+
+
+def plain_split(docs, length):
+    """Packed rows of a stream of tokens."""
+    stream = [(row, first + at) for row, first, tokens in docs for at in range(tokens)]
+    rows = [stream[at : at + length] for at in range(0, len(stream), length)]
+    return [joined(row) for row in rows]
+
+
+def joined(tokens):
+    pieces = []
+    for row, token in tokens:
+        if pieces and pieces[-1][0] == row and sum(pieces[-1][1:]) == token:
+            pieces[-1] = (row, pieces[-1][1], pieces[-1][2] + 1)
+        else:
+            pieces.append((row, token, 1))
+    return pieces
+
+
+def shown(segments):
+    """Segments as pieces, without padding."""
+    return [tuple(s[:3]) for s in segments.tolist() if s[0] != PADDING]
+
+
+lengths_and_packing = st.tuples(
+    st.lists(st.one_of(st.integers(0, 9), st.integers(0, 40)), max_size=30),
+    st.builds(
+        Packing,
+        st.integers(1, 12),
+        st.just("best"),
+        st.sampled_from(["split", "truncate", "drop", "raise"]),
+    ),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(lengths_and_packing, st.booleans())
+def test_rows_of_best_fit_are_those_of_the_definition(case, shuffled):
+    lengths, packing = case
+    length = packing.length
+    rows = numbers(range(len(lengths)))
+    docs = documents(rows, numbers(lengths), packing)
+    assert shown(docs) == plain_documents(lengths, packing)
+    assert docs[:, 3].tolist() == [lengths[row] for row in docs[:, 0].tolist()]
+
+    def order(count):
+        return np.random.default_rng(count).permutation(count).astype(np.uint32)
+
+    chosen = order if shuffled else None
+    segments, edges = pack_best(docs, length, best_fit, chosen or (lambda _count: None))
+    want = plain_best(shown(docs), length, chosen)
+    assert packed_rows(docs, length, best_fit) == len(want) == len(edges) - 1
+    for row, (start, stop) in zip(want, itertools.pairwise(edges), strict=True):
+        assert shown(segments[start:stop]) == row
+        assert segments[start:stop, 2].sum() == length
+        # Padding is one segment, at the end.
+        assert PADDING not in segments[start : stop - 1, 0]
+
+
+@settings(max_examples=300, deadline=None)
+@given(lengths_and_packing, st.integers(0, 30), st.data())
+def test_a_stream_is_cut_as_the_definition(case, first, data):
+    lengths, packing = case
+    length = packing.length
+    docs = documents(numbers(range(len(lengths))), numbers(lengths), packing)
+    total = int(docs[:, 2].sum())
+    if not total:
+        return
+    # `first` tokens of windows before: they shift where rows begin.
+    before = [(1000, 0, first)] if first else []
+    rows = plain_split([*before, *shown(docs)], length)
+    start = data.draw(st.integers(0, total - 1))
+    stop = data.draw(st.integers(start + 1, total))
+    want, at = [], -first
+    for row in rows:
+        for document, token, tokens in row:
+            low, high = max(start, at), min(stop, at + tokens)
+            if low < high:
+                want.append((document, token + low - at, high - low))
+            at += tokens
+    assert shown(pack_split(docs, length, first, start, stop)) == want
