@@ -189,7 +189,7 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
   if (rows != plan.rows) {
     return Status::Invalid("Expected takes of ", plan.rows, " rows, got ", rows);
   }
-  if (plan.packed() != dataset.layout.packed()) {
+  if (plan.rows > 0 && plan.packed() != dataset.layout.packed()) {
     return Status::Invalid("Expected segments for packed rows, and only for these");
   }
   if (!plan.orders.empty()) ARROW_RETURN_NOT_OK(CheckOrders(plan, ordered));

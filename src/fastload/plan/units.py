@@ -301,9 +301,6 @@ class PackedUnits(_UnitsOfWindows):
         rows, padding = len(segments), 0
         if mine.repeats and self.options.uneven == "pad":
             padding = rows - int(np.searchsorted(tokens, tokens[-1] - length))
-        if not rows:
-            # A plan is packed if it has segments. No take delivers this segment.
-            segments = np.array([[PADDING, 0, length, 0]], np.uint32)
         return ReadPlan(
             batch_size,
             rows,
