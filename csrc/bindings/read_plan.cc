@@ -1,7 +1,10 @@
 #include "fastload/plan/read_plan.h"
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,7 +12,7 @@
 #include "bindings/array.h"
 #include "bindings/bindings.h"
 #include "fastload/collate/shuffle.h"
-#include "fastload/plan/best_fit.h"
+#include "fastload/plan/packing.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -89,12 +92,38 @@ py::array_t<uint32_t> PermutationArray(uint64_t key, uint32_t rows) {
 
 py::array_t<int32_t> BestFitArray(const Array<uint32_t>& lengths, uint32_t capacity) {
   const std::span in(lengths.data(), static_cast<size_t>(lengths.size()));
+  for (const uint32_t length : in) {
+    if (length == 0 || length > capacity) {
+      throw py::value_error("Expected lengths from 1 to " + std::to_string(capacity) +
+                            ", got " + std::to_string(length));
+    }
+  }
   std::vector<int32_t> bins;
   {
     py::gil_scoped_release release;
     bins = BestFit(in, capacity);
   }
   return py::array_t<int32_t>(static_cast<py::ssize_t>(bins.size()), bins.data());
+}
+
+py::tuple PackBestArrays(const Array<uint32_t>& documents, uint32_t length,
+                         std::optional<uint64_t> key) {
+  static_assert(sizeof(Segment) == 4 * sizeof(uint32_t));
+  ExpectColumns(documents, 4, "documents");
+  if (length == 0) throw py::value_error("Expected a length of at least 1, got 0");
+  const auto count = static_cast<size_t>(documents.shape(0));
+  const std::span in(reinterpret_cast<const Segment*>(documents.data()), count);
+  PackedRows rows;
+  {
+    py::gil_scoped_release release;
+    rows = PackBest(in, length, key);
+  }
+  const auto segments = static_cast<py::ssize_t>(rows.segments.size());
+  py::array_t<uint32_t> out({segments, py::ssize_t{4}});
+  std::memcpy(out.mutable_data(), rows.segments.data(),
+              rows.segments.size() * sizeof(Segment));
+  const auto edges = static_cast<py::ssize_t>(rows.edges.size());
+  return py::make_tuple(out, py::array_t<int64_t>(edges, rows.edges.data()));
 }
 
 }  // namespace
@@ -117,6 +146,10 @@ void RegisterReadPlan(py::module_& m) {
         "fastload.plan.permutation.permutation.");
   m.def("best_fit", &BestFitArray, py::arg("lengths"), py::arg("capacity"),
         "Returns the bin of each item, int32, equal to fastload.plan.packing.best_fit.");
+  m.def("pack_best", &PackBestArrays, py::arg("documents"), py::arg("length"),
+        py::arg("key"),
+        "Returns the segments and the edges of packed rows, equal to\n"
+        "fastload.plan.packing.pack_best.");
 }
 
 }  // namespace fastload

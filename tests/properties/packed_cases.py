@@ -210,6 +210,11 @@ class Oracle:
                 batches = [batches[number] for number in order]
         return [[document for _, document in batch] for batch in batches]
 
+    @property
+    def positions(self):
+        """The positions of the epoch's units."""
+        return range(len(self.units))
+
     def expected(self, progress, world, workers):
         """For each rank the batches that are left: lists of (unit, whether it is real)."""
         legs = [Leg(*leg) for leg in progress]

@@ -2,26 +2,27 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+
+#include "fastload/base/stream_copy.h"
 
 namespace fastload {
 namespace {
 
 // The number of segments by which prefetches of offsets, and then of items, run ahead.
-constexpr size_t kOffsetsAhead = 32;
-constexpr size_t kItemsAhead = 8;
+constexpr size_t kSegmentOffsetsAhead = 32;
+constexpr size_t kSegmentItemsAhead = 8;
 
-void Prefetch(const StagedLists& from, std::span<const Segment> segments, size_t i,
-              int64_t item) {
-  if (i + kOffsetsAhead < segments.size()) {
-    const Segment& ahead = segments[i + kOffsetsAhead];
+void PrefetchSegment(const StagedLists& from, std::span<const Segment> segments, size_t i,
+                     int64_t item) {
+  if (i + kSegmentOffsetsAhead < segments.size()) {
+    const Segment& ahead = segments[i + kSegmentOffsetsAhead];
     if (ahead.row != Segment::kPadding) {
       const auto [rows, row] = from.Find(ahead.row);
       __builtin_prefetch(rows->offsets[0].data() + row);
     }
   }
-  if (i + kItemsAhead < segments.size()) {
-    const Segment& ahead = segments[i + kItemsAhead];
+  if (i + kSegmentItemsAhead < segments.size()) {
+    const Segment& ahead = segments[i + kSegmentItemsAhead];
     if (ahead.row != Segment::kPadding) {
       const auto [rows, row] = from.Find(ahead.row);
       const int64_t begin =
@@ -39,6 +40,25 @@ void FillWith(const std::string& item, int64_t bytes, uint8_t* out) {
   for (int64_t done = size; done < bytes; done *= 2) {
     std::memcpy(out + done, out, static_cast<size_t>(std::min(done, bytes - done)));
   }
+}
+
+// Writes start, start + step, ... past the caches: nobody reads the numbers soon.
+void StreamNumbers(int32_t start, int32_t step, int64_t count, int32_t* out) {
+  int64_t i = 0;
+#if defined(__SSE2__)
+  constexpr int64_t kLanes = 4;
+  const auto value = [&](int64_t at) { return start + step * static_cast<int32_t>(at); };
+  for (; i < count && reinterpret_cast<uintptr_t>(out + i) % sizeof(__m128i) != 0; ++i) {
+    out[i] = value(i);
+  }
+  __m128i numbers = _mm_set_epi32(value(i + 3), value(i + 2), value(i + 1), value(i));
+  const __m128i more = _mm_set1_epi32(step * static_cast<int32_t>(kLanes));
+  for (; i + kLanes <= count; i += kLanes) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(out + i), numbers);
+    numbers = _mm_add_epi32(numbers, more);
+  }
+#endif
+  for (; i < count; ++i) out[i] = start + step * static_cast<int32_t>(i);
 }
 
 // Calls fn(number, begin, end) for each segment, with its number in its packed row.
@@ -61,7 +81,7 @@ void WriteSegments(const StagedLists& from, std::span<const Segment> segments,
   int64_t end = 0;
   *offsets++ = 0;
   for (size_t i = 0; i < segments.size(); ++i) {
-    Prefetch(from, segments, i, item);
+    PrefetchSegment(from, segments, i, item);
     const Segment& segment = segments[i];
     const int64_t size = segment.size;
     if (segment.row == Segment::kPadding) {
@@ -114,19 +134,15 @@ void PackedOutputs::Write(uint8_t* base, const Layout::Areas& areas) const {
     };
     switch (output.kind) {
       case OutputKind::kDocument:
-        ForEachSegment(offsets, length_,
-                       [&](size_t i, int32_t number, int64_t first, int64_t end) {
-                         std::fill(ints + first, ints + end, rows[i] < 0 ? -1 : number);
-                       });
+        ForEachSegment(
+            offsets, length_, [&](size_t i, int32_t number, int64_t first, int64_t end) {
+              StreamNumbers(rows[i] < 0 ? -1 : number, 0, end - first, ints + first);
+            });
         break;
       case OutputKind::kPosition:
         ForEachSegment(offsets, length_,
                        [&](size_t i, int32_t, int64_t first, int64_t end) {
-                         if (rows[i] < 0) {
-                           std::fill(ints + first, ints + end, 0);
-                         } else {
-                           std::iota(ints + first, ints + end, 0);
-                         }
+                         StreamNumbers(0, rows[i] < 0 ? 0 : 1, end - first, ints + first);
                        });
         break;
       case OutputKind::kEdges:
@@ -157,6 +173,7 @@ void PackedOutputs::Write(uint8_t* base, const Layout::Areas& areas) const {
         break;
     }
   }
+  StreamFence();
 }
 
 }  // namespace fastload

@@ -73,13 +73,14 @@ class CanonicalUnits(Units):
 
     Attributes:
         options: the dataset's parameters, where a batch is one step.
+        units: the units that slices consist of.
     """
 
     def __init__(self, units: Units, slices: int) -> None:
         self.options = replace(
             units.options, batch_size=1, limit=None, offset=0, uneven="keep", drop_last=False
         )
-        self._units = units
+        self.units = units
         self._slices = slices
 
     def total(self, seed: int, epoch: int) -> int:
@@ -122,7 +123,7 @@ class CanonicalUnits(Units):
         """Plan the rows of a rank's slices in a share of the steps."""
         assert mine.slices is not None
         split = self._split(seed, epoch)
-        batch_size = self._units.options.batch_size
+        batch_size = self.units.options.batch_size
         stripe_rows = max(1, stripe_rows // len(mine.slices) // batch_size) * batch_size
         lanes = []
         for number in mine.slices:
@@ -131,13 +132,13 @@ class CanonicalUnits(Units):
             positions = [share.positions for share in shares]
             of_slice = replace(last, positions=np.concatenate([mine.positions[:0], *positions]))
             lanes.append(
-                self._units.read_plan(seed, epoch, of_slice, stripe_rows=stripe_rows, ramp=ramp)
+                self.units.read_plan(seed, epoch, of_slice, stripe_rows=stripe_rows, ramp=ramp)
             )
         return in_lanes(lanes)
 
     def _split(self, seed: int, epoch: int) -> RankSplit:
-        options = self._units.options
-        total = self._units.total(seed, epoch)
+        options = self.units.options
+        total = self.units.total(seed, epoch)
         positions = whole_epoch(total, options)
         return RankSplit(positions, self._slices, options, options.limited(total))
 

@@ -14,22 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastload.plan.intervals import edges_of
+from fastload.plan.permutation import permutation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fastload.plan.intervals import Int64s
 
 __all__ = [
     "PADDING",
-    "BestFit",
+    "PackBest",
     "Packing",
     "Segments",
     "best_fit",
     "documents",
     "pack_best",
     "pack_split",
-    "packed_rows",
 ]
 
 Segments = NDArray[np.uint32]
@@ -39,11 +37,13 @@ PADDING = 2**32 - 1
 """The row of a segment that is padding."""
 
 
-class BestFit(Protocol):
-    """A function that puts items into bins, as `best_fit` does."""
+class PackBest(Protocol):
+    """A function that packs documents, as `pack_best` does."""
 
-    def __call__(self, lengths: NDArray[np.uint32], capacity: int) -> NDArray[np.int32]:
-        """Return the bin of each item."""
+    def __call__(
+        self, documents: Segments, length: int, key: int | None
+    ) -> tuple[Segments, Int64s]:
+        """Return the segments of all packed rows, and the edges of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,55 +110,34 @@ def documents(rows: NDArray[np.uint32], lengths: NDArray[np.uint32], packing: Pa
     return segments[kept > 0]
 
 
-def pack_best(
-    docs: Segments,
-    length: int,
-    fit: BestFit,
-    permuted: Callable[[int], NDArray[np.uint32] | None],
-) -> tuple[Segments, Int64s]:
+def pack_best(documents: Segments, length: int, key: int | None) -> tuple[Segments, Int64s]:
     """Pack the documents of a window by best fit; a longer document is cut every `length` first.
 
+    The core's `pack_best` is compared with this function.
+
     Args:
-        docs: the documents, as segments.
+        documents: the documents, none of them empty, as segments.
         length: tokens of a packed row.
-        fit: the function that puts items into bins.
-        permuted: returns the order in which a number of packed rows come; None = in the order of
+        key: key of the permutation of the packed rows; None = packed rows come in the order of
             their first documents.
 
     Returns:
         The segments of all packed rows, with padding, and the edges of the packed rows among the
         segments, (packed rows + 1,).
     """
-    items = _cut_long(docs, length)
-    bins = fit(np.ascontiguousarray(items[:, 2]), length)
-    count = int(bins.max()) + 1 if len(bins) else 0
-    order = permuted(count)
-    if order is None:
-        # Numbers bins by their first items.
-        first = np.full(count, len(bins))
-        np.minimum.at(first, bins, np.arange(len(bins)))
-        order = np.argsort(first).astype(np.uint32)
-    rank = np.empty(count, np.int64)
-    rank[order] = np.arange(count)
-    row_of = rank[bins]
-    by_row = np.argsort(row_of, kind="stable")
-    filled = np.bincount(row_of, weights=items[:, 2], minlength=count).astype(np.int64)
-    short = np.flatnonzero(filled < length)
-    ends = np.cumsum(np.bincount(row_of, minlength=count))
-    padding = np.zeros((len(short), 4), np.uint32)
-    padding[:, 0], padding[:, 2] = PADDING, length - filled[short]
-    segments = np.insert(items[by_row], ends[short], padding, axis=0)
-    counts = np.bincount(row_of, minlength=count)
-    counts[short] += 1
-    return segments, edges_of(counts)
-
-
-def packed_rows(docs: Segments, length: int, fit: BestFit) -> int:
-    """Return the number of packed rows that `pack_best` makes of the documents of a window."""
-    items = _cut_long(docs, length)
-    if not len(items):
-        return 0
-    return int(fit(np.ascontiguousarray(items[:, 2]), length).max()) + 1
+    items = _cut_long(documents, length)
+    bins = best_fit(items[:, 2], length)
+    by_bin: dict[int, list[int]] = {}
+    for item, chosen in enumerate(bins.tolist()):
+        by_bin.setdefault(chosen, []).append(item)
+    order = [*by_bin] if key is None else permutation(len(by_bin), key).tolist()
+    rows = [np.zeros((0, 4), np.uint32)]
+    for chosen in order:
+        row = items[by_bin[chosen]]
+        room = length - int(row[:, 2].sum())
+        padding = np.array([[PADDING, 0, room, 0]] if room else np.zeros((0, 4)), np.uint32)
+        rows.append(np.concatenate([row, padding]))
+    return np.concatenate(rows), edges_of(np.array([len(row) for row in rows[1:]], np.int64))
 
 
 def pack_split(docs: Segments, length: int, first: int, start: int, stop: int) -> Segments:
@@ -173,8 +152,9 @@ def pack_split(docs: Segments, length: int, first: int, start: int, stop: int) -
     """
     edges = edges_of(docs[:, 2].astype(np.int64))
     row_edges = np.arange(-(-(first + start) // length) * length, first + stop, length) - first
-    cuts = np.union1d(edges[(edges > start) & (edges < stop)], row_edges)
-    cuts = np.union1d(cuts, [start])
+    cuts = np.concatenate([[start], edges[(edges > start) & (edges < stop)], row_edges])
+    cuts.sort(kind="stable")  # merges ascending parts
+    cuts = cuts[np.diff(cuts, prepend=-1) > 0]
     owner = np.searchsorted(edges, cuts, side="right") - 1
     segments = docs[owner].copy()
     segments[:, 1] = cuts - edges[owner]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import Int64s, cut, edges_of
-from fastload.plan.packing import PADDING, documents, pack_best, pack_split, packed_rows
+from fastload.plan.packing import PADDING, documents, pack_split
 from fastload.plan.permutation import stream_key
 from fastload.plan.progress import batches, remaining_rows, share
 from fastload.plan.read_plan import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.options import Options
-    from fastload.plan.packing import BestFit, Packing, Segments
+    from fastload.plan.packing import PackBest, Packing, Segments
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
@@ -55,6 +55,8 @@ __all__ = ["Lengths", "PackedUnits", "RowUnits", "TokenUnits", "Tokens", "Units"
 _UNIT_STREAM = 2
 # Epochs whose units are kept: the running one, the next one, and the one of a loaded state.
 _KEPT_EPOCHS = 3
+# Most bytes of segments that stay in memory between counting packed rows and delivering them.
+_KEPT_PACKED_BYTES = 64 << 20
 
 
 class Units(ABC):
@@ -195,11 +197,14 @@ class _Windows:
         order = order[max(0, self.first - start) : max(0, self.stop - start)]
         return order, self._lengths.at(self.sequence, start, stop)[order]
 
+    def unit_key(self, window: int) -> int | None:
+        """Return the key of the order in which the units of a window come; None without shuffle."""
+        return None if self._name is None else stream_key(*self._name, _UNIT_STREAM, window)
+
     def permuted(self, window: int, count: int) -> NDArray[np.uint32] | None:
         """Return the order in which `count` units of a window come; None without shuffle."""
-        if self._name is None:
-            return None
-        return self._permute(count, stream_key(*self._name, _UNIT_STREAM, window))
+        key = self.unit_key(window)
+        return None if key is None else self._permute(count, key)
 
 
 class _UnitsOfWindows(Units):
@@ -228,9 +233,13 @@ class _UnitsOfWindows(Units):
         if name not in self._epochs:
             windows = _Windows(self._lengths, replace(self._rows, seed=seed), epoch, self._permute)
             if len(self._epochs) >= _KEPT_EPOCHS:
-                self._epochs.pop(next(iter(self._epochs)))
+                oldest = next(iter(self._epochs))
+                self._forget(self._epochs.pop(oldest)[0])
             self._epochs[name] = windows, self._edges(windows)
         return self._epochs[name]
+
+    def _forget(self, windows: _Windows) -> None:
+        """Drop what was kept of the windows of an epoch."""
 
     @abstractmethod
     def _edges(self, windows: _Windows) -> Int64s:
@@ -241,7 +250,7 @@ class _UnitsOfWindows(Units):
         """Return the number of units of an epoch."""
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_epochs": {}}
+        return {**self.__dict__, "_epochs": {}, "_packed_windows": {}, "_packed_bytes": 0}
 
 
 class PackedUnits(_UnitsOfWindows):
@@ -252,7 +261,7 @@ class PackedUnits(_UnitsOfWindows):
         options: the dataset's parameters; `limit` counts documents, `batch_size` packed rows.
         packing: the way of packing.
         permute: the permutation of n rows by a key, as `permutation`.
-        fit: the function that puts items into bins, as `best_fit`.
+        pack_best: the function that packs documents, as `packing.pack_best`.
     """
 
     def __init__(
@@ -261,15 +270,18 @@ class PackedUnits(_UnitsOfWindows):
         options: Options,
         packing: Packing,
         permute: Permute,
-        fit: BestFit,
+        pack_best: PackBest,
     ) -> None:
         super().__init__(lengths, options, permute)
         self._packing = packing
-        self._fit = fit
+        self._pack_best = pack_best
+        # Packed rows of windows of kept epochs, as far as they are few bytes.
+        self._packed_windows: dict[tuple[_Windows, int], tuple[Segments, Int64s]] = {}
+        self._packed_bytes = 0
 
     def long_documents(self, seed: int, epoch: int) -> int:
         """Return the number of documents of an epoch that are longer than a packed row."""
-        if self._rows.limit is None:
+        if self._rows.limit is None and not self._rows.offset:
             return int((self._lengths.values > self._packing.length).sum())
         windows, _ = self._epoch(seed, epoch)
         lengths = (windows.rows_in_order(window)[1] for window in range(len(windows)))
@@ -332,11 +344,11 @@ class PackedUnits(_UnitsOfWindows):
             cuts.cell.tolist(), cuts.start.tolist(), cuts.stop.tolist(), strict=True
         ):
             window, first = int(filled[cell]), int(starts[cell])
-            docs = documents(*windows.rows_in_order(window), self._packing)
             if self._packing.fit == "split":
+                docs = documents(*windows.rows_in_order(window), self._packing)
                 segments = pack_split(docs, length, first, low - first, high - first)
             else:
-                packed, row_edges = self._packed(windows, window, docs)
+                packed, row_edges = self._packed(windows, window)
                 segments = packed[row_edges[low - first] : row_edges[high - first]]
             parts.append((window, segments))
         if self._packing.fit == "split" and stop < end:
@@ -344,20 +356,31 @@ class PackedUnits(_UnitsOfWindows):
             parts.append((parts[-1][0], padding))
         return parts
 
-    def _packed(self, windows: _Windows, window: int, docs: Segments) -> tuple[Segments, Int64s]:
-        return pack_best(
-            docs, self._packing.length, self._fit, lambda count: windows.permuted(window, count)
-        )
+    def _packed(self, windows: _Windows, window: int) -> tuple[Segments, Int64s]:
+        """Return the segments of a window's packed rows, and the edges of the rows."""
+        found = self._packed_windows.get((windows, window))
+        if found is None:
+            docs = documents(*windows.rows_in_order(window), self._packing)
+            found = self._pack_best(docs, self._packing.length, windows.unit_key(window))
+            self._packed_bytes += found[0].nbytes
+            if self._packed_bytes <= _KEPT_PACKED_BYTES:
+                self._packed_windows[windows, window] = found
+        return found
+
+    def _forget(self, windows: _Windows) -> None:
+        kept = {name: rows for name, rows in self._packed_windows.items() if name[0] is not windows}
+        self._packed_windows = kept
+        self._packed_bytes = sum(segments.nbytes for segments, _ in kept.values())
 
     def _edges(self, windows: _Windows) -> Int64s:
         """Return the packed rows before each window, or with fit="split" the tokens."""
         counts = []
         for window in range(len(windows)):
-            docs = documents(*windows.rows_in_order(window), self._packing)
             if self._packing.fit == "split":
-                counts.append(int(docs[:, 2].sum(dtype=np.int64)))
+                lengths = windows.rows_in_order(window)[1]
+                counts.append(int(self._packing.kept(lengths).sum(dtype=np.int64)))
             else:
-                counts.append(packed_rows(docs, self._packing.length, self._fit))
+                counts.append(len(self._packed(windows, window)[1]) - 1)
         return edges_of(np.array(counts, np.int64))
 
     def _number(self, edges: Int64s) -> int:

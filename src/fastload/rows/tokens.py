@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.engine.stats import Documents
+from fastload.plan.canonical import CanonicalUnits
 from fastload.plan.packing import Packing
 from fastload.plan.units import PackedUnits, Tokens, TokenUnits
 from fastload.rows.lengths import find_lengths
@@ -77,7 +78,7 @@ def token_units(
     """
     if isinstance(spec, Pack):
         packing = Packing(spec.length, spec.fit, spec.long)
-        return PackedUnits(lengths, options, packing, permute, core.best_fit)
+        return PackedUnits(lengths, options, packing, permute, core.pack_best)
     limits = Tokens(spec.tokens, spec.padded, spec.max_rows)
     return TokenUnits(lengths, options, limits, permute)
 
@@ -109,8 +110,9 @@ def long_documents(spec: Pack | TokenBudget | None, units: Units, position: Posi
     """
     if not isinstance(spec, Pack) or spec.long == "raise":
         return Documents()
-    assert isinstance(units, PackedUnits)
-    number = units.long_documents(position.seed, position.epoch)
+    of_slices = units.units if isinstance(units, CanonicalUnits) else units
+    assert isinstance(of_slices, PackedUnits)
+    number = of_slices.long_documents(position.seed, position.epoch)
     what = {"split": "split", "truncate": "truncated", "drop": "dropped"}[spec.long]
     return Documents(**{what: number})
 

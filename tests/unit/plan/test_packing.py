@@ -14,8 +14,8 @@ from fastload.plan.packing import (
     documents,
     pack_best,
     pack_split,
-    packed_rows,
 )
+from fastload.plan.permutation import permutation
 from fastload.runtime.native import core
 
 
@@ -152,13 +152,14 @@ def test_rows_of_best_fit_are_those_of_the_definition(case, shuffled):
     assert shown(docs) == plain_documents(lengths, packing)
     assert docs[:, 3].tolist() == [lengths[row] for row in docs[:, 0].tolist()]
 
-    def order(count):
-        return np.random.default_rng(count).permutation(count).astype(np.uint32)
-
-    chosen = order if shuffled else None
-    segments, edges = pack_best(docs, length, best_fit, chosen or (lambda _count: None))
-    want = plain_best(shown(docs), length, chosen)
-    assert packed_rows(docs, length, best_fit) == len(want) == len(edges) - 1
+    key = 7 if shuffled else None
+    segments, edges = pack_best(docs, length, key)
+    order = (lambda count: permutation(count, 7)) if shuffled else None
+    want = plain_best(shown(docs), length, order)
+    assert len(want) == len(edges) - 1
+    of_core = core.pack_best(docs, length, key)
+    assert np.array_equal(of_core[0], segments)
+    assert np.array_equal(of_core[1], edges)
     for row, (start, stop) in zip(want, itertools.pairwise(edges), strict=True):
         assert shown(segments[start:stop]) == row
         assert segments[start:stop, 2].sum() == length
@@ -188,3 +189,17 @@ def test_a_stream_is_cut_as_the_definition(case, first, data):
                 want.append((document, token + low - at, high - low))
             at += tokens
     assert shown(pack_split(docs, length, first, start, stop)) == want
+
+
+@pytest.mark.parametrize("length", [0, 6])
+def test_the_core_refuses_lengths_outside_the_bin(length):
+    with pytest.raises(ValueError, match=f"from 1 to 5, got {length}"):
+        core.best_fit(numbers([3, length]), 5)
+
+
+def test_the_core_packs_many_documents_as_the_definition_does():
+    lengths = numbers(np.random.default_rng(3).lognormal(4, 1, 3000))
+    docs = documents(numbers(range(len(lengths))), lengths, Packing(512))
+    for key in (None, 11):
+        plain, of_core = pack_best(docs, 512, key), core.pack_best(docs, 512, key)
+        assert all(np.array_equal(a, b) for a, b in zip(plain, of_core, strict=True))

@@ -1,8 +1,11 @@
-#include "fastload/plan/best_fit.h"
+#include "fastload/plan/packing.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <numeric>
+
+#include "fastload/collate/shuffle.h"
 
 namespace fastload {
 namespace {
@@ -93,6 +96,74 @@ std::vector<int32_t> BestFit(std::span<const uint32_t> sizes, uint32_t capacity)
     latest[room] = bin;
   }
   return bins;
+}
+
+namespace {
+
+// Cuts documents longer than `length`.
+std::vector<Segment> CutLong(std::span<const Segment> documents, uint32_t length) {
+  std::vector<Segment> items;
+  items.reserve(documents.size());
+  for (const Segment& document : documents) {
+    for (uint32_t done = 0; done < document.size; done += length) {
+      Segment item = document;
+      item.first += done;
+      item.size = std::min(length, document.size - done);
+      items.push_back(item);
+      if (document.size - done <= length) break;  // `done` may not overflow
+    }
+  }
+  return items;
+}
+
+}  // namespace
+
+PackedRows PackBest(std::span<const Segment> documents, uint32_t length,
+                    std::optional<uint64_t> key) {
+  const std::vector<Segment> items = CutLong(documents, length);
+  std::vector<uint32_t> sizes;
+  sizes.reserve(items.size());
+  for (const Segment& item : items) sizes.push_back(item.size);
+  const std::vector<int32_t> bins = BestFit(sizes, length);
+  const auto last = std::ranges::max_element(bins);
+  const size_t count = bins.empty() ? 0 : static_cast<size_t>(*last) + 1;
+
+  // The place of each bin among the rows.
+  std::vector<uint32_t> place(count, UINT32_MAX);
+  if (key) {
+    Shuffle shuffle;
+    MakeShuffle(*key, static_cast<uint32_t>(count), &shuffle);
+    const std::vector<uint32_t> order = Permutation(shuffle);
+    for (uint32_t row = 0; row < count; ++row) place[order[row]] = row;
+  } else {
+    uint32_t row = 0;
+    for (const int32_t bin : bins) {
+      uint32_t& of_bin = place[static_cast<size_t>(bin)];
+      if (of_bin == UINT32_MAX) of_bin = row++;
+    }
+  }
+  std::vector<int64_t> room(count, length);
+  std::vector<int64_t> next(count + 1);
+  for (size_t i = 0; i < items.size(); ++i) {
+    const uint32_t row = place[static_cast<size_t>(bins[i])];
+    room[row] -= items[i].size;
+    ++next[row + 1];
+  }
+  PackedRows rows;
+  for (size_t row = 0; row < count; ++row) next[row + 1] += room[row] > 0 ? 1 : 0;
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  rows.edges = next;
+  rows.segments.resize(static_cast<size_t>(next.back()));
+  for (size_t i = 0; i < items.size(); ++i) {
+    const uint32_t row = place[static_cast<size_t>(bins[i])];
+    rows.segments[static_cast<size_t>(next[row]++)] = items[i];
+  }
+  for (size_t row = 0; row < count; ++row) {
+    if (room[row] == 0) continue;
+    rows.segments[static_cast<size_t>(next[row])] =
+        Segment{Segment::kPadding, 0, static_cast<uint32_t>(room[row]), 0};
+  }
+  return rows;
 }
 
 }  // namespace fastload
