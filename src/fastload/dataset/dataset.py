@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
 
 from typing_extensions import TypeVar
@@ -53,12 +54,23 @@ if TYPE_CHECKING:
     from fastload.runtime.native import core
     from fastload.schema.projection import Columns, Nulls, OutputPlan
     from fastload.source.files import PathLike
+    from fastload.source.source import SourceArgument
+    from fastload.source.tables.table import Table, TableFile
     from fastload.steps.steps import Augment, Preprocess
 
 __all__ = ["FastParquetDataset"]
 
 # Number of rows in the core's batches when the dataset yields single rows (batch_size=None).
 _ROWS_AT_ONCE = 1024
+
+
+def _pruned(filters: Any, table: Table) -> Sequence[TableFile]:
+    """Return the files of a table that may have rows that filters keep."""
+    if filters is None:
+        return table.files
+    from fastload.rows.table_pruning import prune_files
+
+    return prune_files(table, filters)
 
 
 # What iteration yields: a Batch, or with batch_size=None a row.
@@ -196,7 +208,7 @@ class FastParquetDataset(Resumable[_Item_co]):
     @overload
     def __init__(
         self: FastParquetDataset[dict[str, Any]],
-        source: PathLike | Sequence[PathLike],
+        source: SourceArgument,
         *,
         batch_size: None,
         **arguments: Any,
@@ -204,7 +216,7 @@ class FastParquetDataset(Resumable[_Item_co]):
     @overload
     def __init__(
         self: FastParquetDataset[Batch],
-        source: PathLike | Sequence[PathLike],
+        source: SourceArgument,
         *,
         columns: Columns = None,
         batch_size: int = 1024,
@@ -236,7 +248,7 @@ class FastParquetDataset(Resumable[_Item_co]):
     @with_hints("FastParquetDataset", KEYWORDS)
     def __init__(
         self,
-        source: PathLike | Sequence[PathLike],
+        source: SourceArgument,
         *,
         columns: Columns = None,
         batch_size: int | None = 1024,
@@ -290,7 +302,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         checked_split = parse_split(split)
         kept = cache_of(cache)
         storage = Stores(filesystem, storage_options, io, kept)
-        self._source = Source.open(source, storage)
+        self._source = Source.open(source, storage, partial(_pruned, filters))
         self._predicate = Predicate()
         if filters is not None or checked_split is not None:
             from fastload.rows.filter_schema import FilterSchema

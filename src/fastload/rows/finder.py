@@ -12,6 +12,7 @@ from fastload.errors import CorruptFileError
 from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows.arrow_scan import ArrowRowScan, check_unchanged
 from fastload.rows.core_finder import CoreRowFinder
+from fastload.rows.table_scan import TableRowScan
 from fastload.runtime.cores import available_cores
 from fastload.runtime.progress import ProgressLine
 
@@ -105,7 +106,11 @@ class RowFinder:
         for scan in scans:
             yield _rows_of(scan, results)
 
-    def _scan_of(self, index: int) -> ArrowRowScan:
+    def _scan_of(self, index: int) -> ArrowRowScan | TableRowScan:
+        source = self._source
+        if source.table is not None:
+            file, columns = source.files[index], source.table.columns
+            return TableRowScan(file, self._schema, self._predicate, source.storage, columns)
         return ArrowRowScan(
             self._source.files[index],
             self._schema,
@@ -114,11 +119,11 @@ class RowFinder:
             by_statistics=self._by_statistics,
         )
 
-    def _by_pyarrow(self, scans: Sequence[ArrowRowScan]) -> Iterator[_Result]:
+    def _by_pyarrow(self, scans: Sequence[ArrowRowScan | TableRowScan]) -> Iterator[_Result]:
         tasks = [(scan, group) for scan in scans for group in scan.groups]
         yield from self._threads.map(self._select, tasks)
 
-    def _select(self, task: tuple[ArrowRowScan, int]) -> _Result:
+    def _select(self, task: tuple[ArrowRowScan | TableRowScan, int]) -> _Result:
         scan, group = task
         try:
             return _packed(scan.select(group))
@@ -132,7 +137,9 @@ _Kept = tuple[int, "NDArray[np.uint8] | None"]  # the number of rows that stay, 
 _Result = _Kept | str  # the rows of a row group, or the cause why it can't be read
 
 
-def _rows_of(scan: ArrowRowScan, results: Iterator[_Result]) -> tuple[FileRows, dict[int, str]]:
+def _rows_of(
+    scan: ArrowRowScan | TableRowScan, results: Iterator[_Result]
+) -> tuple[FileRows, dict[int, str]]:
     """Return the rows of a file that stay, and for each row group that can't be read the cause."""
     kept: list[NDArray[np.uint8] | None] = [None] * len(scan.rows)
     counts = [0] * len(scan.rows)

@@ -129,4 +129,5 @@ def _key(asked: str, file: SourceFile) -> str:
     path = os.path.abspath(file.path) if file.stored is None else file.path
     stored = "" if file.stored is None else file.stored.version
     version = (path, file.size, file.mtime_ns, file.digest, file.keys, file.name, stored)
-    return digest(asked, repr(version))
+    listed = [repr((file.constants, file.deletes))] if file.uri else []
+    return digest(asked, repr(version), *listed)
