@@ -125,7 +125,7 @@ def write_delta(directory, fields, files, *, mode=None, partitions=(), vectors=F
         vectors: the table may have deletion vectors.
     """
     directory = Path(directory)
-    (directory / "_delta_log").mkdir(parents=True)
+    (directory / "_delta_log").mkdir(parents=True, exist_ok=True)
     features = ["columnMapping"] * bool(mode) + ["deletionVectors"] * vectors
     protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
     if features:

@@ -304,18 +304,19 @@ class FastParquetDataset(Resumable[_Item_co]):
         storage = Stores(filesystem, storage_options, io, kept)
         self._source = Source.open(source, storage, partial(_pruned, filters))
         self._predicate = Predicate()
-        if filters is not None or checked_split is not None:
+        selects = filters is not None or checked_split is not None or self._source.has_deletes
+        if selects:
             from fastload.rows.filter_schema import FilterSchema
 
             filter_schema = FilterSchema.of(self._source)
             self._predicate = filter_schema.predicate(filters, checked_split)
-        # With a predicate, nulls raise during iteration: the predicate may leave out their rows.
+        # Nulls raise during iteration if some rows are left out, which may be theirs.
         self._projection = plan_columns(
             self._source,
             columns,
             exclude=exclude,
             nulls=nulls,
-            check_nulls=not self._predicate,
+            check_nulls=not selects,
         )
         self._columns = (columns, tuple(exclude))
         self._steps.check_inputs(output.name for output in self._projection.outputs)
@@ -337,7 +338,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         self._report = SkipReport() if on_error == "skip" else None
         self._rows = EpochRows(
             self._source,
-            (filter_schema, self._predicate) if self._predicate else None,
+            (filter_schema, self._predicate) if selects else None,
             self._report,
         )
         self._options = replace(

@@ -21,19 +21,89 @@ from fastload.rows.row_test import RowTest
 from fastload.source.tables.table import arrow_schema, field_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from fastload.rows.filter_schema import FilterSchema
     from fastload.rows.predicate import Predicate
-    from fastload.source.files import SourceFile
+    from fastload.source.files import Constants, SourceFile
     from fastload.source.stores.stores import Stores
     from fastload.source.tables.table import Keys, TableColumns
 
-__all__ = ["TableReader", "TableRowScan"]
+__all__ = ["TableAligner", "TableReader", "TableRowScan", "whole"]
 
 _Path = tuple[str, ...]
+
+
+class TableAligner:
+    """Converts columns as a file has them to the columns of its table.
+
+    Args:
+        schema: the Arrow schema of the file, with field ids.
+        columns: the columns of the table.
+        constants: values of columns that the file lacks.
+    """
+
+    def __init__(self, schema: Any, columns: TableColumns, constants: Constants = ()) -> None:
+        self._schema = schema
+        self._arrow = columns.arrow
+        self._keys: dict[_Path, Keys] = {path: keys for keys, path in columns.paths.items()}
+        self._key_of = _keys_by_name(schema, columns)
+        self._constants = dict(constants)
+
+    def find(self, name: str) -> str | None:
+        """Return what the file calls a column of the table; None if the file lacks the column."""
+        key = self._keys[(name,)][-1]
+        return next((f.name for f in self._schema if self._key_of((f.name,), f) == key), None)
+
+    def aligned(self, read: Any, names: Sequence[str], rows: int) -> Any:
+        """Return columns of the table as an Arrow table.
+
+        Args:
+            read: an Arrow table with the columns that the file has of `names`.
+            names: the names of the columns in the table.
+            rows: the number of rows.
+        """
+        if not names:
+            return pa.table({"": pa.nulls(rows)})
+        arrays = []
+        for name in names:
+            arrow, stored = self._arrow.field(name).type, self.find(name)
+            if stored is None:
+                arrays.append(self._constant((name,), arrow, rows))
+            else:
+                array = whole(read.column(stored))
+                arrays.append(self._as(array, arrow, (name,), (stored,)))
+        return pa.Table.from_arrays(arrays, schema=pa.schema([self._arrow.field(n) for n in names]))
+
+    def _constant(self, path: _Path, arrow: Any, rows: int) -> Any:
+        scalar = self._constants.get(path)
+        return pa.nulls(rows, arrow) if scalar is None else pa.repeat(scalar.cast(arrow), rows)
+
+    def _as(self, array: Any, arrow: Any, path: _Path, names: _Path) -> Any:
+        """Return an array of the file as the table's type; fields of structs by their keys."""
+        if isinstance(array.type, pa.BaseExtensionType) and array.type != arrow:
+            array = array.storage
+        if array.type == arrow:
+            return array
+        if isinstance(arrow, pa.BaseExtensionType):
+            return pa.ExtensionArray.from_storage(arrow, array.cast(arrow.storage_type))
+        if not pa.types.is_struct(arrow) or not pa.types.is_struct(array.type):
+            return array.cast(arrow, safe=False)
+        below = {
+            self._key_of((*names, field.name), field): (field.name, child)
+            for field, child in zip(array.type, array.flatten(), strict=True)
+        }
+        children = []
+        for field in arrow:
+            inner = (*path, field.name)
+            found = below.get(self._keys[inner][-1])
+            if found is None:
+                children.append(self._constant(inner, field.type, len(array)))
+            else:
+                children.append(self._as(found[1], field.type, inner, (*names, found[0])))
+        return pa.StructArray.from_arrays(children, fields=list(arrow), mask=array.is_null())
 
 
 class TableReader:
@@ -48,75 +118,36 @@ class TableReader:
     def __init__(self, file: SourceFile, columns: TableColumns, storage: Stores) -> None:
         self._file = file
         self._storage = storage
-        self._arrow = columns.arrow
-        keys: dict[_Path, Keys] = {path: keys for keys, path in columns.paths.items()}
-        self._keys = keys
-        self._schema = arrow_schema(file.footer)
-        self._key_of = _keys_by_name(self._schema, columns)
-        self._constants = dict(file.constants)
+        self._aligner = TableAligner(arrow_schema(file.footer), columns, file.constants)
 
-    def read(self, group: int, names: Iterable[str]) -> Any:
+    def read(self, group: int, names: Sequence[str]) -> Any:
         """Return columns of a row group as an Arrow table.
 
         Args:
             group: the index of the row group.
             names: the names of the columns in the table.
+
+        Raises:
+            CorruptFileError: the row group is damaged. Every error names the row group.
+            StorageError: the file can't be read.
+            SourceChangedError: the file has changed.
         """
-        names = list(names)
-        stored = {name: self._find(name) for name in names}
-        wanted = [index for index in stored.values() if index is not None]
-        with contextlib.closing(self._opened()) as opened:
-            parquet = pq.ParquetFile(opened)
-            fields = [self._schema.field(index).name for index in wanted]
-            read = parquet.read_row_group(group, columns=fields, use_threads=False)
         rows = self._file.footer.row_group_rows[group]
-        if wanted and read.num_rows != rows:
-            raise CorruptFileError(f"Expected {rows} rows, got {read.num_rows} rows")
-        arrays = []
-        for name, index in stored.items():
-            arrow = self._arrow.field(name).type
-            if index is None:
-                scalar = self._constants.get((name,), pa.scalar(None, arrow))
-                arrays.append(pa.repeat(scalar.cast(arrow), rows))
-                continue
-            field = self._schema.field(index)
-            array = pa.concat_arrays(read.column(field.name).chunks or [pa.array([], field.type)])
-            arrays.append(self._aligned(array, arrow, (name,), (field.name,)))
-        schema = pa.schema([self._arrow.field(name) for name in names])
-        if not names:
-            return pa.table({"": pa.nulls(rows)})
-        return pa.Table.from_arrays(arrays, schema=schema)
-
-    def _find(self, name: str) -> int | None:
-        """Return the index of a column in the file; None if the file lacks the column."""
-        key = self._keys[(name,)][-1]
-        found = (i for i, f in enumerate(self._schema) if self._key_of((f.name,), f) == key)
-        return next(found, None)
-
-    def _aligned(self, array: Any, arrow: Any, path: _Path, names: _Path) -> Any:
-        """Return an array of the file as the table's type; fields of structs by their keys."""
-        if isinstance(array.type, pa.BaseExtensionType):
-            array = array.storage
-        if isinstance(arrow, pa.BaseExtensionType):
-            arrow = arrow.storage_type
-        if array.type == arrow:
-            return array
-        if not pa.types.is_struct(arrow) or not pa.types.is_struct(array.type):
-            return array.cast(arrow, safe=False)
-        below = {
-            self._key_of((*names, field.name), field): (field.name, child)
-            for field, child in zip(array.type, array.flatten(), strict=True)
-        }
-        children = []
-        for field in arrow:
-            inner = (*path, field.name)
-            found = below.get(self._keys[inner][-1])
-            if found is None:
-                scalar = self._constants.get(inner, pa.scalar(None, field.type))
-                children.append(pa.repeat(scalar.cast(field.type), len(array)))
-            else:
-                children.append(self._aligned(found[1], field.type, inner, (*names, found[0])))
-        return pa.StructArray.from_arrays(children, fields=list(arrow), mask=array.is_null())
+        stored = [name for name in map(self._aligner.find, names) if name is not None]
+        if not stored:
+            return self._aligner.aligned(None, names, rows)
+        check_unchanged(self._file)
+        location = f"{self._file.path}, row group {group}"
+        with naming(location), contextlib.closing(self._opened()) as opened:
+            parquet = pq.ParquetFile(opened)
+            read = parquet.read_row_group(group, columns=stored, use_threads=False)
+            if read.num_rows != rows:
+                raise CorruptFileError(
+                    f"Expected {rows} rows, got {read.num_rows} rows - at {location}"
+                )
+            found = self._aligner.aligned(read, names, rows)
+        check_unchanged(self._file)
+        return found
 
     def _opened(self) -> Any:
         if self._file.stored is not None:
@@ -169,16 +200,15 @@ class TableRowScan:
             kept &= self._test.of_numbers(self._file.name, self._starts[group], self.rows[group])
         if not self._test.expressions:
             return kept
-        check_unchanged(self._file)
+        read = self._reader.read(group, self._names)
         with naming(f"{self.path}, row group {group}"):
-            read = self._reader.read(group, self._names)
-            found = pads.dataset(read).to_table(columns=self._test.expressions).combine_chunks()
-            kept &= self._test.of_arrays([_whole(column) for column in found.columns])
-        check_unchanged(self._file)
+            found = pads.dataset(read).to_table(columns=self._test.expressions)
+            kept &= self._test.of_arrays([whole(column) for column in found.columns])
         return kept
 
 
-def _whole(column: Any) -> Any:
+def whole(column: Any) -> Any:
+    """Return a column of an Arrow table as one array."""
     return pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 

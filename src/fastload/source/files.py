@@ -76,12 +76,12 @@ class DeleteFile:
         path: path or URL of the file.
         equal: paths of the columns whose values name the deleted rows; () = the file lists
             positions.
-        part: offset and length of a deletion vector in a Puffin file; None = a Parquet file.
+        vector: the file is a Puffin file of deletion vectors instead of a Parquet file.
     """
 
     path: str
     equal: tuple[tuple[str, ...], ...] = ()
-    part: tuple[int, int] | None = None
+    vector: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,7 @@ class Stores:
         client.serve(queue, served)
         return queue
 
-    def read(self, file: SourceFile, start: int, stop: int) -> Buffer:
+    def read(self, file: SourceFile | FoundFile, start: int, stop: int) -> Buffer:
         """Read the bytes [start, stop) of a file of a store."""
         assert file.stored is not None
         client = self.client(data=False)

@@ -112,10 +112,16 @@ class _DeltaVectors:
         """Return for each file with a vector, by its `uri`, True for each row that is left."""
         log = _opened(self.uri, self.version, self.options)
         found: dict[str, NDArray[np.bool_]] = {}
-        for batch in pa.RecordBatchReader.from_stream(log.deletion_vectors()):
+        try:
+            vectors = pa.table(log.deletion_vectors())
+        except Exception as error:
+            raise StorageError(
+                f"Can't read the deletion vectors: {_line(error)} - at {self.uri}"
+            ) from error
+        for batch in vectors.to_batches():
             for path, left in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                values = left.values
-                found[_plain_path(path)] = np.asarray(values.to_numpy(zero_copy_only=False), bool)
+                values = left.values.to_numpy(zero_copy_only=False)
+                found[_plain_path(path)] = np.asarray(values, np.bool_)
         return found
 
 

@@ -17,9 +17,11 @@ from fastload import (
     FastParquetDataset,
     SourceChangedError,
     SourceNotFoundError,
+    StorageError,
     UnsupportedTypeError,
 )
 from support.lakehouse import (
+    deletion_vector,
     delta_field,
     in_order,
     loaded,
@@ -260,3 +262,76 @@ def test_unknown_features_are_refused(tmp_path):
     log.write_text(log.read_text().replace(old, new))
     with pytest.raises(UnsupportedTypeError, match="features fastload has, got variant"):
         FastParquetDataset(Delta(tmp_path / "t"))
+
+
+VECTORS = [[0], [1, 3, 4, 19], list(range(20)), [], list(range(5, 20)), list(range(0, 20, 2))]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_deletion_vectors(tmp_path, inline):
+    table = tmp_path / "t"
+    table.mkdir()
+    files = [
+        (
+            pa.table({"x": range(n * 20, n * 20 + 20), "s": [f"{n}"] * 20}),
+            {"p": str(n)},
+            deletion_vector(table, rows, inline=inline) if rows else None,
+        )
+        for n, rows in enumerate(VECTORS)
+    ]
+    fields = [delta_field("x", "long"), delta_field("s", "string"), delta_field("p", "integer")]
+    write_delta(table, fields, files, partitions=["p"], vectors=True)
+    left = [n * 20 + row for n, rows in enumerate(VECTORS) for row in range(20) if row not in rows]
+    assert [x for x, *_ in in_order(Delta(table), columns=["x"])] == left
+    assert loaded(Delta(table)) == expected(table)
+    assert FastParquetDataset(Delta(table)).num_rows == len(left)
+    for filters in ([("x", ">", 50)], [("p", "in", [1, 4])], pc.field("x") + pc.field("p") > 60):
+        rows = [row for row in left if _passes(filters, row)]
+        assert [x for x, *_ in in_order(Delta(table), columns=["x"], filters=filters)] == rows
+
+
+def _passes(filters, row):
+    one = pa.table({"x": [row], "p": [row // 20]})
+    return len(one.filter(expression_of(filters))) == 1
+
+
+def test_deletion_vectors_are_read_once_for_a_version(tmp_path, monkeypatch):
+    table = tmp_path / "t"
+    table.mkdir()
+    vector = deletion_vector(table, [2, 3])
+    write_delta(
+        table, [delta_field("x", "long")], [(pa.table({"x": range(9)}), {}, vector)], vectors=True
+    )
+    assert in_order(Delta(table)) == [(x,) for x in range(9) if x not in (2, 3)]
+    for file in table.glob("deletion_vector_*"):
+        file.unlink()
+    assert in_order(Delta(table)) == [(x,) for x in range(9) if x not in (2, 3)]
+
+
+def test_a_shuffled_epoch_and_workers_leave_deleted_rows_out(tmp_path):
+    from torch.utils.data import DataLoader
+
+    table = tmp_path / "t"
+    table.mkdir()
+    vector = deletion_vector(table, range(0, 100, 3))
+    write_delta(
+        table, [delta_field("x", "long")], [(pa.table({"x": range(100)}), {}, vector)], vectors=True
+    )
+    dataset = FastParquetDataset(Delta(table), batch_size=7, shuffle=True, uneven="keep")
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, timeout=60)
+    rows = [row for batch in loader for row in batch["x"].tolist()]
+    assert sorted(rows) == [x for x in range(100) if x % 3]
+
+
+def test_a_vector_that_is_missing_or_too_long(tmp_path):
+    for name, rows in (("long", [50]), ("gone", [1])):
+        table = tmp_path / name
+        table.mkdir()
+        vector = deletion_vector(table, rows)
+        write_delta(
+            table, [delta_field("x", "long")], [(pa.table({"x": [1, 2]}), {}, vector)], vectors=True
+        )
+    next((tmp_path / "gone").glob("deletion_vector_*")).unlink()
+    for name in ("long", "gone"):
+        with pytest.raises(StorageError, match=r"Can't read the deletion vectors: .* - at /"):
+            FastParquetDataset(Delta(tmp_path / name))
