@@ -26,6 +26,7 @@ from fastload.runtime.version import __version__ as __version__
 from fastload.schema.columns import Codes, Column, Fixed, Hash, Pad, Stack
 from fastload.source.stores.io import IO
 from fastload.source.tables.delta import Delta
+from fastload.source.tables.iceberg import Iceberg
 from fastload.steps.kernel import kernel
 from fastload.steps.per_block import per_block
 from fastload.steps.per_row import per_row
@@ -34,7 +35,8 @@ from fastload.steps.per_row import per_row
 __all__ = [
     "IO", "Batch", "Cache", "CacheError", "Codes", "Column", "ColumnNotFoundError",
     "CorruptFileError", "DataWait", "Delta", "DevicePrefetcher", "FastParquetDataset",
-    "FastloadError", "Fixed", "Hash", "MixedDataset", "NullValueError", "Pad", "Ragged",
+    "FastloadError", "Fixed", "Hash", "Iceberg", "MixedDataset", "NullValueError", "Pad",
+    "Ragged",
     "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
     "UnsupportedTypeError", "kernel", "mix", "per_block", "per_row",
 ]

@@ -18,6 +18,7 @@ from fastload.source.local_paths import find_files
 from fastload.source.stores.io import IO
 from fastload.source.stores.stores import Stores
 from fastload.source.tables.delta import Delta
+from fastload.source.tables.iceberg import Iceberg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Source", "SourceArgument"]
 
-SourceArgument: TypeAlias = "PathLike | Sequence[PathLike] | Delta"
+SourceArgument: TypeAlias = "PathLike | Sequence[PathLike] | Delta | Iceberg"
 """The `source` argument of a dataset."""
 
 
@@ -85,7 +86,7 @@ class Source:
             ValueError: a URL has an unknown scheme, or a file:// URL names a host.
         """
         storage = storage or Stores(None, None, IO())
-        if isinstance(source, Delta):
+        if isinstance(source, (Delta, Iceberg)):
             return cls._of_table(source.open(storage), storage, prune)
         found = find_files(source, storage.find)
         footers = read_footers(found, storage)

@@ -140,6 +140,11 @@ class Stores:
             for local, path in zip(paths, remote, strict=True)
         ]
 
+    def take_options(self, options: Mapping[str, Any]) -> None:
+        """Use options that the catalog of a table gives, if the user gave none."""
+        if self._filesystem is None and not self._options:
+            self._options = dict(options)
+
     def options_for_libraries(self, uri: str) -> dict[str, str] | None:
         """Return the options of a URL's store in the words of object_store, for deltalake.
 

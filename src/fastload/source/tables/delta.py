@@ -234,9 +234,9 @@ def _statistics(
     """Yield path, type, least, most and null count of each column with statistics."""
     known = set(added.column_names)
     for names, path in physical.items():
-        arrow = _type_at(columns.arrow, path)
+        arrow = columns.type_of(path)
         dotted = ".".join(names)
-        if arrow is None or pa.types.is_nested(arrow):
+        if arrow is None:
             continue
         found = [f"{kind}.{dotted}" for kind in ("min", "max", "null_count")]
         if known.intersection(found):
@@ -265,14 +265,3 @@ def _bound(values: Any, row: int, arrow: Any) -> Any:
         return values[row].cast(arrow)
     except pa.ArrowException:
         return None
-
-
-def _type_at(schema: Any, path: tuple[str, ...]) -> Any:
-    arrow = None
-    try:
-        arrow = schema.field(path[0]).type
-        for name in path[1:]:
-            arrow = arrow.field(name).type
-    except (KeyError, AttributeError, TypeError):
-        return None
-    return arrow

@@ -138,6 +138,16 @@ class TableColumns:
         footer = core.Footer(data[-needed:], len(data), location.encode())
         return cls(location, arrow, footer, paths, by_id, names)
 
+    def type_of(self, path: Path) -> Any:
+        """Return the Arrow type of a column outside of lists; None for others and for structs."""
+        try:
+            arrow = self.arrow.field(path[0]).type
+            for name in path[1:]:
+                arrow = arrow.field(name).type
+        except (KeyError, AttributeError, TypeError):
+            return None
+        return None if pa.types.is_nested(arrow) else arrow
+
     def find(self, footer: core.Footer, path: str) -> list[Path | None]:
         """Return the path in the table of each leaf of a file; None for a leaf of no column.
 
