@@ -150,3 +150,129 @@ def write_delta(directory, fields, files, *, mode=None, partitions=(), vectors=F
         actions.append({"add": add | ({"deletionVector": vector} if vector else {})})
     text = "\n".join(map(json.dumps, actions))
     (directory / "_delta_log" / f"{0:020}.json").write_text(text)
+
+
+# Iceberg, whose delete files pyiceberg does not write ------------------------------------------
+
+
+def iceberg_catalog(directory):
+    """Make a catalog of pyiceberg in a file of SQLite, with the namespace `db`."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    uri, warehouse = f"sqlite:///{directory}/catalog.db", f"file://{directory}"
+    catalog = SqlCatalog("test", uri=uri, warehouse=warehouse)
+    catalog.create_namespace("db")
+    return catalog
+
+
+def iceberg_data_files(table):
+    """Return the manifest entries of the data files of the latest snapshot, in order."""
+    entries = []
+    for manifest in table.current_snapshot().manifests(table.io):
+        if manifest.content.name == "DATA":
+            entries += manifest.fetch_manifest_entry(table.io)
+    return entries
+
+
+def position_deletes(table, rows, *, partition=None, spec_id=None):
+    """Write a file of position deletes.
+
+    Args:
+        table: pyiceberg's table.
+        rows: (path of a data file, position) of each row, which are sorted.
+        partition: partition of the data files; None = no partition.
+        spec_id: number of the partition spec; None = the table's own.
+    """
+    rows = sorted(rows)
+    arrow = pa.schema([
+        pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
+    ])  # fmt: skip
+    written = pa.table([[path for path, _ in rows], [at for _, at in rows]], schema=arrow)
+    paths = {path for path, _ in rows}
+    bounds = {2147483546: min(paths).encode()}, {2147483546: max(paths).encode()}
+    return _delete_file(table, written, "POSITION_DELETES", partition, spec_id, bounds)
+
+
+def equality_deletes(table, keys, *, partition=None, spec_id=None):
+    """Write a file of equality deletes by the columns of an Arrow table, by their present names."""
+    numbers = [table.schema().find_field(name).field_id for name in keys.column_names]
+    fields = [
+        pa.field(f"c{number}", field.type, metadata={"PARQUET:field_id": str(number)})
+        for number, field in zip(numbers, keys.schema, strict=True)
+    ]
+    written = pa.table(keys.columns, schema=pa.schema(fields))
+    return _delete_file(table, written, "EQUALITY_DELETES", partition, spec_id, None, numbers)
+
+
+def _delete_file(table, written, content, partition, spec_id, bounds, equality_ids=None):
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
+    local = Path(path.removeprefix("file://"))
+    local.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(written, local)
+    file = DataFile.from_args(
+        content=DataFileContent[content],
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record() if partition is None else partition,
+        record_count=len(written),
+        file_size_in_bytes=local.stat().st_size,
+        lower_bounds=bounds and bounds[0],
+        upper_bounds=bounds and bounds[1],
+        equality_ids=equality_ids,
+    )
+    file.spec_id = table.spec().spec_id if spec_id is None else spec_id
+    return file
+
+
+def commit_deletes(table, *files):
+    """Add delete files to a table, in one snapshot."""
+    from pyiceberg import manifest as m
+    from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+    from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+
+    class Writer(m.ManifestWriterV2):
+        def content(self):
+            return m.ManifestContent.DELETES
+
+        @property
+        def _meta(self):
+            return {**super()._meta, "content": "deletes"}
+
+    before = table.current_snapshot()
+    number = uuid.uuid4().int >> 66
+    sequence = table.metadata.last_sequence_number + 1
+    manifests = list(before.manifests(table.io))
+    for spec_id in {file.spec_id for file in files}:
+        output = table.io.new_output(f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro")
+        spec = table.specs()[spec_id]
+        with Writer(spec, table.schema(), output, number, "deflate") as writer:
+            for file in files:
+                if file.spec_id == spec_id:
+                    added = m.ManifestEntryStatus.ADDED
+                    entry = m.ManifestEntry.from_args(
+                        status=added, snapshot_id=number, data_file=file
+                    )
+                    writer.add_entry(entry)
+        manifests.append(writer.to_manifest_file())
+    path = f"{table.location()}/metadata/snap-{number}.avro"
+    lists = m.write_manifest_list(
+        2, table.io.new_output(path), number, before.snapshot_id, sequence, "deflate"
+    )
+    with lists as writer:
+        writer.add_manifests(manifests)
+    snapshot = Snapshot(
+        snapshot_id=number,
+        parent_snapshot_id=before.snapshot_id,
+        sequence_number=sequence,
+        manifest_list=path,
+        summary=Summary(Operation.DELETE),
+        schema_id=table.schema().schema_id,
+    )
+    main = SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=number)
+    table.catalog.commit_table(table, (), (AddSnapshotUpdate(snapshot=snapshot), main))
+    table.refresh()

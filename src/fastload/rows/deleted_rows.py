@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fastload.errors import CorruptFileError
+from fastload.errors import CorruptFileError, SourceNotFoundError, StorageError
 from fastload.rows.arrow_scan import naming
 from fastload.rows.table_scan import TableAligner, TableReader, whole
 from fastload.source.tables.vectors import puffin_positions
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fastload.source.source import Source
 
 __all__ = ["DeletedRows"]
+
+_DOING = "read the deleted rows"
 
 _Path = tuple[str, ...]
 
@@ -90,7 +92,7 @@ class DeletedRows:
         """Return the positions that a file lists, by the `uri` of the data file."""
         if delete.path not in self._positions:
             data = self._read(delete)
-            with naming(delete.path):
+            with naming(delete.path, _DOING):
                 try:
                     found = puffin_positions(data) if delete.vector else _positions(data)
                 except (ValueError, KeyError) as error:
@@ -104,7 +106,7 @@ class DeletedRows:
         """Return the values that name deleted rows, as an Arrow table of the columns to compare."""
         if delete not in self._keys:
             data = self._read(delete)
-            with naming(delete.path):
+            with naming(delete.path, _DOING):
                 read = pq.read_table(pa.BufferReader(data))
                 aligner = TableAligner(read.schema, self._columns)
                 names = _names(delete.equal)
@@ -123,8 +125,17 @@ class DeletedRows:
         (found,) = storage.locate([delete.path])
         if found.stored is not None:
             return bytes(storage.read(found, 0, found.stored.size))
-        with naming(delete.path), open(os.fsencode(found.path), "rb") as opened:
-            return opened.read()
+        try:
+            with open(os.fsencode(found.path), "rb") as opened:
+                return opened.read()
+        except FileNotFoundError:
+            raise SourceNotFoundError(
+                f"Expected a file that lists deleted rows, found none - at {delete.path}"
+            ) from None
+        except OSError as error:
+            raise StorageError(
+                f"Can't read the deleted rows: {error.strerror} - at {delete.path}"
+            ) from error
 
 
 class FileDeletes:

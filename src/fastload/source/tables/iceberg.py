@@ -118,7 +118,7 @@ class Iceberg:
                 f"Expected a table with rows, got a table without snapshots - at {self.table}"
             )
         columns = _columns(table, schema, self.table)
-        files = tuple(IcebergFiles(table, snapshot, schema, columns).list())
+        files = tuple(IcebergFiles(table, snapshot, schema, columns).data_files())
         version = f"snapshot {snapshot.snapshot_id}"
         if not files:
             raise SourceNotFoundError(

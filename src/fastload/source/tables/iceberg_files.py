@@ -71,7 +71,7 @@ class IcebergFiles:
         self._all: list[_Delete] = []  # equality deletes that hold in every partition
         self._of_partition: defaultdict[Any, list[_Delete]] = defaultdict(list)
 
-    def list(self) -> Iterator[TableFile]:
+    def data_files(self) -> Iterator[TableFile]:
         """Yield the data files, in the order of the manifests.
 
         Raises:
