@@ -103,7 +103,7 @@ class _DeltaVectors:
 
     uri: str
     version: int
-    options: Mapping[str, str] | None
+    options: dict[str, str] | None
 
     def __repr__(self) -> str:  # options may hold credentials
         return f"_DeltaVectors({self.uri!r}, {self.version})"
@@ -125,7 +125,7 @@ class _DeltaVectors:
         return found
 
 
-def _opened(uri: str, version: int | None, options: Mapping[str, str] | None) -> Any:
+def _opened(uri: str, version: int | None, options: dict[str, str] | None) -> Any:
     try:
         import deltalake
         from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -134,7 +134,7 @@ def _opened(uri: str, version: int | None, options: Mapping[str, str] | None) ->
             "Delta needs the package deltalake: pip install 'fastload[delta]'"
         ) from None
     try:
-        return deltalake.DeltaTable(uri, version=version, storage_options=options and {**options})
+        return deltalake.DeltaTable(uri, version=version, storage_options=options)
     except TableNotFoundError as error:
         raise SourceNotFoundError(
             f"Expected a Delta table, found none: {_line(error)} - at {uri}"

@@ -112,8 +112,8 @@ class IcebergFiles:
             return
         self._check_format(file, "PARQUET", "PUFFIN")
         vector = file.file_format.name == "PUFFIN"
-        delete = _Delete(DeleteFile(path, (), vector), sequence, _target(file))
-        self._of_partition[_partition(file)].append(delete)
+        listed = _Delete(DeleteFile(path, (), vector), sequence, _target(file))
+        self._of_partition[_partition(file)].append(listed)
 
     def _compared(self, number: int) -> _Path:
         if number not in self._path_of:
