@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -211,16 +212,17 @@ def _delete_file(table, written, content, partition, spec_id, bounds, equality_i
     from pyiceberg.typedef import Record
 
     path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
-    local = Path(path.removeprefix("file://"))
-    local.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(written, local)
+    buffer = io.BytesIO()
+    pq.write_table(written, buffer)
+    with table.io.new_output(path).create() as output:
+        output.write(buffer.getvalue())
     file = DataFile.from_args(
         content=DataFileContent[content],
         file_path=path,
         file_format=FileFormat.PARQUET,
         partition=Record() if partition is None else partition,
         record_count=len(written),
-        file_size_in_bytes=local.stat().st_size,
+        file_size_in_bytes=buffer.tell(),
         lower_bounds=bounds and bounds[0],
         upper_bounds=bounds and bounds[1],
         equality_ids=equality_ids,

@@ -229,11 +229,7 @@ def object_store_options(protocol: str, options: Mapping[str, Any]) -> dict[str,
     for name in ("access_key_id", "secret_access_key", "token"):
         if native.keys and native.keys[name]:
             made[name] = native.keys[name]
-    if "root_certificate" in made:
-        del made["root_certificate"]
-        raise UnsupportedOptionsError(
-            "Expected storage_options that deltalake knows, got a certificate of your own"
-        )
+    made.pop("root_certificate", None)  # no text: object_store takes one from $SSL_CERT_FILE
     endpoints = (str(made.get(name, "")) for name in ("endpoint", "base_url"))
     if any(endpoint.startswith("http://") for endpoint in endpoints):
         made["allow_http"] = True
