@@ -89,7 +89,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         ds.head(3)["label"]  # a tensor of 3 labels
 
     Args:
-        source: The Parquet files: a file, a directory, a glob, or a list of these.
+        source: The Parquet files: a file, a directory, a glob, or a list of these; or a `Delta` or
+            `Iceberg` table.
             Each is a local path (`~` is the home directory) or the URL of an object store (gs://,
             s3://, az://, http(s):// or any other that fsspec knows). Files may differ in their
             columns and types: see `columns`. Directories named `key=value` become columns too, if

@@ -36,6 +36,7 @@ class Iceberg:
     metadata (`pip install fastload[iceberg]`), fastload reads the files.
 
     Example:
+        catalog = {"uri": "sqlite:///catalog.db"}
         ds = FastParquetDataset(Iceberg("shop.events", catalog=catalog), columns=["price"])
         ds.num_rows  # the rows of the latest snapshot
 

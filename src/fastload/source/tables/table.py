@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fastload.errors import SchemaError, UnsupportedTypeError
 from fastload.runtime.native import core
@@ -125,6 +124,9 @@ class TableColumns:
         Raises:
             UnsupportedTypeError: Parquet has no counterpart of a type.
         """
+        # Imported only here, so that `import fastload` does not wait for it.
+        import pyarrow.parquet as pq
+
         arrow = pa.schema([_plain(field) for field in arrow])
         opened = io.BytesIO()
         try:
@@ -208,6 +210,8 @@ class TableSource(Protocol):
 
 def arrow_schema(footer: core.Footer) -> Any:
     """Return the Arrow schema of a file's columns, with field ids, without opening the file."""
+    import pyarrow.parquet as pq
+
     return pq.read_schema(pa.BufferReader(b"PAR1" + footer.schema.tail))
 
 
