@@ -231,8 +231,8 @@ def _delete_file(table, written, content, partition, spec_id, bounds, equality_i
     return file
 
 
-def commit_deletes(table, *files):
-    """Add delete files to a table, in one snapshot."""
+def commit_deletes(table, *files, data=()):
+    """Add delete files to a table, in one snapshot; and data files, whose rows are then as new."""
     from pyiceberg import manifest as m
     from pyiceberg.table.snapshots import Operation, Snapshot, Summary
     from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
@@ -249,11 +249,13 @@ def commit_deletes(table, *files):
     number = uuid.uuid4().int >> 66
     sequence = table.metadata.last_sequence_number + 1
     manifests = list(before.manifests(table.io))
-    for spec_id in {file.spec_id for file in files}:
+    parts = [(Writer, spec_id, files) for spec_id in {file.spec_id for file in files}]
+    parts += [(m.ManifestWriterV2, spec_id, data) for spec_id in {file.spec_id for file in data}]
+    for kind, spec_id, added_files in parts:
         output = table.io.new_output(f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro")
         spec = table.specs()[spec_id]
-        with Writer(spec, table.schema(), output, number, "deflate") as writer:
-            for file in files:
+        with kind(spec, table.schema(), output, number, "deflate") as writer:
+            for file in added_files:
                 if file.spec_id == spec_id:
                     added = m.ManifestEntryStatus.ADDED
                     entry = m.ManifestEntry.from_args(

@@ -221,10 +221,19 @@ def test_files_are_pruned_by_the_log(tmp_path, monkeypatch):
 
 
 def test_bounds_of_timestamps_may_be_cut(tmp_path):
-    deltalake.write_deltalake(tmp_path, pa.table({"t": pa.array([NOW], pa.timestamp("us"))}))
-    assert (
-        len(in_order(Delta(tmp_path), filters=pc.field("t") > NOW.replace(microsecond=456788))) == 1
-    )
+    for time in (NOW, NOW.replace(year=1952)):
+        rows = pa.table({"t": pa.array([time], pa.timestamp("us"))})
+        deltalake.write_deltalake(tmp_path, rows, mode="append")
+    filters = pc.field("t") > NOW.replace(microsecond=456788)
+    assert len(in_order(Delta(tmp_path), filters=filters)) == 1
+
+
+def test_the_fingerprint_covers_the_version(tmp_path):
+    deltalake.write_deltalake(tmp_path, pa.table({"x": [1]}))
+    deltalake.DeltaTable(tmp_path).alter.set_table_properties({"delta.appendOnly": "true"})
+    first, second = (FastParquetDataset(Delta(tmp_path, version)) for version in (0, 1))
+    assert first.files == second.files
+    assert first.state_dict()["fingerprint"] != second.state_dict()["fingerprint"]
 
 
 def test_nan_is_not_pruned(tmp_path):

@@ -200,8 +200,8 @@ def test_a_state_belongs_to_one_snapshot(catalog):
 
 
 def test_files_are_pruned_by_the_manifests(catalog):
-    tables = [pa.table({"x": range(n * 10, n * 10 + 10), "s": [f"{n}"] * 10}) for n in range(5)]
-    make(catalog, *tables)
+    tables = [pa.table({"x": range(n * 10, n * 10 + 10), "s": [f"{n}"] * 10}) for n in range(4)]
+    make(catalog, *tables, pa.table({"x": [*range(40, 49), None], "s": ["4"] * 10}))
     source = Iceberg("db.t", catalog=catalog)
     for filters, files in (
         ([("x", "in", [3, 41])], 2),
@@ -210,7 +210,8 @@ def test_files_are_pruned_by_the_manifests(catalog):
         (pc.field("x").is_null(), 1),
         (None, 5),
     ):
-        assert len(FastParquetDataset(source, filters=filters).files) == files
+        assert len(FastParquetDataset(source, nulls="zero", filters=filters).files) == files
+    assert in_order(source, columns=["s"], filters=pc.field("x").is_null()) == [("4",)]
 
 
 # Deleted rows ---------------------------------------------------------------------------------
@@ -302,6 +303,27 @@ def test_equality_deletes(catalog):
     assert found == rows_of(pa.Table.from_pylist(kept, arrow))
     commit_deletes(table, equality_deletes(table, pa.table({"x": pa.array([None], pa.int64())})))
     assert sorted(x for x, *_ in in_order(source, columns=["x"])) == [1, 2, 3, 4, 4]
+
+
+def test_equality_deletes_leave_rows_of_the_same_commit(catalog):
+    rows = pa.table({"x": [1, 2]})
+    table = make(catalog, rows, rows)
+    first, _ = (each.snapshot_id for each in table.snapshots())
+    newer = iceberg_data_files(table)[0].data_file
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    commit_deletes(table, equality_deletes(table, pa.table({"x": [1]})), data=[newer])
+    assert loaded(Iceberg("db.t", catalog=catalog)) == {(1,): 1, (2,): 2}
+
+
+def test_position_deletes_hold_for_rows_of_the_same_commit(catalog):
+    rows = pa.table({"x": [1, 2]})
+    table = make(catalog, rows, rows)
+    first, _ = (each.snapshot_id for each in table.snapshots())
+    newer = iceberg_data_files(table)[0].data_file
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    commit_deletes(table, position_deletes(table, [(newer.file_path, 0)]), data=[newer])
+    source = Iceberg("db.t", catalog=catalog)
+    assert loaded(source) == expected(table) == {(1,): 1, (2,): 2}
 
 
 def test_equality_deletes_of_one_partition_and_of_all(catalog):
