@@ -15,8 +15,8 @@ from fastload.errors import CorruptFileError
 from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows.arrow_scan import ArrowRowScan, check_unchanged
 from fastload.rows.core_finder import CoreRowFinder
-from fastload.rows.deleted_rows import DeletedRows
-from fastload.rows.table_scan import TableRowScan
+from fastload.rows.tables.deleted_rows import DeletedRows
+from fastload.rows.tables.scan import TableRowScan
 from fastload.runtime.cores import available_cores
 from fastload.runtime.progress import ProgressLine
 
