@@ -26,6 +26,8 @@ from fastload.runtime.version import __version__ as __version__
 from fastload.schema.columns import Codes, Column, Fixed, Hash, Pad, Stack
 from fastload.schema.packs import Pack, TokenBudget
 from fastload.source.stores.io import IO
+from fastload.source.tables.delta import Delta
+from fastload.source.tables.iceberg import Iceberg
 from fastload.steps.kernel import kernel
 from fastload.steps.per_block import per_block
 from fastload.steps.per_row import per_row
@@ -33,9 +35,10 @@ from fastload.steps.per_row import per_row
 # fmt: off
 __all__ = [
     "IO", "Batch", "Cache", "CacheError", "Codes", "Column", "ColumnNotFoundError",
-    "CorruptFileError", "DataWait", "DevicePrefetcher", "FastParquetDataset", "FastloadError",
-    "Fixed", "Hash", "MixedDataset", "NullValueError", "Pack", "Pad", "Ragged", "SchemaError",
-    "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError", "TokenBudget",
+    "CorruptFileError", "DataWait", "Delta", "DevicePrefetcher", "FastParquetDataset",
+    "FastloadError", "Fixed", "Hash", "Iceberg", "MixedDataset", "NullValueError", "Pack", "Pad",
+    "Ragged", "SchemaError", "SourceChangedError", "SourceNotFoundError", "Stack", "StorageError",
+    "TokenBudget",
     "UnsupportedTypeError", "kernel", "mix", "per_block", "per_row",
 ]
 # fmt: on

@@ -20,7 +20,8 @@ _COUNTRIES = ["DE", "FR", "US", "BR", "JP"]
 def write_page_files(directory: Path) -> None:
     """Write the directories and files that pages read.
 
-    They are train, valid, web, books (two files of each), events, tokens, embeddings, images and
+    They are sales (a Delta table of two versions), catalog.db (of Iceberg, with shop.events), and
+    train, valid, web, books (two files of each), events, tokens, embeddings, images and
     clicks.parquet, which is like the sample of fastload-bench.
     """
     sample.make(directory / "clicks.parquet", row_groups=1, rows=_ROWS)
@@ -33,6 +34,22 @@ def write_page_files(directory: Path) -> None:
     _write(directory / "tokens" / "part-000.parquet", _tokens())
     _write(directory / "embeddings" / "part-000.parquet", _embeddings())
     _write(directory / "images" / "part-000.parquet", _images())
+    _write_tables(directory)
+
+
+def _write_tables(directory: Path) -> None:
+    import deltalake
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    for day in (3, 4):
+        rows = _clicks(day).select(["item", "price"]).append_column("day", pa.array([day] * _ROWS))
+        deltalake.write_deltalake(directory / "sales", rows, mode="append", partition_by=["day"])
+    catalog = SqlCatalog(
+        "default", uri=f"sqlite:///{directory}/catalog.db", warehouse=f"file://{directory}/shop"
+    )
+    catalog.create_namespace("shop")
+    rows = _clicks(5).select(["item", "price"])
+    catalog.create_table("shop.events", rows.schema).append(rows)
 
 
 def _write(path: Path, table: pa.Table) -> None:

@@ -23,7 +23,6 @@ LACKING = {
     "S3",
     "a Ray cluster",
     "a trainer",
-    "deltalake or pyiceberg, and a table",
     "litdata",
     "petastorm",
     "torchrun",

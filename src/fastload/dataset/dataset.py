@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
 
 from typing_extensions import TypeVar
@@ -83,12 +84,23 @@ if TYPE_CHECKING:
     from fastload.runtime.native import core
     from fastload.schema.projection import Columns, Nulls, OutputPlan, Projection
     from fastload.source.files import PathLike
+    from fastload.source.source import SourceArgument
+    from fastload.source.tables.table import Table, TableFile
     from fastload.steps.steps import Augment, Preprocess
 
 __all__ = ["FastParquetDataset"]
 
 # Number of rows in the core's batches when the dataset yields single rows (batch_size=None).
 _ROWS_AT_ONCE = 1024
+
+
+def _pruned(filters: Any, table: Table) -> Sequence[TableFile]:
+    """Return the files of a table that may have rows that filters keep."""
+    if filters is None:
+        return table.files
+    from fastload.rows.tables.pruning import prune_files
+
+    return prune_files(table, filters)
 
 
 # What iteration yields: a Batch, or with batch_size=None a row.
@@ -107,7 +119,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         ds.head(3)["label"]  # a tensor of 3 labels
 
     Args:
-        source: The Parquet files: a file, a directory, a glob, or a list of these.
+        source: The Parquet files: a file, a directory, a glob, or a list of these; or a `Delta` or
+            `Iceberg` table.
             Each is a local path (`~` is the home directory) or the URL of an object store (gs://,
             s3://, az://, http(s):// or any other that fsspec knows). Files may differ in their
             columns and types: see `columns`. Directories named `key=value` become columns too, if
@@ -256,7 +269,7 @@ class FastParquetDataset(Resumable[_Item_co]):
     @overload
     def __init__(
         self: FastParquetDataset[dict[str, Any]],
-        source: PathLike | Sequence[PathLike],
+        source: SourceArgument,
         *,
         batch_size: None,
         **arguments: Any,
@@ -264,7 +277,7 @@ class FastParquetDataset(Resumable[_Item_co]):
     @overload
     def __init__(
         self: FastParquetDataset[Batch],
-        source: PathLike | Sequence[PathLike],
+        source: SourceArgument,
         *,
         columns: Columns = None,
         batch_size: int | TokenBudget = 1024,
@@ -302,7 +315,7 @@ class FastParquetDataset(Resumable[_Item_co]):
     @with_hints("FastParquetDataset", KEYWORDS)
     def __init__(
         self,
-        source: PathLike | Sequence[PathLike],
+        source: SourceArgument,
         *,
         columns: Columns = None,
         batch_size: int | TokenBudget | None = 1024,
@@ -384,22 +397,23 @@ class FastParquetDataset(Resumable[_Item_co]):
         checked_split = parse_split(split)
         kept = cache_of(cache)
         storage = Stores(filesystem, storage_options, io, kept)
-        self._source = Source.open(source, storage)
+        self._source = Source.open(source, storage, partial(_pruned, filters))
         self._predicate = Predicate()
-        if filters is not None or checked_split is not None:
+        selects = filters is not None or checked_split is not None or self._source.has_deletes
+        if selects:
             from fastload.rows.filter_schema import FilterSchema
 
             filter_schema = FilterSchema.of(self._source)
             self._predicate = filter_schema.predicate(filters, checked_split)
         if pack is not None:
             columns = columns_of_pack(pack, columns)
-        # With a predicate, nulls raise during iteration: the predicate may leave out their rows.
+        # Nulls raise during iteration if some rows are left out, which may be theirs.
         self._projection = plan_columns(
             self._source,
             columns,
             exclude=exclude,
             nulls=nulls,
-            check_nulls=not self._predicate,
+            check_nulls=not selects,
         )
         self._columns = (columns, tuple(exclude))
         self._steps.check_inputs(output.name for output in self._projection.outputs)
@@ -427,7 +441,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         self._report = SkipReport() if on_error == "skip" else None
         self._rows = EpochRows(
             self._source,
-            (filter_schema, self._predicate) if self._predicate else None,
+            (filter_schema, self._predicate) if selects else None,
             self._report,
         )
         self._options = replace(

@@ -84,7 +84,9 @@ def _steps_text(options: Options) -> str:
 
 def encode_identity(source: Source, options: Options, predicate: Predicate) -> dict[str, Any]:
     """Return the part of a state that identifies the files and their order."""
+    table = {} if source.table is None else {"table": source.table.version}
     return {
+        **table,
         "fingerprint": source.fingerprint,
         "files": len(source.files),
         "file_sums": list(source.file_sums),
@@ -172,6 +174,14 @@ def check_identity(
         sums, order = tuple(map(_whole, state["file_sums"])), dict(state["order"])
     except (KeyError, TypeError, ValueError) as error:
         raise no_state(state, error) from error
+    now = "plain files" if source.table is None else source.table.version
+    before = state.get("table", "plain files")
+    if before != now:
+        location = source.files[0].path if source.table is None else source.table.columns.location
+        raise SourceChangedError(
+            f"Expected {before}, as when the state was saved, got {now} of the source: make the "
+            f"dataset of {before} - at {location}"
+        )
     if fingerprint != source.fingerprint:
         raise SourceChangedError(
             f"Expected the files that the state was saved with ({files} files, {rows} rows), got "

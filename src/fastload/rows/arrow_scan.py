@@ -225,11 +225,12 @@ def check_unchanged(file: SourceFile) -> None:
 
 
 @contextlib.contextmanager
-def naming(location: str) -> Iterator[None]:
+def naming(location: str, doing: str = "evaluate the filters") -> Iterator[None]:
     """Convert pyarrow's errors in the body of the `with` to errors that name a location.
 
     Args:
         location: the file, or the file and the row group.
+        doing: what the body does.
 
     Raises:
         CorruptFileError, StorageError, TypeError, ValueError: pyarrow raised an error.
@@ -240,7 +241,7 @@ def naming(location: str) -> Iterator[None]:
         raise
     except (OSError, pa.ArrowException) as error:
         line = str(error).partition("\n")[0]
-        raise _kind(error)(f"Can't evaluate the filters: {line} - at {location}") from error
+        raise _kind(error)(f"Can't {doing}: {line} - at {location}") from error
 
 
 def _kind(error: Exception) -> type[Exception]:

@@ -18,12 +18,12 @@ __all__ = ["EpochRows"]
 
 
 class EpochRows:
-    """The rows of an epoch: all rows, or the rows that filters and a split keep.
+    """The rows of an epoch: all rows, or the rows that stay.
 
     Args:
         source: the files.
-        filters: the columns that filters may ask for, and the filters and the split; None = all
-            rows.
+        filters: the columns that filters may ask for, and the filters and the split, if there are
+            any or rows are deleted; None = all rows.
         report: receives the row groups whose filter columns can't be read; None = such a row group
             is an error.
 

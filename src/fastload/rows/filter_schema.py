@@ -49,7 +49,10 @@ class FilterSchema:
 
     @classmethod
     def of(cls, source: Source) -> FilterSchema:
-        """Return the schema of the files of a source."""
+        """Return the schema of the files of a source, or of their table."""
+        if source.table is not None:
+            columns = source.table.columns
+            return cls(columns.arrow, columns.location, frozenset())
         schemas = [_schema_of(source, schema) for schema in group_files(source.files)[0]]
         fields = {name: _unify(schemas, name) for schema in schemas for name in schema.names}
         for name, key in find_keys(source.files).items():

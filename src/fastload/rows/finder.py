@@ -1,4 +1,7 @@
-"""Search for the rows that filters and a split keep, over files and row groups in parallel."""
+"""Search for the rows that stay, over files and row groups in parallel.
+
+The rows that stay are those that filters and a split keep and that a table has not deleted.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from fastload.errors import CorruptFileError
 from fastload.plan.kept_rows import FileRows, pack_rows
 from fastload.rows.arrow_scan import ArrowRowScan, check_unchanged
 from fastload.rows.core_finder import CoreRowFinder
+from fastload.rows.tables.deleted_rows import DeletedRows
+from fastload.rows.tables.scan import TableRowScan
 from fastload.runtime.cores import available_cores
 from fastload.runtime.progress import ProgressLine
 
@@ -64,6 +69,7 @@ class RowFinder:
         self._predicate = predicate
         self._conditions = CoreRowFinder.of(source, schema, predicate)
         self._by_statistics = schema.trusts_statistics(predicate)
+        self._deleted = DeletedRows(source) if source.has_deletes else None
         self._threads = ThreadPoolExecutor(available_cores(), "fastload-filter")
 
     def files(self, indices: Sequence[int]) -> Iterator[FileRowsFound]:
@@ -86,6 +92,8 @@ class RowFinder:
         for first in range(0, len(indices), _FILES_AT_ONCE):
             batch = indices[first : first + _FILES_AT_ONCE]
             for index, (rows, corrupt) in zip(batch, self._find(batch), strict=True):
+                if self._deleted is not None:
+                    rows = self._left(index, rows, corrupt)
                 check_unchanged(self._source.files[index])
                 yield FileRowsFound(index, rows, corrupt)
                 done += 1
@@ -105,7 +113,44 @@ class RowFinder:
         for scan in scans:
             yield _rows_of(scan, results)
 
-    def _scan_of(self, index: int) -> ArrowRowScan:
+    def _left(self, index: int, rows: FileRows, corrupt: dict[int, str]) -> FileRows:
+        """Return the rows of a file that stay and are not deleted.
+
+        Args:
+            index: the index of the file.
+            rows: the rows that stay.
+            corrupt: receives the causes of row groups that can't be read.
+        """
+        assert self._deleted is not None
+        deletes = self._deleted.of_file(index)
+        if not deletes:
+            return rows
+        sizes = self._source.files[index].footer.row_group_rows
+
+        def of_group(group: int) -> _Result:
+            count = int(rows.counts[group])
+            if not count:
+                return 0, None
+            try:
+                left = deletes.left(group)
+            except CorruptFileError as error:
+                if not self._skip:
+                    raise
+                return str(error)
+            return _packed(left & _unpacked(rows, group, sizes[group]))
+
+        found: list[_Kept] = []
+        for group, result in enumerate(self._threads.map(of_group, range(len(sizes)))):
+            if isinstance(result, str):
+                corrupt[group] = result
+            found.append((0, None) if isinstance(result, str) else result)
+        return pack_rows([count for count, _ in found], [bits for _, bits in found])
+
+    def _scan_of(self, index: int) -> ArrowRowScan | TableRowScan:
+        source = self._source
+        if source.table is not None:
+            file, columns = source.files[index], source.table.columns
+            return TableRowScan(file, self._schema, self._predicate, source.storage, columns)
         return ArrowRowScan(
             self._source.files[index],
             self._schema,
@@ -114,11 +159,11 @@ class RowFinder:
             by_statistics=self._by_statistics,
         )
 
-    def _by_pyarrow(self, scans: Sequence[ArrowRowScan]) -> Iterator[_Result]:
+    def _by_pyarrow(self, scans: Sequence[ArrowRowScan | TableRowScan]) -> Iterator[_Result]:
         tasks = [(scan, group) for scan in scans for group in scan.groups]
         yield from self._threads.map(self._select, tasks)
 
-    def _select(self, task: tuple[ArrowRowScan, int]) -> _Result:
+    def _select(self, task: tuple[ArrowRowScan | TableRowScan, int]) -> _Result:
         scan, group = task
         try:
             return _packed(scan.select(group))
@@ -132,7 +177,9 @@ _Kept = tuple[int, "NDArray[np.uint8] | None"]  # the number of rows that stay, 
 _Result = _Kept | str  # the rows of a row group, or the cause why it can't be read
 
 
-def _rows_of(scan: ArrowRowScan, results: Iterator[_Result]) -> tuple[FileRows, dict[int, str]]:
+def _rows_of(
+    scan: ArrowRowScan | TableRowScan, results: Iterator[_Result]
+) -> tuple[FileRows, dict[int, str]]:
     """Return the rows of a file that stay, and for each row group that can't be read the cause."""
     kept: list[NDArray[np.uint8] | None] = [None] * len(scan.rows)
     counts = [0] * len(scan.rows)
@@ -144,6 +191,15 @@ def _rows_of(scan: ArrowRowScan, results: Iterator[_Result]) -> tuple[FileRows, 
         else:
             counts[group], kept[group] = result
     return pack_rows(counts, kept), causes
+
+
+def _unpacked(rows: FileRows, group: int, size: int) -> NDArray[np.bool_]:
+    """Return True for each row of a row group that stays, of which at least one stays."""
+    offset = int(rows.offsets[group])
+    if offset < 0:
+        return np.ones(size, np.bool_)
+    bits = rows.bits[offset : offset + -(-size // 8)]
+    return np.unpackbits(bits, count=size, bitorder="little").view(np.bool_)
 
 
 def _packed(kept: NDArray[np.bool_]) -> _Kept:

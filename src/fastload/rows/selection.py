@@ -1,4 +1,4 @@
-"""Selection of the rows that filters and a split keep, cached on disk.
+"""Selection of the rows that filters and a split keep and that are not deleted, cached on disk.
 
 pyarrow prunes row groups by statistics and hive keys. In the remaining row groups, the rows are
 found by reading the columns that the filters and the split name, row groups in parallel.
@@ -122,6 +122,8 @@ def _load(cache: SelectionCache, keys: Sequence[str], found: dict[int, FileRows]
 def _entry_keys(source: Source, schema: FilterSchema, predicate: Predicate) -> list[str]:
     """Return the key of each file's entry in the cache."""
     asked = digest(_VERSION, predicate.digest, schema.arrow.serialize().to_pybytes())
+    if source.table is not None and source.table.vectors is not None:
+        asked = digest(asked, source.table.identity)
     return [key_of_file(asked, file) for file in source.files]
 
 
@@ -130,4 +132,5 @@ def key_of_file(asked: str, file: SourceFile) -> str:
     path = os.path.abspath(file.path) if file.stored is None else file.path
     stored = "" if file.stored is None else file.stored.version
     version = (path, file.size, file.mtime_ns, file.digest, file.keys, file.name, stored)
-    return digest(asked, repr(version))
+    listed = [repr((file.constants, file.deletes))] if file.uri else []
+    return digest(asked, repr(version), *listed)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fastload.runtime.native import core
     from fastload.schema.leaf_types import LeafType
     from fastload.source.files import SourceFile
+    from fastload.source.tables.table import TableColumns
 
 __all__ = ["FileSchema", "Path", "group_files", "groups_above", "merge_paths"]
 
@@ -44,14 +45,22 @@ class FileSchema:
     groups: frozenset[Path]
 
     @classmethod
-    def of(cls, file: SourceFile) -> FileSchema:
-        """Return the schema of `file`."""
-        leaves = file.footer.leaves
+    def of(cls, path: str, footer: core.Footer, columns: TableColumns | None = None) -> FileSchema:
+        """Return the schema of a file.
+
+        Args:
+            path: path of the file.
+            footer: footer of the file.
+            columns: columns of the file's table, whose names count; None = the file's own names.
+        """
+        leaves = footer.leaves
+        paths = [leaf.names for leaf in leaves] if columns is None else columns.find(footer, path)
         indices: dict[Path, list[int]] = {}
-        for index, leaf in enumerate(leaves):
-            indices.setdefault(leaf.names, []).append(index)
-        groups = frozenset(group for path in indices for group in groups_above(path))
-        return cls(file.path, file.footer, leaves, pa.schema(file.footer), indices, groups)
+        for index, names in enumerate(paths):
+            if names is not None:
+                indices.setdefault(names, []).append(index)
+        groups = frozenset(group for found in indices for group in groups_above(found))
+        return cls(path, footer, leaves, pa.schema(footer), indices, groups)
 
     def find(self, path: Path) -> int | None:
         """Return the index of the leaf at `path`, or None if the schema has no such leaf."""
@@ -106,17 +115,28 @@ class FileSchema:
             ) from None
 
 
-def group_files(files: Sequence[SourceFile]) -> tuple[list[FileSchema], list[int]]:
-    """Return the distinct schemas of the files, and for each file the number of its schema."""
+def group_files(
+    files: Sequence[SourceFile], columns: TableColumns | None = None
+) -> tuple[list[FileSchema], list[int]]:
+    """Return the distinct schemas of the files, and for each file the number of its schema.
+
+    Args:
+        files: the files.
+        columns: columns of the table that the files belong to. They are the first schema, which
+            no file has. None = plain files.
+    """
     schemas: list[FileSchema] = []
+    if columns is not None:
+        schemas.append(FileSchema.of(columns.location, columns.footer))
+    first = len(schemas)
     schema_of: list[int] = []
     for file in files:
         # Neighbouring files mostly share a schema, so the last file's schema is tried first.
-        numbers = chain(schema_of[-1:], range(len(schemas)))
+        numbers = chain(schema_of[-1:], range(first, len(schemas)))
         same = (n for n in numbers if schemas[n].footer.same_schema(file.footer))
         number = next(same, len(schemas))
         if number == len(schemas):
-            schemas.append(FileSchema.of(file))
+            schemas.append(FileSchema.of(file.path, file.footer, columns))
         schema_of.append(number)
     return schemas, schema_of
 

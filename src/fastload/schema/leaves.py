@@ -6,6 +6,8 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from fastload.errors import ColumnNotFoundError, SchemaError
 from fastload.schema.file_schema import FileSchema, Path, group_files, groups_above, merge_paths
 from fastload.schema.leaf_types import LeafType, common_type, multiplier, resolve
@@ -108,7 +110,8 @@ class FileLeaves:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.path = source.files[0].path
-        self._schemas, self._schema_of = group_files(source.files)
+        columns = None if source.table is None else source.table.columns
+        self._schemas, self._schema_of = group_files(source.files, columns)
         self._keys = find_keys(source.files)
         keys = ((name,) for name in self._keys)
         self.paths = list(dict.fromkeys([*merge_paths(self._schemas), *keys]))
@@ -140,7 +143,11 @@ class FileLeaves:
             return self._keyed(key, indices, stored, common)
         assert common is not None
         return SelectedLeaf(
-            name, self._by_file(indices), common, self._stored_by_file(stored, common)
+            name,
+            self._by_file(indices),
+            common,
+            self._stored_by_file(stored, common),
+            self._constants(path, common),
         )
 
     def _stand_in(self, path: Path, found: list[int | None], stored: list[LeafType | None]) -> None:
@@ -215,6 +222,28 @@ class FileLeaves:
             constants,
         )
 
+    def _constants(self, path: Path, common: LeafType) -> tuple[Any, ...]:
+        """Return the value of each file whose table has one for the column; () = no file has one.
+
+        Raises:
+            SchemaError: a value does not fit the column's type.
+        """
+        files = self.source.files
+        scalars = [next((v for p, v in file.constants if p == path), None) for file in files]
+        found = {scalar for scalar in scalars if scalar is not None}
+        values = {}
+        for scalar in found:
+            try:
+                values[scalar] = _plain(scalar.cast(common.arrow))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise SchemaError(
+                    f"Expected a partition value of type {common.arrow}, got {scalar}: {error} - "
+                    f"at {files[scalars.index(scalar)].path}, column `{'.'.join(path)}`"
+                ) from None
+        if not any(value is not None for value in values.values()):
+            return ()
+        return tuple([None if scalar is None else values[scalar] for scalar in scalars])
+
     def _by_file(self, by_schema: Sequence[Any]) -> tuple[Any, ...]:
         return tuple([by_schema[number] for number in self._schema_of])
 
@@ -224,6 +253,13 @@ class FileLeaves:
         if all(type_ is None or type_ == common for type_ in stored):
             return ()
         return self._by_file([type_ or common for type_ in stored])
+
+
+def _plain(scalar: Any) -> Any:
+    """Return an Arrow scalar as a number, decimal, str or bytes; dates and times as integers."""
+    if scalar.is_valid and pa.types.is_temporal(scalar.type):
+        return scalar.value
+    return scalar.as_py()
 
 
 def _no_common_type(

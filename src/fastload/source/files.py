@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastload.runtime.native import core
 
-__all__ = ["NOT_FOUND", "FoundFile", "Keys", "PathLike", "SourceFile", "StoredFile"]
+__all__ = [
+    "NOT_FOUND",
+    "Constants",
+    "DeleteFile",
+    "FoundFile",
+    "Keys",
+    "PathLike",
+    "SourceFile",
+    "StoredFile",
+]
 
 PathLike = str | os.PathLike[str]
 
 Keys = tuple[tuple[str, str | None], ...]
 """The Hive keys of one file with their values, outermost directory first; None = null."""
+
+Constants = tuple[tuple[tuple[str, ...], Any], ...]
+"""Paths of columns with the value that all rows of one file have, as an Arrow scalar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,22 @@ class FoundFile:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A file of an Iceberg table that lists deleted rows of data files.
+
+    Attributes:
+        path: path or URL of the file.
+        equal: paths of the columns whose values name the deleted rows; () = the file lists
+            positions.
+        vector: the file is a Puffin file of deletion vectors instead of a Parquet file.
+    """
+
+    path: str
+    equal: tuple[tuple[str, ...], ...] = ()
+    vector: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFile:
     """One file as it was when its footer was read.
 
@@ -74,6 +102,9 @@ class SourceFile:
         kind: kind of the store that holds the file, such as "gs"; "" for a local file.
         stored: the file as its store lists it; None for a local file.
         inode: inode of a local file, which shows whether the file was replaced; 0 = unknown.
+        constants: values of columns that the file lacks, as the metadata of its table has them.
+        uri: path of the file as its table's lists of deleted rows name it.
+        deletes: files of the table that list deleted rows of this file.
     """
 
     path: str
@@ -86,6 +117,9 @@ class SourceFile:
     kind: str = ""
     stored: StoredFile | None = None
     inode: int = 0
+    constants: Constants = ()
+    uri: str = ""
+    deletes: tuple[DeleteFile, ...] = ()
 
     @property
     def for_core(self) -> tuple[bytes, int, int, core.Footer]:

@@ -17,9 +17,14 @@ __all__ = ["changed_file", "file_sums", "fingerprint"]
 _PRIME = 2**53 - 111
 
 
-def fingerprint(files: Sequence[SourceFile]) -> str:
-    """Return 32 hexadecimal digits over each file's name, Hive keys, size and footer, in order."""
-    digest = hashlib.blake2b(digest_size=16)
+def fingerprint(files: Sequence[SourceFile], table: str = "") -> str:
+    """Return 32 hexadecimal digits over each file's name, Hive keys, size and footer, in order.
+
+    Args:
+        files: the files.
+        table: a text that identifies the version of the table that the files belong to.
+    """
+    digest = hashlib.blake2b(table.encode(), digest_size=16)
     for file in files:
         digest.update(_identity(file))
     return digest.hexdigest()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,19 @@ from fastload.source.hive import keys_of
 from fastload.source.local_paths import find_files
 from fastload.source.stores.io import IO
 from fastload.source.stores.stores import Stores
+from fastload.source.tables.delta import Delta
+from fastload.source.tables.iceberg import Iceberg
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fastload.source.files import FoundFile, PathLike
+    from fastload.source.tables.table import Table, TableFile
 
-__all__ = ["Source"]
+__all__ = ["Source", "SourceArgument"]
+
+SourceArgument: TypeAlias = "PathLike | Sequence[PathLike] | Delta | Iceberg"
+"""The `source` argument of a dataset."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class Source:
         row_group_file: index in `files` of each row group's file.
         row_group_index: index of each row group in its file.
         storage: the stores of files that are not local.
+        table: the version of the table that the files belong to; None = plain files.
     """
 
     files: tuple[SourceFile, ...]
@@ -46,9 +53,15 @@ class Source:
     row_group_file: npt.NDArray[np.int64] = field(repr=False)
     row_group_index: npt.NDArray[np.int64] = field(repr=False)
     storage: Stores = field(default_factory=lambda: Stores(None, None, IO()))
+    table: Table | None = field(default=None, repr=False)
 
     @classmethod
-    def open(cls, source: PathLike | Sequence[PathLike], storage: Stores | None = None) -> Source:
+    def open(
+        cls,
+        source: SourceArgument,
+        storage: Stores | None = None,
+        prune: Callable[[Table], Sequence[TableFile]] | None = None,
+    ) -> Source:
         """Find the files and read their footers, in parallel.
 
         Args:
@@ -56,9 +69,10 @@ class Source:
                 list of them. A list keeps its order. The files of a directory or a glob are
                 sorted by path, without names that start with "_" or ".". Directories that are
                 called `key=value` are Hive keys, if they lie below the directory of the source,
-                or match a glob from its first wildcard on.
+                or match a glob from its first wildcard on. Or a version of a table.
             storage: the stores of files that are not local; None = stores as URLs name them,
                 read with the defaults of `IO`.
+            prune: returns the files of a table whose footers are read; None = all files.
 
         Raises:
             SourceNotFoundError: no file was found. Every error about a file names the file.
@@ -72,10 +86,34 @@ class Source:
             ValueError: a URL has an unknown scheme, or a file:// URL names a host.
         """
         storage = storage or Stores(None, None, IO())
+        if isinstance(source, (Delta, Iceberg)):
+            return cls._of_table(source.open(storage), storage, prune)
         found = find_files(source, storage.find)
         footers = read_footers(found, storage)
         files = [_file_of(file, footer) for file, footer in zip(found, footers, strict=True)]
         return cls.of_files(files, storage)
+
+    @classmethod
+    def _of_table(
+        cls,
+        table: Table,
+        storage: Stores,
+        prune: Callable[[Table], Sequence[TableFile]] | None,
+    ) -> Source:
+        listed = table.files if prune is None else prune(table)
+        found = storage.locate([file.path for file in listed])
+        footers = read_footers(found, storage)
+        files = [
+            replace(
+                _file_of(place, footer),
+                name=file.name,
+                constants=file.constants,
+                uri=file.uri,
+                deletes=file.deletes,
+            )
+            for file, place, footer in zip(listed, found, footers, strict=True)
+        ]
+        return replace(cls.of_files(files, storage), table=replace(table, files=()))
 
     @classmethod
     def of_files(cls, files: Sequence[SourceFile], storage: Stores | None = None) -> Source:
@@ -106,15 +144,21 @@ class Source:
         """True if a file lies in a store."""
         return any(file.stored is not None for file in self.files)
 
+    @property
+    def has_deletes(self) -> bool:
+        """True if the table may have deleted rows of the files."""
+        vectors = self.table is not None and self.table.vectors is not None
+        return vectors or any(file.deletes for file in self.files)
+
     @cached_property
     def fingerprint(self) -> str:
         """Fingerprint that a saved state is checked against: 32 hexadecimal digits.
 
         The fingerprint covers each file's name (without directories), Hive keys, size and footer,
-        in order. So the files of a dataset may be moved or copied, but not reordered or
-        rewritten.
+        in order, and the version of the table. So the files of a dataset may be moved or copied,
+        but not reordered or rewritten.
         """
-        return fingerprint(self.files)
+        return fingerprint(self.files, "" if self.table is None else self.table.identity)
 
     @cached_property
     def file_sums(self) -> tuple[int, int]:

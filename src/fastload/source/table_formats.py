@@ -36,8 +36,7 @@ def delta_error(path: str) -> UnsupportedTypeError:
     """Make the error for the folder of a Delta table."""
     return UnsupportedTypeError(
         "Expected a folder of Parquet files alone, got a Delta table, which keeps files of removed "
-        "rows too: pass the list of files that count, "
-        f"`deltalake.DeltaTable({path!r}).file_uris()` - at {path}"
+        f"rows too: pass `fastload.Delta({path!r})` as the source - at {path}"
     )
 
 
@@ -45,8 +44,8 @@ def iceberg_error(path: str) -> UnsupportedTypeError:
     """Make the error for the folder of an Iceberg table."""
     return UnsupportedTypeError(
         "Expected a folder of Parquet files alone, got an Iceberg table, which keeps files of "
-        "removed rows too: load the table with pyiceberg and pass the list of files that count, "
-        f"`[task.file.file_path for task in table.scan().plan_files()]` - at {path}"
+        "removed rows too: pass `fastload.Iceberg('database.table', catalog=...)` as the source, "
+        f"with the table's name in its catalog - at {path}"
     )
 
 

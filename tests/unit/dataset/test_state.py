@@ -23,6 +23,7 @@ SOURCE = SimpleNamespace(
     file_sums=(2**52, 1),
     files=(SimpleNamespace(path="a.parquet"),),
     num_rows=1000,
+    table=None,
 )
 OPTIONS = Options(batch_size=10, shuffle=True, seed=5)
 ALL = Predicate()

@@ -40,8 +40,8 @@ def storage(request):
 )
 def test_a_delta_table_is_refused(storage, tmp_path, source):
     write(tmp_path, DELTA)
-    expected = r"Expected .*, got a Delta table, .*deltalake\.DeltaTable\('.*'\)\.file_uris\(\)"
-    with pytest.raises(UnsupportedTypeError, match=expected + r"` - at .*/t$"):
+    expected = r"Expected .*, got a Delta table, .*pass `fastload\.Delta\('.*'\)"
+    with pytest.raises(UnsupportedTypeError, match=expected + r"` as the source - at .*/t$"):
         found(source, tmp_path, storage)
 
 
@@ -50,8 +50,8 @@ def test_a_delta_table_is_refused(storage, tmp_path, source):
 )
 def test_an_iceberg_table_is_refused(storage, tmp_path, source):
     write(tmp_path, ICEBERG)
-    expected = r"Expected .*, got an Iceberg table, .*table\.scan\(\)\.plan_files\(\)"
-    with pytest.raises(UnsupportedTypeError, match=expected + r"\]` - at .*/t$"):
+    expected = r"got an Iceberg table, .*`fastload\.Iceberg\('database\.table', catalog=\.\.\.\)"
+    with pytest.raises(UnsupportedTypeError, match=expected + r"` as the source, .* - at .*/t$"):
         found(source, tmp_path, storage)
 
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AZURE", "GCS", "S3", "NativeOptions", "UnsupportedOptionsError"]
+__all__ = [
+    "AZURE",
+    "GCS",
+    "S3",
+    "NativeOptions",
+    "UnsupportedOptionsError",
+    "object_store_options",
+]
 
 AZURE = ("az", "abfs", "abfss")
 GCS = ("gs", "gcs")
@@ -205,6 +212,31 @@ class NativeOptions:
         known = any(f"AZURE_STORAGE_{name}" in os.environ for name in names)
         if anon and "credential_type" not in self.config and not known:
             self.config["skip_signature"] = True
+
+
+def object_store_options(protocol: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """Convert storage_options to options of the Rust library object_store, all of them text.
+
+    Args:
+        protocol: scheme of the URLs.
+        options: options in the words of fsspec.
+
+    Raises:
+        UnsupportedOptionsError: object_store has no counterpart of an option, which is named.
+    """
+    native = NativeOptions.of(protocol, options)
+    made = {**native.config, **native.client}
+    for name in ("access_key_id", "secret_access_key", "token"):
+        if native.keys and native.keys[name]:
+            made[name] = native.keys[name]
+    made.pop("root_certificate", None)  # no text: object_store takes one from $SSL_CERT_FILE
+    endpoints = (str(made.get(name, "")) for name in ("endpoint", "base_url"))
+    if any(endpoint.startswith("http://") for endpoint in endpoints):
+        made["allow_http"] = True
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in made.items()
+    }
 
 
 def _kind(value: object) -> str:

@@ -17,12 +17,17 @@ import pyarrow as pa
 from torch.utils.data import get_worker_info
 from typing_extensions import override
 
-from fastload.errors import FastloadError, StorageError
+from fastload.errors import FastloadError, SourceNotFoundError, StorageError
 from fastload.runtime.native import core
+from fastload.source.files import NOT_FOUND, FoundFile
 from fastload.source.local_paths import url_of
 from fastload.source.stores.client import StoreClient
 from fastload.source.stores.fsspec_urls import split_url
-from fastload.source.stores.obstore_options import AZURE, UnsupportedOptionsError
+from fastload.source.stores.obstore_options import (
+    AZURE,
+    UnsupportedOptionsError,
+    object_store_options,
+)
 from fastload.source.stores.obstore_store import (
     FallbackStore,
     NativeStore,
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from fastload.runtime.disk.cache import Cache
-    from fastload.source.files import FoundFile, PathLike, SourceFile
+    from fastload.source.files import PathLike, SourceFile
     from fastload.source.stores.io import IO
     from fastload.source.stores.store import Store
 
@@ -117,6 +122,44 @@ class Stores:
         found = iter(client.call(client.map(partial(_find, client), remote)))
         return [None if path is None else next(found) for path in paths]
 
+    def locate(self, paths: Sequence[str]) -> list[FoundFile]:
+        """Return the files at paths or URLs, which are not globs.
+
+        Raises:
+            SourceNotFoundError: a file of a store does not exist; the error names the URL.
+            StorageError: a store could not be read; the error names the URL.
+        """
+        remote = [self._remote_path_of(path) for path in paths]
+        if all(path is None for path in remote):
+            return [FoundFile(path) for path in paths]
+        client = self.client(data=False)
+        stored = [path for path in remote if path is not None]
+        found = iter(client.call(client.map(partial(_locate, client), stored)))
+        return [
+            FoundFile(local) if path is None else next(found)
+            for local, path in zip(paths, remote, strict=True)
+        ]
+
+    def take_options(self, options: Mapping[str, Any]) -> None:
+        """Use options that the catalog of a table gives, if the user gave none."""
+        if self._filesystem is None and not self._options:
+            self._options = dict(options)
+
+    def options_for_libraries(self, uri: str) -> dict[str, str] | None:
+        """Return the options of a URL's store in the words of object_store, for deltalake.
+
+        Raises:
+            ValueError: the files are read through a filesystem object, or object_store has no
+                counterpart of an option.
+        """
+        if self._filesystem is not None:
+            raise ValueError(
+                "Expected storage_options for a table, got a filesystem, which the library that "
+                f"reads the table's metadata can't use - at {uri}"
+            )
+        url = url_of(uri)
+        return None if url is None else object_store_options(url[0], self._options)
+
     def _remote_path_of(self, entry: PathLike) -> tuple[str, str] | None:
         """Return the kind and the path of an entry of a source; None if the entry is local."""
         url = url_of(entry)
@@ -183,7 +226,7 @@ class Stores:
         client.serve(queue, served)
         return queue
 
-    def read(self, file: SourceFile, start: int, stop: int) -> Buffer:
+    def read(self, file: SourceFile | FoundFile, start: int, stop: int) -> Buffer:
         """Read the bytes [start, stop) of a file of a store."""
         assert file.stored is not None
         client = self.client(data=False)
@@ -390,6 +433,14 @@ def _check_scheme(scheme: str, path: str) -> None:
             "Expected a local path or a URL of a scheme that fsspec knows, got the scheme "
             f"{scheme}:// - at {shown(scheme, path)}"
         )
+
+
+async def _locate(client: StoreClient, path: tuple[str, str]) -> FoundFile:
+    with _at(shown(*path)):
+        file = await client.info(*path)
+    if file is None or file is NOT_FOUND:
+        raise SourceNotFoundError(f"Expected a file, found none - at {shown(*path)}")
+    return FoundFile(shown(path[0], file.path), (), path[0], file)
 
 
 async def _find(client: StoreClient, path: tuple[str, str]) -> list[FoundFile]:

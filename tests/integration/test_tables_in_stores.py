@@ -1,0 +1,130 @@
+"""Tables in object stores: the storage_options of a dataset serve the table's log, too."""
+
+from __future__ import annotations
+
+import urllib.request
+
+import pyarrow as pa
+import pytest
+from torch.utils.data import DataLoader
+
+from fastload import Delta, FastParquetDataset, Iceberg, SourceNotFoundError
+from support.lakehouse import deletion_vector, delta_field, in_order, needs, write_delta
+from support.stores import GcsServer
+
+KEYS = {"key": "someone", "secret": "something"}
+LEFT = [x for x in range(40) if x not in (1, 7)]
+
+
+@pytest.fixture(autouse=True)
+def no_credentials(monkeypatch, tmp_path):
+    """Of the user's."""
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def delta(tmp_path):
+    """A Delta table with a partition whose name needs escapes, and a deletion vector."""
+    needs("deltalake")
+    table = tmp_path / "t"
+    table.mkdir()
+    fields = [delta_field("x", "long"), delta_field("p", "string")]
+    files = [
+        (pa.table({"x": range(20)}), {"p": "a b"}, deletion_vector(table, [1, 7])),
+        (pa.table({"x": range(20, 40)}), {"p": None}, None),
+    ]
+    write_delta(table, fields, files, partitions=["p"], vectors=True)
+    return table
+
+
+def check(source, options):
+    """Read all rows, and some of them, in this process and in workers forked from it."""
+    assert in_order(source, storage_options=options, columns=["x"]) == [(x,) for x in LEFT]
+    some = in_order(source, storage_options=options, columns=["x"], filters=[("x", ">", 36)])
+    assert some == [(37,), (38,), (39,)]
+    dataset = FastParquetDataset(source, columns=["x"], storage_options=options, batch_size=4)
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, timeout=60)
+    rows = [row for batch in loader for row in batch["x"].tolist()]
+    assert set(rows) == set(LEFT)
+
+
+def test_delta_on_gs(delta):
+    with GcsServer() as server:
+        for path in delta.rglob("*"):
+            if path.is_file():
+                server.put("bucket", f"t/{path.relative_to(delta)}", path.read_bytes())
+        options = {"endpoint_url": server.url, "token": "anon"}
+        check(Delta("gs://bucket/t"), options)
+        with pytest.raises(SourceNotFoundError, match="- at gs://bucket/none"):
+            FastParquetDataset(Delta("gs://bucket/none"), storage_options=options)
+
+
+@pytest.fixture(scope="module")
+def s3():
+    server_module = pytest.importorskip("moto.server")
+    pytest.importorskip("s3fs")
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    put(url, "", b"")
+    yield url
+    server.stop()
+
+
+def options_of(url):
+    return {**KEYS, "endpoint_url": url, "client_kwargs": {"region_name": "us-east-1"}}
+
+
+def put(url, name, data):
+    # A signature that moto does not look at: who asks without one is nobody, who may only read.
+    signed = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, Signature=b"
+    headers = {"Authorization": signed, "Content-Type": "application/octet-stream"}
+    place = f"{url}/bucket/{name}".rstrip("/")
+    request = urllib.request.Request(place, data, headers, method="PUT")
+    with urllib.request.urlopen(request, timeout=20):
+        pass
+
+
+def test_delta_on_s3(delta, s3):
+    for path in delta.rglob("*"):
+        if path.is_file():
+            put(s3, f"t/{path.relative_to(delta)}", path.read_bytes())
+    check(Delta("s3://bucket/t"), options_of(s3))
+
+
+def test_iceberg_on_s3_with_the_options_of_its_catalog(s3, tmp_path):
+    needs("pyiceberg")
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    from support.lakehouse import commit_deletes, equality_deletes
+
+    properties = {
+        "s3.endpoint": s3,
+        "s3.access-key-id": "someone",
+        "s3.secret-access-key": "something",
+        "s3.region": "us-east-1",
+    }
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    catalog = SqlCatalog("test", uri=uri, warehouse="s3://bucket/warehouse", **properties)
+    catalog.create_namespace("db")
+    schema = pa.schema([("x", pa.int64())])
+    table = catalog.create_table("db.t", schema, properties={"format-version": "2"})
+    table.append(pa.table({"x": range(20, 40)}))
+    table.append(pa.table({"x": range(20)}))
+    commit_deletes(table, equality_deletes(table, pa.table({"x": [1, 7]})))
+    source = Iceberg("db.t", catalog=catalog)
+    check(source, None)
+    check(source, options_of(s3))
+    path = table.metadata_location
+    check(Iceberg(path, catalog=properties), None)
+
+
+def test_a_filesystem_cannot_serve_the_log(delta):
+    import fsspec
+
+    with pytest.raises(ValueError, match="Expected storage_options for a table, got a filesystem"):
+        FastParquetDataset(Delta(delta), filesystem=fsspec.filesystem("file"))

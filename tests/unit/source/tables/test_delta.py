@@ -1,0 +1,346 @@
+"""Delta tables as sources: the rows of a version, as deltalake reads them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from fastload import (
+    Delta,
+    FastParquetDataset,
+    SourceChangedError,
+    SourceNotFoundError,
+    StorageError,
+    UnsupportedTypeError,
+)
+from support.lakehouse import (
+    deletion_vector,
+    delta_field,
+    in_order,
+    loaded,
+    needs,
+    rows_of,
+    write_delta,
+)
+
+deltalake = needs("deltalake")
+
+NOW = dt.datetime(2024, 2, 29, 1, 2, 3, 456789)  # noqa: DTZ001 - a local time too
+VALUES = {
+    "bool": (pa.bool_(), [True, False]),
+    "int8": (pa.int8(), [-1, 7]),
+    "int64": (pa.int64(), [-(2**60), 5]),
+    "float32": (pa.float32(), [0.5, 1.25]),
+    "float64": (pa.float64(), [0.1, float("inf")]),
+    "decimal": (pa.decimal128(20, 3), [decimal.Decimal("1.250"), decimal.Decimal("12345678.001")]),
+    "string": (pa.string(), ["a b/c=ä%", "x"]),
+    "date": (pa.date32(), [NOW.date(), dt.date(1969, 1, 1)]),
+    "timestamp": (pa.timestamp("us", "UTC"), [NOW, NOW.replace(year=1952)]),
+    "local time": (pa.timestamp("us"), [NOW, NOW.replace(year=1952)]),
+}
+
+
+def expression_of(filters):
+    return pq.filters_to_expression(filters) if isinstance(filters, list) else filters
+
+
+def expected(path, version=None):
+    return rows_of(pa.table(deltalake.DeltaTable(path, version=version).scan()))
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_partition_values_of_every_type(tmp_path, kind):
+    arrow, values = VALUES[kind]
+    values = [*values, None]
+    table = pa.table({"p": pa.array(values, arrow), "x": np.arange(3)})
+    deltalake.write_deltalake(tmp_path, table, partition_by=["p"])
+    found = loaded(Delta(tmp_path))
+    assert found == expected(tmp_path) == rows_of(table)
+    for value, row in zip(values, range(3), strict=True):
+        chosen = (
+            pc.field("p").is_null() if value is None else pc.field("p") == pa.scalar(value, arrow)
+        )
+        assert [x for x, *_ in in_order(Delta(tmp_path), columns=["x"], filters=chosen)] == [row]
+
+
+def test_the_rows_of_each_version(tmp_path):
+    deltalake.write_deltalake(tmp_path, pa.table({"x": [1, 2, 3]}))
+    deltalake.write_deltalake(tmp_path, pa.table({"x": [4, 5]}), mode="append")
+    deltalake.DeltaTable(tmp_path).delete("x = 2")
+    for version in range(3):
+        assert loaded(Delta(tmp_path, version)) == expected(tmp_path, version)
+    assert loaded(Delta(str(tmp_path))) == expected(tmp_path)
+    assert sorted(in_order(Delta(tmp_path))) == [(1,), (3,), (4,), (5,)]
+
+
+def test_columns_that_were_added(tmp_path):
+    deltalake.write_deltalake(tmp_path, pa.table({"x": [1, 2]}))
+    more = pa.table({"x": [3], "y": ["a"], "s": pa.array([{"u": 1, "v": [1, 2]}])})
+    deltalake.write_deltalake(tmp_path, more, mode="append", schema_mode="merge")
+    assert loaded(Delta(tmp_path), exclude=["s.v"]) == rows_of(
+        pa.table(deltalake.DeltaTable(tmp_path).scan()).flatten().drop_columns(["s.v"])
+    )
+    dataset = FastParquetDataset(Delta(tmp_path), nulls="mask")
+    assert [name for name in dataset.schema if "__" not in name] == ["x", "y", "s.u", "s.v"]
+
+
+def test_a_column_that_no_file_has(tmp_path):
+    deltalake.write_deltalake(tmp_path, pa.table({"x": [1, 2]}))
+    empty = pa.table({"x": pa.array([], pa.int64()), "y": pa.array([], pa.string())})
+    deltalake.write_deltalake(tmp_path, empty, mode="append", schema_mode="merge")
+    assert loaded(Delta(tmp_path)) == {(1, None): 1, (2, None): 1}
+
+
+FIELDS = [
+    delta_field("new name", "long", "col-1", 1),
+    delta_field("p", "date", "col-2", 2),
+    delta_field("s", {"type": "struct", "fields": [delta_field("b", "string", "c4", 4)]}, "c3", 3),
+    delta_field("m", {"type": "map", "keyType": "string", "valueType": "long",
+                      "valueContainsNull": True}, "c5", 5),
+    delta_field("added", "integer", "c6", 6),
+]  # fmt: skip
+
+
+def mapped_file(first, *, by_id):
+    """A file of the table with these columns; with ids, its names say nothing."""
+
+    def field(name, arrow, number):
+        metadata = {"PARQUET:field_id": str(number)} if by_id else None
+        return pa.field(f"other{number}" if by_id else name, arrow, metadata=metadata)
+
+    struct = pa.struct([field("c4", pa.string(), 4)])
+    schema = pa.schema([
+        field("dropped", pa.int64(), 9),
+        field("c3", struct, 3),
+        field("col-1", pa.int64(), 1),
+        field("c5", pa.map_(pa.string(), pa.int64()), 5),
+    ])  # fmt: skip
+    rows = range(first, first + 10)
+    inner = struct.field(0).name
+    columns = [
+        pa.array(rows),
+        pa.array([{inner: str(row)} for row in rows], struct),
+        pa.array(rows),
+        pa.array([[("k", row)] for row in rows], pa.map_(pa.string(), pa.int64())),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_renamed_columns(tmp_path, mode):
+    files = [
+        (mapped_file(n, by_id=mode == "id"), {"col-2": f"2024-01-0{n + 1}"}, None) for n in (0, 4)
+    ]
+    write_delta(tmp_path / "t", FIELDS, files, mode=mode, partitions=["p"])
+    source = Delta(tmp_path / "t")
+    dataset = FastParquetDataset(source, nulls="mask")
+    batch = dataset.head(100)
+    assert batch["new name"].tolist() == [*range(10), *range(4, 14)]
+    assert batch["s.b"].tolist() == [str(row) for row in [*range(10), *range(4, 14)]]
+    assert batch["m.key"].tolist() == [["k"]] * 20
+    assert batch["m.value"].tolist() == [[row] for row in [*range(10), *range(4, 14)]]
+    assert not batch["added__valid"].any()
+    assert set(batch["p"].tolist()) == {19723, 19727}
+    columns = ["new name", "p", "s"]
+    # deltalake reads by physical names in both modes; the protocol asks for ids in mode id.
+    named = [
+        (mapped_file(n, by_id=False), values, None)
+        for n, (_, values, _) in zip((0, 4), files, strict=True)
+    ]
+    write_delta(tmp_path / "named", FIELDS, named, mode="name", partitions=["p"])
+    whole = pa.table(deltalake.DeltaTable(tmp_path / "named").scan())
+    assert loaded(source, columns=columns) == rows_of(whole.select(columns))
+    arrow = pa.schema([
+        ("new name", pa.int64()),
+        ("p", pa.date32()),
+        ("s", pa.struct([("b", pa.string())])),
+        ("added", pa.int32()),
+    ])  # fmt: skip
+    plain = pa.Table.from_pylist(whole.to_pylist(), schema=arrow)
+    for filters in (
+        [("new name", ">", 7)],
+        pc.field("s", "b") == "7",
+        (pc.field("new name") + pc.field("new name") > 14) & (pc.field("p") == dt.date(2024, 1, 5)),
+        pc.field("added").is_null() & (pc.field("new name") == 9),
+        pc.field("added") > 1,
+    ):
+        kept = plain.filter(expression_of(filters)).select(columns)
+        assert loaded(source, columns=columns, filters=filters) == rows_of(kept)
+    halves = [
+        in_order(source, columns=columns, split=("s.b", a, b)) for a, b in ((0, 0.5), (0.5, 1))
+    ]
+    assert len(halves[0]) + len(halves[1]) == 20
+    assert all(halves)
+    assert not set(halves[0]) & set(halves[1])
+
+
+def test_a_state_belongs_to_one_version(tmp_path):
+    for x in (1, 2):
+        deltalake.write_deltalake(tmp_path, pa.table({"x": [x] * 10}), mode="append")
+    dataset = FastParquetDataset(Delta(tmp_path, 0), batch_size=2)
+    next(iter(dataset))
+    state = dataset.state_dict()
+    again = FastParquetDataset(Delta(tmp_path, 0), batch_size=2)
+    again.load_state_dict(state)
+    assert sum(len(batch) > 0 for batch in again) == 4
+    newer = FastParquetDataset(Delta(tmp_path), batch_size=2)
+    with pytest.raises(SourceChangedError, match=r"Expected version 0, .* got version 1 .*- at /"):
+        newer.load_state_dict(state)
+    plain = FastParquetDataset(list(again.files), batch_size=2)
+    with pytest.raises(SourceChangedError, match=r"Expected version 0, .* got plain files"):
+        plain.load_state_dict(state)
+    with pytest.raises(SourceChangedError, match=r"Expected plain files, .* got version 0"):
+        again.load_state_dict(plain.state_dict())
+
+
+def test_files_are_pruned_by_the_log(tmp_path, monkeypatch):
+    for day in range(5):
+        table = pa.table({"day": [day] * 4, "x": [day * 10 + n for n in range(4)]})
+        deltalake.write_deltalake(tmp_path, table, mode="append", partition_by=["day"])
+    read = []
+    from fastload.source import source as module
+
+    reads = module.read_footers
+    monkeypatch.setattr(
+        module, "read_footers", lambda found, s: read.append(len(found)) or reads(found, s)
+    )
+    assert in_order(Delta(tmp_path), columns=["x"], filters=[("day", "==", 3), ("x", ">", 31)]) == [
+        (32,),
+        (33,),
+    ]
+    assert in_order(Delta(tmp_path), columns=["x"], filters=[("x", "in", [0, 41])]) == [(41,), (0,)]
+    assert in_order(Delta(tmp_path), columns=["x"], filters=[("x", ">", 99)]) == []
+    assert read == [1, 2, 1]
+
+
+def test_bounds_of_timestamps_may_be_cut(tmp_path):
+    for time in (NOW, NOW.replace(year=1952)):
+        rows = pa.table({"t": pa.array([time], pa.timestamp("us"))})
+        deltalake.write_deltalake(tmp_path, rows, mode="append")
+    filters = pc.field("t") > NOW.replace(microsecond=456788)
+    assert len(in_order(Delta(tmp_path), filters=filters)) == 1
+
+
+def test_the_fingerprint_covers_the_version(tmp_path):
+    deltalake.write_deltalake(tmp_path, pa.table({"x": [1]}))
+    deltalake.DeltaTable(tmp_path).alter.set_table_properties({"delta.appendOnly": "true"})
+    first, second = (FastParquetDataset(Delta(tmp_path, version)) for version in (0, 1))
+    assert first.files == second.files
+    assert first.state_dict()["fingerprint"] != second.state_dict()["fingerprint"]
+
+
+def test_nan_is_not_pruned(tmp_path):
+    table = pa.table({"f": [1.0, float("nan")], "p": [float("nan"), 2.0]})
+    deltalake.write_deltalake(tmp_path, table, partition_by=["p"])
+    assert len(in_order(Delta(tmp_path), filters=~(pc.field("f") < 5))) == 1
+    assert len(in_order(Delta(tmp_path), filters=pc.field("p") != 2)) == 1
+
+
+def test_errors_say_what_is_missing(tmp_path, monkeypatch):
+    with pytest.raises(SourceNotFoundError, match=r"Expected a Delta table, found none.* - at /"):
+        FastParquetDataset(Delta(tmp_path / "none"))
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"x": [1]}))
+    with pytest.raises(SourceNotFoundError, match="Expected version 7 of the Delta table"):
+        FastParquetDataset(Delta(tmp_path / "t", version=7))
+    deltalake.DeltaTable(tmp_path / "t").delete()
+    with pytest.raises(SourceNotFoundError, match="got version 1 without files"):
+        FastParquetDataset(Delta(tmp_path / "t"))
+    for wrong, error in ((-1, ValueError), ("1", TypeError), (True, TypeError)):
+        with pytest.raises(error, match="Expected version"):
+            Delta("t", wrong)
+    with pytest.raises(TypeError, match="Expected uri as the path or URL of a table, got 3"):
+        Delta(3)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(ImportError, match=r"pip install 'fastload\[delta\]'"):
+        FastParquetDataset(Delta(tmp_path / "t", version=0))
+
+
+def test_unknown_features_are_refused(tmp_path):
+    write_delta(tmp_path / "t", [delta_field("x", "long")], [(pa.table({"x": [1]}), {}, None)])
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    old = '"minReaderVersion": 1, "minWriterVersion": 2'
+    new = '"minReaderVersion": 3, "minWriterVersion": 7, '
+    new += '"readerFeatures": ["variantType"], "writerFeatures": ["variantType"]'
+    log.write_text(log.read_text().replace(old, new))
+    with pytest.raises(UnsupportedTypeError, match="features fastload has, got variant"):
+        FastParquetDataset(Delta(tmp_path / "t"))
+
+
+VECTORS = [[0], [1, 3, 4, 19], list(range(20)), [], list(range(5, 20)), list(range(0, 20, 2))]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_deletion_vectors(tmp_path, inline):
+    table = tmp_path / "t"
+    table.mkdir()
+    files = [
+        (
+            pa.table({"x": range(n * 20, n * 20 + 20), "s": [f"{n}"] * 20}),
+            {"p": str(n)},
+            deletion_vector(table, rows, inline=inline) if rows else None,
+        )
+        for n, rows in enumerate(VECTORS)
+    ]
+    fields = [delta_field("x", "long"), delta_field("s", "string"), delta_field("p", "integer")]
+    write_delta(table, fields, files, partitions=["p"], vectors=True)
+    left = [n * 20 + row for n, rows in enumerate(VECTORS) for row in range(20) if row not in rows]
+    assert [x for x, *_ in in_order(Delta(table), columns=["x"])] == left
+    assert loaded(Delta(table)) == expected(table)
+    assert FastParquetDataset(Delta(table)).num_rows == len(left)
+    for filters in ([("x", ">", 50)], [("p", "in", [1, 4])], pc.field("x") + pc.field("p") > 60):
+        rows = [row for row in left if _passes(filters, row)]
+        assert [x for x, *_ in in_order(Delta(table), columns=["x"], filters=filters)] == rows
+
+
+def _passes(filters, row):
+    one = pa.table({"x": [row], "p": [row // 20]})
+    return len(one.filter(expression_of(filters))) == 1
+
+
+def test_deletion_vectors_are_read_once_for_a_version(tmp_path, monkeypatch):
+    table = tmp_path / "t"
+    table.mkdir()
+    vector = deletion_vector(table, [2, 3])
+    write_delta(
+        table, [delta_field("x", "long")], [(pa.table({"x": range(9)}), {}, vector)], vectors=True
+    )
+    assert in_order(Delta(table)) == [(x,) for x in range(9) if x not in (2, 3)]
+    for file in table.glob("deletion_vector_*"):
+        file.unlink()
+    assert in_order(Delta(table)) == [(x,) for x in range(9) if x not in (2, 3)]
+
+
+def test_a_shuffled_epoch_and_workers_leave_deleted_rows_out(tmp_path):
+    from torch.utils.data import DataLoader
+
+    table = tmp_path / "t"
+    table.mkdir()
+    vector = deletion_vector(table, range(0, 100, 3))
+    write_delta(
+        table, [delta_field("x", "long")], [(pa.table({"x": range(100)}), {}, vector)], vectors=True
+    )
+    dataset = FastParquetDataset(Delta(table), batch_size=7, shuffle=True, uneven="keep")
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, timeout=60)
+    rows = [row for batch in loader for row in batch["x"].tolist()]
+    assert sorted(rows) == [x for x in range(100) if x % 3]
+
+
+def test_a_vector_that_is_missing_or_too_long(tmp_path):
+    for name, rows in (("long", [50]), ("gone", [1])):
+        table = tmp_path / name
+        table.mkdir()
+        vector = deletion_vector(table, rows)
+        write_delta(
+            table, [delta_field("x", "long")], [(pa.table({"x": [1, 2]}), {}, vector)], vectors=True
+        )
+    next((tmp_path / "gone").glob("deletion_vector_*")).unlink()
+    for name in ("long", "gone"):
+        with pytest.raises(StorageError, match=r"Can't read the deletion vectors: .* - at /"):
+            FastParquetDataset(Delta(tmp_path / name))
