@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 namespace fastload {
@@ -24,8 +25,10 @@ int64_t HeaderBytes(int64_t bytes) {
   return length;
 }
 
+// Every writer makes powers of two, so that other sizes are damage.
 bool IsSize(int64_t bytes) {
-  return bytes > 0 && bytes <= kMostBytes && bytes % BloomFilter::kBlockBytes == 0;
+  return bytes >= BloomFilter::kBlockBytes && bytes <= kMostBytes &&
+         std::has_single_bit(static_cast<uint64_t>(bytes));
 }
 
 // Returns the bytes of the blocks of a filter whose header and blocks take `length`

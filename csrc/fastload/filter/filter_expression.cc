@@ -76,6 +76,13 @@ FilterNode Literal(const arrow::Scalar& scalar) {
   return {.kind = FilterNode::Kind::kValues, .values = {*value}};
 }
 
+// Returns true for timestamps in one time zone, or in none.
+bool AreTimestampsAlike(const arrow::DataType& a, const arrow::DataType& b) {
+  if (a.id() != arrow::Type::TIMESTAMP || b.id() != arrow::Type::TIMESTAMP) return false;
+  return static_cast<const arrow::TimestampType&>(a).timezone() ==
+         static_cast<const arrow::TimestampType&>(b).timezone();
+}
+
 // Returns the set of an is_in over values of type `type`.
 Result<FilterNode> Set(const cp::SetLookupOptions& options, const arrow::DataType& type) {
   using Nulls = cp::SetLookupOptions::NullMatchingBehavior;
@@ -87,7 +94,7 @@ Result<FilterNode> Set(const cp::SetLookupOptions& options, const arrow::DataTyp
       arrow::is_decimal(array->type_id()) && arrow::is_decimal(type.id());
   const bool fixed = arrow::is_binary_like(array->type_id()) &&
                      type.id() == arrow::Type::FIXED_SIZE_BINARY;
-  if (decimals || fixed) {
+  if (decimals || fixed || AreTimestampsAlike(*array->type(), type)) {
     // Arrow casts the set likewise when it evaluates the expression.
     auto cast = cp::Cast(*array, type.GetSharedPtr());
     if (!cast.ok()) return Other();
