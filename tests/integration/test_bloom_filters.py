@@ -332,7 +332,7 @@ def test_duckdb(tmp_path, name):
     # Even numbers, then odd ones: bounds tell nothing. DuckDB's least row group has 2,048 rows.
     numbers = np.random.default_rng(1).integers(0, 50, 3000) * 2 + (np.arange(3000) >= 2048)
     few = pa.table({"i": numbers, "s": [f"w{n}" for n in numbers], "f": numbers / 2 + 1})
-    few = few.append_column("n", pa.array(np.arange(3000)))  # noqa: F841 - DuckDB finds it by name
+    few = few.append_column("n", pa.array(np.arange(3000)))
     path = tmp_path / "a.parquet"
     duckdb.sql(f"copy few to '{path}' (format parquet, row_group_size 2048)")
     metadata = pq.read_metadata(path)
