@@ -99,8 +99,8 @@ std::vector<Lookup> LookupsOf(const FileSpec& file, int32_t file_index,
       }
     }
     std::ranges::sort(values, {}, &Sought::key);
-    const auto repeated = std::ranges::unique(values, {}, &Sought::key);
-    values.erase(repeated.begin(), repeated.end());
+    const auto same = [](const Sought& a, const Sought& b) { return a.key == b.key; };
+    values.erase(std::unique(values.begin(), values.end(), same), values.end());
     if (!values.empty()) lookups.push_back({c, *found, std::move(values)});
   }
   return lookups;
