@@ -94,12 +94,12 @@ std::unique_ptr<PyRowFinder> Make(const std::vector<FileTuple>& files,
                                   std::vector<ColumnSpec> columns,
                                   const std::vector<TestTuple>& tests,
                                   std::vector<int32_t> program, int32_t threads,
-                                  const PyRemoteQueue* remote) {
+                                  const PyRemoteQueue* remote, bool decodes) {
   RowFilter filter{.program = std::move(program)};
   for (const TestTuple& test : tests) filter.tests.push_back(TestOf(test));
   return std::make_unique<PyRowFinder>(ValueOrRaise(
       RowFinder::Make(FileSpecs(files), remote == nullptr ? nullptr : remote->queue(),
-                      std::move(columns), std::move(filter), threads)));
+                      std::move(columns), std::move(filter), threads, decodes)));
 }
 
 }  // namespace
@@ -110,11 +110,13 @@ void RegisterRowFinder(py::module_& m) {
       "A finder of the rows of row groups that pass tests of columns.")
       .def(py::init(&Make), py::kw_only(), py::arg("files"), py::arg("columns"),
            py::arg("tests"), py::arg("program"), py::arg("threads"),
-           py::arg("remote") = nullptr,
+           py::arg("remote") = nullptr, py::arg("decodes") = true,
            "tests: for each test its column, the ranges of keys that pass as int64 (n,\n"
            "2), first and last, and whether a null passes.\n"
            "program: the filter in postfix notation; a test's number stands for its\n"
-           "outcome, -1 joins the two outcomes before by \"and\", -2 by \"or\".")
+           "outcome, -1 joins the two outcomes before by \"and\", -2 by \"or\".\n"
+           "decodes: if false, no column is read, and all rows of a row group count as\n"
+           "found unless metadata exclude them.")
       .def("find", &PyRowFinder::Find, py::arg("row_groups"), py::kw_only(),
            py::arg("skip") = false,
            "Returns, for each (file, row group), how many rows pass, and a bit for\n"

@@ -1,5 +1,5 @@
 // Fuzzer of the search for rows: the rows that a filter finds are the rows whose values
-// pass, as long as the bounds in footers and page indexes are true.
+// pass, as long as footers, page indexes and Bloom filters are true.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -18,6 +18,7 @@
 #include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/pages/chunk_open.h"
 #include "fastload/fetch/local_stream.h"
+#include "fastload/filter/bloom_search.h"
 #include "fastload/filter/known_values.h"
 #include "fastload/filter/row_filter.h"
 #include "fastload/filter/row_group_search.h"
@@ -125,6 +126,36 @@ bool BoundsAreTrue(const FileSpec& file, int32_t row_group, const ColumnSpec& sp
   return status.ok() && holds;
 }
 
+// Returns true if the Bloom filters of the columns exclude no value that is there, as far
+// as the filter of rows asks for values.
+bool BloomFiltersAreTrue(const FileSpec& file, int32_t row_group,
+                         const std::vector<ColumnSpec>& specs, const RowFilter& filter,
+                         const std::vector<std::optional<Values>>& values) {
+  auto opened = LocalFile::Open(file);
+  Expect(opened.ok(), "the file can be opened");
+  const auto read = [&](const std::vector<ByteRange>& ranges,
+                        std::vector<std::vector<uint8_t>>* bytes) -> Status {
+    for (const ByteRange& range : ranges) {
+      auto& last = bytes->emplace_back(static_cast<size_t>(range.bytes));
+      ARROW_RETURN_NOT_OK((*opened)->ReadAt(range.offset, range.bytes, last.data()));
+    }
+    return Status::OK();
+  };
+  std::vector<KnownValues> known;
+  const Status status = CatchParquet([&]() -> Status {
+    for (const ColumnSpec& spec : specs) {
+      ARROW_ASSIGN_OR_RAISE(auto of, KnownOfChunk(file, 0, row_group, spec));
+      known.push_back(std::move(of));
+    }
+    return ExcludeByBloomFilters(file, 0, row_group, specs, filter, read, &known);
+  });
+  Expect(status.ok(), "Bloom filters can be read where columns can be read");
+  for (size_t c = 0; c < specs.size(); ++c) {
+    if (!IsTrue(known[c], *values[c], 0, file.RowsOf(row_group))) return false;
+  }
+  return true;
+}
+
 // Draws ranges of keys around values that occur.
 std::vector<KeyRange> DrawRanges(const Values* values, std::mt19937_64* random) {
   const auto draw = [&]() -> int64_t {
@@ -139,10 +170,11 @@ std::vector<KeyRange> DrawRanges(const Values* values, std::mt19937_64* random) 
   std::vector<int64_t> edges;
   for (auto n = 2 * ((*random)() % 8); n > 0; --n) edges.push_back(draw());
   std::ranges::sort(edges);
+  const bool points = (*random)() % 2 == 0;  // values, for which Bloom filters are asked
   std::vector<KeyRange> ranges;
   for (size_t i = 0; i + 1 < edges.size(); i += 2) {
     if (ranges.empty() || edges[i] > ranges.back().last) {
-      ranges.push_back({edges[i], edges[i + 1]});
+      ranges.push_back({edges[i], points ? edges[i] : edges[i + 1]});
     }
   }
   return ranges;
@@ -200,6 +232,7 @@ void Search(const FileSpec& file, int32_t row_group, const std::vector<ColumnSpe
     if (!BoundsAreTrue(file, row_group, specs[c], *values[c], &indexed)) return;
   }
   if (indexed && leaves_out) return;
+  if (!BloomFiltersAreTrue(file, row_group, specs, filter, values)) return;
   int64_t count = 0;
   for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
     std::vector<uint8_t> stack;

@@ -6,6 +6,7 @@ python tests/fuzz/seeds.py DIRECTORY [--data DIRECTORY]
 import argparse
 import datetime
 import decimal
+import inspect
 import itertools
 import random
 import shutil
@@ -108,7 +109,11 @@ NAMES = ("two\nlines", "nul\0", "`quoted`", "a.b", " ", "\u00e9\u4e2d", "n" * 30
 
 
 def write_filtered(directory):
-    """Files to search: sorted and unsorted numbers beside each other, with bounds of pages."""
+    """Files to search: sorted and unsorted numbers beside each other, with bounds of pages.
+
+    Where pyarrow can write Bloom filters, half of the files have them instead of bounds.
+    """
+    with_bloom = "bloom_filter_options" in inspect.signature(pq.write_table).parameters
     choice = random.Random(1)
     rows = 300
     for index, codec, dictionary in itertools.product(
@@ -125,11 +130,15 @@ def write_filtered(directory):
             "flag": pa.array([row > 200 for row in range(rows)]),
         }
         for number, names in enumerate((("sorted", "nulls", "flag"), ("few", "floats", "any"))):
+            bloom = {}
+            if with_bloom and not index:
+                filters = {name: {"ndv": 20} for name in names if name != "flag"}
+                bloom = {"write_statistics": ["few"], "bloom_filter_options": filters}
             pq.write_table(
                 pa.table({name: columns[name] for name in names}),
                 directory / f"filtered-{index}-{codec}-{dictionary}-{number}.parquet",
                 row_group_size=200, data_page_size=64, write_batch_size=16, compression=codec,
-                use_dictionary=dictionary, write_page_index=index,
+                use_dictionary=dictionary, write_page_index=index, **bloom,
             )  # fmt: skip
 
 

@@ -6,8 +6,8 @@ import pytest
 from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
-from fastload.dataset.passes import open_feed
 from fastload.dataset.passes.next_pass import NextPass
+from fastload.plan import units
 from fastload.plan.read_plan import share_plan
 from fastload.testing import assert_same_batches
 from support.sample_files import ids_of, write_sample
@@ -105,7 +105,7 @@ def test_only_what_begins_cold_has_small_windows(path, monkeypatch):
         windows.append(made.takes[:2, 1].tolist())
         return made
 
-    monkeypatch.setattr(open_feed, "share_plan", noting)
+    monkeypatch.setattr(units, "share_plan", noting)
     with dataset_of(path, shuffle=False) as dataset:
         for _ in range(3):
             ids_of(dataset)

@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import inspect
 import tempfile
 
 import numpy as np
@@ -34,6 +35,7 @@ VALUES = {
     "d": (pa.decimal128(7, 2), [decimal.Decimal(n) / 4 for n in (-6, 0, 1, 4)]),
 }
 ROWS = 300
+BLOOM = "bloom_filter_options" in inspect.signature(pq.write_table).parameters
 
 
 @st.composite
@@ -116,6 +118,8 @@ def test_statistics_and_row_groups_change_no_row(data, filters, split):
     table = table.append_column("n", pa.array(np.arange(ROWS)))
     groups = data.draw(st.sampled_from([1, 7, 100, ROWS]))
     page_index = data.draw(st.booleans())
+    filtered = {name: {"ndv": 9} for name in VALUES if name != "b"}
+    bloom = {"bloom_filter_options": filtered} if BLOOM else {}
     with tempfile.TemporaryDirectory() as directory:
         path = f"{directory}/a.parquet"
         for statistics in (True, False):
@@ -128,6 +132,7 @@ def test_statistics_and_row_groups_change_no_row(data, filters, split):
                 write_page_index=page_index and statistics,
                 write_statistics=statistics,
                 use_dictionary=data.draw(st.booleans()),
+                **bloom,
             )
             want = expected(path, table, filters, split)
             assert rows_of(path, filters, split) == want

@@ -1,6 +1,8 @@
 """Rows that the core finds by conditions are those that Arrow's own evaluation finds."""
 
 import datetime
+import decimal
+import inspect
 import tempfile
 
 import numpy as np
@@ -39,9 +41,13 @@ EDGES = {
     "zoned": (pa.timestamp("ms", "UTC"), [0, 10**12, 10**12 + 1]),
     "s": (pa.string(), WORDS),
     "large": (pa.large_string(), WORDS),
+    "d": (pa.decimal128(7, 2), [decimal.Decimal(n) / 4 for n in (-6, 0, 1, 4, 300_000)]),
+    "wide": (pa.decimal128(18, 0), [-(10**18) + 1, -1, 0, 10**18 - 1]),
+    "fixed": (pa.binary(2), [b"ab", b"\x00\xff", b"zz"]),
     "raw": (pa.binary(), [word.encode() for word in WORDS] + [b"\x00\xff", b"\xff" * 9]),
 }
-BYTES = (pa.string(), pa.large_string(), pa.binary())
+BYTES = (pa.string(), pa.large_string(), pa.binary(), pa.binary(2))
+BLOOM = "bloom_filter_options" in inspect.signature(pq.write_table).parameters
 OPERATORS = [
     lambda a, b: a == b,
     lambda a, b: a != b,
@@ -56,7 +62,7 @@ def values_of(name):
     arrow, edges = EDGES[name]
     if pa.types.is_floating(arrow):
         return st.sampled_from(edges) | st.floats(width=32 if arrow == pa.float32() else 64)
-    if pa.types.is_boolean(arrow) or arrow in BYTES:
+    if pa.types.is_boolean(arrow) or pa.types.is_decimal(arrow) or arrow in BYTES:
         return st.sampled_from(edges)
     return st.sampled_from(edges) | st.integers(min(edges), max(edges))
 
@@ -70,6 +76,8 @@ def columns(draw, name):
     values = [few[i] for i in rng.integers(0, len(few), 400)]
     if draw(st.booleans()):
         values.sort(key=lambda v: (v != v, v))
+    if name == "wide":
+        values = [decimal.Decimal(v) for v in values]
     nulls = draw(st.sampled_from([0, 0, 0.1, 0.9, 1]))
     start = draw(st.integers(0, 400))
     gone = (rng.random(400) < nulls) & (np.arange(400) >= start)
@@ -152,6 +160,8 @@ def test_conditions_find_what_arrow_finds(data):
     names = data.draw(st.lists(st.sampled_from(sorted(EDGES)), min_size=1, max_size=3, unique=True))
     table = pa.table({name: data.draw(columns(name)) for name in names})
     filters = data.draw(trees(names))
+    bloom = data.draw(st.lists(st.sampled_from(names), unique=True)) if BLOOM else []
+    more = {"bloom_filter_options": {n: {"ndv": 9} for n in bloom if n != "b"}} if BLOOM else {}
     numbered = table.append_column("n", pa.array(np.arange(table.num_rows)))
     want = numbered.filter(filters)["n"].to_pylist()
     with tempfile.TemporaryDirectory() as directory:
@@ -167,6 +177,8 @@ def test_conditions_find_what_arrow_finds(data):
             write_page_index=data.draw(st.booleans()),
             write_statistics=data.draw(st.booleans()),
             compression=data.draw(st.sampled_from(["none", "snappy"])),
+            store_decimal_as_integer=data.draw(st.booleans()),
+            **more,
         )
         found = found_rows(directory, filters)
     assert found is None or found == want

@@ -105,9 +105,16 @@ void ChunkStream::Request(size_t i, std::function<void()> ready) {
     RequestLocal(i, std::move(ready));
   } catch (...) {
     // Nobody will bring the segment, and nobody may wait for the segment.
-    Fill(i, FromException());
+    Fill(i, FromException(), nullptr);
     throw;
   }
+}
+
+template <typename Fn>
+void ChunkStream::Bring(size_t i, const Fn& read) {
+  std::shared_ptr<arrow::Buffer> bytes;
+  Status status = CatchParquet([&] { return read().Value(&bytes); });
+  Fill(i, std::move(status), std::move(bytes));
 }
 
 void ChunkStream::RequestLocal(size_t i, std::function<void()> ready) {
@@ -118,7 +125,7 @@ void ChunkStream::RequestLocal(size_t i, std::function<void()> ready) {
   });
   context_.io->Submit(
       priority_, [self = std::move(self), i, ready = std::move(ready)](Scratch&) {
-        self->Fill(i, CatchResult([&] { return self->ReadLocal(self->extents_[i]); }));
+        self->Bring(i, [&] { return self->ReadLocal(self->extents_[i]); });
         if (ready) ready();
       });
 }
@@ -139,7 +146,7 @@ void ChunkStream::RequestRemote(size_t i, std::function<void()> ready) {
           Stage::kRequest, asked_ns, NowNs(),
           {.index = self->file_, .bytes = self->extents_[i].read->range().bytes});
     }
-    self->Fill(i, CatchResult([&] { return TakeRemote(self->extents_[i]); }));
+    self->Bring(i, [&] { return TakeRemote(self->extents_[i]); });
     if (ready) ready();
   };
   if (extent.read->Then(arrived)) return;
@@ -177,15 +184,13 @@ Result<std::shared_ptr<arrow::Buffer>> ChunkStream::TakeRemote(const Extent& ext
   return arrow::SliceBuffer(std::move(bytes), extent.offset, extent.bytes);
 }
 
-void ChunkStream::Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept {
+void ChunkStream::Fill(size_t i, Status status,
+                       std::shared_ptr<arrow::Buffer> bytes) noexcept {
   std::lock_guard lock(mutex_);
   Segment& segment = segments_[i];
   segment.done = true;
-  if (bytes.ok()) {
-    segment.bytes = *std::move(bytes);
-  } else {
-    segment.status = std::move(bytes).status();
-  }
+  segment.bytes = std::move(bytes);
+  segment.status = std::move(status);
   arrived_.notify_all();
 }
 

@@ -72,7 +72,11 @@ class ChunkStream final : public ByteStream {
   Status BringAhead(const Extent& extent) const;
   Result<std::shared_ptr<arrow::Buffer>> ReadLocal(const Extent& extent);
   static Result<std::shared_ptr<arrow::Buffer>> TakeRemote(const Extent& extent);
-  void Fill(size_t i, Result<std::shared_ptr<arrow::Buffer>> bytes) noexcept;
+  // Fills a segment with what `read` returns or throws.
+  template <typename Fn>
+  void Bring(size_t i, const Fn& read);
+  // Takes no memory. An arrow::Result would take memory to give up its status.
+  void Fill(size_t i, Status status, std::shared_ptr<arrow::Buffer> bytes) noexcept;
   // Waits for the segment, and requests the segment behind the one being read.
   Result<std::shared_ptr<arrow::Buffer>> Wait(size_t i);
   // Returns the index of the segment at the position, or the number of segments at the

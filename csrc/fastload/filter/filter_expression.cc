@@ -6,6 +6,7 @@
 #include "arrow/array.h"
 #include "arrow/buffer.h"
 #include "arrow/compute/api_scalar.h"
+#include "arrow/compute/cast.h"
 #include "arrow/compute/expression.h"
 #include "arrow/scalar.h"
 
@@ -50,10 +51,17 @@ std::optional<FilterValue> ValueOf(const arrow::Scalar& scalar) {
       return ValueOf<arrow::Date32Scalar, int64_t>(scalar);
     case arrow::Type::TIMESTAMP:
       return ValueOf<arrow::TimestampScalar, int64_t>(scalar);
+    case arrow::Type::DECIMAL128: {
+      const auto& unscaled = static_cast<const arrow::Decimal128Scalar&>(scalar).value;
+      int64_t value = 0;
+      if (!unscaled.ToInteger(&value).ok()) return std::nullopt;
+      return value;
+    }
     case arrow::Type::STRING:
     case arrow::Type::LARGE_STRING:
     case arrow::Type::BINARY:
     case arrow::Type::LARGE_BINARY:
+    case arrow::Type::FIXED_SIZE_BINARY:
       return static_cast<const arrow::BaseBinaryScalar&>(scalar).value->ToString();
     default:
       return std::nullopt;
@@ -68,13 +76,30 @@ FilterNode Literal(const arrow::Scalar& scalar) {
   return {.kind = FilterNode::Kind::kValues, .values = {*value}};
 }
 
+// Returns true for timestamps in one time zone, or in none.
+bool AreTimestampsAlike(const arrow::DataType& a, const arrow::DataType& b) {
+  if (a.id() != arrow::Type::TIMESTAMP || b.id() != arrow::Type::TIMESTAMP) return false;
+  return static_cast<const arrow::TimestampType&>(a).timezone() ==
+         static_cast<const arrow::TimestampType&>(b).timezone();
+}
+
 // Returns the set of an is_in over values of type `type`.
 Result<FilterNode> Set(const cp::SetLookupOptions& options, const arrow::DataType& type) {
   using Nulls = cp::SetLookupOptions::NullMatchingBehavior;
   const Nulls nulls = options.GetNullMatchingBehavior();
   const bool known = nulls == Nulls::MATCH || nulls == Nulls::SKIP;
   if (!known || !options.value_set.is_array()) return Other();
-  const auto array = options.value_set.make_array();
+  auto array = options.value_set.make_array();
+  const bool decimals =
+      arrow::is_decimal(array->type_id()) && arrow::is_decimal(type.id());
+  const bool fixed = arrow::is_binary_like(array->type_id()) &&
+                     type.id() == arrow::Type::FIXED_SIZE_BINARY;
+  if (decimals || fixed || AreTimestampsAlike(*array->type(), type)) {
+    // Arrow casts the set likewise when it evaluates the expression.
+    auto cast = cp::Cast(*array, type.GetSharedPtr());
+    if (!cast.ok()) return Other();
+    array = *std::move(cast);
+  }
   const bool integers =
       arrow::is_integer(array->type_id()) && arrow::is_integer(type.id());
   const bool strings = arrow::is_string(array->type_id()) && arrow::is_string(type.id());
@@ -102,6 +127,7 @@ int WholeBits(const arrow::DataType& type) {
 
 // Returns true if a cast preserves all values, and so their order.
 bool Widens(const arrow::DataType& from, const arrow::DataType& to) {
+  if (from.id() == arrow::Type::FIXED_SIZE_BINARY) return arrow::is_binary(to.id());
   const int bits = WholeBits(from);
   const bool fraction = arrow::is_floating(from.id()) && !arrow::is_floating(to.id());
   const bool sign =

@@ -14,7 +14,8 @@ constexpr int64_t kMemoryBytes = 64 << 20;
 Result<std::shared_ptr<RowFinder>> RowFinder::Make(std::vector<FileSpec> files,
                                                    std::shared_ptr<RemoteQueue> remote,
                                                    std::vector<ColumnSpec> columns,
-                                                   RowFilter filter, int32_t threads) {
+                                                   RowFilter filter, int32_t threads,
+                                                   bool decodes) {
   ARROW_RETURN_NOT_OK(filter.Check(columns.size()));
   for (const ColumnSpec& spec : columns) {
     const std::array<uint8_t, 8> zero{};
@@ -26,14 +27,16 @@ Result<std::shared_ptr<RowFinder>> RowFinder::Make(std::vector<FileSpec> files,
   }
   return std::shared_ptr<RowFinder>(new RowFinder(std::move(files), std::move(remote),
                                                   std::move(columns), std::move(filter),
-                                                  threads));
+                                                  threads, decodes));
 }
 
 RowFinder::RowFinder(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
-                     std::vector<ColumnSpec> columns, RowFilter filter, int32_t threads)
+                     std::vector<ColumnSpec> columns, RowFilter filter, int32_t threads,
+                     bool decodes)
     : files_(std::move(files), std::move(remote)),
       columns_(std::move(columns)),
       filter_(std::move(filter)),
+      decodes_(decodes),
       fetches_(MakePrivateMemory(), kMemoryBytes),
       pool_(arrow::default_memory_pool(), kMemoryBytes),
       threads_(MakeThreadPool("fastload-filter", threads)) {}
@@ -50,7 +53,8 @@ Result<FoundRows> RowFinder::Find(RowGroupId row_group) {
                            .filter = &filter_,
                            .fetches = &fetches_,
                            .pool = &pool_,
-                           .counters = &counters_},
+                           .counters = &counters_,
+                           .decodes = decodes_},
                           row_group);
   });
 }

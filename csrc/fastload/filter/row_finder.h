@@ -26,11 +26,12 @@ namespace fastload {
 class RowFinder {
  public:
   // Columns must be flat fixed-width values of a dtype with keys, and take nulls.
-  // `remote` is null if all files are local.
+  // `remote` is null if all files are local. `decodes` is as in SearchContext.
   static Result<std::shared_ptr<RowFinder>> Make(std::vector<FileSpec> files,
                                                  std::shared_ptr<RemoteQueue> remote,
                                                  std::vector<ColumnSpec> columns,
-                                                 RowFilter filter, int32_t threads);
+                                                 RowFilter filter, int32_t threads,
+                                                 bool decodes = true);
   ~RowFinder();
 
   // Searches one row group. Errors name file, row group and column. Does not throw.
@@ -40,11 +41,13 @@ class RowFinder {
 
  private:
   RowFinder(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> remote,
-            std::vector<ColumnSpec> columns, RowFilter filter, int32_t threads);
+            std::vector<ColumnSpec> columns, RowFilter filter, int32_t threads,
+            bool decodes);
 
   FileTable files_;
   const std::vector<ColumnSpec> columns_;
   const RowFilter filter_;
+  const bool decodes_;
   BlockPool fetches_;
   RecyclingPool pool_;
   Counters counters_;

@@ -18,6 +18,7 @@
 #include "fastload/fetch/fetch.h"
 #include "fastload/fetch/local_stream.h"
 #include "fastload/fetch/page_selection.h"
+#include "fastload/filter/bloom_search.h"
 #include "fastload/filter/column_tests.h"
 #include "fastload/filter/known_values.h"
 #include "fastload/plan/row_selection.h"
@@ -32,6 +33,9 @@ constexpr int64_t kSegmentBytes = 4 << 20;
 // The largest hole that one read from a store includes: less than a link transfers during
 // the latency of a request.
 constexpr int64_t kHoleBytes = 64 << 10;
+// The largest hole that one small read of a local file includes: a page of the system's
+// page cache.
+constexpr int64_t kLocalHoleBytes = 4 << 10;
 
 // The most rows of a row group: windows have fewer, and the bits of so many rows take
 // 256 MiB.
@@ -91,10 +95,14 @@ class RowGroupSearch {
                               KnownOfChunk(file_, id_.file, id_.row_group, spec));
         known_.push_back(std::move(known));
       }
-      const Verdict verdict = context_.filter->Of(known_);
+      Verdict verdict = context_.filter->Of(known_);
       if (verdict == Verdict::kSome && rows_ > 0) {
+        ARROW_RETURN_NOT_OK(AskBloomFilters());
+        verdict = context_.filter->Of(known_);
+      }
+      if (verdict == Verdict::kSome && rows_ > 0 && context_.decodes) {
         ARROW_ASSIGN_OR_RAISE(found, OfPages());
-      } else if (verdict == Verdict::kAll) {
+      } else if (verdict != Verdict::kNone) {
         found.count = rows_;
       }
       return Status::OK();
@@ -120,6 +128,49 @@ class RowGroupSearch {
                                                        " values, got " +
                                                        std::to_string(values)),
                 {.file = file_.path, .row_group = id_.row_group, .column = spec.name});
+    }
+    return Status::OK();
+  }
+
+  Status AskBloomFilters() {
+    const auto read = [&](const std::vector<ByteRange>& ranges,
+                          std::vector<std::vector<uint8_t>>* bytes) {
+      return ReadSmall(ranges, bytes);
+    };
+    return ExcludeByBloomFilters(file_, id_.file, id_.row_group, *context_.columns,
+                                 *context_.filter, read, &known_);
+  }
+
+  // Reads small ranges, each into an element of `bytes`. Ranges that lie close together
+  // are one read; a store gets all requests at the same time.
+  Status ReadSmall(const std::vector<ByteRange>& ranges,
+                   std::vector<std::vector<uint8_t>>* bytes) {
+    const auto reads =
+        Coalesce(ranges, file_.remote ? kHoleBytes : kLocalHoleBytes, kSegmentBytes);
+    std::shared_ptr<File> file;
+    if (file_.remote) {
+      file = std::make_shared<RangesOfFile>(context_.files->remote(), id_.file, reads);
+    } else {
+      ARROW_ASSIGN_OR_RAISE(file, context_.files->Open(id_.file));
+    }
+    bytes->resize(ranges.size());
+    std::vector<uint8_t> buffer;
+    for (const ByteRange& read : reads) {
+      buffer.resize(static_cast<size_t>(read.bytes));
+      ARROW_RETURN_NOT_OK(file->ReadAt(read.offset, read.bytes, buffer.data()));
+      context_.counters->read_requests += 1;
+      context_.counters->read_bytes += read.bytes;
+      // A range that two reads share gets its bytes from both.
+      for (size_t i = 0; i < ranges.size(); ++i) {
+        const int64_t first = std::max(ranges[i].offset, read.offset);
+        const int64_t last =
+            std::min(ranges[i].offset + ranges[i].bytes, read.offset + read.bytes);
+        if (first >= last) continue;
+        (*bytes)[i].resize(static_cast<size_t>(ranges[i].bytes));
+        std::memcpy((*bytes)[i].data() + (first - ranges[i].offset),
+                    buffer.data() + (first - read.offset),
+                    static_cast<size_t>(last - first));
+      }
     }
     return Status::OK();
   }

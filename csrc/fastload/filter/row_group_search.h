@@ -31,11 +31,13 @@ struct SearchContext {
   RecyclingPool* pool;  // memory of decompressed pages and dictionaries
   Counters* counters;
   int64_t page_hole_bytes = kPageHoleBytes;
+  // False: all rows of an undecided row group count as found, and no column is read.
+  bool decodes = true;
 };
 
-// Looks at footers and page indexes first, and decodes only pages whose rows are still
-// undecided. Reads and decodes on the calling thread. Errors name file, row group and
-// column.
+// Looks at footers, Bloom filters and page indexes first, and decodes only pages whose
+// rows are still undecided. Reads and decodes on the calling thread. Errors name file,
+// row group and column.
 Result<FoundRows> SearchRowGroup(const SearchContext& context, RowGroupId row_group);
 
 }  // namespace fastload

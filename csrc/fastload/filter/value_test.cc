@@ -112,16 +112,20 @@ bool Contains(const std::vector<KeyRange>& ranges, int64_t key) {
   return found != ranges.end() && found->first <= key;
 }
 
+// Returns the first of the ordered ranges that does not end before the known keys.
+auto FirstFrom(const std::vector<KeyRange>& ranges, const KeyRange& known) {
+  return std::ranges::lower_bound(ranges, known.first, std::less<>(), &KeyRange::last);
+}
+
 bool Intersects(const std::vector<KeyRange>& ranges, const KeyRange& known) {
-  return std::ranges::any_of(ranges, [&](const KeyRange& range) {
-    return range.first <= known.last && known.first <= range.last;
-  });
+  const auto found = FirstFrom(ranges, known);
+  return found != ranges.end() && found->first <= known.last;
 }
 
 bool Covers(const std::vector<KeyRange>& ranges, const KeyRange& known) {
-  return std::ranges::any_of(ranges, [&](const KeyRange& range) {
-    return range.first <= known.first && known.last <= range.last;
-  });
+  const auto found = FirstFrom(ranges, known);
+  return found != ranges.end() && found->first <= known.first &&
+         known.last <= found->last;
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fastload.plan.intervals import Int64s
 
-__all__ = ["RowConditions"]
+__all__ = ["RowConditions", "is_short_decimal"]
 
 _KEYS: dict[Any, Keys] = {
     pa.bool_(): Keys(),
@@ -47,8 +47,14 @@ _MIRRORED = {
     "greater_equal": "less_equal",
 }
 _AND, _OR = -1, -2  # the core's numbers
+_INT64_DIGITS = 18  # every number of so many decimal digits fits int64
 
 _Tree = tuple[Any, ...]  # the result of core.bind_filter
+
+
+def is_short_decimal(arrow: Any) -> bool:
+    """Return True for a type of decimals whose keys are their unscaled integers."""
+    return pa.types.is_decimal128(arrow) and bool(arrow.precision <= _INT64_DIGITS)
 
 
 class _NoTestError(Exception):
@@ -75,12 +81,14 @@ class RowConditions:
     program: tuple[int, ...]
 
     @classmethod
-    def of(cls, filters: Any, schema: Any) -> RowConditions | None:
+    def of(cls, filters: Any, schema: Any, *, partial: bool = False) -> RowConditions | None:
         """Convert an Expression to conditions.
 
         Args:
             filters: the Expression.
             schema: an Arrow schema with the columns of the filters.
+            partial: leave out parts that are joined by "and" and can't be expressed. Every row
+                that passes the Expression then passes the conditions, and other rows may pass.
 
         Returns:
             The conditions, or None if the Expression can't be expressed by tests of single
@@ -88,7 +96,7 @@ class RowConditions:
         """
         try:
             tree = core.bind_filter(serialized(filters), schema)
-            reading = _Reading(schema)
+            reading = _Reading(schema, partial=partial)
             passes = reading.of(tree, negated=False)
         except (_NoTestError, pa.ArrowException, ValueError, TypeError, NotImplementedError):
             return None
@@ -158,8 +166,9 @@ class _Reading:
     Instead, "not" is moved down the tree to the tests of the columns.
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, *, partial: bool) -> None:
         self._schema = schema
+        self._partial = partial
         self._words: dict[str, WordKeys] = {}
 
     def words_of(self, column: str) -> tuple[Any, ...]:
@@ -177,7 +186,7 @@ class _Reading:
             return self.of(arguments[0][0], negated=not negated)
         if name in ("and_kleene", "or_kleene"):
             operator = _AND if (name == "and_kleene") != negated else _OR
-            return _join(operator, [self.of(part, negated=negated) for part in arguments[0]])
+            return _join(operator, self._parts(arguments[0], operator, negated=negated))
         if name == "column":
             return self._test(tree, lambda keys: keys.compared("equal", 1), negated=negated)
         if name in _MIRRORED:
@@ -189,6 +198,21 @@ class _Reading:
         if name == "is_nan":
             return self._test(arguments[0][0], lambda keys: ~keys.numbers, negated=negated)
         raise _NoTestError(name)
+
+    def _parts(
+        self, trees: Sequence[_Tree], operator: int, *, negated: bool
+    ) -> list[_Test | _Join]:
+        """Convert trees that are joined by an operator; at least one."""
+        parts = []
+        for tree in trees:
+            try:
+                parts.append(self.of(tree, negated=negated))
+            except (_NoTestError, ValueError):
+                if not self._partial or operator != _AND:
+                    raise
+        if not parts:
+            raise _NoTestError("and")
+        return parts
 
     def _comparison(self, name: str, left: _Tree, right: _Tree, *, negated: bool) -> _Test:
         if left[0] == "values":
@@ -226,9 +250,11 @@ class _Reading:
         if tree[0] != "column":
             raise _NoTestError(tree[0])
         arrow = self._schema.field(tree[1]).type
-        if arrow in _WORDS:
-            return tree[1], self._words.setdefault(tree[1], WordKeys(_WORDS[arrow]))
-        keys = Keys() if pa.types.is_timestamp(arrow) else _KEYS.get(arrow)
+        kind = bytes if pa.types.is_fixed_size_binary(arrow) else _WORDS.get(arrow)
+        if kind is not None:
+            return tree[1], self._words.setdefault(tree[1], WordKeys(kind))
+        whole = pa.types.is_timestamp(arrow) or is_short_decimal(arrow)
+        keys = Keys() if whole else _KEYS.get(arrow)
         if keys is None:
             raise _NoTestError(str(arrow))
         return tree[1], keys

@@ -10,7 +10,7 @@ import torch
 from fastload.engine.engine import column_specs
 from fastload.errors import FastloadError
 from fastload.plan.kept_rows import FileRows, pack_rows
-from fastload.rows.conditions import RowConditions
+from fastload.rows.conditions import RowConditions, is_short_decimal
 from fastload.runtime.cores import available_cores
 from fastload.runtime.native import core
 from fastload.schema.columns import Codes, Column
@@ -43,9 +43,18 @@ class CoreRowFinder:
         conditions: the conditions.
         projection: the columns of the conditions; the name of an output is the index of a column
             in `conditions.names`.
+        decodes: read columns. If False, all rows of a row group count as found, unless statistics,
+            Bloom filters or hive keys say that none passes.
     """
 
-    def __init__(self, source: Source, conditions: RowConditions, projection: Projection) -> None:
+    def __init__(
+        self,
+        source: Source,
+        conditions: RowConditions,
+        projection: Projection,
+        *,
+        decodes: bool = True,
+    ) -> None:
         self._files = source.files
         outputs = {output.name: output.columns[0] for output in projection.outputs}
         remote = source.storage.serve(source.files, data=False)
@@ -58,6 +67,7 @@ class CoreRowFinder:
             program=conditions.program,
             threads=threads,
             remote=remote,
+            decodes=decodes,
         )
 
     @classmethod
@@ -79,6 +89,39 @@ class CoreRowFinder:
             return None
         projection = _projection(source, schema, conditions)
         return cls(source, conditions, projection) if projection else None
+
+    @classmethod
+    def pruning(cls, source: Source, schema: FilterSchema, predicate: Predicate) -> Self | None:
+        """Make a finder that rules out row groups, for a predicate that the core can't evaluate.
+
+        Args:
+            source: the files.
+            schema: the columns of all files.
+            predicate: the filters and the split.
+
+        Returns:
+            The finder, for `may_pass`, or None if the core can't evaluate any part that every row
+            has to pass.
+        """
+        if predicate.filters is None:
+            return None
+        conditions = RowConditions.of(predicate.filters, schema.arrow, partial=True)
+        if conditions is None:
+            return None
+        projection = _projection(source, schema, conditions)
+        return cls(source, conditions, projection, decodes=False) if projection else None
+
+    def may_pass(self, tasks: Sequence[tuple[int, int]]) -> list[bool]:
+        """Return for each row group whether a row may pass, without reading columns.
+
+        Args:
+            tasks: for each row group the index of its file and its index in the file.
+        """
+        # The count of rows, or the cause why the row group can't be read, which reading it shows.
+        return [
+            isinstance(result, str) or result[0] > 0
+            for result in self._core.find(list(tasks), skip=True)
+        ]
 
     def find(
         self, indices: Sequence[int], *, skip: bool
@@ -136,6 +179,8 @@ def _projection(
 def _column(name: str, arrow: Any, words: Sequence[str] | Sequence[bytes]) -> Column | Codes:
     if words:
         return Codes(name, words)
+    if is_short_decimal(arrow):
+        return Column(name, dtype=torch.int64, fill=0, valid=True)
     return Column(name, fill=False if pa.types.is_boolean(arrow) else 0, valid=True)
 
 
@@ -145,5 +190,7 @@ def _has_numbers_of(arrow: Any, field: Field) -> bool:
         return False
     if pa.types.is_timestamp(arrow):
         return bool(field.dtype == torch.int64 and field.unit == arrow.unit)
+    if is_short_decimal(arrow):
+        return bool(field.dtype == torch.int64)
     dtype = torch.int32 if arrow == pa.date32() else NUMBERS.get(arrow)
     return bool(dtype == field.dtype)

@@ -68,6 +68,9 @@ class RowFinder:
         self._schema = schema
         self._predicate = predicate
         self._conditions = CoreRowFinder.of(source, schema, predicate)
+        self._pruning = (
+            None if self._conditions else CoreRowFinder.pruning(source, schema, predicate)
+        )
         self._by_statistics = schema.trusts_statistics(predicate)
         self._deleted = DeletedRows(source) if source.has_deletes else None
         self._threads = ThreadPoolExecutor(available_cores(), "fastload-filter")
@@ -109,6 +112,7 @@ class RowFinder:
             yield from self._conditions.find(indices, skip=self._skip)
             return
         scans = list(self._threads.map(self._scan_of, indices))
+        self._prune(indices, scans)
         results = self._by_pyarrow(scans)
         for scan in scans:
             yield _rows_of(scan, results)
@@ -158,6 +162,15 @@ class RowFinder:
             self._source.storage,
             by_statistics=self._by_statistics,
         )
+
+    def _prune(self, indices: Sequence[int], scans: Sequence[ArrowRowScan | TableRowScan]) -> None:
+        """Take row groups that the core rules out from the scans."""
+        if self._pruning is None:
+            return
+        tasks = [(i, g) for i, scan in zip(indices, scans, strict=True) for g in scan.groups]
+        may_pass = iter(self._pruning.may_pass(tasks))
+        for scan in scans:
+            scan.groups = [group for group in scan.groups if next(may_pass)]
 
     def _by_pyarrow(self, scans: Sequence[ArrowRowScan | TableRowScan]) -> Iterator[_Result]:
         tasks = [(scan, group) for scan in scans for group in scan.groups]

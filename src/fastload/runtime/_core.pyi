@@ -405,6 +405,7 @@ class RowFinder:
         program: Sequence[int],
         threads: int,
         remote: RemoteQueue | None = None,
+        decodes: bool = True,
     ) -> None: ...
     def find(
         self, row_groups: Sequence[tuple[int, int]], *, skip: bool = False

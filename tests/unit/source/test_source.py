@@ -322,3 +322,33 @@ def test_a_relative_source_is_resolved_when_it_is_opened(tmp_path, monkeypatch):
             monkeypatch.chdir(tmp_path / "other")
             assert [batch["x"].tolist() for batch in dataset] == [[1, 2]]
             monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("uniform_encryption.parquet.encrypted", "Expected a plain footer, got an encrypted one"),
+        (
+            "encrypt_columns_and_footer.parquet.encrypted",
+            "Expected a plain footer, got an encrypted one",
+        ),
+        (
+            "encrypt_columns_and_footer_bloom_filter.parquet.encrypted",
+            "Expected a plain footer, got an encrypted one",
+        ),
+        (
+            "encrypt_columns_plaintext_footer.parquet.encrypted",
+            "Expected a plain column, got an encrypted one",
+        ),
+    ],
+)
+@pytest.mark.parametrize("filters", [None, [("double_field", ">", 0.0)]])
+def test_datasets_of_encrypted_files_are_refused(
+    data_dir: Path, name: str, message: str, filters: Any
+) -> None:
+    path = data_dir / "parquet-testing" / "data" / name
+    with pytest.raises(
+        UnsupportedTypeError,
+        match=rf"{message}; fastload reads no encrypted Parquet.* - at .*{name}",
+    ):
+        FastParquetDataset(path, columns=["double_field"], filters=filters)
