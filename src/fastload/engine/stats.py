@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["NO_MEMORY", "Documents", "Memory", "Stage", "Stats", "stats_of"]
+__all__ = ["Documents", "Memory", "Stage", "Stats", "stats_of"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class Source:
         """
         storage = storage or Stores(None, None, IO())
         if isinstance(source, (Delta, Iceberg)):
-            return cls._of_table(source.open(storage), storage, prune)
+            return cls._of_table(source._open(storage), storage, prune)  # noqa: SLF001
         found = find_files(source, storage.find)
         footers = read_footers(found, storage)
         files = [_file_of(file, footer) for file, footer in zip(found, footers, strict=True)]

@@ -66,8 +66,8 @@ class Delta:
         if self.version is not None and self.version < 0:
             raise ValueError(f"Expected version to be at least 0, got {self.version}")
 
-    def open(self, storage: Stores) -> Table:
-        """Read the log of the table; see `TableSource.open`."""
+    def _open(self, storage: Stores) -> Table:
+        """Read the log of the table; see `TableSource._open`."""
         uri = os.fspath(self.uri)
         if isinstance(self.uri, os.PathLike) or url_of(uri) is None:
             uri = os.path.abspath(os.path.expanduser(uri.removeprefix("file://")))

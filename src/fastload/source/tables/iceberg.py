@@ -59,8 +59,8 @@ class Iceberg:
         if snapshot_id is not None and type(snapshot_id) is not int:
             raise TypeError(f"Expected snapshot_id as int or None, got {snapshot_id!r}")
 
-    def open(self, storage: Stores) -> Table:
-        """Read the metadata of the table; see `TableSource.open`."""
+    def _open(self, storage: Stores) -> Table:
+        """Read the metadata of the table; see `TableSource._open`."""
         try:
             import pyiceberg.exceptions as errors
         except ImportError:

@@ -197,7 +197,7 @@ class Table:
 class TableSource(Protocol):
     """What a user passes as the source: a version of a table."""
 
-    def open(self, storage: Stores) -> Table:
+    def _open(self, storage: Stores) -> Table:
         """Read the metadata of the table.
 
         Raises:
