@@ -186,11 +186,21 @@ class ReadPlan:
         windows: Int64s,
         keys: NDArray[np.uint64],
         substitutes: Int64s = ...,
+        batch_edges: Int64s = ...,
+        orders: NDArray[np.uint32] = ...,
+        segments: NDArray[np.uint32] = ...,
+        lane_of: Sequence[int] = ...,
+        lane_padding: Sequence[int] = ...,
+        copies: NDArray[np.uint16] = ...,
+        piece_copies: Int64s = ...,
     ) -> None: ...
     @property
     def rows(self) -> int: ...
 
 def permutation(key: int, rows: int) -> NDArray[np.uint32]: ...
+def draw_copies(
+    weights: NDArray[Any], edges: Int64s, scale: float, key: int, *, wide: bool
+) -> tuple[NDArray[Any], Int64s]: ...
 
 class BatchSender:
     def __init__(self, *, size: int, description: bytes) -> None: ...
