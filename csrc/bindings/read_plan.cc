@@ -1,5 +1,6 @@
 #include "fastload/plan/read_plan.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "bindings/bindings.h"
 #include "fastload/collate/shuffle.h"
 #include "fastload/plan/packing.h"
+#include "fastload/plan/row_copies.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -35,7 +37,8 @@ std::unique_ptr<ReadPlan> MakeReadPlan(
     const Array<int64_t>& windows, const Array<uint64_t>& keys,
     const Array<int64_t>& substitutes, const Array<int64_t>& batch_edges,
     const Array<uint32_t>& orders, const Array<uint32_t>& segments,
-    std::vector<int32_t> lane_of, std::vector<int64_t> lane_padding) {
+    std::vector<int32_t> lane_of, std::vector<int64_t> lane_padding,
+    const Array<uint16_t>& copies, const Array<int64_t>& piece_copies) {
   ExpectColumns(pieces, 4, "pieces");
   ExpectColumns(takes, 2, "takes");
   ExpectColumns(windows, 2, "windows");
@@ -57,6 +60,14 @@ std::unique_ptr<ReadPlan> MakeReadPlan(
     }
     plan->pieces[static_cast<size_t>(index)].substitute = true;
   }
+  if (piece_copies.size() > 0 && piece_copies.size() != piece.shape(0)) {
+    throw py::value_error("Expected `piece_copies` of all pieces, got " +
+                          std::to_string(piece_copies.size()));
+  }
+  for (py::ssize_t i = 0; i < piece_copies.size(); ++i) {
+    plan->pieces[static_cast<size_t>(i)].copies = piece_copies.data()[i];
+  }
+  plan->copies.assign(copies.data(), copies.data() + copies.size());
   const auto take = takes.unchecked<2>();
   for (py::ssize_t i = 0; i < take.shape(0); ++i) {
     plan->takes.push_back({take(i, 0), take(i, 1)});
@@ -88,6 +99,40 @@ py::array_t<uint32_t> PermutationArray(uint64_t key, uint32_t rows) {
   MakeShuffle(key, rows, &shuffle);
   const std::vector<uint32_t> out = Permutation(shuffle);
   return py::array_t<uint32_t>(static_cast<py::ssize_t>(out.size()), out.data());
+}
+
+// Returns the copies of each row, and the rows of each row group.
+template <typename Weight, typename Count>
+py::tuple DrawnCopies(const Array<Weight>& weights, const Array<int64_t>& edges,
+                      double scale, uint64_t key) {
+  py::array_t<Count> counts(weights.size());
+  py::array_t<int64_t> rows(edges.size() - 1);
+  const std::span in(weights.data(), static_cast<size_t>(weights.size()));
+  const std::span cells(edges.data(), static_cast<size_t>(edges.size()));
+  Count* const to = counts.mutable_data();
+  int64_t* const sums = rows.mutable_data();
+  {
+    py::gil_scoped_release release;
+    DrawCopies(in, cells, scale, key, to, sums);
+  }
+  return py::make_tuple(std::move(counts), std::move(rows));
+}
+
+py::tuple DrawCopiesArrays(const py::array& weights, const Array<int64_t>& edges,
+                           double scale, uint64_t key, bool wide) {
+  if (edges.ndim() != 1 || edges.size() < 1 || edges.data()[0] != 0 ||
+      edges.data()[edges.size() - 1] != weights.size() ||
+      !std::is_sorted(edges.data(), edges.data() + edges.size())) {
+    throw py::value_error("Expected ascending `edges` of all weights");
+  }
+  if (weights.dtype().is(py::dtype::of<float>())) {
+    const Array<float> narrow(weights);
+    return wide ? DrawnCopies<float, uint16_t>(narrow, edges, scale, key)
+                : DrawnCopies<float, uint8_t>(narrow, edges, scale, key);
+  }
+  const Array<double> doubles(weights);
+  return wide ? DrawnCopies<double, uint16_t>(doubles, edges, scale, key)
+              : DrawnCopies<double, uint8_t>(doubles, edges, scale, key);
 }
 
 py::array_t<int32_t> BestFitArray(const Array<uint32_t>& lengths, uint32_t capacity) {
@@ -139,11 +184,17 @@ void RegisterReadPlan(py::module_& m) {
            py::arg("batch_edges") = Array<int64_t>(0),
            py::arg("orders") = Array<uint32_t>(0),
            py::arg("segments") = Array<uint32_t>(0), py::arg("lane_of") = py::list(),
-           py::arg("lane_padding") = py::list())
+           py::arg("lane_padding") = py::list(), py::arg("copies") = Array<uint16_t>(0),
+           py::arg("piece_copies") = Array<int64_t>(0))
       .def_readonly("rows", &ReadPlan::rows, "Rows delivered, repeats included.");
   m.def("permutation", &PermutationArray, py::arg("key"), py::arg("rows"),
         "Returns the permutation of 0 .. rows-1 that `key` names, uint32, equal to\n"
         "fastload.plan.permutation.permutation.");
+  m.def(
+      "draw_copies", &DrawCopiesArrays, py::arg("weights"), py::arg("edges"),
+      py::arg("scale"), py::arg("key"), py::kw_only(), py::arg("wide"),
+      "Returns the copies of each row, uint8 or (wide) uint16, and the sum of each row\n"
+      "group, int64, equal to fastload.plan.weighted.draw_copies.");
   m.def("best_fit", &BestFitArray, py::arg("lengths"), py::arg("capacity"),
         "Returns the bin of each item, int32, equal to fastload.plan.packing.best_fit.");
   m.def("pack_best", &PackBestArrays, py::arg("documents"), py::arg("length"),

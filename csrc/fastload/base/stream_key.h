@@ -21,4 +21,9 @@ constexpr uint64_t Fold(uint64_t key, uint64_t part) {
   return Mix64((key ^ Mix64(part + kGamma)) + kGamma);
 }
 
+// Returns number i of the stream `key`.
+constexpr uint64_t StreamValue(uint64_t key, uint64_t i) {
+  return Mix64(key + (i + 1) * kGamma);
+}
+
 }  // namespace fastload

@@ -9,6 +9,7 @@
 #include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/constant_reader.h"
 #include "fastload/decode/pages/chunk_open.h"
+#include "fastload/decode/repeated_reader.h"
 #include "fastload/decode/selected_reader.h"
 
 namespace fastload {
@@ -43,6 +44,12 @@ RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece
   return {.rows = source.files.spec(file).RowsOf(row_group),
           .numbers = window.numbers.data() + piece.numbers,
           .count = piece.stop};
+}
+
+RowCopies CopiesOf(const RowSource& source, const Window& window, const Piece& piece) {
+  if (piece.copies < 0) return {};
+  return {.counts = window.copies.data() + piece.copies,
+          .rows = CountSelected(BitsOf(source, window, piece))};
 }
 
 std::vector<Share> CutShares(const Window& window, int64_t wanted) {
@@ -111,7 +118,10 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
   const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
-  if (source_->blocks != nullptr) return OpenBlock(window_->blocks[piece], spec, cursor);
+  const RowCopies copies = CopiesOf(*source_, *window_, p);
+  if (source_->blocks != nullptr) {
+    return OpenBlock(window_->blocks[piece], spec, copies, cursor);
+  }
   if (!spec.HasLeaf(file)) {
     *cursor = Cursor{};
     if (spec.depth > 0) {
@@ -125,29 +135,41 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   }
   ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenPages(column, piece, stream, cursor));
   ChunkPages& pages = state_.pages[stream];
-  const RowBits bits = BitsOf(*source_, *window_, p);
-  if (!bits.all()) {
-    if (spec.depth > 0) {
-      ARROW_ASSIGN_OR_RAISE(
-          cursor->nested,
-          MakeSelectedNestedReader(std::move(input), &spec, bits, std::move(pages)));
-    } else if (spec.bytes) {
-      ARROW_ASSIGN_OR_RAISE(
-          cursor->bytes,
-          MakeSelectedBytesReader(std::move(input), &spec, bits, std::move(pages)));
-    } else {
-      ARROW_ASSIGN_OR_RAISE(
-          cursor->fixed,
-          MakeSelectedFixedReader(std::move(input), &spec, bits, std::move(pages)));
+  return OpenChunkRows(std::move(input), spec, BitsOf(*source_, *window_, p), copies,
+                       std::move(pages), cursor);
+}
+
+Status WindowTask::OpenChunkRows(ChunkInput input, const ColumnSpec& spec, RowBits bits,
+                                 RowCopies copies, ChunkPages pages, Cursor* cursor) {
+  const RepeatedRows rows{.copies = copies,
+                          .bits = bits,
+                          .decodes_gaps = NeverFails(spec, input),
+                          .nullable = input.descr->max_definition_level() > 0};
+  // Opens a reader of the selected rows: `whole` if all rows are selected.
+  const auto open = [&](const ColumnSpec* base, auto* whole, auto* selected) {
+    return bits.all() ? whole(std::move(input), base)
+                      : selected(std::move(input), base, bits, std::move(pages));
+  };
+  if (spec.depth > 0) {
+    ARROW_ASSIGN_OR_RAISE(cursor->nested,
+                          open(&spec, NestedReader::Make, MakeSelectedNestedReader));
+    if (!copies.single()) {
+      cursor->nested = MakeRepeatedNestedReader(copies, &spec, std::move(cursor->nested));
     }
-  } else if (spec.depth > 0) {
-    ARROW_ASSIGN_OR_RAISE(cursor->nested, NestedReader::Make(std::move(input), &spec));
-  } else if (spec.bytes) {
-    ARROW_ASSIGN_OR_RAISE(cursor->bytes, MakeBytesReader(std::move(input), &spec));
-  } else {
-    ARROW_ASSIGN_OR_RAISE(cursor->fixed, MakeFixedReader(std::move(input), &spec));
+    return Status::OK();
   }
-  return Status::OK();
+  if (spec.bytes) {
+    const auto make = [&](const ColumnSpec* base) {
+      return open(base, MakeBytesReader, MakeSelectedBytesReader);
+    };
+    return (copies.single() ? make(&spec) : MakeRepeatedBytesReader(rows, &spec, make))
+        .Value(&cursor->bytes);
+  }
+  const auto make = [&](const ColumnSpec* base) {
+    return open(base, MakeFixedReader, MakeSelectedFixedReader);
+  };
+  return (copies.single() ? make(&spec) : MakeRepeatedFixedReader(rows, &spec, make))
+      .Value(&cursor->fixed);
 }
 
 Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t stream,
@@ -185,11 +207,28 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
 }
 
 Status WindowTask::OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
-                             Cursor* cursor) {
+                             RowCopies copies, Cursor* cursor) {
   *cursor = Cursor{};
-  if (spec.depth > 0) return MakeDecodedNestedReader(block, &spec).Value(&cursor->nested);
-  if (spec.bytes) return MakeDecodedBytesReader(block, &spec).Value(&cursor->bytes);
-  return MakeDecodedFixedReader(block, &spec).Value(&cursor->fixed);
+  const RepeatedRows rows{.copies = copies};
+  if (spec.depth > 0) {
+    ARROW_ASSIGN_OR_RAISE(cursor->nested, MakeDecodedNestedReader(block, &spec));
+    if (!copies.single()) {
+      cursor->nested = MakeRepeatedNestedReader(copies, &spec, std::move(cursor->nested));
+    }
+    return Status::OK();
+  }
+  if (spec.bytes) {
+    const auto make = [&](const ColumnSpec* base) {
+      return MakeDecodedBytesReader(block, base);
+    };
+    return (copies.single() ? make(&spec) : MakeRepeatedBytesReader(rows, &spec, make))
+        .Value(&cursor->bytes);
+  }
+  const auto make = [&](const ColumnSpec* base) {
+    return MakeDecodedFixedReader(block, base);
+  };
+  return (copies.single() ? make(&spec) : MakeRepeatedFixedReader(rows, &spec, make))
+      .Value(&cursor->fixed);
 }
 
 WindowTask::Pieces WindowTask::PiecesOfShare() const {

@@ -26,6 +26,7 @@
 #include "fastload/fetch/page_selection.h"
 #include "fastload/plan/layout.h"
 #include "fastload/plan/read_plan.h"
+#include "fastload/plan/row_copies.h"
 
 namespace fastload {
 
@@ -134,6 +135,7 @@ struct Window {
   bool prepared = false;  // the members below are set, except those that tasks write
   std::span<const Piece> pieces;
   std::span<const int64_t> numbers;  // of the plan; see Piece::numbers
+  std::span<const uint16_t> copies;  // of the plan; see Piece::copies
   // The block of each piece, if rows come from blocks; else empty.
   std::vector<DecodedQueue::Block> blocks;
   std::vector<bool> fresh;         // true if the piece begins a column chunk
@@ -179,6 +181,9 @@ bool IsRowByRow(const Window& window, const Unit& unit);
 
 // Returns the selected rows of the piece's row group.
 RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece);
+
+// Returns the copies of the selected rows of the piece's row group.
+RowCopies CopiesOf(const RowSource& source, const Window& window, const Piece& piece);
 
 // Cuts the window's pieces into shares: `wanted` shares if the window has as many column
 // chunks, else fewer.
@@ -241,7 +246,10 @@ class WindowTask {
   Result<ChunkInput> OpenPages(size_t column, size_t piece, size_t stream,
                                Cursor* cursor);
   static Status OpenBlock(const DecodedQueue::Block& block, const ColumnSpec& spec,
-                          Cursor* cursor);
+                          RowCopies copies, Cursor* cursor);
+  // Opens a reader of the selected rows of a column chunk, and of their copies.
+  static Status OpenChunkRows(ChunkInput input, const ColumnSpec& spec, RowBits bits,
+                              RowCopies copies, ChunkPages pages, Cursor* cursor);
   // Returns the parts that this task of a staged unit counts or fills.
   std::span<Part> Parts() const;
   Status FillFixedInOrder();

@@ -9,9 +9,36 @@
 #include "fastload/collate/dealt_column.h"
 #include "fastload/collate/window.h"
 #include "fastload/collate/window_runs.h"
+#include "fastload/plan/row_copies.h"
 #include "fastload/plan/row_selection.h"
 
 namespace fastload {
+
+namespace {
+
+// Calls fn(row) with the stored row of each copy in the piece.
+template <typename Fn>
+Status ForEachCopy(RowCopies copies, const Piece& piece, SelectedRows* rows,
+                   const Fn& fn) {
+  CopiesWalk walk(copies);
+  walk.Skip(piece.start);
+  int64_t passed = 0;  // selected rows that `rows` has skipped
+  for (int64_t left = piece.stop - piece.start; left > 0;) {
+    if (walk.left() == 0 && !walk.Enter()) {
+      return Status::Invalid("Expected more copies of rows, got none");
+    }
+    const int64_t n = std::min(left, walk.left());
+    rows->Skip(walk.row() - 1 - passed);
+    passed = walk.row() - 1;
+    const int64_t row = rows->row();
+    for (int64_t i = 0; i < n; ++i) fn(row);
+    walk.Take(n);
+    left -= n;
+  }
+  return Status::OK();
+}
+
+}  // namespace
 
 int64_t WindowTask::Chunks() const {
   return std::max<int64_t>(
@@ -177,17 +204,24 @@ Status WindowTask::FillProvenance() {
                                : source_->FirstRow(static_cast<int32_t>(piece.file),
                                                    static_cast<int32_t>(piece.row_group));
     SelectedRows rows(BitsOf(*source_, *window_, piece));
+    const auto put = [&](int64_t row) {
+      const int64_t slot =
+          dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
+      const int64_t value = file ? piece.file : first + row;
+      // Little-endian: an int32 is the low bytes of the file's index.
+      std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
+      ++at;
+    };
+    const RowCopies copies = CopiesOf(*source_, *window_, piece);
+    if (!copies.single()) {
+      ARROW_RETURN_NOT_OK(ForEachCopy(copies, piece, &rows, put));
+      continue;
+    }
     rows.Skip(piece.start);
     for (int64_t left = piece.stop - piece.start; left > 0;) {
       const SelectedRows::Span span = rows.Next(left, /*blocks=*/false);
       if (span.rows == 0) return Status::Invalid("Expected more selected rows, got none");
-      for (int64_t row = span.start; row < span.start + span.rows; ++row, ++at) {
-        const int64_t slot =
-            dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
-        const int64_t value = file ? piece.file : first + row;
-        // Little-endian: an int32 is the low bytes of the file's index.
-        std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
-      }
+      for (int64_t row = span.start; row < span.start + span.rows; ++row) put(row);
       left -= span.rows;
     }
   }

@@ -11,6 +11,23 @@
 #include "fastload/decode/pages/page_cursor.h"
 
 namespace fastload {
+
+ColumnSpec FilledSpec(const ColumnSpec& spec) {
+  ColumnSpec filled = spec;
+  filled.leaves.clear();
+  filled.constants.clear();
+  filled.multipliers.clear();
+  const int width = spec.bytes ? 0 : ItemSize(spec.dtype);
+  filled.fill = std::string(static_cast<size_t>(width), '\0');
+  return filled;
+}
+
+bool NeverFails(const ColumnSpec& spec, const ChunkInput& input) {
+  if (spec.bytes) return true;
+  return spec.list_size == 0 && !spec.cast && !spec.exact && spec.multipliers.empty() &&
+         !input.descr->logical_type()->is_decimal();
+}
+
 namespace {
 
 using Span = SelectedRows::Span;
@@ -24,25 +41,6 @@ struct Block {
 
   uint8_t* bytes() { return reinterpret_cast<uint8_t*>(values.data()); }
 };
-
-// Returns the column's spec for decoding rows that are not selected: a null is no error
-// there. Can't be used where other values may be errors.
-ColumnSpec Filled(const ColumnSpec& spec) {
-  ColumnSpec filled = spec;
-  filled.leaves.clear();
-  filled.constants.clear();
-  filled.multipliers.clear();
-  const int width = spec.bytes ? 0 : ItemSize(spec.dtype);
-  filled.fill = std::string(static_cast<size_t>(width), '\0');
-  return filled;
-}
-
-// Returns true if values of rows that are not selected can be decoded without an error.
-bool NeverFails(const ColumnSpec& spec, const ChunkInput& input) {
-  if (spec.bytes) return true;
-  return spec.list_size == 0 && !spec.cast && !spec.exact && spec.multipliers.empty() &&
-         !input.descr->logical_type()->is_decimal();
-}
 
 // The common part of the readers: the position among the rows, and the base reader below.
 template <typename Reader>
@@ -80,7 +78,7 @@ class Selected {
     refuses_nulls_ =
         blocks_ && !spec->fill.has_value() && input.descr->max_definition_level() > 0;
     if (refuses_nulls_) {
-      filled_ = std::make_unique<ColumnSpec>(Filled(*spec));
+      filled_ = std::make_unique<ColumnSpec>(FilledSpec(*spec));
       spec = filled_.get();
     }
     for (const OmittedPages& omitted : pages_.omitted) input.rows -= omitted.rows;

@@ -12,6 +12,13 @@
 
 namespace fastload {
 
+// Returns the column's spec for decoding rows that are not selected: a null is no error
+// there. Can't be used where other values may be errors.
+ColumnSpec FilledSpec(const ColumnSpec& spec);
+
+// Returns true if values of rows that are not selected can be decoded without an error.
+bool NeverFails(const ColumnSpec& spec, const ChunkInput& input);
+
 // Make a reader like MakeFixedReader, MakeBytesReader and NestedReader::Make. `bits`
 // selects rows of the chunk's row group, and `pages` describes the pages that the input
 // lacks. Errors name stored rows. A row that is not selected never causes an error.

@@ -18,6 +18,10 @@ struct Piece {
   // The index in ReadPlan::numbers of the first of the rows that the piece selects; -1:
   // the dataset selects the rows. With numbers, `start` is 0 and `stop` their count.
   int64_t numbers = -1;
+  // The index in ReadPlan::copies of the first of the row group's counts; -1: each row
+  // has one copy. With copies, `start` and `stop` count copies, and the piece selects no
+  // rows by number.
+  int64_t copies = -1;
 };
 
 // The positions [start, stop) of a window.
@@ -71,6 +75,8 @@ struct ReadPlan {
   bool by_takes = false;
   // Rows of row groups, as stored: see Piece::numbers.
   std::vector<int64_t> numbers;
+  // Copies of each selected row of a row group: see Piece::copies.
+  std::vector<uint16_t> copies;
 
   bool packed() const { return !segments.empty(); }
   int64_t lanes() const {

@@ -42,6 +42,18 @@ bool AnyStays(RowBits bits, int64_t start, int64_t rows) {
   return false;
 }
 
+int64_t CountSelected(RowBits bits) {
+  if (bits.all()) return bits.rows;
+  if (bits.numbers != nullptr) return bits.count;
+  int64_t count = 0;
+  for (int64_t i = 0; i < WordsOf(bits.rows); ++i) {
+    uint64_t word = 0;
+    std::memcpy(&word, bits.bits + 8 * i, sizeof(word));
+    count += std::popcount(word);
+  }
+  return count;
+}
+
 Status FileSelection::Check(const std::vector<int64_t>& rows) const {
   if (offsets.empty()) return Status::OK();
   if (offsets.size() != rows.size()) {

@@ -24,6 +24,9 @@ struct RowBits {
 // Returns true if any of the rows [start, start + rows) is selected.
 bool AnyStays(RowBits bits, int64_t start, int64_t rows);
 
+// Returns the number of selected rows.
+int64_t CountSelected(RowBits bits);
+
 // The selected rows of all row groups of one file. The bytes are borrowed.
 struct FileSelection {
   // The offset in `bits` of each row group's bits; -1: all rows of the row group are

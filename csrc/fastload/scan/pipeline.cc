@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -130,6 +131,35 @@ bool HasNumbers(const ReadPlan& plan, const Piece& piece, const Dataset& dataset
          std::ranges::adjacent_find(numbers, std::greater_equal{}) == numbers.end();
 }
 
+// Checks that the rows of pieces have as many copies as the pieces count.
+class CopiesCheck {
+ public:
+  CopiesCheck(const ReadPlan& plan, const Dataset& dataset)
+      : plan_(plan), dataset_(dataset) {}
+
+  bool Has(const Piece& piece) {
+    if (piece.numbers >= 0) return false;
+    // Pieces of a row group follow one another.
+    if (piece.copies != seen_.copies || piece.file != seen_.file ||
+        piece.row_group != seen_.row_group) {
+      const int64_t rows = CountSelected(dataset_.Bits(
+          static_cast<int32_t>(piece.file), static_cast<int32_t>(piece.row_group)));
+      const auto all = static_cast<int64_t>(plan_.copies.size());
+      if (piece.copies > all || rows > all - piece.copies) return false;
+      const auto first = plan_.copies.begin() + piece.copies;
+      copies_ = std::accumulate(first, first + rows, int64_t{0});
+      seen_ = piece;
+    }
+    return piece.stop <= copies_;
+  }
+
+ private:
+  const ReadPlan& plan_;
+  const Dataset& dataset_;
+  Piece seen_{.file = -1, .row_group = -1, .start = 0, .stop = 0};
+  int64_t copies_ = 0;  // of the row group of `seen_`
+};
+
 Status Check(const ReadPlan& plan, const Dataset& dataset) {
   const auto windows = static_cast<size_t>(plan.windows());
   const bool sizes =
@@ -141,6 +171,7 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
   if (plan.first_piece[0] != 0 || plan.first_take[0] != 0) {
     return Status::Invalid("Expected windows from the first piece on, got others");
   }
+  CopiesCheck copies(plan, dataset);
   int64_t rows = 0;
   int64_t ordered = 0;  // rows of all windows
   for (size_t w = 0; w < windows; ++w) {
@@ -161,6 +192,9 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
               dataset.files.spec(static_cast<int32_t>(piece.file)).row_groups() ||
           piece.start < 0 || piece.stop <= piece.start) {
         return Status::Invalid("Expected rows of a file's row group, got piece ", p);
+      }
+      if (piece.copies >= 0 && !copies.Has(piece)) {
+        return Status::Invalid("Expected copies of rows of a row group, got piece ", p);
       }
       if (piece.numbers >= 0 && !HasNumbers(plan, piece, dataset)) {
         return Status::Invalid("Expected ascending rows of a row group, got piece ", p);

@@ -138,6 +138,7 @@ void SetUpWindow(const Pass& pass, Window* window) {
   const auto end = static_cast<size_t>(pass.plan.first_piece[i + 1]);
   w.pieces = all.subspan(first, end - first);
   w.numbers = pass.plan.numbers;
+  w.copies = pass.plan.copies;
   const auto goes_on = [&](const Piece& before, const Piece& now) {
     // To begin in the middle of a block costs nothing.
     return pass.dataset->blocks == nullptr && now.numbers < 0 &&

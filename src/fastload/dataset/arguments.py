@@ -47,6 +47,7 @@ KEYWORDS = {
     **dict.fromkeys(("fillna", "fill_value", "fill"), 'pass nulls="zero", or Column(fill=...)'),
     **dict.fromkeys(("shuffle_seed", "random_state", "generator"), "pass seed="),
     **dict.fromkeys(("skip", "skip_rows", "start"), "pass offset="),
+    **dict.fromkeys(("sample_weight", "sample_weights", "sampling_weights"), "pass weights="),
     "num_epochs": "iterate over the dataset once for each epoch",
     "device": "wrap the dataset: fastload.DevicePrefetcher(dataset, device)",
 }
@@ -111,6 +112,8 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
         raise TypeError(f"Expected batch_size as int, got {batch_size!r}")
     _check_beside_slices(arguments)
     io = arguments["io"]
+    if arguments["weights"] is not None:
+        _refuse_beside_weights(arguments)
     if io is not None and not isinstance(io, IO):
         raise TypeError(f"Expected io as fastload.IO, got {io!r}")
     for name, choices in _CHOICES.items():
@@ -156,6 +159,18 @@ def _check_beside_slices(arguments: Mapping[str, object]) -> None:
         )
     if arguments["on_error"] == "skip":
         raise ValueError('Expected on_error="raise" beside global_batch_size, got "skip"')
+
+
+def _refuse_beside_weights(arguments: Mapping[str, object]) -> None:
+    """Refuse arguments that do not go with `weights`."""
+    if arguments["pack"] is not None:
+        raise ValueError(f"Expected no pack beside weights, got {arguments['pack']!r}")
+    if isinstance(arguments["batch_size"], TokenBudget):
+        raise ValueError(  # noqa: TRY004 - the type is one that batch_size may have
+            f"Expected batch_size as a number of rows beside weights, got {arguments['batch_size']}"
+        )
+    if arguments["on_error"] == "skip":
+        raise ValueError('Expected on_error="raise" beside weights, got "skip"')
 
 
 def refuse_beside_tokens(arguments: Mapping[str, object]) -> None:

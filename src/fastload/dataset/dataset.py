@@ -35,6 +35,7 @@ from fastload.dataset.state import decode_state, encode_state
 from fastload.dataset.step_rows import step_rows
 from fastload.dataset.trace import CAPACITY, Trace, recorded
 from fastload.dataset.warm import warm, warm_blocks
+from fastload.dataset.weights import DatasetWeights, weighted_options
 from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import first_rows, schema_after
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from fastload.plan.steps import StepOfLeg
     from fastload.plan.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
+    from fastload.rows.weights import Weights
     from fastload.runtime.native import core
     from fastload.schema.projection import Columns, Nulls, OutputPlan, Projection
     from fastload.source.files import PathLike
@@ -253,6 +255,10 @@ class FastParquetDataset(Resumable[_Item_co]):
             that `Pack` names. `limit` counts documents. With `provenance`, `__file__`, `__row__`
             and `__offset__` name the first document of each packed row, and its first token in
             this row.
+        weights: How often rows come: the name of a column, or an array of `num_rows` numbers.
+            With N rows, row i comes N * w[i] / sum(w) times in an epoch on average: rounded down
+            or up, drawn anew in each epoch. Weight 0 leaves a row out. An array has the order of
+            `take`. The copies of a row have the same seed for `augment`.
 
     Raises:
         SourceNotFoundError, CorruptFileError, StorageError: The files of `source` cannot be read.
@@ -311,6 +317,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         global_batch_size: int | None = None,
         canonical_ranks: int | None = None,
         pack: Pack | None = None,
+        weights: Weights | None = None,
     ) -> None: ...
     @with_hints("FastParquetDataset", KEYWORDS)
     def __init__(
@@ -349,6 +356,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         global_batch_size: int | None = None,
         canonical_ranks: int | None = None,
         pack: Pack | None = None,
+        weights: Weights | None = None,
     ) -> None:
         check_arguments(locals())
         budget = batch_size if isinstance(batch_size, TokenBudget) else None
@@ -449,6 +457,10 @@ class FastParquetDataset(Resumable[_Item_co]):
             shuffle_window=resolve_window(shuffle_window, self._projection.row_bytes),
         )
         self._lists = of_lists
+        self._weights: DatasetWeights | None = None
+        if weights is not None:
+            self._weights = DatasetWeights(self._source, self._rows, io, memory_budget, weights)
+            self._epochs.weigh(self._weights.name)
         self._units = self._planned(by_tokens, of_lists, io, memory_budget)
         self._engines = ProcessEngine(
             source=self._source,
@@ -581,6 +593,34 @@ class FastParquetDataset(Resumable[_Item_co]):
             loader = DataLoader(rows, batch_size=32, shuffle=True, num_workers=2)
         """
         return RowsByIndex(self)
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace the weights of a dataset that was made with `weights`, from the next epoch on.
+
+        A running or resumed epoch keeps its weights. Worker processes get the weights when they
+        start: with persistent_workers=True, make a new DataLoader.
+
+        Example:
+            ds = FastParquetDataset("train", columns=["f1"], weights="weight", shuffle=True)
+            for batch in ds:
+                ...
+            ds.set_weights([1.0] * ds.num_rows)  # the next epoch has each row once
+
+        Args:
+            weights: The new weights, as the parameter `weights`.
+
+        Raises:
+            TypeError, ValueError: The weights are wrong, or the dataset was made without weights.
+        """
+        if self._weights is None:
+            raise ValueError(
+                "A dataset made without weights has none to replace: pass weights= when you make "
+                "the dataset, such as numpy.ones(num_rows) for each row once"
+            )
+        running = self._pass
+        in_use = {self._epochs.next.position.weights, running.start.weights if running else ""}
+        self._epochs.weigh(self._weights.replace(weights, in_use))
+        self._drop_unexpected()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -776,6 +816,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         """Return the units of the epochs; arguments as for `lengths_of`."""
         options = self._options
         units = row_units(self._rows.row_groups, options)
+        if self._weights is not None:
+            units = self._weights.units(options)
         rows = slice_options(options).batch_size
         if by_tokens is not None:
             lengths = lengths_of(by_tokens, self._source, of_lists, self._rows, io, memory_budget)
@@ -806,15 +848,19 @@ class FastParquetDataset(Resumable[_Item_co]):
         self, position: Position, steps: Sequence[StepOfLeg], rank: int | None
     ) -> dict[str, NDArray[Any]]:
         shares = list(self._units.step_shares(position, steps, rank))
-        return step_rows(shares, position.epoch, [(self._source, self._rows, self._units)])[0]
+        return step_rows(shares, position, [(self._source, self._rows, self._units)])[0]
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:
-        return encode_state(self._source, self._options, self._predicate, position, worker)
+        options = weighted_options(self._options, position.weights)
+        return encode_state(self._source, options, self._predicate, position, worker)
 
     def _decoded(
         self, state: Mapping[str, Any], worker: tuple[int, int] | None
     ) -> tuple[Position, bool]:
-        decoded = decode_state(state, self._source, self._options, self._predicate, worker)
+        options = self._options
+        if self._weights is not None:
+            options = self._weights.options_of(state, options)
+        decoded = decode_state(state, self._source, options, self._predicate, worker)
         position = decoded[0]
         if not position.progress:
             return decoded
@@ -824,6 +870,10 @@ class FastParquetDataset(Resumable[_Item_co]):
 
     def _give(self, order: PassStart) -> None:
         super()._give(order)
+        self._drop_unexpected()
+
+    def _drop_unexpected(self) -> None:
+        """Drop the prepared pass, unless it is the next one."""
         ahead = self._prepared or self._ahead
         if ahead is not None and ahead.start != self._next_position():
             self._drop_prepared()

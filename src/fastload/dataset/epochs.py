@@ -103,7 +103,7 @@ class EpochCell:
 
     def __init__(self, position: Position) -> None:
         first = {"0": _encoded(PassStart(position))}
-        latest = {"by_worker": False, "latest": None, "workers": None}
+        latest = {"by_worker": False, "latest": None, "workers": None, "weights": position.weights}
         self._become_owner({"newest": 0, "next": first, "passes": {}, **latest})
 
     def give(self, order: PassStart) -> None:
@@ -117,12 +117,25 @@ class EpochCell:
             document["latest"] = None
         self._born["newest"] = newest
 
+    def weigh(self, weights: str) -> None:
+        """Let passes that begin an epoch, from now on, have the weights with a digest."""
+        self._leave()
+        with self._record.changed() as document:
+            document["weights"] = weights
+        self._born["weights"] = weights
+
+    def weighed(self, position: Position) -> Position:
+        """Return a position with the newest weights if it begins an epoch."""
+        self._leave()
+        return _weighed(position, self._record.read()["weights"])
+
     @property
     def next(self) -> PassStart:
         """The order that the next pass will follow."""
         self._leave()
         document = self._record.read()
-        return _decoded(document["next"][str(document["newest"])])
+        order = _decoded(document["next"][str(document["newest"])])
+        return replace(order, position=_weighed(order.position, document["weights"]))
 
     @property
     def begun_by_worker(self) -> bool:
@@ -163,7 +176,10 @@ class EpochCell:
             order = PassStart(own) if own else _decoded(passes.get(name, orders[number]))
             if name in passes:
                 return order, order.position
-            start = own or resolved(order, finished)
+            # The first pass of a worker process has the weights that the process was born with.
+            first = by_worker and self._passes == 1
+            weights = (self._born if first else document)["weights"]
+            start = _weighed(own or resolved(order, finished), weights)
             orders[number] = _encoded(PassStart(_following(start)))
             document["by_worker"] = by_worker
             document["latest"] = _encoded(PassStart(start))
@@ -294,16 +310,24 @@ def _following(position: Position) -> Position:
     return position.of_epoch((position.epoch + 1) % _MOST_EPOCHS)
 
 
+def _weighed(position: Position, weights: str) -> Position:
+    """Return a position with `weights` if it begins an epoch; a begun epoch keeps its own."""
+    if position.progress or position.taken:
+        return position
+    return replace(position, weights=weights)
+
+
 def _encoded(order: PassStart) -> list[Any]:
     position = order.position
     legs = [[leg.world, leg.workers, leg.delivered] for leg in position.progress]
-    return [position.seed, position.epoch, legs, order.stays, position.seeds]
+    return [position.seed, position.epoch, legs, order.stays, position.seeds, position.weights]
 
 
 def _decoded(encoded: list[Any]) -> PassStart:
-    seed, epoch, legs, stays, seeds = encoded
+    seed, epoch, legs, stays, seeds, weights = encoded
     progress = tuple(Leg(*leg) for leg in legs)
-    return PassStart(Position(seed, epoch, progress, seeds=tuple(seeds)), stays)
+    position = Position(seed, epoch, progress, seeds=tuple(seeds), weights=weights)
+    return PassStart(position, stays)
 
 
 def _last(entries: dict[str, Any], count: int) -> dict[str, Any]:

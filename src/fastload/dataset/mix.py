@@ -245,7 +245,7 @@ class MixedDataset(Resumable[Batch]):
             for share in mix_step(mixture, position.seeds, position.epoch, step, rank)
         ]
         names = np.array(self.sources)[[share.source for share in shares]]
-        rows, sizes = step_rows(shares, position.epoch, [source.planned for source in self._of])
+        rows, sizes = step_rows(shares, position, [source.planned for source in self._of])
         return {**rows, "source": names.repeat(sizes)}
 
     def _encoded(self, position: Position, worker: tuple[int, int] | None = None) -> dict[str, Any]:

@@ -63,6 +63,11 @@ class MixSource:
                 "Expected a dataset without skip_steps, got one with skip_steps: a mix leaves out "
                 f"no steps - at source `{name}`"
             )
+        if dataset._weights is not None:
+            raise ValueError(
+                "Expected a dataset without weights, got one with weights: the weights of a mix "
+                f"count whole sources - at source `{name}`"
+            )
         if dataset._units.options is not dataset._options:
             raise ValueError(
                 "Expected a dataset whose batches have batch_size rows, got one with pack, a "

@@ -327,7 +327,7 @@ class Resumable(IterableDataset[_Item_co]):
 
     def _next_position(self) -> Position:
         """Return the position where the next pass begins."""
-        return resolved(self._epochs.next, self._is_finished)
+        return self._epochs.weighed(resolved(self._epochs.next, self._is_finished))
 
     def _state_of_next_pass(self) -> dict[str, Any]:
         """Return the state with which the next pass begins, once the running pass is over."""

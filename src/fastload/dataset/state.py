@@ -32,7 +32,7 @@ __all__ = [
 
 _VERSION = 1
 # Values that a state does not list, so that a state without them may be of an earlier version.
-_DEFAULTS: dict[str, Any] = {"offset": 0, "canonical_ranks": None, "pack": None}
+_DEFAULTS: dict[str, Any] = {"offset": 0, "canonical_ranks": None, "pack": None, "weights": None}
 # The most legs that a state lists. More legs are compressed, so that a state stays under 2 KB after
 # hundreds of resumes on other numbers of ranks.
 _LISTED_LEGS = 32
@@ -147,8 +147,11 @@ def decode_position(
         *saved_by, taken = state.get("worker", (None, 0))
         seeds = tuple(map(_whole, state.get("seeds", ())))
         seed, epoch = _whole(state["seed"]), _whole(state["epoch"])
-        position = Position(seed, epoch, progress, _whole(taken), seeds)
-    except (KeyError, TypeError) as error:
+        weights = state["order"].get("weights") or "" if "order" in state else ""
+        if not isinstance(weights, str):
+            raise TypeError(f"expected weights as a digest, got {weights!r}")
+        position = Position(seed, epoch, progress, _whole(taken), seeds, weights)
+    except (AttributeError, KeyError, TypeError) as error:
         raise no_state(state, error) from error
     own = "worker" in state
     if own and (worker is None or list(worker) != saved_by):
@@ -271,4 +274,5 @@ def _order(options: Options, predicate: Predicate) -> dict[str, Any]:
         "limit": options.limit,
         "filters": predicate.filters_text,
         "split": predicate.split_text,
+        "weights": options.weights,
     }

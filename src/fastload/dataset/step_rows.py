@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
     from fastload.plan.kept_rows import FileRows
     from fastload.plan.options import Options
+    from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
     from fastload.plan.steps import StepShare
@@ -33,13 +34,13 @@ __all__ = ["step_rows"]
 
 
 def step_rows(
-    shares: Sequence[StepShare], epoch: int, sources: Sequence[tuple[Source, EpochRows, Units]]
+    shares: Sequence[StepShare], at: Position, sources: Sequence[tuple[Source, EpochRows, Units]]
 ) -> tuple[dict[str, Int64s], Int64s]:
     """Return the rows of shares, one share after the other, as `rows_of` of a dataset returns rows.
 
     Args:
         shares: the shares.
-        epoch: number of the epoch.
+        at: a position in the epoch.
         sources: files, rows of an epoch and units of each source that `shares` name.
 
     Returns:
@@ -49,7 +50,7 @@ def step_rows(
     for source, seed in dict.fromkeys((part.source, part.seed) for part in shares):
         own = [n for n, part in enumerate(shares) if (part.source, part.seed) == (source, seed)]
         files, kept, units = sources[source]
-        found = _rows_in(units, seed, epoch, [shares[n].share for n in own])
+        found = _rows_in(units, replace(at, seed=seed), [shares[n].share for n in own])
         for n, rows in zip(own, found, strict=True):
             of_shares[n] = rows
         together = np.concatenate([np.zeros((0, 3), np.int64), *found])
@@ -62,17 +63,18 @@ def step_rows(
     return named, np.array([len(part) for part in of_shares], np.int64)
 
 
-def _rows_in(units: Units, seed: int, epoch: int, shares: Sequence[Share]) -> list[Int64s]:
+def _rows_in(units: Units, at: Position, shares: Sequence[Share]) -> list[Int64s]:
     """Return the rows of each share, (n, 3) as `read_plan.rows_of` returns rows."""
     if not isinstance(units, RowUnits):
         plans = (
-            units.read_plan(seed, epoch, share, stripe_rows=units.options.batch_size, ramp=False)
+            units.read_plan(at, share, stripe_rows=units.options.batch_size, ramp=False)
             for share in shares
         )
         return [delivered_rows(plan, _permuted) for plan in plans]
-    options = replace(units.options, seed=seed)
-    order = _order(units.row_groups, options, epoch)
-    rows = rows_in(units.row_groups, options, epoch, shares, order, _permuted)
+    options = replace(units.options, seed=at.seed)
+    order = _order(units.row_groups, options, at.epoch)
+    rows = rows_in(units.groups_of(at), options, at.epoch, shares, order, _permuted)
+    rows = units.rows_of_copies(at, rows)
     return np.split(rows, np.cumsum([share.rows for share in shares])[:-1])
 
 

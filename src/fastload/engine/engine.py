@@ -238,6 +238,8 @@ class Engine:
                 segments=plan.segments,
                 lane_of=plan.lane_of.tolist(),
                 lane_padding=plan.lane_padding.tolist(),
+                copies=plan.copies,
+                piece_copies=plan.piece_copies,
             ),
             open_windows=self.budget.open_windows * plan.lanes,
             fetch_bytes=self.budget.fetch_bytes,

@@ -77,15 +77,16 @@ class CanonicalUnits(Units):
     """
 
     def __init__(self, units: Units, slices: int) -> None:
+        self.units = units
         self.options = replace(
             units.options, batch_size=1, limit=None, offset=0, uneven="keep", drop_last=False
         )
         self.units = units
         self._slices = slices
 
-    def total(self, seed: int, epoch: int) -> int:
+    def total(self, at: Position) -> int:
         """Return the number of steps of an epoch."""
-        return self._split(seed, epoch).most
+        return self._split(at).most
 
     def batches(self, at: Position, world: int, rank: int | None) -> int:
         """Return the steps that are left after a position: as many for every rank."""
@@ -117,12 +118,10 @@ class CanonicalUnits(Units):
         """Raise a ValueError if the units can't have made the progress of a position."""
         super().check(_of_all_ranks(at))
 
-    def read_plan(
-        self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
-    ) -> ReadPlan:
+    def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the rows of a rank's slices in a share of the steps."""
         assert mine.slices is not None
-        split = self._split(seed, epoch)
+        split = self._split(at)
         batch_size = self.units.options.batch_size
         stripe_rows = max(1, stripe_rows // len(mine.slices) // batch_size) * batch_size
         lanes = []
@@ -131,14 +130,12 @@ class CanonicalUnits(Units):
             last = shares[-1] if shares else Share(mine.positions, 0, -1)
             positions = [share.positions for share in shares]
             of_slice = replace(last, positions=np.concatenate([mine.positions[:0], *positions]))
-            lanes.append(
-                self.units.read_plan(seed, epoch, of_slice, stripe_rows=stripe_rows, ramp=ramp)
-            )
+            lanes.append(self.units.read_plan(at, of_slice, stripe_rows=stripe_rows, ramp=ramp))
         return in_lanes(lanes)
 
-    def _split(self, seed: int, epoch: int) -> RankSplit:
+    def _split(self, at: Position) -> RankSplit:
         options = self.units.options
-        total = self.units.total(seed, epoch)
+        total = self.units.total(at)
         positions = whole_epoch(total, options)
         return RankSplit(positions, self._slices, options, options.limited(total))
 
@@ -208,7 +205,18 @@ def in_lanes(plans: Sequence[ReadPlan]) -> ReadPlan:
         segments=segments,
         lane_of=lanes[order],
         lane_padding=np.array([plan.padding for plan in plans], np.int64),
+        copies=np.concatenate([plan.copies for plan in plans]),
+        piece_copies=_piece_copies(plans, order),
     )
+
+
+def _piece_copies(plans: Sequence[ReadPlan], order: Int64s) -> Int64s:
+    """Return `piece_copies` of the pieces of several plans, windows in a common order."""
+    if not len(plans[0].piece_copies):
+        return plans[0].piece_copies
+    before = edges_of(np.array([len(plan.copies) for plan in plans], np.int64))
+    shifted = [plan.piece_copies + b for plan, b in zip(plans, before.tolist(), strict=False)]
+    return _gathered(shifted, [plan.windows[:, 0] for plan in plans], order)[0]
 
 
 def _of_all_ranks(at: Position) -> Position:

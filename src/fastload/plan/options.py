@@ -28,6 +28,7 @@ class Options:
             `batch_size` counts the rows of a step over all ranks; None = no such slices.
         pack: the way of packing, as text; None = rows are not packed.
         budget: the limits of a batch by tokens, as text; None = batches have `batch_size` rows.
+        weights: digest of the weights of rows; None = each row comes once.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -45,6 +46,7 @@ class Options:
     canonical_ranks: int | None = None
     pack: str | None = None
     budget: str | None = None
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         expect_at_least(1, batch_size=self.batch_size, shuffle_window=self.shuffle_window)

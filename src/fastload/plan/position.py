@@ -43,6 +43,7 @@ class Position:
         taken: batches of its own share that one worker has delivered after these legs, if
             the worker resumes independently of the others; 0 for a position of the whole rank.
         seeds: seeds of the sources of a mix.
+        weights: digest of the weights of the epoch's rows; "" = each row comes once.
     """
 
     seed: int
@@ -50,10 +51,11 @@ class Position:
     progress: tuple[Leg, ...]
     taken: int = 0
     seeds: tuple[int, ...] = ()
+    weights: str = ""
 
     def of_epoch(self, epoch: int) -> Position:
         """Return the position at the beginning of an epoch, with the same seeds."""
-        return Position(self.seed, epoch, (), seeds=self.seeds)
+        return Position(self.seed, epoch, (), seeds=self.seeds, weights=self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ class BatchPosition:
         # Every batch from a worker process carries its position. Pickling plain numbers takes a
         # third of the time that pickling the objects takes.
         legs = tuple((leg.world, leg.workers, leg.delivered) for leg in self.start.progress)
-        start = (self.start.seed, self.start.epoch, legs, self.start.taken, self.start.seeds)
+        at = self.start
+        weights = (at.weights,) if at.weights else ()
+        start = (at.seed, at.epoch, legs, at.taken, at.seeds, *weights)
         part = (self.part.world, self.part.workers, self.part.worker)
         return batch_position_of, (start, part, self.delivered, self.source)
 
@@ -114,8 +118,8 @@ def batch_position_of(
     start: tuple[Any, ...], part: tuple[int, int, int], delivered: int, source: str | None
 ) -> BatchPosition:
     """Build a BatchPosition from the plain numbers that `BatchPosition.__reduce__` pickles."""
-    seed, epoch, legs, taken, seeds = start
+    seed, epoch, legs, *rest = start
     progress = tuple(Leg(*leg) for leg in legs)
     return BatchPosition(
-        Position(seed, epoch, progress, taken, seeds), WorkerSlot(*part), delivered, source
+        Position(seed, epoch, progress, *rest), WorkerSlot(*part), delivered, source
     )

@@ -81,6 +81,9 @@ class ReadPlan:
             the order of its windows, and a batch takes rows of lane 0, then of lane 1, ...
         lane_padding: number of rows of each lane, at the lane's end, that are marked invalid.
             With lanes, `batch_edges` holds the rows before each batch's part of each lane.
+        copies: for row groups that pieces read, the number of copies of each row that stays.
+        piece_copies: index in `copies` of the first row of each piece's row group, (P,); the
+            pieces then count copies of rows. () = each row comes once.
     """
 
     batch_rows: int
@@ -99,6 +102,8 @@ class ReadPlan:
     segments: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 4), np.uint32))
     lane_of: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     lane_padding: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    copies: NDArray[np.uint16] = field(default_factory=lambda: np.zeros(0, np.uint16))
+    piece_copies: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def lanes(self) -> int:

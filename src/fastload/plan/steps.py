@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
     Permute = Callable[[int, int], NDArray[np.integer]]
 
-__all__ = ["StepOfLeg", "StepShare", "delivered_rows", "rows_in", "step_of_leg", "step_shares"]
+__all__ = [
+    "StepOfLeg",
+    "StepShare",
+    "delivered_rows",
+    "row_of_copy",
+    "rows_in",
+    "step_of_leg",
+    "step_shares",
+]
 
 
 class StepOfLeg(NamedTuple):
@@ -208,5 +216,21 @@ def delivered_rows(plan: ReadPlan, permute: Permute) -> Int64s:
         ordered += int(edges[-1])
         rows = pieces[own, :3]
         rows[:, 2] += row - edges[own]
+        if len(plan.piece_copies):
+            first = plan.piece_copies[piece + own]
+            for start in np.unique(first).tolist():
+                here = first == start
+                rows[here, 2] = row_of_copy(plan.copies[start:], rows[here, 2])
         delivered.append(rows)
     return np.concatenate(delivered)
+
+
+def row_of_copy(counts: NDArray[np.unsignedinteger], copies: Int64s) -> Int64s:
+    """Return the rows of copies, (n,).
+
+    Args:
+        counts: number of copies of each row.
+        copies: numbers of copies, counted over all rows, (n,).
+    """
+    ends = np.cumsum(counts, dtype=np.int64)
+    return np.searchsorted(ends, copies, side="right").astype(np.int64)

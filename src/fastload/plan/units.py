@@ -69,40 +69,41 @@ class Units(ABC):
     options: Options
 
     @abstractmethod
-    def total(self, seed: int, epoch: int) -> int:
-        """Return the number of units of an epoch."""
+    def total(self, at: Position) -> int:
+        """Return the number of units of the epoch of a position."""
 
     @abstractmethod
-    def read_plan(
-        self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
-    ) -> ReadPlan:
-        """Plan the rows of a share of units; arguments as for `read_plan.read_plan`."""
+    def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
+        """Plan the rows of a share of units of the epoch of a position.
+
+        The other arguments are as for `read_plan.read_plan`.
+        """
 
     def batches(self, at: Position, world: int, rank: int | None) -> int:
         """Return the batches that a rank still delivers after a position; see `batches`."""
-        return batches(self.total(at.seed, at.epoch), self.options, at.progress, world, rank)
+        return batches(self.total(at), self.options, at.progress, world, rank)
 
     def share(self, at: Position, part: WorkerSlot, rank: int) -> Share:
         """Return the units that a worker delivers after a position; see `share`."""
-        total = self.total(at.seed, at.epoch)
+        total = self.total(at)
         shape = (part.world, rank, part.workers, part.worker)
         return share(total, self.options, at.progress, *shape, at.taken)
 
     def steps_left(self, at: Position, part: WorkerSlot) -> int:
         """Return the steps that are left after a position, `skip_steps` included."""
         every = replace(self.options, skip_steps=())
-        total = self.total(at.seed, at.epoch)
+        total = self.total(at)
         return batches(total, every, at.progress, part.world, None, part.workers)
 
     def step_shares(
         self, at: Position, steps: Sequence[StepOfLeg], rank: int | None
     ) -> Iterator[StepShare]:
         """Yield the units of steps; see `steps.step_shares`."""
-        return step_shares(self.total(at.seed, at.epoch), self.options, at.seed, steps, rank)
+        return step_shares(self.total(at), self.options, at.seed, steps, rank)
 
     def check(self, at: Position) -> None:
         """Raise a ValueError if the units can't have made the progress of a position."""
-        remaining_rows(self.total(at.seed, at.epoch), self.options, at.progress)
+        remaining_rows(self.total(at), self.options, at.progress)
 
 
 class RowUnits(Units):
@@ -120,16 +121,23 @@ class RowUnits(Units):
         self.options = options
         self.row_groups = row_groups
 
-    def total(self, seed: int, epoch: int) -> int:  # noqa: ARG002 - all epochs have all rows
-        """Return the number of rows."""
-        return self.row_groups.total_rows
+    def groups_of(self, at: Position) -> RowGroups:  # noqa: ARG002 - all epochs have all rows
+        """Return the row groups, with the number of rows that the epoch of a position has."""
+        return self.row_groups
 
-    def read_plan(
-        self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
-    ) -> ReadPlan:
+    def rows_of_copies(self, at: Position, rows: Int64s) -> Int64s:  # noqa: ARG002 - as above
+        """Return rows of `groups_of`, (n, 3) as `read_plan.rows_of`, among the rows that stay."""
+        return rows
+
+    def total(self, at: Position) -> int:
+        """Return the number of rows."""
+        return self.groups_of(at).total_rows
+
+    def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the rows of a share."""
-        options = replace(self.options, seed=seed)
-        return share_plan(self.row_groups, options, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+        options = replace(self.options, seed=at.seed)
+        groups = self.groups_of(at)
+        return share_plan(groups, options, at.epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
 
 
 class Lengths:
@@ -223,9 +231,9 @@ class _UnitsOfWindows(Units):
         self._permute = permute
         self._epochs: dict[tuple[int, int], tuple[_Windows, Int64s]] = {}
 
-    def total(self, seed: int, epoch: int) -> int:
+    def total(self, at: Position) -> int:
         """Return the number of units of an epoch."""
-        return self._number(self._epoch(seed, epoch)[1])
+        return self._number(self._epoch(at.seed, at.epoch)[1])
 
     def _epoch(self, seed: int, epoch: int) -> tuple[_Windows, Int64s]:
         """Return the windows of an epoch, and what `_edges` returns for them."""
@@ -287,11 +295,10 @@ class PackedUnits(_UnitsOfWindows):
         lengths = (windows.rows_in_order(window)[1] for window in range(len(windows)))
         return sum(int((some > self._packing.length).sum()) for some in lengths)
 
-    def read_plan(
-        self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
-    ) -> ReadPlan:
+    def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the packed rows of a share; `stripe_rows` and `ramp` have no effect."""
         del stripe_rows, ramp
+        seed, epoch = at.seed, at.epoch
         windows, edges = self._epoch(seed, epoch)
         intervals = _intervals(mine)
         parts: list[tuple[int, Segments]] = []
@@ -422,10 +429,9 @@ class TokenUnits(_UnitsOfWindows):
         super().__init__(lengths, options, permute)
         self._limits = limits
 
-    def read_plan(
-        self, seed: int, epoch: int, mine: Share, *, stripe_rows: int, ramp: bool
-    ) -> ReadPlan:
+    def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the batches of a share."""
+        seed, epoch = at.seed, at.epoch
         windows, edges = self._epoch(seed, epoch)
         units = _intervals(mine)
         intervals = edges[units] + windows.first

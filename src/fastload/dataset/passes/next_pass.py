@@ -55,8 +55,7 @@ class NextPass:
             self._share = feeds.share_of(self.start, self.part, self._rank)
             return None
         if self._share is not None and self._plan is None:
-            seed, epoch = self.start.seed, self.start.epoch
-            self._plan = feeds.plan_of(self._engine, seed, epoch, self._share, ramp=False)
+            self._plan = feeds.plan_of(self._engine, self.start, self._share, ramp=False)
             return None
         return feeds.open(self._engine, self.start, self.part, self._rank, self.before, self._plan)
 

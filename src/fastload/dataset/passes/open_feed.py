@@ -14,6 +14,7 @@ from fastload.dataset.passes.scan_feed import (
 )
 from fastload.dataset.passes.step_feed import SteppedFeed
 from fastload.engine.cache.block_engine import BlockEngine
+from fastload.plan.position import Position
 from fastload.plan.substitution import Substitution
 from fastload.runtime.user_warnings import warn
 from fastload.steps.run import SeedKey
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from fastload.engine.engine import Engine
     from fastload.plan.mix_plan import SourceShare
     from fastload.plan.options import Options
-    from fastload.plan.position import Position, WorkerSlot
+    from fastload.plan.position import WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
     from fastload.plan.units import Units
@@ -99,7 +100,7 @@ class FeedFactory:
             if self.plans:
                 if planned is None:
                     mine = self.share_of(at, part, rank)
-                    planned = self.plan_of(engine, at.seed, at.epoch, mine, ramp=True)
+                    planned = self.plan_of(engine, at, mine, ramp=True)
                 feed: OpenFeed = self._scanning(engine, planned, before)
             else:
                 row_groups, stripe_rows = self.rows.row_groups, engine.budget.stripe_rows
@@ -121,12 +122,10 @@ class FeedFactory:
         """Return the positions that a pass delivers."""
         return self.units.share(start, part, rank)
 
-    def plan_of(
-        self, engine: Engine, seed: int, epoch: int, mine: Share, *, ramp: bool
-    ) -> ReadPlan:
-        """Return the read plan of a pass that delivers a share; `ramp` as in `read_plan`."""
+    def plan_of(self, engine: Engine, at: Position, mine: Share, *, ramp: bool) -> ReadPlan:
+        """Return the read plan of a pass that delivers a share of the epoch of a position."""
         stripe_rows = engine.budget.stripe_rows
-        return self.units.read_plan(seed, epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+        return self.units.read_plan(at, mine, stripe_rows=stripe_rows, ramp=ramp)
 
     def open_share(
         self, engine: Engine, epoch: int, own: SourceShare, before: core.Scan | None
@@ -137,7 +136,7 @@ class FeedFactory:
             left = own._replace(delivered=own.delivered + delivered)
 
             def plan_of(mine: Share) -> ReadPlan:
-                return self.plan_of(engine, left.seed, epoch, mine, ramp=False)
+                return self.plan_of(engine, Position(left.seed, epoch, ()), mine, ramp=False)
 
             if self.report is None:
                 feed: OpenFeed = self._scanning(engine, plan_of(left.share), before)

@@ -82,7 +82,7 @@ def step_report(
     place = step_of_leg(position.progress, world_size, num_workers, step)
     units = row_units(kept.row_groups, options)
     shares = list(units.step_shares(position, [place], None))
-    rows, sizes = step_rows(shares, position.epoch, [(opened, kept, units)])
+    rows, sizes = step_rows(shares, position, [(opened, kept, units)])
     return {
         "source": str(source),
         "epoch": position.epoch,

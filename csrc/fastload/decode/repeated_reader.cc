@@ -1,0 +1,603 @@
+#include "fastload/decode/repeated_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fastload/base/gather.h"
+#include "fastload/decode/pages/page_cursor.h"
+#include "fastload/decode/selected_reader.h"
+
+namespace fastload {
+namespace {
+
+using Span = CopiesWalk::Span;
+
+// Bytes of rows that are decoded at once before they are repeated; the rows stay in the
+// L1 cache.
+constexpr int64_t kBlockBytes = 16 << 10;
+// Rows of lists that are decoded at once before they are repeated.
+constexpr int64_t kNestedRows = 64;
+
+Status NoCopies() { return Status::Invalid("Expected more copies of rows, got none"); }
+
+// The common part of the readers: the position among the copies, and the base below.
+template <typename Reader>
+class Repeated {
+ public:
+  Repeated(const RepeatedRows& rows, int64_t block_rows)
+      : rows_(rows), walk_(rows.copies), block_rows_(block_rows) {}
+
+  // Makes the base, which reads `spec` except that nulls in rows without copies are no
+  // error.
+  Status Open(const ColumnSpec* spec, const MakeBase<Reader>& make) {
+    refuses_nulls_ = rows_.nullable && rows_.decodes_gaps && !spec->fill.has_value();
+    if (refuses_nulls_) {
+      filled_ = std::make_unique<ColumnSpec>(FilledSpec(*spec));
+      spec = filled_.get();
+    }
+    return make(spec).Value(&base_);
+  }
+
+  CopiesWalk& walk() { return walk_; }
+  Reader& base() { return *base_; }
+  const Reader& base() const { return *base_; }
+
+  // Moves the base to `row`.
+  Status SkipTo(int64_t row) {
+    const int64_t rows = row - base_row_;
+    base_row_ = std::max(base_row_, row);
+    return rows <= 0 ? Status::OK() : base_->Skip(rows);
+  }
+
+  // Returns the next rows, with at most `most` copies, and moves the base to the span's
+  // first row.
+  Result<Span> Next(int64_t most) {
+    positions_.resize(CopiesWalk::kPositions);
+    const Span span =
+        walk_.Next(most, block_rows_, rows_.decodes_gaps, positions_.data());
+    if (span.rows == 0) return NoCopies();
+    ARROW_RETURN_NOT_OK(SkipTo(span.row));
+    base_row_ = span.row + span.rows;
+    return span;
+  }
+  const uint16_t* positions() const { return positions_.data(); }
+
+  // Tells the row that the base reads next, after a read of another number of rows than
+  // Next announced.
+  void SetBaseRow(int64_t row) { base_row_ = row; }
+
+  // Goes back to the row at which the base stopped inside a span.
+  void Return(int64_t row) {
+    walk_.Return(row);
+    base_row_ = row;
+  }
+
+  // Returns the bytes for the validity of a span's rows: the caller's, or other bytes.
+  uint8_t* ValidOf(const Span& span, uint8_t* valid) {
+    if (span.single && valid != nullptr) return valid;
+    if (valid == nullptr && !refuses_nulls_) return nullptr;
+    valid_.resize(CopiesWalk::kBlockRows);
+    return valid_.data();
+  }
+
+  // Returns an error if a row with copies is null; `valid` has the validity of `rows`
+  // rows from `row` on.
+  Status CheckNulls(int64_t row, int64_t rows, const uint8_t* valid) const {
+    if (!refuses_nulls_) return Status::OK();
+    if (std::memchr(valid, 0, static_cast<size_t>(rows)) == nullptr) return Status::OK();
+    for (int64_t i = 0; i < rows; ++i) {
+      if (valid[i] != 0 || walk_.Count(row + i) == 0) continue;
+      SelectedRows stored(rows_.bits);
+      stored.Skip(row + i);
+      return UnexpectedNull(stored.row());
+    }
+    return Status::OK();
+  }
+
+  bool refuses_nulls() const { return refuses_nulls_; }
+
+ private:
+  RepeatedRows rows_;
+  CopiesWalk walk_;
+  const int64_t block_rows_;
+  bool refuses_nulls_ = false;  // nulls are errors here, but not in the base
+  std::unique_ptr<ColumnSpec> filled_;
+  std::unique_ptr<Reader> base_;
+  int64_t base_row_ = 0;  // the row that the base reads next
+  std::vector<uint16_t> positions_;
+  std::vector<uint8_t> valid_;
+};
+
+// Returns positions that are all 0.
+const uint16_t* Zeros() {
+  static constexpr std::array<uint16_t, CopiesWalk::kBlockCopies> zeros{};
+  return zeros.data();
+}
+
+// Writes one row `rows` times.
+void Repeat(const uint8_t* row, int64_t width, int64_t rows, uint8_t* out,
+            int64_t stride) {
+  for (int64_t done = 0; done < rows;) {
+    const int64_t n = std::min(rows - done, CopiesWalk::kBlockCopies);
+    Gather(row, width, Zeros(), n, out + done * stride, stride, nullptr);
+    done += n;
+  }
+}
+
+class RepeatedFixedReader : public FixedReader {
+ public:
+  RepeatedFixedReader(const RepeatedRows& rows, const ColumnSpec& spec)
+      : width_(ItemBytes(spec)),
+        fill_(spec.fill),
+        rows_(rows, std::clamp<int64_t>(kBlockBytes / ItemBytes(spec), 1,
+                                        CopiesWalk::kBlockRows)) {}
+
+  Status Open(const ColumnSpec* spec, const MakeBase<FixedReader>& make) {
+    return rows_.Open(spec, make);
+  }
+
+  Status Skip(int64_t rows) override {
+    const int64_t row = rows_.walk().row();
+    rows_.walk().Skip(rows);
+    if (rows_.walk().row() != row) held_ = Held::kUnread;
+    return Status::OK();
+  }
+
+  Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
+    while (rows > 0) {
+      int64_t n = std::min(rows, rows_.walk().left());
+      if (n > 0) {
+        ARROW_RETURN_NOT_OK(HoldValue(valid != nullptr));
+        Repeat(held_row_.data(), width_, n, out, stride);
+        if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
+        rows_.walk().Take(n);
+      } else {
+        ARROW_ASSIGN_OR_RAISE(const Span span, rows_.Next(rows));
+        ARROW_RETURN_NOT_OK(ReadSpan(span, out, stride, valid));
+        n = span.copies;
+      }
+      out += n * stride;
+      if (valid != nullptr) valid += n;
+      rows -= n;
+    }
+    return Status::OK();
+  }
+
+  Result<std::span<const uint8_t>> Dictionary() override {
+    const bool cut = rows_.walk().left() > 0;
+    if (cut && held_ == Held::kCode) return dictionary_;
+    if (cut && held_ == Held::kValue) return std::span<const uint8_t>();
+    ARROW_RETURN_NOT_OK(
+        rows_.SkipTo(cut ? rows_.walk().row() - 1 : rows_.walk().NextRow()));
+    ARROW_ASSIGN_OR_RAISE(dictionary_, rows_.base().Dictionary());
+    return dictionary_;
+  }
+
+  Result<int64_t> ReadCodes(int64_t rows, const Codes& codes, uint8_t* out,
+                            uint8_t* valid) override {
+    int64_t done = 0;
+    while (done < rows) {
+      int64_t n = std::min(rows - done, rows_.walk().left());
+      if (n > 0) {
+        ARROW_ASSIGN_OR_RAISE(const bool coded, HoldCode(codes));
+        if (!coded) break;
+        const uint32_t code =
+            held_valid_ != 0 ? held_code_ + codes.base : codes.null_code;
+        // Codes are little-endian, so the low bytes are the shorter code.
+        Repeat(reinterpret_cast<const uint8_t*>(&code), codes.bytes, n, out, codes.bytes);
+        if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
+        rows_.walk().Take(n);
+      } else {
+        ARROW_ASSIGN_OR_RAISE(const Span span, rows_.Next(rows - done));
+        ARROW_ASSIGN_OR_RAISE(n, ReadCodeSpan(span, codes, out, valid));
+        if (n < span.copies) {
+          done += n;
+          break;
+        }
+      }
+      out += n * codes.bytes;
+      if (valid != nullptr) valid += n;
+      done += n;
+    }
+    return done;
+  }
+
+  int64_t page() const override { return rows_.base().page(); }
+
+ private:
+  // How the row whose copies were cut is held.
+  enum class Held : uint8_t { kUnread, kValue, kCode };
+
+  uint8_t* Block() {
+    block_.resize(static_cast<size_t>(
+        std::max(kBlockBytes, std::max<int64_t>(width_, sizeof(uint64_t)))));
+    return block_.data();
+  }
+
+  void Hold(const uint8_t* row, const uint8_t* valid) {
+    held_row_.assign(row, row + width_);
+    held_valid_ = valid == nullptr ? 1 : *valid;
+    held_ = Held::kValue;
+  }
+
+  Status ReadSpan(const Span& span, uint8_t* out, int64_t stride, uint8_t* valid) {
+    uint8_t* const span_valid = rows_.ValidOf(span, valid);
+    if (span.single) {
+      ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, out, stride, span_valid));
+      return rows_.CheckNulls(span.row, span.rows, span_valid);
+    }
+    uint8_t* const block = Block();
+    ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, block, width_, span_valid));
+    ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, span.rows, span_valid));
+    Gather(block, width_, rows_.positions(), span.copies, out, stride, nullptr);
+    if (valid != nullptr) {
+      Gather(span_valid, 1, rows_.positions(), span.copies, valid, 1, nullptr);
+    }
+    if (rows_.walk().left() > 0) {
+      const int64_t last = span.rows - 1;
+      Hold(block + last * width_, span_valid == nullptr ? nullptr : span_valid + last);
+    }
+    return Status::OK();
+  }
+
+  // Reads the codes of the span. Returns the number of copies that were written; the
+  // other rows have no codes.
+  Result<int64_t> ReadCodeSpan(const Span& span, const Codes& codes, uint8_t* out,
+                               uint8_t* valid) {
+    uint8_t* const span_valid = rows_.ValidOf(span, valid);
+    uint8_t* const to = span.single ? out : Block();
+    ARROW_ASSIGN_OR_RAISE(const int64_t read,
+                          rows_.base().ReadCodes(span.rows, codes, to, span_valid));
+    ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, read, span_valid));
+    int64_t copies = span.copies;
+    if (read < span.rows) {
+      rows_.Return(span.row + read);
+      copies = span.single ? read
+                           : std::lower_bound(rows_.positions(),
+                                              rows_.positions() + span.copies, read) -
+                                 rows_.positions();
+    }
+    if (span.single) return copies;
+    Gather(to, codes.bytes, rows_.positions(), copies, out, codes.bytes, nullptr);
+    if (valid != nullptr) {
+      Gather(span_valid, 1, rows_.positions(), copies, valid, 1, nullptr);
+    }
+    if (rows_.walk().left() > 0) Keep(to + (span.rows - 1) * codes.bytes, codes);
+    return copies;
+  }
+
+  // Holds the row whose code is at `code`.
+  void Keep(const uint8_t* code, const Codes& codes) {
+    uint32_t value = 0;
+    std::memcpy(&value, code, static_cast<size_t>(codes.bytes));
+    held_valid_ = value != codes.null_code;
+    held_code_ = value - codes.base;
+    held_ = Held::kCode;
+  }
+
+  // Holds the value of the row whose copies were cut.
+  Status HoldValue(bool with_valid) {
+    if (held_ == Held::kUnread) {
+      const int64_t row = rows_.walk().row() - 1;
+      ARROW_ASSIGN_OR_RAISE(uint8_t* const valid, BeginHeld(row, with_valid));
+      ARROW_RETURN_NOT_OK(rows_.base().Read(1, Block(), width_, valid));
+      ARROW_RETURN_NOT_OK(rows_.CheckNulls(row, 1, valid));
+      Hold(block_.data(), valid);
+    } else if (held_ == Held::kCode) {
+      const uint8_t valid = held_valid_;
+      const auto* const value = valid != 0
+                                    ? dictionary_.data() + int64_t{held_code_} * width_
+                                    : reinterpret_cast<const uint8_t*>(fill_->data());
+      Hold(value, &valid);
+    }
+    return Status::OK();
+  }
+
+  // Holds the code of the row whose copies were cut. Returns false if the row has no
+  // code.
+  Result<bool> HoldCode(const Codes& codes) {
+    if (held_ != Held::kUnread) return held_ == Held::kCode;
+    const int64_t row = rows_.walk().row() - 1;
+    ARROW_ASSIGN_OR_RAISE(uint8_t* const valid, BeginHeld(row, true));
+    ARROW_ASSIGN_OR_RAISE(const int64_t read,
+                          rows_.base().ReadCodes(1, codes, Block(), valid));
+    if (read == 0) {
+      rows_.SetBaseRow(row);
+      return false;
+    }
+    ARROW_RETURN_NOT_OK(rows_.CheckNulls(row, 1, valid));
+    Keep(block_.data(), codes);
+    return true;
+  }
+
+  // Moves the base over the row. Returns the memory for the row's validity.
+  Result<uint8_t*> BeginHeld(int64_t row, bool with_valid) {
+    ARROW_RETURN_NOT_OK(rows_.SkipTo(row));
+    rows_.SetBaseRow(row + 1);
+    return with_valid || rows_.refuses_nulls() ? &row_valid_ : nullptr;
+  }
+
+  const int64_t width_;
+  const std::optional<std::string> fill_;
+  Repeated<FixedReader> rows_;
+  std::span<const uint8_t> dictionary_;  // the latest one, which outlives its pages
+  std::vector<uint8_t> block_;
+  Held held_ = Held::kUnread;
+  uint8_t held_valid_ = 1;
+  uint8_t row_valid_ = 1;
+  uint32_t held_code_ = 0;
+  std::vector<uint8_t> held_row_;
+};
+
+class RepeatedBytesReader : public BytesReader {
+ public:
+  explicit RepeatedBytesReader(const RepeatedRows& rows)
+      : rows_(rows, CopiesWalk::kBlockRows) {}
+
+  Status Open(const ColumnSpec* spec, const MakeBase<BytesReader>& make) {
+    return rows_.Open(spec, make);
+  }
+
+  Status Skip(int64_t rows) override {
+    const int64_t row = rows_.walk().row();
+    rows_.walk().Skip(rows);
+    if (rows_.walk().row() != row) held_ = false;
+    return Status::OK();
+  }
+
+  Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) override {
+    while (rows > 0) {
+      int64_t n = std::min(rows, rows_.walk().left());
+      if (n > 0) {
+        ARROW_ASSIGN_OR_RAISE(const ByteView view, HeldView(valid != nullptr, arena));
+        std::fill_n(views, n, view);
+        if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
+        rows_.walk().Take(n);
+      } else {
+        ARROW_ASSIGN_OR_RAISE(const Span span, rows_.Next(rows));
+        ARROW_RETURN_NOT_OK(ReadSpan(span, views, valid, arena));
+        n = span.copies;
+      }
+      views += n;
+      if (valid != nullptr) valid += n;
+      rows -= n;
+    }
+    return Status::OK();
+  }
+
+  int64_t page() const override { return rows_.base().page(); }
+
+ private:
+  Status ReadSpan(const Span& span, ByteView* views, uint8_t* valid, ByteArena* arena) {
+    uint8_t* const span_valid = rows_.ValidOf(span, valid);
+    ByteView* to = views;
+    if (!span.single) {
+      views_.resize(CopiesWalk::kBlockRows);
+      to = views_.data();
+    }
+    ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, to, span_valid, arena));
+    ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, span.rows, span_valid));
+    if (span.single) return Status::OK();
+    const uint16_t* const positions = rows_.positions();
+    for (int64_t i = 0; i < span.copies; ++i) views[i] = to[positions[i]];
+    if (valid != nullptr)
+      Gather(span_valid, 1, positions, span.copies, valid, 1, nullptr);
+    if (rows_.walk().left() > 0) {
+      const int64_t last = span.rows - 1;
+      Hold(to[last], span_valid == nullptr ? nullptr : span_valid + last);
+    }
+    return Status::OK();
+  }
+
+  // Copies the bytes of a view, which may live no longer than the arena.
+  void Hold(const ByteView& view, const uint8_t* valid) {
+    held_bytes_.assign(view.data, view.data + view.size);
+    held_valid_ = valid == nullptr ? 1 : *valid;
+    held_ = true;
+  }
+
+  // Returns a view of the row whose copies were cut, whose bytes lie in `arena`.
+  Result<ByteView> HeldView(bool with_valid, ByteArena* arena) {
+    if (!held_) {
+      const int64_t row = rows_.walk().row() - 1;
+      ARROW_RETURN_NOT_OK(rows_.SkipTo(row));
+      rows_.SetBaseRow(row + 1);
+      uint8_t row_valid = 1;
+      uint8_t* const valid = with_valid || rows_.refuses_nulls() ? &row_valid : nullptr;
+      ByteView view;
+      ARROW_RETURN_NOT_OK(rows_.base().Read(1, &view, valid, arena));
+      ARROW_RETURN_NOT_OK(rows_.CheckNulls(row, 1, valid));
+      Hold(view, valid);
+      return view;
+    }
+    const auto size = static_cast<int64_t>(held_bytes_.size());
+    if (size == 0) return ByteView{nullptr, 0};
+    ARROW_ASSIGN_OR_RAISE(uint8_t* const bytes, arena->Allocate(size));
+    std::memcpy(bytes, held_bytes_.data(), held_bytes_.size());
+    return ByteView{bytes, size};
+  }
+
+  Repeated<BytesReader> rows_;
+  std::vector<ByteView> views_;
+  bool held_ = false;  // the row whose copies were cut was read
+  uint8_t held_valid_ = 1;
+  std::vector<uint8_t> held_bytes_;
+};
+
+// Appends row `row` of `from` to `to` `copies` times. Elements are `item` bytes an item;
+// views are shared.
+Status AppendCopies(const NestedRows& from, int64_t row, int64_t copies, int64_t item,
+                    bool valid, NestedRows* to) {
+  const size_t levels = from.offsets.size();
+  to->offsets.resize(levels);
+  for (auto& offsets : to->offsets) {
+    if (offsets.empty()) offsets.push_back(0);
+  }
+  for (int64_t copy = 0; copy < copies; ++copy) {
+    int64_t first = row;
+    int64_t end = row + 1;
+    for (size_t level = 0; level < levels; ++level) {
+      const std::vector<int64_t>& in = from.offsets[level];
+      std::vector<int64_t>& out = to->offsets[level];
+      const int64_t shift = out.back() - in[static_cast<size_t>(first)];
+      for (int64_t i = first; i < end; ++i) {
+        out.push_back(in[static_cast<size_t>(i) + 1] + shift);
+      }
+      first = in[static_cast<size_t>(first)];
+      end = in[static_cast<size_t>(end)];
+    }
+    if (from.values.size() > 0 && end > first) {
+      const int64_t bytes = (end - first) * item;
+      ARROW_ASSIGN_OR_RAISE(uint8_t* const out, to->values.Extend(bytes));
+      from.values.Copy(first * item, bytes, out);
+    }
+    if (!from.views.empty()) {
+      to->views.insert(to->views.end(), from.views.begin() + first,
+                       from.views.begin() + end);
+    }
+    if (valid) to->valid.push_back(from.valid[static_cast<size_t>(row)]);
+  }
+  return Status::OK();
+}
+
+// Reads runs of rows with copies, because the gaps have to be walked in either case.
+class RepeatedNestedReader : public NestedReader {
+ public:
+  RepeatedNestedReader(RowCopies copies, int64_t item, std::unique_ptr<NestedReader> base)
+      : item_(item), walk_(copies), base_(std::move(base)) {
+    block_.as_they_are = held_.as_they_are = true;
+  }
+
+  Status Skip(int64_t rows) override {
+    const int64_t row = walk_.row();
+    walk_.Skip(rows);
+    if (walk_.row() != row) read_ = false;
+    return Status::OK();
+  }
+
+  Status Read(int64_t rows, NestedRows* out, bool valid) override {
+    while (rows > 0) {
+      int64_t n = std::min(rows, walk_.left());
+      if (n > 0) {
+        ARROW_RETURN_NOT_OK(AppendHeld(n, out, valid));
+        walk_.Take(n);
+      } else {
+        positions_.resize(CopiesWalk::kPositions);
+        const Span span =
+            walk_.Next(rows, kNestedRows, /*gaps=*/false, positions_.data());
+        if (span.rows == 0) return NoCopies();
+        ARROW_RETURN_NOT_OK(SkipTo(span.row));
+        base_row_ = span.row + span.rows;
+        ARROW_RETURN_NOT_OK(ReadSpan(span, out, valid));
+        n = span.copies;
+      }
+      rows -= n;
+    }
+    return Status::OK();
+  }
+
+  int64_t page() const override { return base_->page(); }
+
+ private:
+  Status SkipTo(int64_t row) {
+    const int64_t rows = row - base_row_;
+    base_row_ = std::max(base_row_, row);
+    return rows <= 0 ? Status::OK() : base_->Skip(rows);
+  }
+
+  // Reads rows of the base to `block_`, whose bytes and fills belong to `out`.
+  Status ReadBlock(int64_t rows, NestedRows* out, bool valid) {
+    block_.Clear();
+    std::swap(block_.bytes, out->bytes);
+    std::swap(block_.fills, out->fills);
+    const Status status = base_->Read(rows, &block_, valid);
+    std::swap(block_.bytes, out->bytes);
+    std::swap(block_.fills, out->fills);
+    return status;
+  }
+
+  Status ReadSpan(const Span& span, NestedRows* out, bool valid) {
+    if (span.single) return base_->Read(span.rows, out, valid);
+    ARROW_RETURN_NOT_OK(ReadBlock(span.rows, out, valid));
+    const uint16_t* const end = positions_.data() + span.copies;
+    for (const uint16_t* at = positions_.data(); at < end;) {
+      const uint16_t* const next =
+          std::find_if(at, end, [&](uint16_t p) { return p != *at; });
+      ARROW_RETURN_NOT_OK(AppendCopies(block_, *at, next - at, item_, valid, out));
+      at = next;
+    }
+    return walk_.left() > 0 ? Hold(span.rows - 1, valid) : Status::OK();
+  }
+
+  // Copies a row of the block, with the bytes of its views.
+  Status Hold(int64_t row, bool valid) {
+    held_.Clear();
+    ARROW_RETURN_NOT_OK(AppendCopies(block_, row, 1, item_, valid, &held_));
+    read_ = true;
+    return Adopt(&held_.views, &held_.bytes);
+  }
+
+  // Moves the bytes of views to `arena`.
+  static Status Adopt(std::vector<ByteView>* views, ByteArena* arena, size_t first = 0) {
+    for (size_t i = first; i < views->size(); ++i) {
+      ByteView& view = (*views)[i];
+      if (view.size == 0) continue;
+      ARROW_ASSIGN_OR_RAISE(uint8_t* const bytes, arena->Allocate(view.size));
+      std::memcpy(bytes, view.data, static_cast<size_t>(view.size));
+      view.data = bytes;
+    }
+    return Status::OK();
+  }
+
+  // Appends the row whose copies were cut.
+  Status AppendHeld(int64_t copies, NestedRows* out, bool valid) {
+    if (!read_) {
+      const int64_t row = walk_.row() - 1;
+      ARROW_RETURN_NOT_OK(SkipTo(row));
+      base_row_ = row + 1;
+      ARROW_RETURN_NOT_OK(ReadBlock(1, out, valid));
+      ARROW_RETURN_NOT_OK(Hold(0, valid));
+    }
+    const size_t views = out->views.size();
+    ARROW_RETURN_NOT_OK(AppendCopies(held_, 0, copies, item_, valid, out));
+    return Adopt(&out->views, &out->bytes, views);
+  }
+
+  const int64_t item_;
+  CopiesWalk walk_;
+  std::unique_ptr<NestedReader> base_;
+  int64_t base_row_ = 0;  // the row that the base reads next
+  std::vector<uint16_t> positions_;
+  NestedRows block_;
+  NestedRows held_;  // the row whose copies were cut, if it was read
+  bool read_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<FixedReader>> MakeRepeatedFixedReader(
+    const RepeatedRows& rows, const ColumnSpec* spec, const MakeBase<FixedReader>& make) {
+  auto reader = std::make_unique<RepeatedFixedReader>(rows, *spec);
+  ARROW_RETURN_NOT_OK(reader->Open(spec, make));
+  return reader;
+}
+
+Result<std::unique_ptr<BytesReader>> MakeRepeatedBytesReader(
+    const RepeatedRows& rows, const ColumnSpec* spec, const MakeBase<BytesReader>& make) {
+  auto reader = std::make_unique<RepeatedBytesReader>(rows);
+  ARROW_RETURN_NOT_OK(reader->Open(spec, make));
+  return reader;
+}
+
+std::unique_ptr<NestedReader> MakeRepeatedNestedReader(
+    RowCopies copies, const ColumnSpec* spec, std::unique_ptr<NestedReader> base) {
+  return std::make_unique<RepeatedNestedReader>(copies, ItemBytes(*spec),
+                                                std::move(base));
+}
+
+}  // namespace fastload

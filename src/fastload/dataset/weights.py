@@ -1,0 +1,84 @@
+"""The weights of a dataset's rows: those of the next epoch, and those of epochs that have begun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fastload.plan.canonical import CanonicalUnits, slice_options
+from fastload.rows.weights import find_weights, weighted_units
+
+if TYPE_CHECKING:
+    from fastload.plan.options import Options
+    from fastload.plan.units import Units
+    from fastload.plan.weighted import RowWeights
+    from fastload.rows.epoch_rows import EpochRows
+    from fastload.rows.weights import Weights
+    from fastload.source.source import Source
+    from fastload.source.stores.io import IO
+
+__all__ = ["DatasetWeights", "weighted_options"]
+
+
+def weighted_options(options: Options, weights: str) -> Options:
+    """Return options with the digest of the weights of an epoch; "" = no weights."""
+    return replace(options, weights=weights or None)
+
+
+class DatasetWeights:
+    """The weights of a dataset.
+
+    Args:
+        source: the files.
+        rows: the rows that stay.
+        io: the options for reading files.
+        memory_budget: the bytes that this process may use.
+        weights: the first weights, as for `find_weights`.
+
+    Attributes:
+        name: the digest of the newest weights.
+    """
+
+    def __init__(
+        self, source: Source, rows: EpochRows, io: IO, memory_budget: int, weights: Weights
+    ) -> None:
+        self._source = source
+        self._rows = rows
+        self._io = io
+        self._memory_budget = memory_budget
+        first = self._found(weights)
+        self.name = first.name
+        self._known = {first.name: first}
+
+    def _found(self, weights: Weights) -> RowWeights:
+        return find_weights(weights, self._source, self._rows, self._io, self._memory_budget)
+
+    def units(self, options: Options) -> Units:
+        """Return the units of the epochs."""
+        units = weighted_units(self._known, self._rows, slice_options(options))
+        if options.canonical_ranks is None:
+            return units
+        return CanonicalUnits(units, options.canonical_ranks)
+
+    def replace(self, weights: Weights, in_use: set[str]) -> str:
+        """Replace the weights, and return the digest of the new ones.
+
+        Args:
+            weights: the new weights.
+            in_use: digests of weights that epochs which have begun still need.
+        """
+        new = self._found(weights)
+        for name in self._known.keys() - in_use:
+            del self._known[name]
+        self._known[new.name] = new
+        self.name = new.name
+        return new.name
+
+    def options_of(self, state: Mapping[str, Any], options: Options) -> Options:
+        """Return the options to compare a state with: those of its weights, if they are known."""
+        order = state.get("order")
+        saved = order.get("weights") if isinstance(order, Mapping) else None
+        if isinstance(saved, str) and saved in self._known:
+            return weighted_options(options, saved)
+        return weighted_options(options, self.name)

@@ -1,0 +1,191 @@
+"""One value for each row of the files: read once for each version of a file, kept on disk.
+
+An entry on disk holds the values of one file's rows after a head of 24 bytes: magic, bytes of a
+value, number of rows, and the CRC-32 of the rest. An entry is published by an atomic rename and
+never changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fastload.engine.budget import divide_budget
+from fastload.engine.engine import Engine
+from fastload.engine.work_units import work_units
+from fastload.plan.options import Options
+from fastload.plan.read_plan import read_plan
+from fastload.plan.sequence import RowGroups
+from fastload.runtime.cores import available_cores
+from fastload.runtime.disk.private_directory import CacheDirectory, publish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from fastload.plan.kept_rows import FileRows
+    from fastload.schema.projection import Projection
+    from fastload.source.source import Source
+    from fastload.source.stores.io import IO
+
+    Values = NDArray[Any]
+
+__all__ = ["ValueCache", "read_files", "rows_of_files", "values_that_stay"]
+
+_HEAD = struct.Struct("<8sIqI")
+_BATCH_ROWS = 1 << 16
+# Most memory while values are read.
+_MOST_BYTES = 1 << 30
+
+
+def rows_of_files(source: Source) -> list[Sequence[int]]:
+    """Return the rows of each row group of each file."""
+    rows = source.row_group_rows
+    ends = np.searchsorted(source.row_group_file, np.arange(len(source.files)), side="right")
+    starts = np.append(0, ends[:-1]) if len(ends) else ends
+    return [rows[a:b].tolist() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def values_that_stay(values: Values, row_groups: Sequence[int], kept: FileRows) -> Values:
+    """Return the values of the rows of one file that stay.
+
+    Args:
+        values: the value of each row of the file, (rows,).
+        row_groups: the rows of each row group.
+        kept: the rows that stay.
+    """
+    parts = [values[:0]]
+    at = 0
+    for rows, count, offset in zip(
+        row_groups, kept.counts.tolist(), kept.offsets.tolist(), strict=True
+    ):
+        of_group = values[at : at + rows]
+        at += rows
+        if count == rows:
+            parts.append(of_group)
+        elif count:
+            mask = np.unpackbits(
+                kept.bits[offset : offset + -(-rows // 8)], count=rows, bitorder="little"
+            )
+            parts.append(of_group[mask.view(np.bool_)])
+    return np.concatenate(parts)
+
+
+def read_files(
+    source: Source, projection: Projection, files: Sequence[int], io: IO, memory_budget: int
+) -> Iterator[Values]:
+    """Yield the values of all rows of each file.
+
+    Args:
+        source: the files.
+        projection: the projection, whose only output is one value a row.
+        files: indices of the files.
+        io: the options for reading files.
+        memory_budget: the bytes that this process may use.
+    """
+    among = np.isin(source.row_group_file, files)
+    row_groups = RowGroups(
+        source.row_group_rows[among],
+        source.row_group_file[among],
+        source.row_group_index[among],
+    )
+    rows = np.bincount(
+        row_groups.file, weights=row_groups.rows, minlength=len(source.files)
+    ).astype(np.int64)[files]
+    budget = divide_budget(
+        min(memory_budget, _MOST_BYTES),
+        batch_size=_BATCH_ROWS,
+        row_bytes=8,
+        staged_row_bytes=0,
+        total_rows=row_groups.total_rows,
+        shuffle_window=None,
+        columns=1,
+        work=work_units(projection.outputs),
+        threads=available_cores(),
+        prefetch=4,
+        once=True,
+    )
+    options = Options(batch_size=_BATCH_ROWS, uneven="keep")
+    plan = read_plan(row_groups, options, 0, (), 1, 0, stripe_rows=budget.stripe_rows)
+    name = projection.outputs[0].name
+    with (
+        contextlib.closing(
+            Engine(source, projection, projection.outputs, budget, io, data=False)
+        ) as engine,
+        contextlib.closing(engine.start(plan, _BATCH_ROWS)) as scan,
+    ):
+        batches = _batches(engine, scan, name)
+        left: Values | None = None
+        for count in rows.tolist():
+            parts = [] if left is None else [left]
+            have = 0 if left is None else len(left)
+            while have < count:
+                batch = next(batches)
+                parts.append(batch)
+                have += len(batch)
+            together = np.concatenate([*parts]) if parts else np.zeros(0)
+            left = together[count:]
+            yield together[:count]
+
+
+def _batches(engine: Engine, scan: object, name: str) -> Iterator[Values]:
+    while (lent := engine.next_of(scan)) is not None:  # type: ignore[arg-type]
+        yield engine.batch_of(lent, None)[0][name].numpy().copy()
+
+
+class ValueCache:
+    """A directory of entries. Without a directory, and after the first failure, nothing is kept.
+
+    Args:
+        directory: name of the directory.
+        what: the values in words, for a warning.
+        magic: 8 bytes at the beginning of an entry.
+        kind: kind of the values, as numpy's `dtype.kind`: "u" or "f".
+        widths: bytes of a value that an entry may have.
+    """
+
+    def __init__(
+        self, directory: str, what: str, magic: bytes, kind: str, widths: Sequence[int]
+    ) -> None:
+        self._home = CacheDirectory(
+            directory, what, "they stay in memory and are found again next time"
+        )
+        self._magic = magic
+        self._kind = kind
+        self._widths = tuple(widths)
+
+    def load(self, key: str) -> Values | None:
+        """Return the values of an entry; None if there is no undamaged one."""
+        if self._home.path is None:
+            return None
+        try:
+            content = (self._home.path / key).read_bytes()
+        except OSError:
+            return None
+        if len(content) >= _HEAD.size:
+            magic, width, rows, crc = _HEAD.unpack_from(content)
+            body = content[_HEAD.size :]
+            sound = magic == self._magic and width in self._widths and len(body) == width * rows
+            if sound and zlib.crc32(body) == crc:
+                return np.frombuffer(body, f"<{self._kind}{width}")
+        with contextlib.suppress(OSError):
+            (self._home.path / key).unlink()
+        return None
+
+    def store(self, key: str, values: Values) -> None:
+        """Write an entry."""
+        if self._home.path is None:
+            return
+        body = values.astype(values.dtype.newbyteorder("<")).tobytes()
+        head = _HEAD.pack(self._magic, values.itemsize, len(values), zlib.crc32(body))
+        try:
+            with publish(self._home.path / key) as file:
+                file.writelines([head, body])
+        except OSError as error:
+            self._home.give_up(error)

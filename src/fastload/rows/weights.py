@@ -1,0 +1,165 @@
+"""The weights of rows: from a column of the files, or from an array."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fastload.plan.weighted import MOST_COPIES, RowWeights, WeightedUnits
+from fastload.rows.row_values import ValueCache, read_files, rows_of_files, values_that_stay
+from fastload.rows.selection import key_of_file
+from fastload.runtime.digest import digest
+from fastload.runtime.native import core
+from fastload.runtime.progress import ProgressLine
+from fastload.schema.columns import Column
+from fastload.schema.projection import plan_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from fastload.plan.options import Options
+    from fastload.rows.epoch_rows import EpochRows
+    from fastload.source.source import Source
+    from fastload.source.stores.io import IO
+
+    Weights = str | ArrayLike | torch.Tensor
+
+__all__ = ["find_weights", "weighted_units"]
+
+# The version of the way weights are read. Entries of another version are ignored.
+_VERSION = "1"
+_NARROW = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def weighted_units(
+    known: Mapping[str, RowWeights], rows: EpochRows, options: Options
+) -> WeightedUnits:
+    """Return the units of a dataset whose rows have weights.
+
+    Args:
+        known: the weights of the rows that stay, by their digests.
+        rows: the rows that stay.
+        options: the dataset's parameters.
+    """
+    return WeightedUnits(rows.row_groups, options, known, core.draw_copies)
+
+
+def find_weights(
+    weights: Weights, source: Source, rows: EpochRows, io: IO, memory_budget: int
+) -> RowWeights:
+    """Return the weights of the rows that stay.
+
+    Args:
+        weights: the name of a column, or the weights.
+        source: the files.
+        rows: the rows that stay.
+        io: the options for reading files.
+        memory_budget: the bytes that this process may use.
+
+    Raises:
+        TypeError: `weights` are not numbers.
+        ValueError: a weight is negative, null or not finite, there is another number of weights
+            than of rows, their sum is 0, or a row would come too often.
+        Exception: as for `plan_columns`, or a file can't be read.
+    """
+    column = f", column `{weights}`" if isinstance(weights, str) else ""
+    if isinstance(weights, str):
+        values = _of_column(weights, source, rows, io, memory_budget)
+    else:
+        values = _of_array(weights, rows.row_groups.total_rows)
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        null = " (null counts as nan)" if column else ""
+        raise ValueError(
+            f"Expected weights that are finite and at least 0, got {values[row]}{null} - at "
+            f"{_place(row, source, rows)}{column}"
+        )
+    name = digest(values.dtype.str, values.tobytes())
+    try:
+        found = RowWeights(values, name)
+    except OverflowError as error:
+        raise ValueError(
+            f"Expected weights whose sum is positive and finite, got the sum {error} of "
+            f"{len(values)} weights{column and f' - at {column[2:]}'}"
+        ) from None
+    if found.most_copies > MOST_COPIES:
+        row = int(np.argmax(values))
+        times = math.floor(float(values[row]) * found.scale)
+        raise ValueError(
+            f"Expected weights by which a row comes fewer than {MOST_COPIES} times in an epoch, "
+            f"got {times} times - at {_place(row, source, rows)}{column}"
+        )
+    return found
+
+
+def _of_array(weights: ArrayLike | torch.Tensor, rows: int) -> NDArray[np.floating]:
+    """Return an array's weights as float32 or float64."""
+    given: Any = weights.detach().cpu() if isinstance(weights, torch.Tensor) else weights
+    if isinstance(given, torch.Tensor) and given.dtype == torch.bfloat16:
+        given = given.float()
+    array = np.asarray(given)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(
+            f"Expected weights as the name of a column or as numbers, got {array.dtype} in "
+            f"{type(weights).__name__}"
+        )
+    if array.shape != (rows,):
+        raise ValueError(
+            f"Expected a weight for each of the {rows} rows that filters and split keep, got "
+            f"weights of shape {array.shape}"
+        )
+    narrow = array.dtype.kind == "f" and array.dtype.itemsize <= np.dtype(np.float32).itemsize
+    # A copy: the caller may change the array.
+    return array.astype("<f4" if narrow else "<f8", order="C", copy=True)
+
+
+def _of_column(
+    name: str, source: Source, rows: EpochRows, io: IO, memory_budget: int
+) -> NDArray[np.floating]:
+    """Return a column's values for the rows that stay, as float32 or float64; nulls are NaN."""
+    (plain,) = plan_columns(source, [name], nulls="zero").outputs
+    if plain.kind != "column":
+        raise ValueError(
+            f"Expected weights as one number a row, got {plain.field} - at column `{name}`"
+        )
+    narrow = plain.field.dtype in _NARROW
+    dtype = torch.float32 if narrow else torch.float64
+    projection = plan_columns(source, {"weight": Column(name, dtype=dtype, fill=math.nan)})
+    cache = ValueCache("weights", "the weights of rows", b"FLWGHT01", "f", (4, 8))
+    asked = digest(_VERSION, name, str(dtype))
+    keys = [key_of_file(asked, file) for file in source.files]
+    found = [cache.load(key) for key in keys]
+    missing = [index for index, values in enumerate(found) if values is None]
+    if missing:
+        progress = ProgressLine("read weights of", len(source.files), "files")
+        read = read_files(source, projection, missing, io, memory_budget)
+        for done, (index, values) in enumerate(zip(missing, read, strict=True)):
+            found[index] = values
+            cache.store(keys[index], values)
+            progress.show(len(source.files) - len(missing) + done + 1)
+    kept = [
+        values_that_stay(values, file, rows.files[i]) if rows.files else values
+        for i, (values, file) in enumerate(zip(found, rows_of_files(source), strict=True))
+        if values is not None
+    ]
+    empty: Sequence[Any] = [np.zeros(0, "<f4" if narrow else "<f8")]
+    return np.concatenate([*empty, *kept])
+
+
+def _place(row: int, source: Source, rows: EpochRows) -> str:
+    """Return where one of the rows that stay lies."""
+    groups = rows.row_groups
+    ends = np.cumsum(groups.rows)
+    group = int(np.searchsorted(ends, row, side="right"))
+    own = row - int(ends[group] - groups.rows[group])
+    kind = "selected row" if rows.files else "row"
+    return (
+        f"{source.files[int(groups.file[group])].path}, row group {int(groups.index[group])}, "
+        f"{kind} {own} of the row group"
+    )
