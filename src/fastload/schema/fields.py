@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 import torch
@@ -17,6 +17,8 @@ __all__ = ["Field", "Schema"]
 
 # Dtypes that torch stores, but has few operations for.
 _STORED = (torch.uint16, torch.uint32, torch.uint64)
+# Number of names of classes that a printed schema shows.
+_SHOWN_NAMES = 4
 
 
 _ATTRIBUTES = {
@@ -48,6 +50,9 @@ class Field:
             or bytes; else None.
         depth: levels of lists of varying lengths around a value; 0 for plain columns, and for
             strings themselves.
+        names: names of the classes whose numbers are the values, of a `ClassLabel` of a Hugging
+            Face dataset; () = the values are no labels. Two fields that differ in names alone
+            are equal.
     """
 
     dtype: torch.dtype
@@ -56,6 +61,7 @@ class Field:
     unit: str | None = None
     kind: Literal["str", "bytes"] | None = None
     depth: int = 0
+    names: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def item_bytes(self) -> int:
@@ -75,7 +81,15 @@ class Field:
             shape = "Ragged, lists" + " of lists" * (self.depth - 1)
             shape += f" of ({sizes[2:]})" if sizes else ""
         unit = f"in {self.unit}" if self.unit else ""
-        return dtype, shape, "; ".join(filter(None, (unit, self.note)))
+        return dtype, shape, "; ".join(filter(None, (unit, self._classes, self.note)))
+
+    @property
+    def _classes(self) -> str:
+        if not self.names:
+            return ""
+        first = ", ".join(self.names[:_SHOWN_NAMES])
+        more = ", ..." if len(self.names) > _SHOWN_NAMES else ""
+        return f"{counted(len(self.names), 'label')}: {first}{more}"
 
     @property
     def note(self) -> str:
