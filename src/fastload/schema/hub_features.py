@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fastload.source.tables.table import arrow_schema
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,13 +59,16 @@ def features_of(footer: core.Footer) -> dict[Path, Feature]:
     """
     if _KEY not in footer.schema.tail:
         return {}
-    text = (arrow_schema(footer).metadata or {}).get(_KEY)
+    import pyarrow.parquet as pq
+
+    file = pa.BufferReader(b"PAR1" + footer.schema.tail)
+    text = (pq.read_metadata(file).metadata or {}).get(_KEY)
     if text is None:
         return {}
     try:
         features = json.loads(text)["info"]["features"]
         found = dict(_walk(features, (), ()))
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return {}
     return {path: each for path, each in found.items() if each.names or any(each.sizes)}
 

@@ -149,9 +149,8 @@ class NativeReader:
         client: dict[str, Any] = dict(self._client)
         if address.authorization:
             client["default_headers"] = {"authorization": address.authorization}
-        store = HTTPStore.from_url(
-            address.url, client_options=client, retry_config={"max_retries": 0}
-        )
+        options: dict[str, Any] = {"client_options": client, "retry_config": {"max_retries": 0}}
+        store = HTTPStore.from_url(address.url, **options)
         self._opened[path] = _Opened(address, store, now)
         return store
 
