@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +31,16 @@ SECRET = "hf_secret"
 WORKERS_S = 60
 
 
+@lru_cache
 def file_of(seed: int, rows: int = ROWS) -> bytes:
+    """Write a file that is large enough to be read natively, of which tests read a little."""
     random = np.random.default_rng(seed)
     columns = {f"c{i}": random.integers(0, 1 << 62, rows) for i in range(6)}
     columns["x"] = np.arange(rows) + seed * rows
+    columns["large"] = pa.array([bytes(5_000)] * rows, pa.binary(5_000))
     sink = io.BytesIO()
-    pq.write_table(pa.table(columns), sink, row_group_size=rows // 4, compression="none")
+    options = {"compression": "none", "use_dictionary": False}
+    pq.write_table(pa.table(columns), sink, row_group_size=rows // 4, **options)
     return sink.getvalue()
 
 
@@ -70,6 +75,11 @@ def expected(first=0, column="x"):
     return pa.concat_tables(tables)[column].to_pylist()
 
 
+def agents(hub):
+    """Return the names of the clients that asked the CDN for bytes."""
+    return {request.headers["user-agent"].partition("/")[0] for request in hub.cdn.requests}
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
     "source",
@@ -85,8 +95,10 @@ def expected(first=0, column="x"):
 def test_rows_are_pyarrows(hub, source, transport):
     commit = hub.repos["datasets", "org/name"].branches["main"]
     with dataset_of(hub, source, io=IO(transport=transport)) as dataset:
+        hub.reset()
         assert rows_of(dataset) == expected()
         assert rows_of(dataset, "c1") == expected(column="c1")
+        assert agents(hub) == {"object_store" if transport == "native" else "Python"}
         root = f"hf://datasets/org/name@{commit}/data"
         assert dataset.files == tuple(f"{root}/part-{n}.parquet" for n in range(FILES))
         copy = list(dataset.files)
@@ -395,6 +407,11 @@ def test_a_commit_that_was_deleted(hub):
             "datasets/org/name/docs@refs|@refs/convert/parquet",
         ),
         ("hf://datasets/alone", ValueError, "Expected hf://datasets/org/name"),
+        (
+            "hf://buckets/org/name/a.parquet",
+            ValueError,
+            "HfFileSystem[(][)] and the path 'buckets/",
+        ),
         ("hf://", ValueError, "Expected hf://datasets/org/name"),
     ],
 )
@@ -458,6 +475,28 @@ def test_expired_addresses_in_workers(hub):
         dataset, batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=WORKERS_S
     )
     assert sorted(x for batch in loader for x in batch["x"].tolist()) == sorted(expected())
+
+
+def test_small_and_many_files_share_connections(hub):
+    small = pa.table({"x": range(100)})
+    sink = io.BytesIO()
+    pq.write_table(small, sink)
+    files = {f"{n}.parquet": sink.getvalue() for n in range(60)}
+    hub.commit("org/small", files)
+    source = "hf://datasets/org/small"
+    with dataset_of(hub, source, columns=None, io=IO(transport="native", concurrency=4)) as dataset:
+        assert rows_of(dataset) == list(range(100)) * 60
+        assert agents(hub) == {"Python"}
+        assert hub.cdn.connections <= 2 * 4  # of the process, and of its passes
+
+
+def test_more_large_files_than_places(hub):
+    files = {f"{n:02}.parquet": file_of(n, 1_800) for n in range(18)}
+    hub.commit("org/many", files)
+    with dataset_of(hub, "hf://datasets/org/many", io=IO(transport="native")) as dataset:
+        hub.reset()
+        assert rows_of(dataset) == list(range(18 * 1_800))
+    assert agents(hub) == {"object_store", "Python"}
 
 
 def test_the_cache_keeps_the_bytes(hub, tmp_path):

@@ -9,6 +9,7 @@ import re
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from support.stores.gcs import ranged
@@ -288,10 +289,12 @@ def _answer(request: Request, data: bytes, headers: dict[str, str]) -> Response:
     return ranged(request.range, data, headers)
 
 
+@lru_cache
 def _blob(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0%s" % (len(data), data)).hexdigest()
 
 
+@lru_cache
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 

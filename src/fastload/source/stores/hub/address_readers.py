@@ -12,15 +12,17 @@ from fastload.source.stores.obstore_store import check_forked, mark_used
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from fastload.source.files import StoredFile
     from fastload.source.stores.hub.hub_api import Address
     from fastload.source.stores.io import IO
 
 __all__ = ["AddressReader", "NativeReader", "SessionReader"]
 
-# Each address has a store of its own in obstore, with connections of its own: the query of a URL
-# belongs to the store. A store costs 5 ms, and a handshake. So a limited number of files is read
-# natively at a time.
-_MOST_STORES = 64
+# In obstore, each address has a store of its own, and so connections of its own, because the query
+# of a URL belongs to the store. A store costs 5 ms and handshakes, which smaller files don't repay.
+_LEAST_BYTES = 8 << 20
+# The number of files that are read natively at a time.
+_MOST_STORES = 16
 # A file that was not read for this long gives its place to another.
 _IDLE_S = 10.0
 _KEPT_S = 90.0
@@ -29,8 +31,8 @@ _KEPT_S = 90.0
 class AddressReader(Protocol):
     """Reads byte ranges at addresses."""
 
-    async def read(self, path: str, address: Address, start: int, stop: int) -> Buffer:
-        """Read the bytes [start, stop) at the address of the file at `path`."""
+    async def read(self, file: StoredFile, address: Address, start: int, stop: int) -> Buffer:
+        """Read the bytes [start, stop) at the address of a file."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -49,12 +51,12 @@ class SessionReader:
 
     async def read(
         self,
-        path: str,  # noqa: ARG002 - all addresses share the connections
+        file: StoredFile,  # noqa: ARG002 - all files share the connections
         address: Address,
         start: int,
         stop: int,
     ) -> Buffer:
-        """Read the bytes [start, stop) at the address of the file at `path`."""
+        """Read the bytes [start, stop) at the address of a file."""
         from yarl import URL
 
         headers = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
@@ -96,11 +98,11 @@ class _Opened:
 
 
 class NativeReader:
-    """Reads with obstore, without the GIL; further files with another reader.
+    """Reads some large files with obstore, without the GIL, and all others with another reader.
 
     Args:
         io: how files are read.
-        other: reads files for which there is no place.
+        other: reads the other files.
 
     Raises:
         StorageError: this process was forked from one that had used obstore.
@@ -115,18 +117,18 @@ class NativeReader:
             "read_timeout": timeout,
             "timeout": timedelta(days=1),  # for a whole answer; the caller gives up earlier
             "pool_idle_timeout": timedelta(seconds=_IDLE_S),
-            "pool_max_idle_per_host": str(io.concurrency),
+            "pool_max_idle_per_host": str(max(1, io.concurrency // 4)),
         }
         self._opened: dict[str, _Opened] = {}
         self._other = other
 
-    async def read(self, path: str, address: Address, start: int, stop: int) -> Buffer:
-        """Read the bytes [start, stop) at the address of the file at `path`."""
+    async def read(self, file: StoredFile, address: Address, start: int, stop: int) -> Buffer:
+        """Read the bytes [start, stop) at the address of a file."""
         import obstore
 
-        store = self._store(path, address)
+        store = None if file.size < _LEAST_BYTES else self._store(file.path, address)
         if store is None:
-            return await self._other.read(path, address, start, stop)
+            return await self._other.read(file, address, start, stop)
         answer = await obstore.get_async(store, "", options={"range": (start, stop)})
         data: Buffer = await answer.bytes_async()
         return data

@@ -84,12 +84,9 @@ class HubApi:
             def _repo_and_revision_exist(self, *_: object) -> tuple[bool, None]:
                 return True, None
 
-            def info(self, path: str, *args: Any, **options: Any) -> dict[str, Any]:
+            def info(self, path: str, *_: object, **__: object) -> dict[str, Any]:
                 """Refuse to look for a file where `find` found no directory."""
-                if not path.startswith(BUCKETS):
-                    raise FileNotFoundError(path)
-                found: dict[str, Any] = super().info(path, *args, **options)
-                return found
+                raise FileNotFoundError(path)
 
         self._fs = Filesystem(**{**options, "skip_instance_cache": True})
         self._token = options.get("token")
@@ -103,6 +100,11 @@ class HubApi:
         Raises:
             ValueError: the path names no repository.
         """
+        if path.startswith(BUCKETS):
+            raise ValueError(
+                "Expected a repository of the Hub, got a bucket, which has no commits: pass "
+                f"filesystem=huggingface_hub.HfFileSystem() and the path {path!r} - at hf://{path}"
+            )
         try:
             found = self._fs.resolve_path(path)
         except (ValueError, NotImplementedError) as error:
@@ -154,10 +156,6 @@ class HubApi:
         Raises:
             FileNotFoundError: nothing exists at the path.
         """
-        if path.startswith(BUCKETS):
-            entry = self._fs.info(path)
-            self._fs.dircache.clear()
-            return _stored(path, entry) if entry["type"] == "file" else None
         revision, name = self.parse(path)
         if not name:
             return None
@@ -209,11 +207,6 @@ class HubApi:
             return Address(found.location)
         headers = build_hf_headers(token=self._token)
         return Address(found.location, headers.get("authorization") or "")
-
-    def read_bucket(self, file: StoredFile, start: int, stop: int) -> bytes:
-        """Read the bytes [start, stop) of a file in a bucket."""
-        data: bytes = self._fs.cat_file(file.path, start=start, end=stop)
-        return data
 
     @staticmethod
     def _meaning(error: Exception, repo: str) -> Exception:

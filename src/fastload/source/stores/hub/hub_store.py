@@ -13,7 +13,6 @@ from typing_extensions import override
 from fastload.source.stores.errors import status_of
 from fastload.source.stores.hub.address_readers import NativeReader, SessionReader
 from fastload.source.stores.hub.hub_api import Address, HubApi, Revision
-from fastload.source.stores.hub.hub_paths import BUCKETS
 from fastload.source.stores.obstore_store import is_whole, lacks_headers
 from fastload.source.stores.store import Store
 
@@ -78,24 +77,20 @@ class HubStore(Store):
         self._session = SessionReader(io)
         self._reader: AddressReader = NativeReader(io, self._session) if native else self._session
         self._asking: dict[str, asyncio.Task[Address]] = {}
-        self._checked: dict[StoredFile, asyncio.Task[None]] = {}
 
     async def _run(self, call: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
 
     def check(self, path: str) -> None:
-        """Check that a path names a repository or a bucket; ask nobody.
+        """Check that a path names a repository; ask nobody.
 
         Raises:
-            ValueError: the path names neither.
+            ValueError: the path names none.
         """
-        if not path.startswith(BUCKETS):
-            self._api.parse(path)
+        self._api.parse(path)
 
     async def pin(self, path: str) -> str:
         """Return a path with the commit in place of the branch or tag that the path names."""
-        if path.startswith(BUCKETS):
-            return path
         revision, name = self._api.parse(path)
         commit = self._memory.commits.get(revision)
         if commit is None:
@@ -117,11 +112,9 @@ class HubStore(Store):
 
     @override
     async def read(self, file: StoredFile, start: int, stop: int) -> Buffer:
-        if file.path.startswith(BUCKETS):
-            return await self._read_bucket(file, start, stop)
         address = self._memory.addresses.get(file.path) or await self._ask(file)
         try:
-            data = await self._read_at(file.path, address, start, stop)
+            data = await self._read_at(file, address, start, stop)
         except Exception as error:
             if status_of(error) not in _EXPIRED:
                 raise
@@ -129,18 +122,18 @@ class HubStore(Store):
             new = self._memory.addresses.get(file.path)
             if new is None or new == address:
                 new = await self._ask(file)
-            data = await self._read_at(file.path, new, start, stop)
+            data = await self._read_at(file, new, start, stop)
         if len(memoryview(data)) == file.size:  # the Hub may answer with all of a small file
             return memoryview(data)[start:stop]
         return data
 
-    async def _read_at(self, path: str, address: Address, start: int, stop: int) -> Buffer:
+    async def _read_at(self, file: StoredFile, address: Address, start: int, stop: int) -> Buffer:
         try:
-            return await self._reader.read(path, address, start, stop)
+            return await self._reader.read(file, address, start, stop)
         except Exception as error:
             if not lacks_headers(error) and not is_whole(error):
                 raise
-        return await self._session.read(path, address, start, stop)
+        return await self._session.read(file, address, start, stop)
 
     async def _ask(self, file: StoredFile) -> Address:
         """Ask the Hub for a new address of a file, once for all requests that wait for it."""
@@ -157,23 +150,6 @@ class HubStore(Store):
         self._asking.pop(path, None)
         if not asking.cancelled():
             asking.exception()  # the requests that waited for the answer may have been cancelled
-
-    async def _read_bucket(self, file: StoredFile, start: int, stop: int) -> Buffer:
-        checked = self._checked.get(file)
-        if checked is None:
-            checked = self._checked[file] = asyncio.ensure_future(self._check(file))
-        try:
-            await asyncio.shield(checked)
-        except Exception:
-            self._checked.pop(file, None)
-            raise
-        data: bytes = await self._run(self._api.read_bucket, file, start, stop)
-        return data
-
-    async def _check(self, file: StoredFile) -> None:
-        """Raise if a file of a bucket has changed; buckets have no commits."""
-        if await self.info(file.path) != file:
-            raise FileNotFoundError("another version")
 
     @override
     async def close(self) -> None:
