@@ -124,9 +124,11 @@ class FastParquetDataset(Resumable[_Item_co]):
         source: The Parquet files: a file, a directory, a glob, or a list of these; or a `Delta` or
             `Iceberg` table.
             Each is a local path (`~` is the home directory) or the URL of an object store (gs://,
-            s3://, az://, http(s):// or any other that fsspec knows). Files may differ in their
-            columns and types: see `columns`. Directories named `key=value` become columns too, if
-            they lie below the given directory, or at or after the first wildcard of a glob.
+            s3://, az://, http(s):// or any other that fsspec knows), or of the Hugging Face Hub
+            (hf://datasets/org/name@revision/path), of which one commit is read. Files may differ
+            in their columns and types: see `columns`. Directories named `key=value` become
+            columns too, if they lie below the given directory, or at or after the first wildcard
+            of a glob.
         columns: The outputs of a batch: None (all columns), a list of names, or a mapping.
             A name "a.b" selects a field of a struct. A mapping goes from output name to a
             column name, a dtype (the column of that name, cast), a list of names (a `Stack`), or a
@@ -209,8 +211,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             workers or on single rows, where DevicePrefetcher and DataLoader pin memory.
         filesystem: An fsspec or pyarrow filesystem to read `source` from, or None.
         storage_options: Options of the filesystem of a URL, in fsspec's words.
-            They include token, key, secret, anon, endpoint_url, project and client_kwargs. No
-            message shows a credential.
+            They include token, key, secret, anon, endpoint_url, project and client_kwargs; for
+            hf://, token and endpoint. No message shows a credential.
         io: How to read files: an `IO`; None means `IO()`.
         on_error: What to do with a corrupt row group: "raise" or "skip".
             "skip" leaves out the rows of the row group, lists the row group in `skipped`, and

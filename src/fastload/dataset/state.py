@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,8 @@ _DEFAULTS: dict[str, Any] = {"offset": 0, "canonical_ranks": None, "pack": None,
 # The most legs that a state lists. More legs are compressed, so that a state stays under 2 KB after
 # hundreds of resumes on other numbers of ranks.
 _LISTED_LEGS = 32
+# The most characters of a state's text about versions.
+_MOST_VERSION = 500
 # The most bytes of legs that a state may expand to.
 _MOST_BYTES = 1 << 20
 
@@ -84,9 +87,11 @@ def _steps_text(options: Options) -> str:
 
 def encode_identity(source: Source, options: Options, predicate: Predicate) -> dict[str, Any]:
     """Return the part of a state that identifies the files and their order."""
-    table = {} if source.table is None else {"table": source.table.version}
+    version = {} if source.table is None else {"table": source.table.version}
+    if source.commits:
+        version["commits"] = _short(source.commits)
     return {
-        **table,
+        **version,
         "fingerprint": source.fingerprint,
         "files": len(source.files),
         "file_sums": list(source.file_sums),
@@ -177,8 +182,10 @@ def check_identity(
         sums, order = tuple(map(_whole, state["file_sums"])), dict(state["order"])
     except (KeyError, TypeError, ValueError) as error:
         raise no_state(state, error) from error
-    now = "plain files" if source.table is None else source.table.version
-    before = state.get("table", "plain files")
+    now = _short(source.commits) or "plain files"
+    if source.table is not None:
+        now = source.table.version
+    before = state.get("table") or state.get("commits") or "plain files"
     if before != now:
         location = source.files[0].path if source.table is None else source.table.columns.location
         raise SourceChangedError(
@@ -204,6 +211,13 @@ def check_identity(
                 f"Expected {name}={saved!r}, as when the state was saved, got "
                 f"{name}={value!r}: a state cannot continue in another order"
             )
+
+
+def _short(commits: str) -> str:
+    """Return a text, or the digest of a long one: a state takes less than 2 KB."""
+    if len(commits) <= _MOST_VERSION:
+        return commits
+    return f"commits {hashlib.blake2b(commits.encode(), digest_size=16).hexdigest()}"
 
 
 def no_state(state: object, error: object) -> ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 import torch
@@ -17,6 +17,8 @@ __all__ = ["Field", "Schema"]
 
 # Dtypes that torch stores, but has few operations for.
 _STORED = (torch.uint16, torch.uint32, torch.uint64)
+# Number of names of classes that a printed schema shows.
+_SHOWN_NAMES = 4
 
 
 _ATTRIBUTES = {
@@ -50,6 +52,9 @@ class Field:
             strings themselves.
         per: what has an entry: "row"; "document" for the edges of the documents of packed rows, a
             tensor (documents + 1,); or "batch" for a tensor of no dimension.
+        names: names of the classes whose numbers are the values, of a `ClassLabel` of a Hugging
+            Face dataset; () = the values are no labels. Two fields that differ in names alone
+            are equal.
     """
 
     dtype: torch.dtype
@@ -59,6 +64,7 @@ class Field:
     kind: Literal["str", "bytes"] | None = None
     depth: int = 0
     per: Literal["row", "document", "batch"] = "row"
+    names: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def item_bytes(self) -> int:
@@ -80,7 +86,15 @@ class Field:
             shape = "Ragged, lists" + " of lists" * (self.depth - 1)
             shape += f" of ({sizes[2:]})" if sizes else ""
         unit = f"in {self.unit}" if self.unit else ""
-        return dtype, shape, "; ".join(filter(None, (unit, self.note)))
+        return dtype, shape, "; ".join(filter(None, (unit, self._classes, self.note)))
+
+    @property
+    def _classes(self) -> str:
+        if not self.names:
+            return ""
+        first = ", ".join(self.names[:_SHOWN_NAMES])
+        more = ", ..." if len(self.names) > _SHOWN_NAMES else ""
+        return f"{counted(len(self.names), 'label')}: {first}{more}"
 
     @property
     def note(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from fastload.errors import SchemaError, UnsupportedTypeError
 from fastload.schema import leaf_types
+from fastload.schema.hub_features import features_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from fastload.runtime.native import core
+    from fastload.schema.hub_features import Feature
     from fastload.schema.leaf_types import LeafType
     from fastload.source.files import SourceFile
     from fastload.source.tables.table import TableColumns
@@ -35,6 +37,7 @@ class FileSchema:
         types: pyarrow's schema of the leaves.
         indices: indices of the leaves of each path.
         groups: paths of the structs and lists, which have leaves below them.
+        features: features of a Hugging Face dataset, by the file's own paths of leaves.
     """
 
     path: str
@@ -43,6 +46,7 @@ class FileSchema:
     types: Any
     indices: dict[Path, list[int]]
     groups: frozenset[Path]
+    features: dict[Path, Feature]
 
     @classmethod
     def of(cls, path: str, footer: core.Footer, columns: TableColumns | None = None) -> FileSchema:
@@ -60,7 +64,8 @@ class FileSchema:
             if names is not None:
                 indices.setdefault(names, []).append(index)
         groups = frozenset(group for found in indices for group in groups_above(found))
-        return cls(path, footer, leaves, pa.schema(footer), indices, groups)
+        features = features_of(footer)
+        return cls(path, footer, leaves, pa.schema(footer), indices, groups, features)
 
     def find(self, path: Path) -> int | None:
         """Return the index of the leaf at `path`, or None if the schema has no such leaf."""
@@ -107,12 +112,21 @@ class FileSchema:
         """
         leaf = self.leaves[index]
         try:
-            return leaf_types.resolve_leaf(self.types.field(index).type, leaf)
+            found = leaf_types.resolve_leaf(self.types.field(index).type, leaf)
         except UnsupportedTypeError as error:
             raise UnsupportedTypeError(
                 f"{error} (leave it out with columns=[...]) - at {self.path}, column "
                 f"`{'.'.join(leaf.names)}`"
             ) from None
+        feature = self.features.get(leaf.names)
+        if feature is None or found.tensor_shape is not None:
+            return found
+        return replace(found, list_sizes=feature.fixed_sizes(found.list_sizes))
+
+    def class_names(self, index: int) -> tuple[str, ...]:
+        """Return the names of a leaf's classes, by number; () if the leaf has none."""
+        feature = self.features.get(self.leaves[index].names)
+        return () if feature is None else feature.names
 
 
 def group_files(

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastload.errors import ColumnNotFoundError, SchemaError
+from fastload.runtime.user_warnings import warn
 from fastload.schema.file_schema import FileSchema, Path, group_files, groups_above, merge_paths
+from fastload.schema.hub_features import common_names
 from fastload.schema.leaf_types import LeafType, common_type, multiplier, resolve
 from fastload.source.hive import HiveKey, find_keys
 
@@ -39,6 +41,7 @@ class SelectedLeaf:
             () = every file stores the common type.
         constants: for each file, the value of all rows if the file lacks the leaf: a number,
             decimal, str or bytes, or None for null; () = null in all these files.
+        names: names of the classes, by number; () = the leaf has none.
     """
 
     name: str
@@ -46,6 +49,7 @@ class SelectedLeaf:
     type: LeafType
     stored: tuple[LeafType, ...] = ()
     constants: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def types(self) -> list[LeafType]:
@@ -148,7 +152,19 @@ class FileLeaves:
             common,
             self._stored_by_file(stored, common),
             self._constants(path, common),
+            self._class_names(name, indices),
         )
+
+    def _class_names(self, name: str, indices: Sequence[int]) -> tuple[str, ...]:
+        schemas = zip(self._schemas, indices, strict=True)
+        names = common_names([s.class_names(index) for s, index in schemas if index >= 0])
+        if names is None:
+            warn(
+                "The files name one class differently, so the field of the output has no names: "
+                f"check that the labels mean the same in all files - at {self.path}, column "
+                f"`{name}`"
+            )
+        return names or ()
 
     def _stand_in(self, path: Path, found: list[int | None], stored: list[LeafType | None]) -> None:
         """Fill in leaves of type null for files that store the structs and lists of `path` as null.

@@ -195,7 +195,8 @@ class _Planner:
         columns = (self._index(plan),)
         ragged = plan.bytes or plan.depth > 0
         kind: OutputKind = "ragged" if ragged else "list" if plan.list_size else "column"
-        entry = Field(item.dtype, item.shape, ragged, item.unit, item.kind, plan.depth)
+        names = _names_of(leaf, spec, item)
+        entry = Field(item.dtype, item.shape, ragged, item.unit, item.kind, plan.depth, names)
         self._add(OutputPlan(output, kind, columns, entry, strides=item.strides))
         self._add_valid(output, spec, columns)
 
@@ -213,8 +214,9 @@ class _Planner:
                 f"Expected one level of lists of varying lengths for {owner} `{output}`, got "
                 f"{leaf.type} - at column `{leaf.name}`"
             )
+        names = _names_of(leaf, spec.elements, item)
         if isinstance(spec, Fixed):
-            self._add_fixed(output, spec, plan, item)
+            self._add_fixed(output, spec, plan, item, names)
             return
         try:
             pad = encode_number(spec.value, item.dtype, "value of Pad")
@@ -222,7 +224,7 @@ class _Planner:
             raise ValueError(f"{error} - at column `{leaf.name}`") from None
         columns = (self._index(plan),)
         sides: Any = {"keep_last": spec.keep == "last", "pad_left": spec.side == "left"}
-        entry = Field(item.dtype, (spec.length, *item.shape), unit=item.unit)
+        entry = Field(item.dtype, (spec.length, *item.shape), unit=item.unit, names=names)
         strides = _strides_of_lists(plan, item)
         self._add(
             OutputPlan(output, "pad", columns, entry, spec.length, pad, strides=strides, **sides)
@@ -235,11 +237,13 @@ class _Planner:
             self._add(OutputPlan(mask, "mask", columns, entry, spec.length, **sides))
         self._add_valid(output, spec.elements, columns)
 
-    def _add_fixed(self, output: str, spec: Fixed, plan: ColumnPlan, item: Item) -> None:
+    def _add_fixed(
+        self, output: str, spec: Fixed, plan: ColumnPlan, item: Item, names: tuple[str, ...]
+    ) -> None:
         columns = (self._index(replace(plan, list_items=spec.size)),)
         # A null list has no elements, so the whole row becomes `pad`.
         pad = plan.fill if plan.fill is not None else bytes(item.dtype.itemsize)
-        entry = Field(item.dtype, (spec.size, *item.shape), unit=item.unit)
+        entry = Field(item.dtype, (spec.size, *item.shape), unit=item.unit, names=names)
         strides = _strides_of_lists(plan, item)
         self._add(OutputPlan(output, "pad", columns, entry, spec.size, pad, strides=strides))
         self._add_valid(output, spec.elements, columns)
@@ -310,6 +314,12 @@ class _Planner:
 
 # Placeholder for the name of a Column in a Stack: the name of the leaf is used instead.
 _STACKED = "*"
+
+
+def _names_of(leaf: SelectedLeaf, spec: Column | Hash | Codes, item: Item) -> tuple[str, ...]:
+    """Return the names of classes that an output's values are numbers of."""
+    keeps = isinstance(spec, Column) and item.kind is None and item.dtype != torch.bool
+    return leaf.names if keeps and not item.dtype.is_floating_point else ()
 
 
 def _strides_of_lists(plan: ColumnPlan, item: Item) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from fastload.runtime.native import core
 from fastload.runtime.progress import ProgressLine
 from fastload.source.footer_cache import FooterCache, FooterKey
 from fastload.source.footer_pack import NewFooter
+from fastload.source.stores.hub.hub_paths import HUB, without_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -219,7 +220,8 @@ def _key_of(file: FoundFile, version: _Version, storage: Stores) -> FooterKey | 
     # Without a version, a changed file could not be told from the old one.
     if store is None or not file.stored.version:
         return None
-    return FooterKey(file.path, f"{store}:{file.stored.size}:{file.stored.version}")
+    path = without_commit(file.stored.path) if file.kind == HUB else file.path
+    return FooterKey(path, f"{store}:{file.stored.size}:{file.stored.version}")
 
 
 async def _read_stored(client: StoreClient, found: FoundFile, stored: StoredFile) -> bytes:

@@ -26,6 +26,8 @@ __all__ = ["HIDDEN", "find_files", "url_of"]
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # A URL after pathlib has joined it.
 _ONE_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
+# What users of other libraries write for a dataset of the Hugging Face Hub.
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w-]*/[A-Za-z0-9][\w.-]*(?:@[\w./-]+)?")
 # Number of names of a directory among which a message looks for similar ones.
 _MOST_NAMES = 1000
 # A name that begins so is hidden. By the rule of Hadoop and Arrow, such files are markers, logs
@@ -177,6 +179,8 @@ def _nearby(path: str) -> str:
     """Return what a message adds about a path that does not exist: the names where it ends."""
     if _ONE_SLASH.match(path):
         return "; a URL has two slashes and is a str, since Path() takes one away"
+    if _REPOSITORY.fullmatch(path) and not os.path.isdir(path.partition("/")[0]):
+        return f"; a dataset of the Hugging Face Hub is hf://datasets/{path}"
     directory, names = os.getcwd(), PurePath(path).parts
     for name in names:
         if not os.path.isdir(os.path.join(directory, name)):

@@ -15,6 +15,7 @@ from fastload.source.fingerprint import file_sums, fingerprint
 from fastload.source.footers import ReadFooter, read_footers
 from fastload.source.hive import keys_of
 from fastload.source.local_paths import find_files
+from fastload.source.stores.hub.hub_paths import commits_of
 from fastload.source.stores.io import IO
 from fastload.source.stores.stores import Stores
 from fastload.source.tables.delta import Delta
@@ -155,10 +156,15 @@ class Source:
         """Fingerprint that a saved state is checked against: 32 hexadecimal digits.
 
         The fingerprint covers each file's name (without directories), Hive keys, size and footer,
-        in order, and the version of the table. So the files of a dataset may be moved or copied,
-        but not reordered or rewritten.
+        in order, and the version of the table, or the commits on the Hugging Face Hub. So the
+        files of a dataset may be moved or copied, but not reordered or rewritten.
         """
-        return fingerprint(self.files, "" if self.table is None else self.table.identity)
+        return fingerprint(self.files, self.commits if self.table is None else self.table.identity)
+
+    @cached_property
+    def commits(self) -> str:
+        """The commits of the files on the Hugging Face Hub, as messages call them; "" = none."""
+        return commits_of(self.files)
 
     @cached_property
     def file_sums(self) -> tuple[int, int]:

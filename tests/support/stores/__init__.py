@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 from support.stores.azure import AzureServer
 from support.stores.gcs import GcsServer
+from support.stores.hub import HubServer
 from support.stores.server import Fault, Request, Response, most_in_flight, rounds
 
 __all__ = [
     "AzureServer",
     "Fault",
     "GcsServer",
+    "HubServer",
     "Request",
     "Response",
     "assert_few_connections",

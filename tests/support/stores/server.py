@@ -33,6 +33,7 @@ class Request:
         sent: bytes of the answer's body, up to the piece at which a connection broke.
         came: time of the request, in seconds of one clock.
         answered: time at which the answer was ready, on the same clock.
+        body: body of the request.
     """
 
     method: str
@@ -45,6 +46,7 @@ class Request:
     sent: int = 0
     came: float = 0.0
     answered: float = math.inf
+    body: bytes = b""
 
     @property
     def range(self) -> str | None:
@@ -274,10 +276,10 @@ def _read(reader, connection: int) -> Request | None:
     while line := reader.readline().strip():
         name, _, value = line.decode("latin-1").partition(":")
         headers[name.lower()] = value.strip()
-    reader.read(int(headers.get("content-length", 0)))
+    body = reader.read(int(headers.get("content-length", 0)))
     parts = urlsplit(target)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return Request(method, unquote(parts.path), query, headers, connection, target)
+    return Request(method, unquote(parts.path), query, headers, connection, target, body=body)
 
 
 def _head(response: Response, length: int) -> bytes:

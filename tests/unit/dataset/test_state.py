@@ -24,6 +24,7 @@ SOURCE = SimpleNamespace(
     files=(SimpleNamespace(path="a.parquet"),),
     num_rows=1000,
     table=None,
+    commits="",
 )
 OPTIONS = Options(batch_size=10, shuffle=True, seed=5)
 ALL = Predicate()

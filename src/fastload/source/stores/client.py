@@ -21,7 +21,10 @@ from fastload.source.stores.errors import (
     is_overload,
     is_transient,
     meaning,
+    pause_s,
 )
+from fastload.source.stores.hub.hub_paths import HUB
+from fastload.source.stores.hub.hub_store import HubStore
 from fastload.source.stores.obstore_options import UnsupportedOptionsError
 from fastload.source.stores.raw_tier import RawReads
 from fastload.source.stores.requests import QueueService, RequestSlots
@@ -209,6 +212,21 @@ class StoreClient:
 
         return await self.retrying(once, "a file or directory", self._io.timeout_s)
 
+    async def pin(self, kind: str, path: str) -> str:
+        """Return a path whose files stay as they are: on the Hub, with a commit.
+
+        Raises:
+            ValueError: the path names no repository of the Hub.
+            SourceNotFoundError: there is no such revision.
+            StorageError: the Hub can't be asked. These errors have no location.
+        """
+        if kind != HUB:
+            return path
+        store = await self.store(kind)
+        assert isinstance(store, HubStore)
+        store.check(path)
+        return await self.retrying(partial(store.pin, path), "a commit", self._io.timeout_s)
+
     # One range ----------------------------------------------------------------------------
 
     async def read(self, kind: str, file: StoredFile, start: int, stop: int) -> Buffer:
@@ -268,12 +286,15 @@ class StoreClient:
                 again = failed <= self._io.retries and not is_changed(error)
                 if not again or not is_transient(error):
                     raise meaning(error, what, failed) from None
+                wish_s = pause_s(error)
             else:
                 self.slots.grow()
                 return done
             finally:
                 self.slots.free()
-            await asyncio.sleep(backoff_s(failed))  # other requests use the slot meanwhile
+            await asyncio.sleep(
+                max(backoff_s(failed), wish_s)
+            )  # other requests use the slot meanwhile
 
     async def _check(self, kind: str, store: Store, file: StoredFile) -> None:
         """Check once that a file is unchanged, for a store whose reads can't check."""

@@ -6,6 +6,8 @@ import asyncio
 import errno
 import json
 import re
+import time
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ __all__ = [
     "is_overload",
     "is_transient",
     "meaning",
+    "pause_s",
     "status_of",
 ]
 
@@ -31,6 +34,10 @@ _STATUS = re.compile(r"status code:? (\d{3})\b")
 # The query of a URL may hold a signature, and the text before a host may hold a password.
 _QUERY = re.compile(r"\?[^\s\"'>]*")
 _USER = re.compile(r"://[^/\s@]*@")
+# The requests that are left, and the seconds until there are more.
+_RESET = re.compile(r"\br=(\d+)\s*;\s*t=(\d+)")
+# The limits of stores hold for minutes; a longer wish is no reason to hang.
+_MOST_PAUSE_S = 330.0
 _AGAIN = {
     HTTPStatus.REQUEST_TIMEOUT,
     HTTPStatus.TOO_MANY_REQUESTS,
@@ -92,12 +99,40 @@ def status_of(error: BaseException) -> int | None:
             return value
     for each in (error, error.__cause__):  # botocore's errors, and the errors s3fs makes of them
         response = getattr(each, "response", None)
+        value = getattr(response, "status_code", None)  # errors of huggingface_hub
+        if isinstance(value, int):
+            return value
         if isinstance(response, dict):
             value = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if isinstance(value, int):
                 return value
     found = _STATUS.search(str(error))
     return int(found[1]) if found else None
+
+
+def pause_s(error: BaseException) -> float:
+    """Return the seconds that a store asks to wait before the next try; 0 without a wish."""
+    headers = getattr(error, "headers", None)
+    if headers is None:
+        headers = getattr(getattr(error, "response", None), "headers", None)
+    get = getattr(headers, "get", None)
+    if get is None or status_of(error) not in _OVERLOADED:
+        return 0.0
+    wishes = [_seconds(str(get("Retry-After") or ""))]
+    limits = _RESET.search(str(get("RateLimit") or ""))  # of the Hugging Face Hub
+    if limits is not None and limits[1] == "0":
+        wishes.append(float(limits[2]))
+    return min(_MOST_PAUSE_S, max(wishes))
+
+
+def _seconds(wish: str) -> float:
+    if wish.strip().isdigit():
+        return float(wish)
+    try:
+        then = parsedate_to_datetime(wish)
+    except ValueError:
+        return 0.0
+    return max(0.0, then.timestamp() - time.time())
 
 
 def is_changed(error: BaseException) -> bool:

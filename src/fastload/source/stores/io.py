@@ -40,7 +40,7 @@ class IO:
             of a pass over local dictionary pages, and doubles the time of a pass over plain,
             uncompressed pages.
         transport: client that reads an object store. "native" is obstore, which reads gs://,
-            s3://, az:// and http(s):// without the GIL. "fsspec" is gcsfs and all other
+            s3://, az://, hf:// and http(s):// without the GIL. "fsspec" is gcsfs and all other
             filesystems of fsspec. "auto" chooses the better client that can read the store. In
             the process that makes the dataset, fsspec reads listings and footers, because obstore
             does not survive a fork: s3:// needs `pip install "fastload[s3]"`, unless

@@ -28,18 +28,43 @@ if TYPE_CHECKING:
 
     from fastload.source.stores.io import IO
 
-__all__ = ["FallbackStore", "NativeStore", "check_forked", "is_native", "was_forked"]
+__all__ = [
+    "FallbackStore",
+    "NativeStore",
+    "check_forked",
+    "is_native",
+    "is_whole",
+    "lacks_headers",
+    "mark_used",
+    "was_forked",
+]
 
 # The number of the process that has used obstore. The threads of obstore's runtime don't exist in
 # a child of fork().
 _used_by: list[int] = []
 # Part of obstore's messages about answers of some emulators and web servers.
 _LACKING = "Header missing from response"
+_NO_RANGE = "Range request not supported"
 
 
 def is_native(protocol: str) -> bool:
     """Return whether obstore can read URLs of a protocol."""
     return protocol in (*AZURE, *GCS, *HTTP, *S3)
+
+
+def mark_used() -> None:
+    """Remember that this process has used obstore."""
+    _used_by[:] = [os.getpid()]
+
+
+def lacks_headers(error: BaseException) -> bool:
+    """Return whether an error of obstore says that an answer lacks headers."""
+    return _LACKING in str(error)
+
+
+def is_whole(error: BaseException) -> bool:
+    """Return whether an error of obstore says that an answer is a whole file, not a range."""
+    return _NO_RANGE in str(error)
 
 
 def was_forked() -> bool:
@@ -95,7 +120,7 @@ class NativeStore(Store):
         """Return obstore's store of a file, and the name of the file in the store."""
         from obstore import store as stores
 
-        _used_by[:] = [os.getpid()]
+        mark_used()
         if self._protocol in HTTP:
             parts = urlsplit(path)
             if parts.query:
@@ -201,7 +226,7 @@ class FallbackStore(Store):
             try:
                 return await self._first.read(file, start, stop)
             except Exception as error:
-                if _LACKING not in str(error):
+                if not lacks_headers(error):
                     raise
         return await (await self._opened()).read(file, start, stop)
 

@@ -19,6 +19,7 @@ from fastload.runtime.disk.cache import RAW
 from fastload.runtime.disk.entries import describe
 from fastload.runtime.disk.tier import CacheTier
 from fastload.runtime.native import core
+from fastload.source.stores.hub.hub_paths import HUB, without_commit
 from fastload.source.stores.store import shown
 
 if TYPE_CHECKING:
@@ -288,6 +289,8 @@ def identity_of(store: str | None, kind: str, file: StoredFile) -> tuple[Any, ..
     # Files with the same weak ETag may have different bytes.
     if store is None or kind in _NEAR or not file.version or file.version[:2] == "W/":
         return None
+    if kind == HUB:  # of which a version is the digest of the bytes, in whichever commit
+        return (kind, "", without_commit(file.path), file.size, file.version)
     return (kind, store, file.path, file.size, file.version)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fastload.errors import SourceNotFoundError
 from fastload.source.files import NOT_FOUND, FoundFile
 from fastload.source.local_paths import HIDDEN
+from fastload.source.stores.hub.hub_paths import HUB, without_commit
 from fastload.source.stores.store import HTTP, shown
 from fastload.source.table_formats import (
     DELTA_LOG,
@@ -58,6 +59,8 @@ async def find_remote(client: StoreClient, kind: str, path: str) -> list[FoundFi
         await _refuse_above(client, kind, path)
         refuse_listed(_names_below(listed, path), shown(kind, path))
         found = _below(listed, path, _HIDDEN_NAME)
+        if kind == HUB:
+            found = _parquet_files(found, path)
         if not found:
             raise SourceNotFoundError(
                 "Expected a directory with files (names that start with _ or . don't count), "
@@ -86,6 +89,19 @@ def _below(files: Sequence[StoredFile], directory: str, hidden: re.Pattern[str] 
         for file in files
         if hidden is None or not hidden.search(file.path[start:])
     ]
+
+
+def _parquet_files(found: _Found, path: str) -> _Found:
+    """Return the Parquet files of a directory of a repository, which holds other files too."""
+    files = [each for each in found if each[0].path.lower().endswith(".parquet")]
+    if not files:
+        repo = without_commit(path).rstrip("/")
+        raise SourceNotFoundError(
+            "Expected a directory with names that end in .parquet, found none; the Hub keeps a "
+            f"Parquet version of many datasets: {HUB}://{repo}@refs/convert/parquet - at "
+            f"{shown(HUB, path)}"
+        )
+    return files
 
 
 async def _find_glob(client: StoreClient, kind: str, pattern: str) -> _Found:

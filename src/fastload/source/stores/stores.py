@@ -23,6 +23,9 @@ from fastload.source.files import NOT_FOUND, FoundFile
 from fastload.source.local_paths import url_of
 from fastload.source.stores.client import StoreClient
 from fastload.source.stores.fsspec_urls import split_url
+from fastload.source.stores.hub.hub_api import MissingHubError
+from fastload.source.stores.hub.hub_paths import HUB
+from fastload.source.stores.hub.hub_store import HubMemory, HubStore
 from fastload.source.stores.obstore_options import (
     AZURE,
     UnsupportedOptionsError,
@@ -97,6 +100,7 @@ class Stores:
         self._filesystem = filesystem
         self._options = dict(options or {})
         self._io = io
+        self._hub = HubMemory()
         self._raw: RawTier | None = None
         if cache is not None and cache.raw:
             self._raw = RawTier(cache, store_identity(filesystem, self._options))
@@ -191,6 +195,8 @@ class Stores:
         """
         if kind == FILESYSTEM or "::" in kind:
             return None
+        if kind == HUB:  # of which a version is the digest of the bytes
+            return HUB
         client = self._options.get("client_kwargs")
         given = [self._options.get("endpoint_url"), self._options.get("account_name")]
         given += [client.get("endpoint_url")] if isinstance(client, dict) else []
@@ -281,7 +287,8 @@ class Stores:
             worker = get_worker_info()
             shared = self._io.concurrency // (1 if worker is None else worker.num_workers)
             io = replace(self._io, concurrency=max(1, shared))
-            opens = partial(_open, self._filesystem, self._options, io, native, _Threads(io))
+            threads = _Threads(io)
+            opens = partial(_open, self._filesystem, self._options, io, native, threads, self._hub)
             client = StoreClient(opens, io, self._raw and self._raw.of_process())
             weakref.finalize(self, client.close)
             if worker is not None and self._raw is not None:  # a worker may exit without atexit
@@ -354,6 +361,7 @@ async def _open(
     io: IO,
     native: bool,
     threads: _Threads,
+    memory: HubMemory,
     kind: str,
 ) -> Store:
     if kind == FILESYSTEM:
@@ -364,6 +372,11 @@ async def _open(
         from fastload.source.stores.fsspec_store import open_filesystem
 
         return await open_filesystem(filesystem, io, threads)
+    if kind == HUB:
+        try:
+            return HubStore(options, io, threads(), memory, native=native)
+        except MissingHubError as error:
+            raise StorageError(str(error)) from error
     by_fsspec = partial(_open_by_fsspec, options, io, threads, kind)
     if native and is_native(kind):
         try:
@@ -437,6 +450,7 @@ def _check_scheme(scheme: str, path: str) -> None:
 
 async def _locate(client: StoreClient, path: tuple[str, str]) -> FoundFile:
     with _at(shown(*path)):
+        path = path[0], await client.pin(*path)
         file = await client.info(*path)
     if file is None or file is NOT_FOUND:
         raise SourceNotFoundError(f"Expected a file, found none - at {shown(*path)}")
@@ -445,7 +459,7 @@ async def _locate(client: StoreClient, path: tuple[str, str]) -> FoundFile:
 
 async def _find(client: StoreClient, path: tuple[str, str]) -> list[FoundFile]:
     with _at(shown(*path)):
-        return await find_remote(client, *path)
+        return await find_remote(client, path[0], await client.pin(*path))
 
 
 @contextlib.contextmanager
