@@ -62,7 +62,7 @@ def check(dataset: FastParquetDataset, weights: NDArray[np.float64]) -> None:
     """Check that each row of epoch 0 comes as often as the plan's definition says."""
     found = RowWeights(weights, "")
     edges = np.array([0, len(weights)])
-    want, _ = draw_copies(found.values, edges, found.scale, stream_key(0, 0, 4), wide=found.wide)
+    want, _ = draw_copies(found.values, edges, found.scale, stream_key(0, 0, 4), wide=True)
     got = np.concatenate([batch["id"].numpy() for batch in dataset])
     if (np.bincount(got, minlength=len(weights)) != want).any():
         raise SystemExit("Expected the copies that the plan defines, got others")
@@ -78,7 +78,8 @@ def sampled(path: Path, weights: NDArray[np.float64]) -> Callable[[], Iterator[i
         sampler = WeightedRandomSampler(torch.from_numpy(weights), len(weights))
         for rows in BatchSampler(sampler, BATCH, drop_last=False):
             index = torch.tensor(rows)
-            yield len([tensor[index] for tensor in tensors][0])
+            batch = [tensor[index] for tensor in tensors]
+            yield len(batch[0])
 
     return epoch
 

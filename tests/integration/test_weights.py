@@ -64,7 +64,7 @@ def planned(weights: Any, epoch: int, seed: int = 0) -> Counter[int]:
     found = RowWeights(np.asarray(weights, np.float64), "")
     edges = np.array([0, len(weights)])
     key = stream_key(seed, epoch, 4)
-    copies, _ = draw_copies(found.values, edges, found.scale, key, wide=found.wide)
+    copies, _ = draw_copies(found.values, edges, found.scale, key, wide=True)
     return Counter({i: n for i, n in enumerate(copies.tolist()) if n})
 
 

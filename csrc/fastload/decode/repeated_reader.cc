@@ -15,7 +15,7 @@
 namespace fastload {
 namespace {
 
-using Span = CopiesWalk::Span;
+using CopiesSpan = CopiesWalk::Span;
 
 // Bytes of rows that are decoded at once before they are repeated; the rows stay in the
 // L1 cache.
@@ -63,9 +63,9 @@ class Repeated {
 
   // Returns the next rows, with at most `most` copies, and moves the base to the span's
   // first row.
-  Result<Span> Next(int64_t most) {
+  Result<CopiesSpan> Next(int64_t most) {
     positions_.resize(CopiesWalk::kBlockCopies);
-    const Span span =
+    const CopiesSpan span =
         walk_.Next(most, block_rows_, rows_.decodes_gaps, positions_.data());
     if (span.rows == 0) return NoCopies();
     ARROW_RETURN_NOT_OK(SkipTo(span.row));
@@ -87,7 +87,7 @@ class Repeated {
   int64_t Left(int64_t most) const { return walk_.cut() ? walk_.Same(most) : 0; }
 
   // Returns the bytes for the validity of a span's rows: the caller's, or other bytes.
-  uint8_t* ValidOf(const Span& span, uint8_t* valid) {
+  uint8_t* ValidOf(const CopiesSpan& span, uint8_t* valid) {
     if (span.single && valid != nullptr) return valid;
     if (valid == nullptr && !refuses_nulls_) return nullptr;
     valid_.resize(CopiesWalk::kBlockRows);
@@ -135,8 +135,8 @@ const uint16_t* Zeros() {
 }
 
 // Writes one row `rows` times.
-void Repeat(const uint8_t* row, int64_t width, int64_t rows, uint8_t* out,
-            int64_t stride) {
+void RepeatRow(const uint8_t* row, int64_t width, int64_t rows, uint8_t* out,
+               int64_t stride) {
   for (int64_t done = 0; done < rows;) {
     const int64_t n = std::min(rows - done, CopiesWalk::kBlockCopies);
     Gather(row, width, Zeros(), n, out + done * stride, stride, nullptr);
@@ -166,11 +166,11 @@ class RepeatedFixedReader : public FixedReader {
       int64_t n = rows_.Left(rows);
       if (n > 0) {
         ARROW_RETURN_NOT_OK(HoldValue(valid != nullptr));
-        Repeat(held_row_.data(), width_, n, out, stride);
+        RepeatRow(held_row_.data(), width_, n, out, stride);
         if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
         rows_.walk().Skip(n);
       } else {
-        ARROW_ASSIGN_OR_RAISE(const Span span, rows_.Next(rows));
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows));
         ARROW_RETURN_NOT_OK(ReadSpan(span, out, stride, valid));
         n = span.copies;
       }
@@ -202,11 +202,12 @@ class RepeatedFixedReader : public FixedReader {
         const uint32_t code =
             held_valid_ != 0 ? held_code_ + codes.base : codes.null_code;
         // Codes are little-endian, so the low bytes are the shorter code.
-        Repeat(reinterpret_cast<const uint8_t*>(&code), codes.bytes, n, out, codes.bytes);
+        RepeatRow(reinterpret_cast<const uint8_t*>(&code), codes.bytes, n, out,
+                  codes.bytes);
         if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
         rows_.walk().Skip(n);
       } else {
-        ARROW_ASSIGN_OR_RAISE(const Span span, rows_.Next(rows - done));
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows - done));
         ARROW_ASSIGN_OR_RAISE(n, ReadCodeSpan(span, codes, out, valid));
         if (n < span.copies) {
           done += n;
@@ -238,7 +239,7 @@ class RepeatedFixedReader : public FixedReader {
     held_ = Held::kValue;
   }
 
-  Status ReadSpan(const Span& span, uint8_t* out, int64_t stride, uint8_t* valid) {
+  Status ReadSpan(const CopiesSpan& span, uint8_t* out, int64_t stride, uint8_t* valid) {
     uint8_t* const span_valid = rows_.ValidOf(span, valid);
     if (span.single) {
       ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, out, stride, span_valid));
@@ -260,7 +261,7 @@ class RepeatedFixedReader : public FixedReader {
 
   // Reads the codes of the span. Returns the number of copies that were written; the
   // other rows have no codes.
-  Result<int64_t> ReadCodeSpan(const Span& span, const Codes& codes, uint8_t* out,
+  Result<int64_t> ReadCodeSpan(const CopiesSpan& span, const Codes& codes, uint8_t* out,
                                uint8_t* valid) {
     uint8_t* const span_valid = rows_.ValidOf(span, valid);
     uint8_t* const to = span.single ? out : Block();
@@ -370,7 +371,7 @@ class RepeatedBytesReader : public BytesReader {
         if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
         rows_.walk().Skip(n);
       } else {
-        ARROW_ASSIGN_OR_RAISE(const Span span, rows_.Next(rows));
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows));
         ARROW_RETURN_NOT_OK(ReadSpan(span, views, valid, arena));
         n = span.copies;
       }
@@ -384,7 +385,8 @@ class RepeatedBytesReader : public BytesReader {
   int64_t page() const override { return rows_.base().page(); }
 
  private:
-  Status ReadSpan(const Span& span, ByteView* views, uint8_t* valid, ByteArena* arena) {
+  Status ReadSpan(const CopiesSpan& span, ByteView* views, uint8_t* valid,
+                  ByteArena* arena) {
     uint8_t* const span_valid = rows_.ValidOf(span, valid);
     ByteView* to = views;
     if (!span.single) {
@@ -499,7 +501,7 @@ class RepeatedNestedReader : public NestedReader {
         walk_.Skip(n);
       } else {
         positions_.resize(CopiesWalk::kBlockCopies);
-        const Span span =
+        const CopiesSpan span =
             walk_.Next(rows, kNestedRows, /*gaps=*/false, positions_.data());
         if (span.rows == 0) return NoCopies();
         ARROW_RETURN_NOT_OK(SkipTo(span.row));
@@ -532,7 +534,7 @@ class RepeatedNestedReader : public NestedReader {
     return status;
   }
 
-  Status ReadSpan(const Span& span, NestedRows* out, bool valid) {
+  Status ReadSpan(const CopiesSpan& span, NestedRows* out, bool valid) {
     if (span.single) return base_->Read(span.rows, out, valid);
     ARROW_RETURN_NOT_OK(ReadBlock(span.rows, out, valid));
     const uint16_t* const end = positions_.data() + span.copies;
