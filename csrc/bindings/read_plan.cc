@@ -31,6 +31,37 @@ void ExpectColumns(const Array<T>& array, py::ssize_t columns, const char* name)
   }
 }
 
+// Expands the copies of the rows of row groups. `first` holds, for each piece, the index
+// in `counts` of the first row of the piece's row group.
+void AddCopies(const Array<uint16_t>& counts, const Array<int64_t>& first,
+               ReadPlan* plan) {
+  const std::span all(counts.data(), static_cast<size_t>(counts.size()));
+  std::vector<int64_t> begins(first.data(), first.data() + first.size());
+  std::sort(begins.begin(), begins.end());
+  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
+  if (!begins.empty() && (begins.front() < 0 || begins.back() > counts.size())) {
+    throw py::value_error("Expected `piece_copies` as indices of copies");
+  }
+  begins.push_back(counts.size());
+  std::vector<int64_t> edges = {0};
+  {
+    py::gil_scoped_release release;
+    for (size_t group = 0; group + 1 < begins.size(); ++group) {
+      const auto begin = static_cast<size_t>(begins[group]);
+      const auto end = static_cast<size_t>(begins[group + 1]);
+      AppendRowsOfCopies(all.subspan(begin, end - begin), &plan->copies);
+      edges.push_back(static_cast<int64_t>(plan->copies.size()));
+    }
+  }
+  for (py::ssize_t i = 0; i < first.size(); ++i) {
+    const auto found = std::lower_bound(begins.begin(), begins.end(), first.data()[i]);
+    const auto group = static_cast<size_t>(found - begins.begin());
+    Piece& piece = plan->pieces[static_cast<size_t>(i)];
+    piece.copies = edges[group];
+    piece.copy_count = edges[group + 1] - edges[group];
+  }
+}
+
 std::unique_ptr<ReadPlan> MakeReadPlan(
     int64_t batch_rows, int64_t rows, int64_t padding, bool shuffled,
     const Array<int64_t>& pieces, const Array<int64_t>& takes,
@@ -64,10 +95,7 @@ std::unique_ptr<ReadPlan> MakeReadPlan(
     throw py::value_error("Expected `piece_copies` of all pieces, got " +
                           std::to_string(piece_copies.size()));
   }
-  for (py::ssize_t i = 0; i < piece_copies.size(); ++i) {
-    plan->pieces[static_cast<size_t>(i)].copies = piece_copies.data()[i];
-  }
-  plan->copies.assign(copies.data(), copies.data() + copies.size());
+  AddCopies(copies, piece_copies, plan.get());
   const auto take = takes.unchecked<2>();
   for (py::ssize_t i = 0; i < take.shape(0); ++i) {
     plan->takes.push_back({take(i, 0), take(i, 1)});

@@ -46,10 +46,9 @@ RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece
           .count = piece.stop};
 }
 
-RowCopies CopiesOf(const RowSource& source, const Window& window, const Piece& piece) {
+RowCopies CopiesOf(const Window& window, const Piece& piece) {
   if (piece.copies < 0) return {};
-  return {.counts = window.copies.data() + piece.copies,
-          .rows = CountSelected(BitsOf(source, window, piece))};
+  return {.rows = window.copies.data() + piece.copies, .count = piece.copy_count};
 }
 
 std::vector<Share> CutShares(const Window& window, int64_t wanted) {
@@ -118,7 +117,7 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
   const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
-  const RowCopies copies = CopiesOf(*source_, *window_, p);
+  const RowCopies copies = CopiesOf(*window_, p);
   if (source_->blocks != nullptr) {
     return OpenBlock(window_->blocks[piece], spec, copies, cursor);
   }

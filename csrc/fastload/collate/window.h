@@ -135,7 +135,7 @@ struct Window {
   bool prepared = false;  // the members below are set, except those that tasks write
   std::span<const Piece> pieces;
   std::span<const int64_t> numbers;  // of the plan; see Piece::numbers
-  std::span<const uint16_t> copies;  // of the plan; see Piece::copies
+  std::span<const uint32_t> copies;  // of the plan; see Piece::copies
   // The block of each piece, if rows come from blocks; else empty.
   std::vector<DecodedQueue::Block> blocks;
   std::vector<bool> fresh;         // true if the piece begins a column chunk
@@ -183,7 +183,7 @@ bool IsRowByRow(const Window& window, const Unit& unit);
 RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece);
 
 // Returns the copies of the selected rows of the piece's row group.
-RowCopies CopiesOf(const RowSource& source, const Window& window, const Piece& piece);
+RowCopies CopiesOf(const Window& window, const Piece& piece);
 
 // Cuts the window's pieces into shares: `wanted` shares if the window has as many column
 // chunks, else fewer.

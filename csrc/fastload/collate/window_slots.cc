@@ -14,32 +14,6 @@
 
 namespace fastload {
 
-namespace {
-
-// Calls fn(row) with the stored row of each copy in the piece.
-template <typename Fn>
-Status ForEachCopy(RowCopies copies, const Piece& piece, SelectedRows* rows,
-                   const Fn& fn) {
-  CopiesWalk walk(copies);
-  walk.Skip(piece.start);
-  int64_t passed = 0;  // selected rows that `rows` has skipped
-  for (int64_t left = piece.stop - piece.start; left > 0;) {
-    if (walk.left() == 0 && !walk.Enter()) {
-      return Status::Invalid("Expected more copies of rows, got none");
-    }
-    const int64_t n = std::min(left, walk.left());
-    rows->Skip(walk.row() - 1 - passed);
-    passed = walk.row() - 1;
-    const int64_t row = rows->row();
-    for (int64_t i = 0; i < n; ++i) fn(row);
-    walk.Take(n);
-    left -= n;
-  }
-  return Status::OK();
-}
-
-}  // namespace
-
 int64_t WindowTask::Chunks() const {
   return std::max<int64_t>(
       1, std::count(window_->fresh.begin(), window_->fresh.end(), true));
@@ -212,9 +186,15 @@ Status WindowTask::FillProvenance() {
       std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
       ++at;
     };
-    const RowCopies copies = CopiesOf(*source_, *window_, piece);
+    const RowCopies copies = CopiesOf(*window_, piece);
     if (!copies.single()) {
-      ARROW_RETURN_NOT_OK(ForEachCopy(copies, piece, &rows, put));
+      int64_t passed = 0;  // selected rows that `rows` has skipped
+      for (int64_t copy = piece.start; copy < piece.stop; ++copy) {
+        const int64_t row = copies.rows[copy];
+        rows.Skip(row - passed);
+        passed = row;
+        put(rows.row());
+      }
       continue;
     }
     rows.Skip(piece.start);

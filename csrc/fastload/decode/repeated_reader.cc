@@ -15,7 +15,7 @@
 namespace fastload {
 namespace {
 
-using Span = CopiesWalk::Span;
+using CopiesSpan = CopiesWalk::Span;
 
 // Bytes of rows that are decoded at once before they are repeated; the rows stay in the
 // L1 cache.
@@ -44,6 +44,13 @@ class Repeated {
   }
 
   CopiesWalk& walk() { return walk_; }
+  // Skips copies; calls `other()` if the next copies are of a row that was not read yet.
+  template <typename Fn>
+  void Skip(int64_t copies, const Fn& other) {
+    const bool same = walk_.cut() && walk_.Same(copies + 1) > copies;
+    walk_.Skip(copies);
+    if (!same && copies > 0) other();
+  }
   Reader& base() { return *base_; }
   const Reader& base() const { return *base_; }
 
@@ -56,9 +63,9 @@ class Repeated {
 
   // Returns the next rows, with at most `most` copies, and moves the base to the span's
   // first row.
-  Result<Span> Next(int64_t most) {
-    positions_.resize(CopiesWalk::kPositions);
-    const Span span =
+  Result<CopiesSpan> Next(int64_t most) {
+    positions_.resize(CopiesWalk::kBlockCopies);
+    const CopiesSpan span =
         walk_.Next(most, block_rows_, rows_.decodes_gaps, positions_.data());
     if (span.rows == 0) return NoCopies();
     ARROW_RETURN_NOT_OK(SkipTo(span.row));
@@ -71,14 +78,16 @@ class Repeated {
   // Next announced.
   void SetBaseRow(int64_t row) { base_row_ = row; }
 
-  // Goes back to the row at which the base stopped inside a span.
-  void Return(int64_t row) {
-    walk_.Return(row);
+  // Goes back by `copies` copies, to the row at which the base stopped inside a span.
+  void Return(int64_t copies, int64_t row) {
+    walk_.Return(copies);
     base_row_ = row;
   }
+  // Copies of the row whose copies were cut, at most `most`; 0: no row was cut.
+  int64_t Left(int64_t most) const { return walk_.cut() ? walk_.Same(most) : 0; }
 
   // Returns the bytes for the validity of a span's rows: the caller's, or other bytes.
-  uint8_t* ValidOf(const Span& span, uint8_t* valid) {
+  uint8_t* ValidOf(const CopiesSpan& span, uint8_t* valid) {
     if (span.single && valid != nullptr) return valid;
     if (valid == nullptr && !refuses_nulls_) return nullptr;
     valid_.resize(CopiesWalk::kBlockRows);
@@ -91,7 +100,7 @@ class Repeated {
     if (!refuses_nulls_) return Status::OK();
     if (std::memchr(valid, 0, static_cast<size_t>(rows)) == nullptr) return Status::OK();
     for (int64_t i = 0; i < rows; ++i) {
-      if (valid[i] != 0 || walk_.Count(row + i) == 0) continue;
+      if (valid[i] != 0 || !HasCopies(row + i)) continue;
       SelectedRows stored(rows_.bits);
       stored.Skip(row + i);
       return UnexpectedNull(stored.row());
@@ -102,6 +111,12 @@ class Repeated {
   bool refuses_nulls() const { return refuses_nulls_; }
 
  private:
+  bool HasCopies(int64_t row) const {
+    const RowCopies& copies = rows_.copies;
+    return std::binary_search(copies.rows, copies.rows + copies.count,
+                              static_cast<uint32_t>(row));
+  }
+
   RepeatedRows rows_;
   CopiesWalk walk_;
   const int64_t block_rows_;
@@ -120,8 +135,8 @@ const uint16_t* Zeros() {
 }
 
 // Writes one row `rows` times.
-void Repeat(const uint8_t* row, int64_t width, int64_t rows, uint8_t* out,
-            int64_t stride) {
+void RepeatRow(const uint8_t* row, int64_t width, int64_t rows, uint8_t* out,
+               int64_t stride) {
   for (int64_t done = 0; done < rows;) {
     const int64_t n = std::min(rows - done, CopiesWalk::kBlockCopies);
     Gather(row, width, Zeros(), n, out + done * stride, stride, nullptr);
@@ -142,22 +157,20 @@ class RepeatedFixedReader : public FixedReader {
   }
 
   Status Skip(int64_t rows) override {
-    const int64_t row = rows_.walk().row();
-    rows_.walk().Skip(rows);
-    if (rows_.walk().row() != row) held_ = Held::kUnread;
+    rows_.Skip(rows, [&] { held_ = Held::kUnread; });
     return Status::OK();
   }
 
   Status Read(int64_t rows, uint8_t* out, int64_t stride, uint8_t* valid) override {
     while (rows > 0) {
-      int64_t n = std::min(rows, rows_.walk().left());
+      int64_t n = rows_.Left(rows);
       if (n > 0) {
         ARROW_RETURN_NOT_OK(HoldValue(valid != nullptr));
-        Repeat(held_row_.data(), width_, n, out, stride);
+        RepeatRow(held_row_.data(), width_, n, out, stride);
         if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
-        rows_.walk().Take(n);
+        rows_.walk().Skip(n);
       } else {
-        ARROW_ASSIGN_OR_RAISE(const Span span, rows_.Next(rows));
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows));
         ARROW_RETURN_NOT_OK(ReadSpan(span, out, stride, valid));
         n = span.copies;
       }
@@ -169,11 +182,11 @@ class RepeatedFixedReader : public FixedReader {
   }
 
   Result<std::span<const uint8_t>> Dictionary() override {
-    const bool cut = rows_.walk().left() > 0;
+    if (rows_.walk().done()) return std::span<const uint8_t>();
+    const bool cut = rows_.walk().cut();
     if (cut && held_ == Held::kCode) return dictionary_;
     if (cut && held_ == Held::kValue) return std::span<const uint8_t>();
-    ARROW_RETURN_NOT_OK(
-        rows_.SkipTo(cut ? rows_.walk().row() - 1 : rows_.walk().NextRow()));
+    ARROW_RETURN_NOT_OK(rows_.SkipTo(rows_.walk().row()));
     ARROW_ASSIGN_OR_RAISE(dictionary_, rows_.base().Dictionary());
     return dictionary_;
   }
@@ -182,18 +195,19 @@ class RepeatedFixedReader : public FixedReader {
                             uint8_t* valid) override {
     int64_t done = 0;
     while (done < rows) {
-      int64_t n = std::min(rows - done, rows_.walk().left());
+      int64_t n = rows_.Left(rows - done);
       if (n > 0) {
         ARROW_ASSIGN_OR_RAISE(const bool coded, HoldCode(codes));
         if (!coded) break;
         const uint32_t code =
             held_valid_ != 0 ? held_code_ + codes.base : codes.null_code;
         // Codes are little-endian, so the low bytes are the shorter code.
-        Repeat(reinterpret_cast<const uint8_t*>(&code), codes.bytes, n, out, codes.bytes);
+        RepeatRow(reinterpret_cast<const uint8_t*>(&code), codes.bytes, n, out,
+                  codes.bytes);
         if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
-        rows_.walk().Take(n);
+        rows_.walk().Skip(n);
       } else {
-        ARROW_ASSIGN_OR_RAISE(const Span span, rows_.Next(rows - done));
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows - done));
         ARROW_ASSIGN_OR_RAISE(n, ReadCodeSpan(span, codes, out, valid));
         if (n < span.copies) {
           done += n;
@@ -225,7 +239,7 @@ class RepeatedFixedReader : public FixedReader {
     held_ = Held::kValue;
   }
 
-  Status ReadSpan(const Span& span, uint8_t* out, int64_t stride, uint8_t* valid) {
+  Status ReadSpan(const CopiesSpan& span, uint8_t* out, int64_t stride, uint8_t* valid) {
     uint8_t* const span_valid = rows_.ValidOf(span, valid);
     if (span.single) {
       ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, out, stride, span_valid));
@@ -238,7 +252,7 @@ class RepeatedFixedReader : public FixedReader {
     if (valid != nullptr) {
       Gather(span_valid, 1, rows_.positions(), span.copies, valid, 1, nullptr);
     }
-    if (rows_.walk().left() > 0) {
+    if (rows_.walk().cut()) {
       const int64_t last = span.rows - 1;
       Hold(block + last * width_, span_valid == nullptr ? nullptr : span_valid + last);
     }
@@ -247,7 +261,7 @@ class RepeatedFixedReader : public FixedReader {
 
   // Reads the codes of the span. Returns the number of copies that were written; the
   // other rows have no codes.
-  Result<int64_t> ReadCodeSpan(const Span& span, const Codes& codes, uint8_t* out,
+  Result<int64_t> ReadCodeSpan(const CopiesSpan& span, const Codes& codes, uint8_t* out,
                                uint8_t* valid) {
     uint8_t* const span_valid = rows_.ValidOf(span, valid);
     uint8_t* const to = span.single ? out : Block();
@@ -256,18 +270,18 @@ class RepeatedFixedReader : public FixedReader {
     ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, read, span_valid));
     int64_t copies = span.copies;
     if (read < span.rows) {
-      rows_.Return(span.row + read);
       copies = span.single ? read
                            : std::lower_bound(rows_.positions(),
                                               rows_.positions() + span.copies, read) -
                                  rows_.positions();
     }
+    if (copies < span.copies) rows_.Return(span.copies - copies, span.row + read);
     if (span.single) return copies;
     Gather(to, codes.bytes, rows_.positions(), copies, out, codes.bytes, nullptr);
     if (valid != nullptr) {
       Gather(span_valid, 1, rows_.positions(), copies, valid, 1, nullptr);
     }
-    if (rows_.walk().left() > 0) Keep(to + (span.rows - 1) * codes.bytes, codes);
+    if (rows_.walk().cut()) Keep(to + (span.rows - 1) * codes.bytes, codes);
     return copies;
   }
 
@@ -283,7 +297,7 @@ class RepeatedFixedReader : public FixedReader {
   // Holds the value of the row whose copies were cut.
   Status HoldValue(bool with_valid) {
     if (held_ == Held::kUnread) {
-      const int64_t row = rows_.walk().row() - 1;
+      const int64_t row = rows_.walk().row();
       ARROW_ASSIGN_OR_RAISE(uint8_t* const valid, BeginHeld(row, with_valid));
       ARROW_RETURN_NOT_OK(rows_.base().Read(1, Block(), width_, valid));
       ARROW_RETURN_NOT_OK(rows_.CheckNulls(row, 1, valid));
@@ -302,7 +316,7 @@ class RepeatedFixedReader : public FixedReader {
   // code.
   Result<bool> HoldCode(const Codes& codes) {
     if (held_ != Held::kUnread) return held_ == Held::kCode;
-    const int64_t row = rows_.walk().row() - 1;
+    const int64_t row = rows_.walk().row();
     ARROW_ASSIGN_OR_RAISE(uint8_t* const valid, BeginHeld(row, true));
     ARROW_ASSIGN_OR_RAISE(const int64_t read,
                           rows_.base().ReadCodes(1, codes, Block(), valid));
@@ -344,22 +358,20 @@ class RepeatedBytesReader : public BytesReader {
   }
 
   Status Skip(int64_t rows) override {
-    const int64_t row = rows_.walk().row();
-    rows_.walk().Skip(rows);
-    if (rows_.walk().row() != row) held_ = false;
+    rows_.Skip(rows, [&] { held_ = false; });
     return Status::OK();
   }
 
   Status Read(int64_t rows, ByteView* views, uint8_t* valid, ByteArena* arena) override {
     while (rows > 0) {
-      int64_t n = std::min(rows, rows_.walk().left());
+      int64_t n = rows_.Left(rows);
       if (n > 0) {
         ARROW_ASSIGN_OR_RAISE(const ByteView view, HeldView(valid != nullptr, arena));
         std::fill_n(views, n, view);
         if (valid != nullptr) std::memset(valid, held_valid_, static_cast<size_t>(n));
-        rows_.walk().Take(n);
+        rows_.walk().Skip(n);
       } else {
-        ARROW_ASSIGN_OR_RAISE(const Span span, rows_.Next(rows));
+        ARROW_ASSIGN_OR_RAISE(const CopiesSpan span, rows_.Next(rows));
         ARROW_RETURN_NOT_OK(ReadSpan(span, views, valid, arena));
         n = span.copies;
       }
@@ -373,7 +385,8 @@ class RepeatedBytesReader : public BytesReader {
   int64_t page() const override { return rows_.base().page(); }
 
  private:
-  Status ReadSpan(const Span& span, ByteView* views, uint8_t* valid, ByteArena* arena) {
+  Status ReadSpan(const CopiesSpan& span, ByteView* views, uint8_t* valid,
+                  ByteArena* arena) {
     uint8_t* const span_valid = rows_.ValidOf(span, valid);
     ByteView* to = views;
     if (!span.single) {
@@ -387,7 +400,7 @@ class RepeatedBytesReader : public BytesReader {
     for (int64_t i = 0; i < span.copies; ++i) views[i] = to[positions[i]];
     if (valid != nullptr)
       Gather(span_valid, 1, positions, span.copies, valid, 1, nullptr);
-    if (rows_.walk().left() > 0) {
+    if (rows_.walk().cut()) {
       const int64_t last = span.rows - 1;
       Hold(to[last], span_valid == nullptr ? nullptr : span_valid + last);
     }
@@ -404,7 +417,7 @@ class RepeatedBytesReader : public BytesReader {
   // Returns a view of the row whose copies were cut, whose bytes lie in `arena`.
   Result<ByteView> HeldView(bool with_valid, ByteArena* arena) {
     if (!held_) {
-      const int64_t row = rows_.walk().row() - 1;
+      const int64_t row = rows_.walk().row();
       ARROW_RETURN_NOT_OK(rows_.SkipTo(row));
       rows_.SetBaseRow(row + 1);
       uint8_t row_valid = 1;
@@ -474,21 +487,21 @@ class RepeatedNestedReader : public NestedReader {
   }
 
   Status Skip(int64_t rows) override {
-    const int64_t row = walk_.row();
+    const bool same = walk_.cut() && walk_.Same(rows + 1) > rows;
     walk_.Skip(rows);
-    if (walk_.row() != row) read_ = false;
+    if (!same && rows > 0) read_ = false;
     return Status::OK();
   }
 
   Status Read(int64_t rows, NestedRows* out, bool valid) override {
     while (rows > 0) {
-      int64_t n = std::min(rows, walk_.left());
+      int64_t n = walk_.cut() ? walk_.Same(rows) : 0;
       if (n > 0) {
         ARROW_RETURN_NOT_OK(AppendHeld(n, out, valid));
-        walk_.Take(n);
+        walk_.Skip(n);
       } else {
-        positions_.resize(CopiesWalk::kPositions);
-        const Span span =
+        positions_.resize(CopiesWalk::kBlockCopies);
+        const CopiesSpan span =
             walk_.Next(rows, kNestedRows, /*gaps=*/false, positions_.data());
         if (span.rows == 0) return NoCopies();
         ARROW_RETURN_NOT_OK(SkipTo(span.row));
@@ -521,7 +534,7 @@ class RepeatedNestedReader : public NestedReader {
     return status;
   }
 
-  Status ReadSpan(const Span& span, NestedRows* out, bool valid) {
+  Status ReadSpan(const CopiesSpan& span, NestedRows* out, bool valid) {
     if (span.single) return base_->Read(span.rows, out, valid);
     ARROW_RETURN_NOT_OK(ReadBlock(span.rows, out, valid));
     const uint16_t* const end = positions_.data() + span.copies;
@@ -531,7 +544,7 @@ class RepeatedNestedReader : public NestedReader {
       ARROW_RETURN_NOT_OK(AppendCopies(block_, *at, next - at, item_, valid, out));
       at = next;
     }
-    return walk_.left() > 0 ? Hold(span.rows - 1, valid) : Status::OK();
+    return walk_.cut() ? Hold(span.rows - 1, valid) : Status::OK();
   }
 
   // Copies a row of the block, with the bytes of its views.
@@ -557,7 +570,7 @@ class RepeatedNestedReader : public NestedReader {
   // Appends the row whose copies were cut.
   Status AppendHeld(int64_t copies, NestedRows* out, bool valid) {
     if (!read_) {
-      const int64_t row = walk_.row() - 1;
+      const int64_t row = walk_.row();
       ARROW_RETURN_NOT_OK(SkipTo(row));
       base_row_ = row + 1;
       ARROW_RETURN_NOT_OK(ReadBlock(1, out, valid));

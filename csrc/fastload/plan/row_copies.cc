@@ -15,69 +15,63 @@ constexpr int64_t kGapRows = 128;
 
 }  // namespace
 
-int64_t CopiesWalk::NextRow() {
-  while (row_ < copies_.rows && copies_.counts[row_] == 0) ++row_;
-  return row_;
-}
-
-bool CopiesWalk::Enter() {
-  if (NextRow() == copies_.rows) return false;
-  left_ = copies_.counts[row_++];
-  return true;
-}
-
-void CopiesWalk::Skip(int64_t n) {
-  const int64_t taken = std::min(n, left_);
-  left_ -= taken;
-  n -= taken;
-  while (n > 0 && row_ < copies_.rows) {
-    const int64_t count = copies_.counts[row_++];
-    left_ = std::max<int64_t>(0, count - n);
-    n -= count - left_;
+void AppendRowsOfCopies(std::span<const uint16_t> counts, std::vector<uint32_t>* rows) {
+  size_t copies = 0;
+  for (const uint16_t count : counts) copies += count;
+  const size_t first = rows->size();
+  // Most rows are written as kAtOnce copies, of which the next rows overwrite the
+  // surplus.
+  constexpr size_t kAtOnce = 8;
+  rows->resize(first + copies + kAtOnce);
+  uint32_t* out = rows->data() + first;
+  for (size_t row = 0; row < counts.size(); ++row) {
+    const auto number = static_cast<uint32_t>(row);
+    std::fill_n(out, kAtOnce, number);
+    if (counts[row] > kAtOnce) std::fill_n(out, counts[row], number);
+    out += counts[row];
   }
+  rows->resize(first + copies);
+}
+
+int64_t CopiesWalk::Same(int64_t most) const {
+  const uint32_t* const first = copies_.rows + at_;
+  const uint32_t* const end = first + std::min(most, copies_.count - at_);
+  return std::find_if(first, end, [&](uint32_t row) { return row != *first; }) - first;
 }
 
 CopiesWalk::Span CopiesWalk::Next(int64_t most, int64_t most_rows, bool gaps,
                                   uint16_t* positions) {
-  Span span{.row = NextRow()};
-  left_ = 0;
-  if (row_ == copies_.rows) return span;
-  const uint16_t* const counts = copies_.counts + row_;
-  const int64_t end = std::min(most_rows, copies_.rows - row_);
-  const int64_t most_single = std::min(most, end);
-  int64_t single = 0;
-  while (single < most_single && counts[single] == 1) ++single;
+  if (done()) return {};
+  const uint32_t* const rows = copies_.rows + at_;
+  const uint32_t first = rows[0];
+  Span span{.row = first};
+  const int64_t left = std::min(most, copies_.count - at_);
+  const int64_t most_single = std::min(left, most_rows);
+  int64_t single = 1;
+  while (single < most_single && rows[single] == first + single) ++single;
+  // A row with more copies is not single.
+  if (single < copies_.count - at_ && rows[single] == rows[single - 1]) --single;
   if (single == most_single || single >= kSingleRows) {
     span.rows = span.copies = single;
-    row_ += single;
+    at_ += single;
     return span;
   }
   span.single = false;
-  const int64_t limit = std::min(most, kBlockCopies);
-  int64_t row = 0;
-  int64_t copies = 0;
-  int64_t filled = 0;  // the rows up to the last row with copies
-  for (; row < end && copies < limit; ++row) {
-    const int64_t count = counts[row];
-    if (count == 0) {
-      if (!gaps || row - filled >= kGapRows) break;
-      continue;
-    }
-    filled = row + 1;
-    const int64_t taken = std::min(count, limit - copies);
-    const auto position = static_cast<uint16_t>(row);
-    uint16_t* const out = positions + copies;
-    if (taken <= 4) {
-      out[0] = out[1] = out[2] = out[3] = position;
-    } else {
-      std::fill_n(out, taken, position);
-    }
-    copies += taken;
-    left_ = count - taken;
+  int64_t copies = std::min(left, kBlockCopies);
+  const auto end = static_cast<uint32_t>(first + most_rows);
+  if (rows[copies - 1] >= end) copies = std::lower_bound(rows, rows + copies, end) - rows;
+  // Rows in gaps are decoded unless there are too many.
+  const int64_t most_gap = gaps ? kGapRows : 1;
+  if (!gaps || rows[copies - 1] - first > 4 * copies) {
+    int64_t n = 1;
+    while (n < copies && rows[n] - rows[n - 1] <= most_gap) ++n;
+    copies = n;
   }
-  span.rows = filled;
+  for (int64_t i = 0; i < copies; ++i)
+    positions[i] = static_cast<uint16_t>(rows[i] - first);
   span.copies = copies;
-  row_ += filled;
+  span.rows = rows[copies - 1] - first + 1;
+  at_ += copies;
   return span;
 }
 

@@ -7,17 +7,19 @@
 
 namespace fastload {
 
-// The number of copies of each selected row of a row group; borrowed. Null: one copy of
-// each row.
+// The row of each copy of a row group's selected rows, ascending; borrowed. Rows are
+// numbered among the selected rows. Null: one copy of each row.
 struct RowCopies {
-  const uint16_t* counts = nullptr;
-  int64_t rows = 0;  // selected rows of the row group
+  const uint32_t* rows = nullptr;
+  int64_t count = 0;
 
-  bool single() const { return counts == nullptr; }
+  bool single() const { return rows == nullptr; }
 };
 
-// A walk over the copies of a row group's rows, front to back. Rows are numbered among
-// the selected rows.
+// Appends the row of each copy to `rows`.
+void AppendRowsOfCopies(std::span<const uint16_t> counts, std::vector<uint32_t>* rows);
+
+// A walk over the copies of a row group's rows, front to back.
 class CopiesWalk {
  public:
   // Rows to read, and the copies to make of them.
@@ -31,45 +33,36 @@ class CopiesWalk {
   // than one.
   static constexpr int64_t kBlockRows = 1024;
   static constexpr int64_t kBlockCopies = 4096;
-  // The positions that Next may write.
-  static constexpr int64_t kPositions = kBlockCopies + 4;
 
   explicit CopiesWalk(RowCopies copies) : copies_(copies) {}
 
   // Skips `n` copies.
-  void Skip(int64_t n);
+  void Skip(int64_t n) { at_ += n; }
 
-  // Copies of the row `row() - 1` that are left after the latest Next or Skip, which cut
-  // the row. Next continues behind the row, so these copies are taken first.
-  int64_t left() const { return left_; }
-  void Take(int64_t n) { left_ -= n; }
-
-  // Takes up the next row that has copies: all its copies are left. Returns false if no
-  // copy is left.
-  bool Enter();
+  // Returns true if the previous copy and the next one are of the same row.
+  bool cut() const {
+    return at_ > 0 && at_ < copies_.count && copies_.rows[at_] == copies_.rows[at_ - 1];
+  }
+  // Returns how many of the next copies, up to `most`, are of the row of the next copy.
+  int64_t Same(int64_t most) const;
 
   // Returns the next rows, of which the walk returns at most `most` (more than 0) copies;
   // there may be copies left of the last row. At most `most_rows` (at most kBlockRows)
   // rows are in the span. With `gaps`, the span may contain rows without copies.
-  // `positions` receives the row of each copy, counted from the span's first row.
+  // `positions` (kBlockCopies) receives the row of each copy, counted from the span's
+  // first row.
   Span Next(int64_t most, int64_t most_rows, bool gaps, uint16_t* positions);
 
-  // Goes back to `row`, of which no copy was taken.
-  void Return(int64_t row) {
-    row_ = row;
-    left_ = 0;
-  }
+  // Goes back by `n` copies.
+  void Return(int64_t n) { at_ -= n; }
 
-  // Returns the first row from the current row on that has copies, or the number of rows.
-  int64_t NextRow();
-  int64_t row() const { return row_; }
-  // Returns the copies of a row.
-  int64_t Count(int64_t row) const { return copies_.counts[row]; }
+  bool done() const { return at_ >= copies_.count; }
+  // The row of the next copy.
+  int64_t row() const { return copies_.rows[at_]; }
 
  private:
   RowCopies copies_;
-  int64_t row_ = 0;
-  int64_t left_ = 0;
+  int64_t at_ = 0;
 };
 
 // Draws the copies of rows by their weights: with e = weights[i] * scale, row i has

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -131,33 +130,34 @@ bool HasNumbers(const ReadPlan& plan, const Piece& piece, const Dataset& dataset
          std::ranges::adjacent_find(numbers, std::greater_equal{}) == numbers.end();
 }
 
-// Checks that the rows of pieces have as many copies as the pieces count.
+// Checks that copies of pieces are of selected rows of their row groups.
 class CopiesCheck {
  public:
   CopiesCheck(const ReadPlan& plan, const Dataset& dataset)
       : plan_(plan), dataset_(dataset) {}
 
   bool Has(const Piece& piece) {
-    if (piece.numbers >= 0) return false;
+    if (piece.numbers >= 0 || piece.stop > piece.copy_count) return false;
     // Pieces of a row group follow one another.
-    if (piece.copies != seen_.copies || piece.file != seen_.file ||
-        piece.row_group != seen_.row_group) {
-      const int64_t rows = CountSelected(dataset_.Bits(
-          static_cast<int32_t>(piece.file), static_cast<int32_t>(piece.row_group)));
-      const auto all = static_cast<int64_t>(plan_.copies.size());
-      if (piece.copies > all || rows > all - piece.copies) return false;
-      const auto first = plan_.copies.begin() + piece.copies;
-      copies_ = std::accumulate(first, first + rows, int64_t{0});
-      seen_ = piece;
+    if (piece.copies == seen_.copies && piece.file == seen_.file &&
+        piece.row_group == seen_.row_group && piece.copy_count == seen_.copy_count) {
+      return true;
     }
-    return piece.stop <= copies_;
+    const auto all = static_cast<int64_t>(plan_.copies.size());
+    if (piece.copies > all || piece.copy_count > all - piece.copies) return false;
+    const int64_t selected = CountSelected(dataset_.Bits(
+        static_cast<int32_t>(piece.file), static_cast<int32_t>(piece.row_group)));
+    const auto rows = std::span(plan_.copies)
+                          .subspan(static_cast<size_t>(piece.copies),
+                                   static_cast<size_t>(piece.copy_count));
+    seen_ = piece;
+    return std::ranges::is_sorted(rows) && rows.back() < selected;
   }
 
  private:
   const ReadPlan& plan_;
   const Dataset& dataset_;
   Piece seen_{.file = -1, .row_group = -1, .start = 0, .stop = 0};
-  int64_t copies_ = 0;  // of the row group of `seen_`
 };
 
 Status Check(const ReadPlan& plan, const Dataset& dataset) {

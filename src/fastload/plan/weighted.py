@@ -66,7 +66,6 @@ class RowWeights:
         values: the weights.
         name: a digest of the weights.
         scale: the factor from a weight to the number of copies that its row has on average.
-        wide: a row may have more than 255 copies.
 
     Raises:
         OverflowError: the sum of the weights is 0 or infinite, though there are rows.
@@ -79,7 +78,6 @@ class RowWeights:
         if len(values) and not 0 < total < math.inf:
             raise OverflowError(f"{total}")
         self.scale = len(values) / total if len(values) else 0.0
-        self.wide = self.most_copies > np.iinfo(np.uint8).max
 
     @property
     def most_copies(self) -> int:
@@ -134,12 +132,16 @@ class WeightedUnits(RowUnits):
         plan = super().read_plan(at, mine, stripe_rows=stripe_rows, ramp=ramp)
         copies, _ = self._epoch(at)
         touched, place = np.unique(self._group(plan.pieces), return_inverse=True)
-        spans = zip(self._edges[touched].tolist(), self._edges[touched + 1].tolist(), strict=True)
-        parts = [copies[a:b] for a, b in spans]
         first = edges_of(self.row_groups.rows[touched])
+        if len(touched) and touched[-1] - touched[0] == len(touched) - 1:
+            own = copies[self._edges[touched[0]] : self._edges[touched[-1] + 1]]
+        else:
+            ends = self._edges[touched + 1]
+            spans = zip(self._edges[touched].tolist(), ends.tolist(), strict=True)
+            own = np.concatenate([copies[:0], *(copies[a:b] for a, b in spans)])
         return replace(
             plan,
-            copies=np.concatenate([np.zeros(0, np.uint16), *parts], dtype=np.uint16),
+            copies=own,
             piece_copies=first[place.ravel()],
         )
 
@@ -162,9 +164,7 @@ class WeightedUnits(RowUnits):
                     "make a new DataLoader after set_weights()"
                 )
             key = stream_key(at.seed, at.epoch, _COPY_STREAM)
-            copies, rows = self._draw(
-                weights.values, self._edges, weights.scale, key, wide=weights.wide
-            )
+            copies, rows = self._draw(weights.values, self._edges, weights.scale, key, wide=True)
             groups = self.row_groups
             stored = groups.rows if groups.stored is None else groups.stored
             found = copies, RowGroups(rows, groups.file, groups.index, stored)

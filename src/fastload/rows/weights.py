@@ -104,7 +104,7 @@ def _of_array(weights: ArrayLike | torch.Tensor, rows: int) -> NDArray[np.floati
     if isinstance(given, torch.Tensor) and given.dtype == torch.bfloat16:
         given = given.float()
     array = np.asarray(given)
-    if array.dtype.kind not in "fiu":
+    if array.dtype.kind not in "fiub":
         raise TypeError(
             f"Expected weights as the name of a column or as numbers, got {array.dtype} in "
             f"{type(weights).__name__}"

@@ -61,10 +61,10 @@ std::vector<uint16_t> RandomCounts(int64_t rows, uint64_t kind, std::mt19937_64*
 }
 
 // Returns the row of each copy: the plain definition of what the readers return.
-std::vector<int64_t> RowOfCopy(const std::vector<uint16_t>& counts) {
-  std::vector<int64_t> rows;
+std::vector<uint32_t> RowOfCopy(const std::vector<uint16_t>& counts) {
+  std::vector<uint32_t> rows;
   for (size_t row = 0; row < counts.size(); ++row) {
-    rows.insert(rows.end(), counts[row], static_cast<int64_t>(row));
+    rows.insert(rows.end(), counts[row], static_cast<uint32_t>(row));
   }
   return rows;
 }
@@ -88,14 +88,14 @@ struct RepeatedCase {
   std::vector<uint64_t> bits;    // empty: all rows
   std::vector<int64_t> stored;   // of each selected row
   std::vector<uint16_t> counts;  // of each selected row
-  std::vector<int64_t> copies;   // the selected row of each copy
+  std::vector<uint32_t> copies;  // the selected row of each copy
 
   RowBits Bits() const {
     return {bits.empty() ? nullptr : reinterpret_cast<const uint8_t*>(bits.data()),
             kStoredRows};
   }
   RepeatedRows Rows(bool nullable) const {
-    return {.copies = {counts.data(), static_cast<int64_t>(counts.size())},
+    return {.copies = {copies.data(), static_cast<int64_t>(copies.size())},
             .bits = Bits(),
             .nullable = nullable};
   }
@@ -234,6 +234,7 @@ TEST(RepeatedFixedReader, RefusesNullsOfRowsWithCopiesAlone) {
     for (size_t i = 0; i < made.stored.size(); ++i) {
       if (data.valid[static_cast<size_t>(made.stored[i])] == 0) made.counts[i] = 0;
     }
+    made.copies = RowOfCopy(made.counts);
     const ColumnSpec spec = SpecWithFill(DType::kInt32, std::nullopt);
     const auto read = [&](const RepeatedCase& of) -> Status {
       OpenedColumn file(
@@ -250,6 +251,7 @@ TEST(RepeatedFixedReader, RefusesNullsOfRowsWithCopiesAlone) {
     size_t null = 3000;
     while (data.valid[static_cast<size_t>(made.stored[null])] != 0) ++null;
     made.counts[null] = 2;
+    made.copies = RowOfCopy(made.counts);
     const Status refused = read(made);
     EXPECT_EQ(KindOf(refused), ErrorKind::kNullValue) << refused.ToString();
     EXPECT_EQ(RowOf(refused), std::optional(made.stored[null]));
@@ -373,11 +375,11 @@ TEST(RepeatedNestedReader, ReturnsEachRowAsOftenAsItHasCopies) {
       NestedRows stored;
       ASSERT_TRUE(whole->Read(kLists, &stored, true).ok());
       const std::vector<uint16_t> counts = RandomCounts(kLists, kind, &random);
-      const std::vector<int64_t> copies = RowOfCopy(counts);
+      const std::vector<uint32_t> copies = RowOfCopy(counts);
       OpenedLeaf file(bytes, leaf);
-      auto reader =
-          MakeRepeatedNestedReader({counts.data(), kLists}, &spec,
-                                   NestedReader::Make(file.Chunk(), &spec).ValueOrDie());
+      auto reader = MakeRepeatedNestedReader(
+          {copies.data(), static_cast<int64_t>(copies.size())}, &spec,
+          NestedReader::Make(file.Chunk(), &spec).ValueOrDie());
       const Status status = CutToPieces(
           static_cast<int64_t>(copies.size()), &random,
           [&](int64_t n) { return reader->Skip(n); },
