@@ -196,7 +196,7 @@ class _Planner:
         ragged = plan.bytes or plan.depth > 0
         kind: OutputKind = "ragged" if ragged else "list" if plan.list_size else "column"
         names = _names_of(leaf, spec, item)
-        entry = Field(item.dtype, item.shape, ragged, item.unit, item.kind, plan.depth, names)
+        entry = Field(item.dtype, item.shape, ragged, item.unit, item.kind, plan.depth, names=names)
         self._add(OutputPlan(output, kind, columns, entry, strides=item.strides))
         self._add_valid(output, spec, columns)
 
