@@ -26,7 +26,7 @@ from torch.utils.data import BatchSampler, WeightedRandomSampler
 
 from fastload import FastParquetDataset
 from fastload.plan.permutation import stream_key
-from fastload.plan.weighted import RowWeights, draw_copies
+from fastload.plan.units.weighted import RowWeights, draw_copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

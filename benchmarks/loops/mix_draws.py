@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from fastload.plan.mix_draws import Stock, draw_sources
+from fastload.plan.mix.draws import Stock, draw_sources
 from support import turns
 
 

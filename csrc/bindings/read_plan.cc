@@ -222,13 +222,13 @@ void RegisterReadPlan(py::module_& m) {
       "draw_copies", &DrawCopiesArrays, py::arg("weights"), py::arg("edges"),
       py::arg("scale"), py::arg("key"), py::kw_only(), py::arg("wide"),
       "Returns the copies of each row, uint8 or (wide) uint16, and the sum of each row\n"
-      "group, int64, equal to fastload.plan.weighted.draw_copies.");
+      "group, int64, equal to fastload.plan.units.weighted.draw_copies.");
   m.def("best_fit", &BestFitArray, py::arg("lengths"), py::arg("capacity"),
-        "Returns the bin of each item, int32, equal to fastload.plan.packing.best_fit.");
+        "Returns the bin of each item, int32, equal to fastload.plan.units.packing.best_fit.");
   m.def("pack_best", &PackBestArrays, py::arg("documents"), py::arg("length"),
         py::arg("key"),
         "Returns the segments and the edges of packed rows, equal to\n"
-        "fastload.plan.packing.pack_best.");
+        "fastload.plan.units.packing.pack_best.");
 }
 
 }  // namespace fastload

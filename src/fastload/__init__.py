@@ -8,7 +8,7 @@ from fastload.batch.ragged import Ragged
 from fastload.dataset.dataset import FastParquetDataset
 from fastload.dataset.loaders.data_wait import DataWait
 from fastload.dataset.loaders.prefetcher import DevicePrefetcher
-from fastload.dataset.mix import MixedDataset, mix
+from fastload.dataset.mixes.mix import MixedDataset, mix
 from fastload.errors import (
     CacheError,
     ColumnNotFoundError,

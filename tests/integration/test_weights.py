@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 import fastload
 from fastload import Cache, FastParquetDataset, Pack, TokenBudget
 from fastload.plan.permutation import stream_key
-from fastload.plan.weighted import RowWeights, draw_copies
+from fastload.plan.units.weighted import RowWeights, draw_copies
 from fastload.runtime.native import core
 
 if TYPE_CHECKING:

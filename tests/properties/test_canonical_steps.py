@@ -15,11 +15,11 @@ from plan_cases import cases
 from semantics_cases import EXAMPLES
 
 from fastload import FastParquetDataset, Pack, TokenBudget
-from fastload.plan.canonical import row_units, slice_options
 from fastload.plan.permutation import permutation
 from fastload.plan.position import Position, WorkerSlot
 from fastload.plan.progress import advance
 from fastload.plan.steps import delivered_rows
+from fastload.plan.units.canonical import row_units, slice_options
 
 SLICES = (1, 2, 3, 4, 6, 8, 12)
 

@@ -6,7 +6,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload.plan.mix_plan import Mixture, SourceRows, mix_batches, mix_plan
+from fastload.plan.mix.mix_plan import Mixture, SourceRows, mix_batches, mix_plan
 from fastload.plan.options import Options
 from fastload.plan.progress import Leg, advance
 

@@ -40,11 +40,11 @@ from fastload.engine.budget import resolve_window
 from fastload.engine.cache.cache import DecodedCache
 from fastload.engine.first_rows import first_rows, schema_after
 from fastload.engine.stats import NO_MEMORY, Stats, stats_of
-from fastload.plan.canonical import CanonicalUnits, row_units, slice_options
 from fastload.plan.options import Options, Uneven
 from fastload.plan.position import Position
 from fastload.plan.progress import steps_of
 from fastload.plan.skipped_steps import skipped_steps
+from fastload.plan.units.canonical import CanonicalUnits, row_units, slice_options
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
     from fastload.plan.position import WorkerSlot
     from fastload.plan.steps import StepOfLeg
-    from fastload.plan.units import Units
+    from fastload.plan.units.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
     from fastload.rows.weights import Weights
     from fastload.runtime.native import core

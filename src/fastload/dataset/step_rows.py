@@ -11,7 +11,7 @@ from fastload.plan.intervals import edges_of
 from fastload.plan.permutation import stream_key
 from fastload.plan.sequence import ROW_GROUP_STREAM
 from fastload.plan.steps import delivered_rows, rows_in
-from fastload.plan.units import RowUnits
+from fastload.plan.units.units import RowUnits
 from fastload.runtime.native import core
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
     from fastload.plan.steps import StepShare
-    from fastload.plan.units import Units
+    from fastload.plan.units.units import Units
     from fastload.rows.epoch_rows import EpochRows
     from fastload.source.source import Source
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fastload.plan.sequence import RowGroups
 
 __all__ = [
+    "PADDING",
     "WINDOW_STREAM",
     "Parts",
     "ReadPlan",
@@ -41,6 +42,9 @@ __all__ = [
     "striped_parts",
     "window_edges",
 ]
+
+PADDING = 2**32 - 1
+"""The row of a segment that is padding."""
 
 # Third part, after seed and epoch, of the names of the random streams of windows.
 WINDOW_STREAM = 1
@@ -102,7 +106,7 @@ class ReadPlan:
     segments: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 4), np.uint32))
     lane_of: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     lane_padding: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    copies: NDArray[np.uint16] = field(default_factory=lambda: np.zeros(0, np.uint16))
+    copies: NDArray[np.uint8 | np.uint16] = field(default_factory=lambda: np.zeros(0, np.uint16))
     piece_copies: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fastload.plan.intervals import edges_of, near_equal
-from fastload.plan.packing import PADDING
 from fastload.plan.permutation import permutation
 from fastload.plan.progress import Leg, merged, split_rest, steps_of
 from fastload.plan.rank_split import Share
-from fastload.plan.read_plan import share_plan
+from fastload.plan.read_plan import PADDING, share_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

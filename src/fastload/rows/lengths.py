@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fastload.plan.units import Lengths
+from fastload.plan.units.units import Lengths
 from fastload.rows.row_values import ValueCache, read_files, rows_of_files, values_that_stay
 from fastload.rows.selection import key_of_file
 from fastload.runtime.digest import digest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fastload.plan.weighted import MOST_COPIES, RowWeights, WeightedUnits
+from fastload.plan.units.weighted import MOST_COPIES, RowWeights, WeightedUnits
 from fastload.rows.row_values import ValueCache, read_files, rows_of_files, values_that_stay
 from fastload.rows.selection import key_of_file
 from fastload.runtime.digest import digest

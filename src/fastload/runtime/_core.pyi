@@ -192,7 +192,7 @@ class ReadPlan:
         segments: NDArray[np.uint32] = ...,
         lane_of: Sequence[int] = ...,
         lane_padding: Sequence[int] = ...,
-        copies: NDArray[np.uint16] = ...,
+        copies: NDArray[Any] = ...,
         piece_copies: Int64s = ...,
     ) -> None: ...
     @property

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload.plan.packing import (
-    PADDING,
+from fastload.plan.permutation import permutation
+from fastload.plan.read_plan import PADDING
+from fastload.plan.units.packing import (
     Packing,
     best_fit,
     documents,
     pack_best,
     pack_split,
 )
-from fastload.plan.permutation import permutation
 from fastload.runtime.native import core
 
 

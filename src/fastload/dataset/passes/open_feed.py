@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.engine.engine import Engine
-    from fastload.plan.mix_plan import SourceShare
+    from fastload.plan.mix.mix_plan import SourceShare
     from fastload.plan.options import Options
     from fastload.plan.position import WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
-    from fastload.plan.units import Units
+    from fastload.plan.units.units import Units
     from fastload.rows.epoch_rows import EpochRows
     from fastload.rows.skip_report import SkipReport
     from fastload.runtime.native import core

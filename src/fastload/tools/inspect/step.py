@@ -11,9 +11,9 @@ import numpy as np
 
 from fastload.dataset.state import check_identity, decode_position
 from fastload.dataset.step_rows import step_rows
-from fastload.plan.canonical import row_units
 from fastload.plan.options import Options
 from fastload.plan.steps import step_of_leg
+from fastload.plan.units.canonical import row_units
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.runtime.units import counted

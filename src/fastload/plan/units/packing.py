@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from fastload.plan.intervals import edges_of
 from fastload.plan.permutation import permutation
+from fastload.plan.read_plan import PADDING
 
 if TYPE_CHECKING:
     from fastload.plan.intervals import Int64s
 
 __all__ = [
-    "PADDING",
     "PackBest",
     "Packing",
     "Segments",
@@ -32,9 +32,6 @@ __all__ = [
 
 Segments = NDArray[np.uint32]
 """Segments, (n, 4): row in the window, first token, number of tokens, tokens of the document."""
-
-PADDING = 2**32 - 1
-"""The row of a segment that is padding."""
 
 
 class PackBest(Protocol):

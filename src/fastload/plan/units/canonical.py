@@ -25,7 +25,7 @@ import numpy as np
 from fastload.plan.intervals import edges_of
 from fastload.plan.rank_split import RankSplit, Share, whole_epoch
 from fastload.plan.read_plan import ReadPlan
-from fastload.plan.units import RowUnits, Units
+from fastload.plan.units.units import RowUnits, Units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

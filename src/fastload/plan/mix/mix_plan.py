@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastload.plan.mix_draws import Stock, draw_sources
+from fastload.plan.mix.draws import Stock, draw_sources
 from fastload.plan.permutation import stream_key
 from fastload.plan.progress import going_on, merged
 from fastload.plan.rank_split import RankSplit, whole_epoch
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fastload.plan.intervals import Int64s
-    from fastload.plan.mix_draws import Indices, Stop
+    from fastload.plan.mix.draws import Indices, Stop
     from fastload.plan.options import Options
     from fastload.plan.progress import Leg
     from fastload.plan.rank_split import Share

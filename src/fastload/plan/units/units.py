@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import Int64s, cut, edges_of
-from fastload.plan.packing import PADDING, documents, pack_split
 from fastload.plan.permutation import stream_key
 from fastload.plan.progress import batches, remaining_rows, share
 from fastload.plan.read_plan import (
+    PADDING,
     WINDOW_STREAM,
     ReadPlan,
     share_plan,
@@ -33,6 +33,7 @@ from fastload.plan.read_plan import (
 )
 from fastload.plan.sequence import EpochSequence, row_group_order
 from fastload.plan.steps import step_shares
+from fastload.plan.units.packing import documents, pack_split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastload.plan.options import Options
-    from fastload.plan.packing import PackBest, Packing, Segments
     from fastload.plan.position import Position, WorkerSlot
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
     from fastload.plan.steps import StepOfLeg, StepShare
+    from fastload.plan.units.packing import PackBest, Packing, Segments
 
     Permute = Callable[[int, int], NDArray[np.uint32]]
 

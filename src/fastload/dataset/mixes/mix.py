@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from fastload.batch.batch import Batch
-from fastload.dataset.mix_feed import MixedFeed
-from fastload.dataset.mix_source import MixSource
+from fastload.dataset.mixes.mix_feed import MixedFeed
+from fastload.dataset.mixes.mix_source import MixSource
 from fastload.dataset.passes.epoch_iterator import EpochIterator
 from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_position, encode_position, no_state
 from fastload.dataset.step_rows import step_rows
-from fastload.plan.mix_draws import Stop
-from fastload.plan.mix_plan import Mixture, mix_batches, mix_plan, mix_step
+from fastload.plan.mix.draws import Stop
+from fastload.plan.mix.mix_plan import Mixture, mix_batches, mix_plan, mix_step
 from fastload.plan.position import Position
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fastload.dataset.epochs import PassStart
     from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
-    from fastload.plan.mix_plan import MixPlan
+    from fastload.plan.mix.mix_plan import MixPlan
     from fastload.plan.position import WorkerSlot
     from fastload.plan.steps import StepOfLeg
     from fastload.runtime.native import core

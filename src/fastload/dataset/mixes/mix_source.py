@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastload.dataset.dataset import FastParquetDataset
-from fastload.dataset.mix_feed import SourceFeed
+from fastload.dataset.mixes.mix_feed import SourceFeed
 from fastload.dataset.passes.next_pass import PreparedPass
 from fastload.dataset.resumable import PASS_OF_MIX
 from fastload.dataset.state import check_identity, encode_identity
-from fastload.plan.mix_plan import SourceRows
+from fastload.plan.mix.mix_plan import SourceRows
 from fastload.schema.fields import Field, Schema
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.ranks import Rank
     from fastload.engine.stats import Stats
-    from fastload.plan.mix_plan import SourceShare
+    from fastload.plan.mix.mix_plan import SourceShare
     from fastload.plan.options import Options
     from fastload.plan.position import Position, WorkerSlot
-    from fastload.plan.units import Units
+    from fastload.plan.units.units import Units
     from fastload.rows.epoch_rows import EpochRows
     from fastload.runtime.native import core
     from fastload.source.source import Source

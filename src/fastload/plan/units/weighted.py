@@ -27,7 +27,7 @@ from fastload.plan.intervals import Int64s, edges_of
 from fastload.plan.permutation import stream_key, stream_values
 from fastload.plan.sequence import RowGroups
 from fastload.plan.steps import row_of_copy
-from fastload.plan.units import RowUnits
+from fastload.plan.units.units import RowUnits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
