@@ -52,7 +52,7 @@ class Pack:
     sequences of varying lengths take; attention across documents is never meant.
 
     Example:
-        ds = FastParquetDataset("docs", pack=Pack("input_ids", 8192), batch_size=8, shuffle=True)
+        ds = FastParquetDataset("tokens", pack=Pack("input_ids", 8192), batch_size=8, shuffle=True)
         next(iter(ds))["input_ids"].shape  # (8, 8192)
 
     Args:
@@ -116,7 +116,7 @@ class TokenBudget:
     differ in their number of rows; every rank gets as many batches.
 
     Example:
-        ds = FastParquetDataset("docs", batch_size=TokenBudget("input_ids", 65536), shuffle=True)
+        ds = FastParquetDataset("tokens", batch_size=TokenBudget("input_ids", 65536), shuffle=True)
         next(iter(ds))["input_ids"].offsets[-1]  # at most 65536
 
     Args:
