@@ -9,10 +9,23 @@ import pyarrow as pa
 import torch
 from typing_extensions import assert_type
 
-from fastload import Batch, Cache, Codes, Column, FastParquetDataset, Hash, Pad, Ragged, Stack, mix
+from fastload import (
+    Batch,
+    Cache,
+    Codes,
+    Column,
+    FastParquetDataset,
+    Hash,
+    Pack,
+    Pad,
+    Ragged,
+    Stack,
+    TokenBudget,
+    mix,
+)
 from fastload.dataset.loaders.data_wait import DataWait, Pause, Step, WaitReport
 from fastload.dataset.trace import Span
-from fastload.engine.stats import Memory, Stage, Stats
+from fastload.engine.stats import Documents, Memory, Stage, Stats
 from fastload.testing import ShuffleQuality, assert_same_batches, shuffle_quality
 
 dataset = FastParquetDataset("a.parquet")
@@ -54,6 +67,13 @@ assert_type(Codes("x", ["a"]).vocabulary, Sequence[str] | Sequence[bytes] | Sequ
 assert_type(Pad("x", 8).length, int)
 assert_type(Pad("x", 8).name, str | Column | Hash | Codes)
 assert_type(Pad("x", 8).elements, Column | Hash | Codes)
+pack = Pack("tokens", 8192, along=["labels"], fit="split", long="drop", pad={"labels": -100})
+assert_type(pack.column, str | Column | Hash | Codes)
+assert_type(pack.output, str)
+assert_type(pack.outputs, tuple[str, ...])
+assert_type(pack.pad_of("labels"), bool | int | float)
+assert_type(TokenBudget("tokens", 4096).tokens, int)
+assert_type(TokenBudget("tokens", 4096, padded=True, max_rows=64).long, Literal["raise", "alone"])
 assert_type(Stack(["x"]).names, Sequence[str])
 assert_type(Cache("cache").directory, str | PathLike[str])
 assert_type(Cache("cache").path, Path)
@@ -70,6 +90,9 @@ assert_type((stats.waiting_s, stats.consuming_s), tuple[float, float])
 assert_type(stats.memory_allocations, int)
 memory = stats.memory
 assert_type(memory, Memory)
+documents = stats.documents
+assert_type(documents, Documents)
+assert_type((documents.split, documents.truncated, documents.dropped), tuple[int, int, int])
 assert_type((memory.read, memory.staged, memory.batches, memory.total), tuple[int, int, int, int])
 
 

@@ -120,6 +120,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             train(batch)
         ds.head(3)["label"]  # a tensor of 3 labels
 
+    A row of the files is a row of a batch, unless `pack` packs lists of tokens into rows of one
+    length. A batch has a number of rows, or with `TokenBudget` a number of tokens.
+
     Args:
         source: The Parquet files: a file, a directory, a glob, or a list of these; or a `Delta` or
             `Iceberg` table.
