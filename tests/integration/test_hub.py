@@ -185,18 +185,31 @@ def test_equal_files_of_another_commit_are_refused_too(hub):
 
 
 def test_urls_of_one_branch_share_a_commit(hub):
-    asked = []
-
-    def move(request):
-        if "/api/datasets/org/name/revision/" in request.path:
-            asked.append(request.path)
-            if len(asked) > 1:
-                hub.commit("org/name", files_of(first=7))
-
-    hub.fault = move
+    hub.latency_s = 0.05
+    hub.fault = lambda request: hub.commit("org/name", {"README.md": b"# Again"}) and None
     urls = [f"hf://datasets/org/name@main/data/part-{n}.parquet" for n in range(FILES)]
-    with dataset_of(hub, urls) as dataset:
+    with dataset_of(hub, [*urls, "hf://datasets/org/name@main"]) as dataset:
+        assert hub.counts["info"] == 1
         assert len({file.partition("/data/")[0] for file in dataset.files}) == 1
+        assert rows_of(dataset) == expected() * 2
+
+
+def test_several_repositories(hub):
+    hub.commit("org/other", files_of(first=3))
+    urls = ["hf://datasets/org/name", "hf://datasets/org/other"]
+    with dataset_of(hub, urls) as dataset:
+        assert rows_of(dataset) == expected() + expected(first=3)
+        state = dataset.state_dict()
+    hub.commit("org/other", files_of(first=7))
+    with dataset_of(hub, urls) as dataset:
+        with pytest.raises(SourceChangedError, match=r"org/name, commit .*/org/other"):
+            dataset.load_state_dict(state)
+        many = {f"org/many-{n}": files_of() for n in range(30)}
+    for name, files in many.items():
+        hub.commit(name, files)
+    with dataset_of(hub, [f"hf://datasets/{name}" for name in many]) as dataset:
+        assert len(json.dumps(dataset.state_dict())) < 2048
+        dataset.load_state_dict(dataset.state_dict())
 
 
 def test_revisions_with_slashes_and_tags(hub):
@@ -272,8 +285,9 @@ def test_the_hub_says_when_to_try_again(hub, header):
         return Fault(429, headers={header: wish}) if len(came) == 1 else None
 
     hub.fault = limit
-    with dataset_of(hub, "hf://datasets/org/name/data/part-0.parquet") as dataset:
-        assert rows_of(dataset) == list(range(ROWS))
+    with pytest.warns(UserWarning, match="The store asks to wait 2 s .HTTP 429 Too Many Requests"):
+        dataset = dataset_of(hub, "hf://datasets/org/name/data/part-0.parquet")
+    assert rows_of(dataset) == list(range(ROWS))
     assert came[1] - came[0] >= 2
 
 

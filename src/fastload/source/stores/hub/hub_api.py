@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -88,7 +89,8 @@ class HubApi:
                 """Refuse to look for a file where `find` found no directory."""
                 raise FileNotFoundError(path)
 
-        self._fs = Filesystem(**{**options, "skip_instance_cache": True})
+        self._open = partial(Filesystem, **{**options, "skip_instance_cache": True})
+        self._fs = self._open()
         self._token = options.get("token")
         self.endpoint: str = self._fs.endpoint
         self._api = HfApi(endpoint=self.endpoint, token=self._token)
@@ -141,13 +143,12 @@ class HubApi:
     def ls(self, directory: str) -> Sequence[StoredFile]:
         """Return the files below a directory; () if there is none. One request a page."""
         try:
-            found = self._fs.find(directory, detail=True)
+            # Another thread may list too, and a filesystem keeps its listings.
+            found = self._open().find(directory, detail=True)
         except FileNotFoundError:
             return ()
         except Exception as error:  # noqa: BLE001 - whatever huggingface_hub raises
             raise self._meaning(error, _repo_of(directory)) from None
-        finally:
-            self._fs.dircache.clear()  # a commit is listed once
         return [_stored(name, entry) for name, entry in found.items() if name != directory]
 
     def info(self, path: str) -> StoredFile | None:

@@ -76,7 +76,7 @@ class HubStore(Store):
         self._memory = memory
         self._session = SessionReader(io)
         self._reader: AddressReader = NativeReader(io, self._session) if native else self._session
-        self._asking: dict[str, asyncio.Task[Address]] = {}
+        self._asking: dict[object, asyncio.Task[Any]] = {}
 
     async def _run(self, call: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
@@ -94,8 +94,7 @@ class HubStore(Store):
         revision, name = self._api.parse(path)
         commit = self._memory.commits.get(revision)
         if commit is None:
-            found = await self._run(self._api.commit, revision)
-            # Another URL of the source may have asked at the same time.
+            found = await self._once(revision, self._api.commit, revision)
             commit = self._memory.commits.setdefault(revision, found)
         pinned = f"{revision.repo}@{commit}"
         return f"{pinned}/{name}" if name else pinned
@@ -137,19 +136,22 @@ class HubStore(Store):
 
     async def _ask(self, file: StoredFile) -> Address:
         """Ask the Hub for a new address of a file, once for all requests that wait for it."""
-        asking = self._asking.get(file.path)
-        if asking is None:
-            asking = asyncio.ensure_future(self._run(self._api.address, file))
-            self._asking[file.path] = asking
-            asking.add_done_callback(partial(self._asked, file.path))
-        address = await asyncio.shield(asking)
+        address: Address = await self._once(file.path, self._api.address, file)
         self._memory.addresses[file.path] = address
         return address
 
-    def _asked(self, path: str, asking: asyncio.Task[Address]) -> None:
-        self._asking.pop(path, None)
+    async def _once(self, key: object, call: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of a call; callers with one key at the same time share one call."""
+        asking = self._asking.get(key)
+        if asking is None:
+            asking = self._asking[key] = asyncio.ensure_future(self._run(call, *args))
+            asking.add_done_callback(partial(self._asked, key))
+        return await asyncio.shield(asking)
+
+    def _asked(self, key: object, asking: asyncio.Task[Any]) -> None:
+        self._asking.pop(key, None)
         if not asking.cancelled():
-            asking.exception()  # the requests that waited for the answer may have been cancelled
+            asking.exception()  # the callers may have been cancelled
 
     @override
     async def close(self) -> None:
