@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastload.errors import FastloadError
 from fastload.runtime.shutdown import close_at_exit
+from fastload.runtime.user_warnings import warn
 from fastload.source.files import NOT_FOUND
 from fastload.source.stores.errors import (
     check_length,
+    describe,
     is_changed,
     is_overload,
     is_transient,
@@ -50,6 +52,8 @@ _FIRST_BACKOFF_S = 0.1
 _MOST_BACKOFF_S = 20.0
 # An answer that arrives more slowly than this, with all requests in flight, counts as lost.
 _LEAST_BYTES_PER_S = 50_000
+# The first pause that a store asks for and that takes longer is announced.
+_SILENT_S = 1.0
 _JOIN_S = 5.0
 _REST_S = 1.0
 # The loop runs this long after the last request was cancelled, because threads of the store's
@@ -107,6 +111,7 @@ class StoreClient:
         self.slots = RequestSlots(io.concurrency)
         self._service = QueueService(self, self._loop)
         self._busy = 0
+        self._warned = False
         self._thread = threading.Thread(target=self._run, name="fastload-store", daemon=True)
         self._thread.start()
         close_at_exit(self)
@@ -286,15 +291,17 @@ class StoreClient:
                 again = failed <= self._io.retries and not is_changed(error)
                 if not again or not is_transient(error):
                     raise meaning(error, what, failed) from None
-                wish_s = pause_s(error)
+                wish_s, got = pause_s(error), describe(error)
             else:
                 self.slots.grow()
                 return done
             finally:
                 self.slots.free()
-            await asyncio.sleep(
-                max(backoff_s(failed), wish_s)
-            )  # other requests use the slot meanwhile
+            if wish_s > _SILENT_S and not self._warned:
+                self._warned = True
+                warn(f"The store asks to wait {wish_s:.0f} s ({got}): such requests wait")
+            # Other requests use the slot meanwhile.
+            await asyncio.sleep(max(backoff_s(failed), wish_s))
 
     async def _check(self, kind: str, store: Store, file: StoredFile) -> None:
         """Check once that a file is unchanged, for a store whose reads can't check."""
