@@ -12,8 +12,8 @@
 
 #include "bindings/array.h"
 #include "bindings/bindings.h"
+#include "fastload/collate/packing.h"
 #include "fastload/collate/shuffle.h"
-#include "fastload/plan/packing.h"
 #include "fastload/plan/row_copies.h"
 #include "pybind11/stl.h"
 
@@ -224,7 +224,8 @@ void RegisterReadPlan(py::module_& m) {
       "Returns the copies of each row, uint8 or (wide) uint16, and the sum of each row\n"
       "group, int64, equal to fastload.plan.units.weighted.draw_copies.");
   m.def("best_fit", &BestFitArray, py::arg("lengths"), py::arg("capacity"),
-        "Returns the bin of each item, int32, equal to fastload.plan.units.packing.best_fit.");
+        "Returns the bin of each item, int32, equal to fastload.plan.units.\n"
+        "packing.best_fit.");
   m.def("pack_best", &PackBestArrays, py::arg("documents"), py::arg("length"),
         py::arg("key"),
         "Returns the segments and the edges of packed rows, equal to\n"

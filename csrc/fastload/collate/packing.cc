@@ -1,4 +1,4 @@
-#include "fastload/plan/packing.h"
+#include "fastload/collate/packing.h"
 
 #include <algorithm>
 #include <bit>
