@@ -122,7 +122,7 @@ class Batch(dict[str, Any]):
     def slice(self, start: int, stop: int | None = None) -> Batch:
         """Return the rows [start, stop) of the batch, which share its memory.
 
-        `<out>__cu_seqlens` and `<out>__max_seqlen` of packed rows are computed anew for the slice.
+        `<out>__cu_seqlens` and `<out>__max_seqlen` of packed rows are computed again for the slice.
 
         Args:
             start: number of the first row; a negative number counts from the end.

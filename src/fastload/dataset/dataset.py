@@ -250,7 +250,7 @@ class FastParquetDataset(Resumable[_Item_co]):
         global_batch_size: Rows of a step over all ranks, instead of `batch_size`.
             The epoch's sequence is cut into `canonical_ranks` slices, and each step takes as many
             rows of each slice. So step t has the same set of rows on every number of ranks that
-            divides `canonical_ranks`, after a resume on another number too. `shuffle_window`
+            divides `canonical_ranks`, also after a resume on another number. `shuffle_window`
             counts the rows of all slices that are mixed at once.
         canonical_ranks: Number of slices, which `global_batch_size` is a multiple of.
             None means the number of ranks of the first run; a resume on fewer ranks has to name
@@ -262,7 +262,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             this row.
         weights: How often rows come: the name of a column, or an array of `num_rows` numbers.
             With N rows, row i comes N * w[i] / sum(w) times in an epoch on average: rounded down
-            or up, drawn anew in each epoch. Weight 0 leaves a row out. An array has the order of
+            or up, drawn again in each epoch. Weight 0 leaves a row out. An array has the order of
             `take`. The copies of a row have the same seed for `augment`.
 
     Raises:
@@ -700,7 +700,7 @@ class FastParquetDataset(Resumable[_Item_co]):
     def warm_cache(self, progress: bool | Callable[[int, int], None] = True) -> None:
         """Fill `cache` with the rows of this rank; with shuffle, with the rows of all ranks.
 
-        With `pack` or a `TokenBudget`, the rows of all ranks are read too. A second call reads
+        With `pack` or a `TokenBudget`, the rows of all ranks are also read. A second call reads
         only rows that the cache lacks.
 
         Args:

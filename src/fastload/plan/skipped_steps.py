@@ -42,7 +42,7 @@ def skipped_steps(options: Options, first: int, count: int) -> Int64s:
 def steps_over(skipped: Int64s, delivered: int) -> int:
     """Return how many steps are over after `delivered` steps: delivered, or left out.
 
-    Steps that are left out right after the last delivered step are over too.
+    Steps that are left out right after the last delivered step are also over.
 
     Args:
         skipped: numbers of the steps that are left out, ascending.

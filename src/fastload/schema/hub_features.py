@@ -26,7 +26,7 @@ _MOST_LEVELS = 64
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What the features say about one leaf column.
+    """The facts that the features state about one leaf column.
 
     Attributes:
         names: names of the classes of a ClassLabel, by number; () = the leaf is none.

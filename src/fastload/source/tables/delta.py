@@ -50,7 +50,7 @@ class Delta:
 
     Args:
         uri: The directory of the table: a local path, or a gs://, s3:// or az:// URL. The
-            dataset's `storage_options` serve the log too.
+            dataset's `storage_options` also serve the log.
         version: The number of the version; None means the latest, when the dataset is made.
     """
 

@@ -42,7 +42,7 @@ _FIELD_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a table's metadata says about the values of one column in a file.
+    """The facts that a table's metadata states about the values of one column in a file.
 
     Attributes:
         path: path of the column.
@@ -99,7 +99,7 @@ class TableColumns:
         footer: footer of an empty file with these columns.
         paths: path of each column, and of each struct and list, by its keys.
         by_id: keys are field ids instead of names.
-        names: keys by the names in files without field ids; None = such files are refused.
+        names: keys by the names in files without field ids; None = such files raise an error.
     """
 
     location: str

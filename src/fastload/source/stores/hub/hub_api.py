@@ -97,7 +97,7 @@ class HubApi:
         self._timeout_s = timeout_s
 
     def parse(self, path: str) -> tuple[Revision, str]:
-        """Split a path into a revision and the path in the repository; ask nobody.
+        """Split a path into a revision and the path in the repository, without a request.
 
         Raises:
             ValueError: the path names no repository.

@@ -82,7 +82,7 @@ class HubStore(Store):
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
 
     def check(self, path: str) -> None:
-        """Check that a path names a repository; ask nobody.
+        """Check that a path names a repository, without a request.
 
         Raises:
             ValueError: the path names none.
