@@ -87,8 +87,8 @@ def sampled(path: Path, weights: NDArray[np.float64]) -> Callable[[], Iterator[i
 def main() -> None:
     """Compare the three ways."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int)
     parser.add_argument(
         "--weights",

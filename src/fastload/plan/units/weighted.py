@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fastload.plan.rank_split import Share
     from fastload.plan.read_plan import ReadPlan
 
-    Copies = NDArray[np.uint8] | NDArray[np.uint16]
+    Copies = NDArray[Any]
     Draw = Callable[..., tuple[Copies, Int64s]]
 
 __all__ = ["MOST_COPIES", "RowWeights", "WeightedUnits", "draw_copies"]
