@@ -13,9 +13,8 @@ import os
 import sys
 import tempfile
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from fastload import IO, FastParquetDataset
 from support.stores import HubServer
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 COLUMNS = 8
 PASSES = 2
