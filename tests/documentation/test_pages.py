@@ -25,6 +25,7 @@ LACKING = {
     "a trainer",
     "litdata",
     "petastorm",
+    "the Hub",
     "torchrun",
     "torchvision",
 }
