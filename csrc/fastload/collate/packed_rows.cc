@@ -36,7 +36,7 @@ void PrefetchSegment(const StagedLists& from, std::span<const Segment> segments,
 void FillWith(const std::string& item, int64_t bytes, uint8_t* out) {
   const auto size = static_cast<int64_t>(item.size());
   if (bytes <= 0) return;
-  std::memcpy(out, item.data(), item.size());
+  std::ranges::copy(item, out);
   for (int64_t done = size; done < bytes; done *= 2) {
     std::memcpy(out + done, out, static_cast<size_t>(std::min(done, bytes - done)));
   }

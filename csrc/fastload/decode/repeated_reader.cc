@@ -130,8 +130,8 @@ class Repeated {
 
 // Returns positions that are all 0.
 const uint16_t* Zeros() {
-  static constexpr std::array<uint16_t, CopiesWalk::kBlockCopies> zeros{};
-  return zeros.data();
+  static constexpr std::array<uint16_t, CopiesWalk::kBlockCopies> kZeros{};
+  return kZeros.data();
 }
 
 // Writes one row `rows` times.
@@ -304,7 +304,8 @@ class RepeatedFixedReader : public FixedReader {
       Hold(block_.data(), valid);
     } else if (held_ == Held::kCode) {
       const uint8_t valid = held_valid_;
-      const auto* const value = valid != 0
+      // Codes of nulls are read only where nulls have a fill.
+      const auto* const value = valid != 0 || !fill_.has_value()
                                     ? dictionary_.data() + int64_t{held_code_} * width_
                                     : reinterpret_cast<const uint8_t*>(fill_->data());
       Hold(value, &valid);

@@ -108,6 +108,7 @@ std::vector<Lookup> LookupsOf(const FileSpec& file, int32_t file_index,
 
 std::vector<int64_t> KeysOf(const std::vector<Sought>& values) {
   std::vector<int64_t> keys;
+  keys.reserve(values.size());
   for (const Sought& value : values) keys.push_back(value.key);
   return keys;
 }
