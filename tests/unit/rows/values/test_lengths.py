@@ -33,13 +33,13 @@ def source(tmp_path):
 def reads(monkeypatch):
     """The numbers of the files whose lengths have been found."""
     files = []
-    real = module._read
+    real = module.read_files
 
     def counted(source, column, missing, *rest):
         files.extend(missing)
         return real(source, column, missing, *rest)
 
-    monkeypatch.setattr(module, "_read", counted)
+    monkeypatch.setattr(module, "read_files", counted)
     return files
 
 
