@@ -154,7 +154,6 @@ def main() -> None:
     if not rank:
         print(f"{(run.step - first) / seconds:.2f} steps/s")
         print(loader.report())
-    left_group()
 
 
 def train_epoch(
@@ -177,3 +176,4 @@ def train_epoch(
 
 if __name__ == "__main__":
     main()
+    left_group()

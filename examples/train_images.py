@@ -131,8 +131,8 @@ def main() -> None:
         print(f"step {step}: loss {loss.item():.4f}")  # waits for the device
         print(f"{step / (time.perf_counter() - began):.2f} steps/s")
         print(loader.report())
-    left_group()
 
 
 if __name__ == "__main__":
     main()
+    left_group()

@@ -157,7 +157,6 @@ def main() -> None:
         print(f"step {step}: loss {loss.item():.4f}")  # waits for the device
         print(f"{step / (time.perf_counter() - began):.2f} steps/s")
         print(loader.report())
-    left_group()
 
 
 def opened(options: argparse.Namespace) -> FastParquetDataset:
@@ -235,3 +234,4 @@ def masked_mean(logits: torch.Tensor, tokens: torch.Tensor, asked: torch.Tensor)
 
 if __name__ == "__main__":
     main()
+    left_group()
