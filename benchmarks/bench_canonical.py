@@ -6,10 +6,12 @@ One rank of 8 reads a table of 20 int64 columns (Snappy), and packed rows of the
 `bench_packing.py`. Its share of a step is one slice (`canonical_ranks=8`) or 8 slices
 (`canonical_ranks=64`), in batches of one size: a few rows of each slice, or many. Beside these
 stands a plain shuffled pass: as many rows in such batches, shuffled among as many rows at once.
-Before any timing, the rows of the first steps over 8 ranks are compared with those of one process.
-Every run opens the dataset anew, and the ways take turns. The output has the rows per second of
-the first epoch, whose pages are read and decompressed, and of later epochs, as the best of the
-runs, and the rates as shares of those of one slice. The goal is a share of at least 0.9.
+The table is written twice: with row groups of a quarter of a slice, and of twice a slice, so that
+slices share row groups. Before any timing, the rows of the first steps over 8 ranks are compared
+with those of one process. Every run opens the dataset anew, and the ways take turns. The output
+has the rows per second of the first epoch and of later epochs, as the best of the runs; the rates
+as shares of those of one slice; and the bytes of the files that were read, for each row. The goal
+is a share of at least 0.9.
 """
 
 from __future__ import annotations
@@ -126,31 +128,33 @@ def _first_steps(dataset: FastParquetDataset, key: str) -> list[Counter[bytes]]:
         return [keys(batch) for batch in islice(dataset, _STEPS)]
 
 
-def rates_of(dataset: FastParquetDataset) -> tuple[float, float]:
-    """Return the rows per second of the first epoch, and of later ones."""
+def figures_of(dataset: FastParquetDataset) -> tuple[float, float, float]:
+    """Return the rows per second of the first epoch and of later ones, and bytes read for a row."""
     with dataset:
         len(dataset)  # lengths of documents are known before the clock starts
-        rates = []
+        rates, total = [], 0
         for epochs in (1, _LATER_EPOCHS):
             start, rows = time.perf_counter(), 0
             for _ in range(epochs):
                 rows += sum(batch.rows for batch in dataset)
             rates.append(rows / (time.perf_counter() - start))
-    return rates[0], rates[1]
+            total += rows
+        return rates[0], rates[1], dataset.stats().read.bytes / total
 
 
-def measure(case: Case, repeats: int) -> dict[str, tuple[float, float]]:
-    """Return the best rates of each way."""
+def measure(case: Case, repeats: int) -> dict[str, tuple[float, float, float]]:
+    """Return the best figures of each way."""
     ways = {
         "one slice": lambda: case.sliced(_SLICES[0]),
         "8 slices": lambda: case.sliced(_SLICES[1]),
         "plain": case.plain,
     }
-    best = dict.fromkeys(ways, (0.0, 0.0))
+    best = dict.fromkeys(ways, (0.0, 0.0, float("inf")))
     for _ in range(repeats):
         for name, way in ways.items():
-            first, later = rates_of(way())
-            best[name] = (max(first, best[name][0]), max(later, best[name][1]))
+            first, later, read = figures_of(way())
+            before = best[name]
+            best[name] = max(first, before[0]), max(later, before[1]), min(read, before[2])
     return best
 
 
@@ -160,37 +164,36 @@ def show(cases: Sequence[Case], repeats: int) -> None:
         for slices in _SLICES:
             expect_same_steps(case, slices)
     print(f"rank 0 of {_RANKS}, {available_cores()} cores; the best of {repeats} runs")
-    print(f"{'':44}{'first epoch':>14}{'share':>7}{'later epochs':>14}{'share':>7}")
+    print(f"{'':52}{'first epoch':>12}{'share':>7}{'later':>12}{'share':>7}{'bytes read':>12}")
     for case in cases:
-        rates = measure(case, repeats)
-        base = rates["one slice"]
-        for way, (first, later) in rates.items():
+        figures = measure(case, repeats)
+        base = figures["one slice"]
+        for way, (first, later, read) in figures.items():
             name = f"{case.name}, {case.batch_rows} rows a batch, {way}"
-            line = f"{name:44}{first:14,.0f}{first / base[0]:7.2f}"
-            print(f"{line}{later:14,.0f}{later / base[1]:7.2f}", flush=True)
+            line = f"{name:52}{first:12,.0f}{first / base[0]:7.2f}"
+            print(f"{line}{later:12,.0f}{later / base[1]:7.2f}{read:12,.0f}", flush=True)
 
 
 def main() -> None:
     """Write the files and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--group-rows", type=int, default=1 << 16)
     parser.add_argument("--documents", type=int, default=50_000)
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         os.environ["FASTLOAD_CACHE_DIR"] = os.path.join(directory, "cache")
-        table = Path(directory, "table.parquet")
-        write_table(table, arguments.rows, arguments.group_rows)
+        slice_rows = arguments.rows // _SLICES[-1]
+        cases = []
+        for group_rows in (slice_rows // 4, slice_rows * 2):
+            path = Path(directory, f"groups-of-{group_rows}.parquet")
+            write_table(path, arguments.rows, group_rows)
+            name = f"row groups of {group_rows}"
+            cases += [Case(name, path, {}, each, "row") for each in (64, 512)]
         tokens = write_documents(Path(directory), arguments.documents)
         pack = {"pack": Pack("input_ids", _LENGTH)}
-        show(
-            [
-                *(Case("table", table, {}, each, "row") for each in (64, 512)),
-                *(Case("packed", tokens, pack, each, "input_ids") for each in (1, 4)),
-            ],
-            arguments.repeats,
-        )
+        cases += [Case("packed", tokens, pack, each, "input_ids") for each in (1, 4)]
+        show(cases, arguments.repeats)
 
 
 if __name__ == "__main__":
