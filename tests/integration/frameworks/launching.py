@@ -66,3 +66,31 @@ def reports_of(directory, world):
 def rows_of(ranks, what):
     """The rows of all batches that the ranks report there, sorted."""
     return sorted(row for report in ranks for batch in report[what] for row in batch)
+
+
+def steps_of_ranks(reports):
+    """Return the tokens of each step over all ranks, sorted."""
+    runs = [report["tokens"] for report in reports]
+    return [sorted(token for batch in step for token in batch) for step in zip(*runs, strict=True)]
+
+
+def expect_tokens_once(reports, lengths, start=1000):
+    """Check that each of two epochs has every token once, in as many steps of every rank.
+
+    Args:
+        reports: `steps`, and `tokens` of each step, of each rank.
+        lengths: tokens of each document.
+        start: number of the first token.
+
+    Returns:
+        The steps of an epoch.
+    """
+    steps = reports[0]["steps"]
+    assert [report["steps"] for report in reports] == [steps] * len(reports)
+    assert [len(report["tokens"]) for report in reports] == [2 * steps] * len(reports)
+    run = steps_of_ranks(reports)
+    epochs = [[token for step in run[e * steps :][:steps] for token in step] for e in range(2)]
+    for epoch in epochs:
+        assert sorted(epoch) == list(range(start, start + sum(lengths)))
+    assert epochs[0] != epochs[1]
+    return steps

@@ -1,8 +1,10 @@
-"""Two ranks under Lightning's Trainer: `lightning_run.py FILE DIRECTORY`."""
+"""Two ranks under Lightning's Trainer: `lightning_run.py FILE DIRECTORY DOCUMENTS`."""
 
+import json
 import sys
 import warnings
 from functools import partial
+from pathlib import Path
 
 import lightning
 import torch
@@ -12,6 +14,7 @@ from torch.utils.data import DataLoader
 from fastload import DataWait, FastParquetDataset, Ragged
 from fastload.integrations.lightning import ResumableLoader, WaitLogger
 from forking import run_ranks
+from packed_model import PackedModel, packed_dataset
 
 EPOCHS = 3
 
@@ -41,18 +44,35 @@ class Model(lightning.LightningModule):
         self.validated.append(batch["id"].tolist())
 
 
+class Packed(lightning.LightningModule):
+    """Trains a PackedModel."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = PackedModel()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+    def training_step(self, batch, _):
+        return self.model(**batch)["loss"]
+
+
 def dataset_of(path, **options):
     options = {"batch_size": 100, "shuffle": True, "shuffle_window": 200, **options}
     return FastParquetDataset(path, threads=1, **options)
 
 
 def trainer_of(directory, callbacks, **options):
-    options = {"max_epochs": EPOCHS, **options}
+    options = {
+        "max_epochs": EPOCHS,
+        "devices": 2,
+        "strategy": "ddp",
+        "accumulate_grad_batches": 2,
+        **options,
+    }
     return lightning.Trainer(
         accelerator="cpu",
-        devices=2,
-        strategy="ddp",
-        accumulate_grad_batches=2,
         callbacks=callbacks,
         logger=False,
         enable_progress_bar=False,
@@ -124,6 +144,22 @@ def waited(path, directory):
     return {"steps": report.steps, "waiting_s": report.waiting_s, "logged": logged}
 
 
+def packed(directory, checkpoint=None, **options):
+    """The tokens of each step of two epochs of packed rows, and a sum of the weights."""
+    model, dataset = Packed(), packed_dataset(sys.argv[3])
+    loader = ResumableLoader(DataLoader(dataset, batch_size=None))
+    callbacks = [loader]
+    if checkpoint is None:
+        every = {"save_top_k": -1, "every_n_train_steps": 4}
+        callbacks.append(ModelCheckpoint(directory / "packed", "{step}", **every))
+    else:
+        options["enable_checkpointing"] = False
+        checkpoint = directory / "packed" / f"step={checkpoint}.ckpt"
+    options = {"max_epochs": 2, "accumulate_grad_batches": 1, **options}
+    trainer_of(directory, callbacks, **options).fit(model, loader, ckpt_path=checkpoint)
+    return {"steps": len(dataset), "tokens": model.model.seen, "weights": model.model.sum()}
+
+
 def main(rank, directory):
     path = sys.argv[1]
     fit = partial(fitted, path, directory)
@@ -145,8 +181,12 @@ def main(rank, directory):
     report["other ranks"] = on_other_ranks(path)
     report["plain"] = validated(path, directory)
     report["waited"] = waited(path, directory)
+    report["packed"] = packed(directory)
+    report["packed, in mid-epoch"] = packed(directory, 4)
     return report
 
 
 if __name__ == "__main__":
     run_ranks(main, 2, sys.argv[2])
+    alone = packed(Path(sys.argv[2]), 4, devices=1, strategy="auto")
+    Path(sys.argv[2], "alone.json").write_text(json.dumps(alone))

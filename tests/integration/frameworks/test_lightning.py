@@ -1,21 +1,32 @@
 """Lightning's Trainer with two processes, stopped after every step and resumed."""
 
+import json
+
 import pytest
 
-from launching import reports_of, require, run_script
+from launching import expect_tokens_once, reports_of, require, run_script, steps_of_ranks
 from support.sample_files import write_sample
+from support.token_files import write_documents
 
 require("lightning")
 
 ROWS = 1000
 BATCHES = 5  # of a rank's epoch; updates of 2, 2 and 1 of them
+LENGTHS = [number * 7 % 23 for number in range(150)]
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
+def directory(tmp_path_factory):
     directory = tmp_path_factory.mktemp("lightning")
     path = write_sample(directory / "sample.parquet", ROWS)
-    run_script("lightning_run.py", path, directory)
+    documents = directory / "documents.parquet"
+    write_documents(documents, LENGTHS, group_rows=37, start=1000)
+    run_script("lightning_run.py", path, directory, documents)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def ranks(directory):
     return reports_of(directory, 2)
 
 
@@ -82,3 +93,19 @@ def test_waits_are_logged(ranks):
         assert set(waited["logged"]) == {"data_wait/share", "data_wait/waiting_s"}
         assert 0 < waited["logged"]["data_wait/share"] < 1
         assert 0 < waited["logged"]["data_wait/waiting_s"] <= waited["waiting_s"]
+
+
+def test_packed_rows_come_in_equal_steps_and_every_token_once(ranks):
+    steps = expect_tokens_once([report["packed"] for report in ranks], LENGTHS)
+    assert ranks[0]["packed"]["weights"] == ranks[1]["packed"]["weights"]
+    for report in ranks:
+        resumed = report["packed, in mid-epoch"]
+        assert resumed["tokens"] == report["packed"]["tokens"][4:]
+        assert resumed["weights"] == report["packed"]["weights"]
+    assert steps > 4
+
+
+def test_one_process_goes_on_with_the_same_steps_of_packed_rows(ranks, directory):
+    alone = json.loads((directory / "alone.json").read_text())
+    steps = steps_of_ranks([report["packed"] for report in ranks])
+    assert [sorted(tokens) for tokens in alone["tokens"]] == steps[4:]

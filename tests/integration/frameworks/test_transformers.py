@@ -5,14 +5,16 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from launching import reports_of, require, run_script
+from launching import expect_tokens_once, reports_of, require, run_script, steps_of_ranks
 from support.sample_files import write_sample
+from support.token_files import write_documents
 
 require("transformers")
 
 ROWS = 1000
 BATCHES = 10  # of a rank's epoch; updates of 4, 4 and 2 of them
 EVALUATED = 901
+LENGTHS = [number * 7 % 23 for number in range(150)]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,9 @@ def path(tmp_path_factory):
 @pytest.fixture(scope="module")
 def directory(path, tmp_path_factory):
     directory = tmp_path_factory.mktemp("ranks")
-    run_script("transformers_run.py", path, directory)
+    documents = directory / "documents.parquet"
+    write_documents(documents, LENGTHS, group_rows=37, start=1000)
+    run_script("transformers_run.py", path, directory, documents)
     return directory
 
 
@@ -88,3 +92,25 @@ def test_every_row_is_evaluated_once(ranks, path, uneven):
         assert [prices[row] for row in rows] == labels
         squares = [price * price for price in prices.values()]
         assert loss == pytest.approx(sum(squares) / EVALUATED, rel=1e-5)
+
+
+def test_packed_rows_come_in_equal_steps_and_every_token_once(ranks):
+    steps = expect_tokens_once([report["packed"] for report in ranks], LENGTHS)
+    assert ranks[0]["packed"]["weights"] == ranks[1]["packed"]["weights"]
+    for report in ranks:
+        resumed = report["packed, in mid-epoch"]
+        assert resumed["tokens"] == report["packed"]["tokens"][4:]
+        assert resumed["weights"] == report["packed"]["weights"]
+    assert steps > 4
+
+
+def test_one_process_goes_on_with_the_same_steps_of_packed_rows(ranks, directory):
+    alone = json.loads((directory / "alone.json").read_text())["packed"]
+    steps = steps_of_ranks([report["packed"] for report in ranks])
+    assert [sorted(tokens) for tokens in alone["tokens"]] == steps[4:]
+
+
+def test_every_token_of_packed_rows_is_evaluated_once(ranks):
+    for report in ranks:
+        labels = report["packed"]["labels"]
+        assert sorted(labels) == [-token for token in range(999 + sum(LENGTHS), 999, -1)]

@@ -1,4 +1,4 @@
-"""Two ranks under Hugging Face's Trainer: `transformers_run.py FILE DIRECTORY`."""
+"""Two ranks under Hugging Face's Trainer: `transformers_run.py FILE DIRECTORY DOCUMENTS`."""
 
 import json
 import sys
@@ -10,6 +10,7 @@ import transformers
 from fastload import FastParquetDataset
 from fastload.integrations.transformers import Trainer
 from forking import run_ranks
+from packed_model import PackedModel, packed_dataset
 
 COLUMNS = {"rows": "id", "labels": "price", "name": "name"}
 
@@ -37,7 +38,7 @@ def dataset_of(path, **options):
     return FastParquetDataset(path, columns=COLUMNS, threads=1, **options)
 
 
-def trainer_of(path, directory, kind=Trainer, **arguments):
+def trainer_of(path, directory, kind=Trainer, model=Model, dataset=dataset_of, **arguments):
     arguments = {
         "num_train_epochs": 3,
         "gradient_accumulation_steps": 4,
@@ -54,7 +55,7 @@ def trainer_of(path, directory, kind=Trainer, **arguments):
         learning_rate=0.1,
         **arguments,
     )
-    return kind(Model(), settings, train_dataset=dataset_of(path))
+    return kind(model(), settings, train_dataset=dataset(path))
 
 
 def trained(path, directory, checkpoint=None, **arguments):
@@ -87,6 +88,25 @@ def evaluated(path, directory):
     return found
 
 
+def packed(directory, checkpoint=None):
+    """The tokens of each step of two epochs of packed rows, and a sum of the weights."""
+    arguments = {"num_train_epochs": 2, "gradient_accumulation_steps": 1, "save_steps": 4}
+    if checkpoint is not None:
+        arguments["save_steps"] = 100
+        checkpoint = str(directory / "packed" / "run" / f"checkpoint-{checkpoint}")
+    trainer = trainer_of(
+        sys.argv[3], directory / "packed", model=PackedModel, dataset=packed_dataset, **arguments
+    )
+    trainer.train(resume_from_checkpoint=checkpoint)
+    ahead = trainer.predict(packed_dataset(sys.argv[3], shuffle=False))
+    return {
+        "steps": len(trainer.train_dataset),
+        "tokens": trainer.model.seen,
+        "weights": trainer.model.sum(),
+        "labels": ahead.label_ids[ahead.label_ids != -100].tolist(),
+    }
+
+
 def main(rank, directory):
     path = sys.argv[1]
     plain = trainer_of(path, directory, transformers.Trainer)
@@ -111,13 +131,19 @@ def main(rank, directory):
             path, directory, 4, save_steps=100, gradient_accumulation_steps=5, ignore_data_skip=True
         ),
         "evaluated": evaluated(path, directory),
+        "packed": packed(directory),
+        "packed, in mid-epoch": packed(directory, 4),
     }
 
 
 def alone(path, directory):
-    """The checkpoint of two ranks goes on on one."""
+    """The checkpoints of two ranks go on on one."""
     counted = refused(lambda: trained(path, directory, 4))
-    return {"counted": counted, **trained(path, directory, 4, ignore_data_skip=True)}
+    return {
+        "counted": counted,
+        **trained(path, directory, 4, ignore_data_skip=True),
+        "packed": packed(directory, 4),
+    }
 
 
 if __name__ == "__main__":
