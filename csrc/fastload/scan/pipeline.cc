@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "fastload/scan/lanes.h"
+
 namespace fastload {
 namespace {
 
@@ -85,6 +87,16 @@ Status CheckLanes(const ReadPlan& plan) {
   }
   for (const int64_t left : rows) {
     if (left != 0) return Status::Invalid("Expected batches of all rows of each lane");
+  }
+  // Else a window that is opened too early keeps the next batch's window closed.
+  const Lanes in_lanes(&plan);
+  int64_t before = 0;
+  for (int64_t w = 0; w < plan.windows(); ++w) {
+    const int64_t batch = in_lanes.BatchOf(plan.LaneOf(w), in_lanes.FirstRow(w));
+    if (batch < before) {
+      return Status::Invalid("Expected windows in the order in which batches need them");
+    }
+    before = batch;
   }
   return Status::OK();
 }
@@ -278,6 +290,10 @@ Result<std::shared_ptr<Scan>> Pipeline::MakeScan(ReadPlan plan,
   if (options.open_windows < 1 || options.segment_bytes < 1 ||
       options.request_bytes < 1 || options.hole_bytes < 0) {
     return Status::Invalid("Expected at least one window and one byte at a time");
+  }
+  if (options.open_windows < plan.lanes()) {
+    return Status::Invalid("Expected a window of each of ", plan.lanes(),
+                           " lanes at a time, got ", options.open_windows);
   }
   if (options.kernel_keys.size() != dataset_.kernels.size()) {
     return Status::Invalid("Expected a key for each of ", dataset_.kernels.size(),

@@ -41,10 +41,10 @@ class LanesTest : public ::testing::Test {
     plan_ = PlanBuilder(true)
                 .Window({{0, 0, 0, 20'000}})
                 .Window({{0, 1, 0, 11'000}})
-                .Window({{0, 0, 20'000, 36'000}})
                 .Window({{0, 1, 11'000, 36'000}})
+                .Window({{0, 0, 20'000, 36'000}})
                 .Build(3000);
-    plan_.lane_of = {0, 1, 0, 1};
+    plan_.lane_of = {0, 1, 1, 0};
     plan_.lane_padding = {0, 1};
     plan_.batch_edges = {0};
     for (int batch = 0; batch < 36; ++batch) {
@@ -61,13 +61,13 @@ class LanesTest : public ::testing::Test {
 
 TEST_F(LanesTest, WindowsKnowTheirNeighbours) {
   const Lanes lanes(&plan_);
-  EXPECT_EQ(lanes.Before(2), 0);
-  EXPECT_EQ(lanes.Before(3), 1);
-  EXPECT_EQ(lanes.After(0), 2);
+  EXPECT_EQ(lanes.Before(2), 1);
+  EXPECT_EQ(lanes.Before(3), 0);
+  EXPECT_EQ(lanes.After(0), 3);
   EXPECT_EQ(lanes.After(3), -1);
-  EXPECT_EQ(lanes.FirstRow(3), 11'000);
+  EXPECT_EQ(lanes.FirstRow(2), 11'000);
   EXPECT_EQ(lanes.LastWindow(0), 1);
-  EXPECT_EQ(lanes.LastWindow(11), 3);
+  EXPECT_EQ(lanes.LastWindow(11), 2);
   EXPECT_EQ(lanes.LastWindow(20), 3);
   EXPECT_EQ(lanes.RealRows(0), 36'000);
   EXPECT_EQ(lanes.RealRows(1), 35'999);
@@ -83,7 +83,7 @@ TEST_F(LanesTest, BatchesHoldTheRowsOfAllLanes) {
   const std::vector<std::string> all = testing::PlannedTexts(alone, files_);
   size_t at = 0;
   for (const auto& [lane, rows] : std::vector<std::pair<size_t, size_t>>{
-           {0, 20'000}, {1, 11'000}, {0, 16'000}, {1, 25'000}}) {
+           {0, 20'000}, {1, 11'000}, {1, 25'000}, {0, 16'000}}) {
     for (size_t i = 0; i < rows; ++i) of_lanes[lane].push_back(all[at++]);
   }
   // With lists, batches are joined; without, windows write to the batch's memory.
@@ -122,7 +122,14 @@ TEST_F(LanesTest, WrongLanesAreRefused) {
   wrong.lane_of[3] = 2;
   EXPECT_FALSE(pipeline.Start(wrong, {}).ok());
   wrong = plan_;
-  wrong.lane_of[3] = 0;
+  wrong.lane_of[3] = 1;
+  EXPECT_FALSE(pipeline.Start(wrong, {}).ok());
+  EXPECT_FALSE(pipeline.Start(plan_, {.open_windows = 1}).ok());
+  // The second window of lane 0, which is needed last, comes before that of lane 1.
+  wrong = plan_;
+  std::swap(wrong.pieces[2], wrong.pieces[3]);
+  std::swap(wrong.takes[2], wrong.takes[3]);
+  wrong.lane_of = {0, 1, 0, 1};
   EXPECT_FALSE(pipeline.Start(wrong, {}).ok());
   wrong = plan_;
   wrong.batch_edges.pop_back();
