@@ -126,9 +126,15 @@ class Run:
 
 
 def main() -> None:
-    """Train the model."""
+    """Train the model, alone or as one of torchrun's processes."""
     options = arguments()
     device, rank = joined_group()
+    train(options, device, rank)
+    left_group()
+
+
+def train(options: argparse.Namespace, device: torch.device, rank: int) -> None:
+    """Train the model."""
     dataset = FastParquetDataset(
         options.source, columns=COLUMNS, batch_size=options.batch_size, shuffle=True, drop_last=True
     )
@@ -154,7 +160,6 @@ def main() -> None:
     if not rank:
         print(f"{(run.step - first) / seconds:.2f} steps/s")
         print(loader.report())
-    left_group()
 
 
 def train_epoch(

@@ -84,9 +84,15 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Train the network."""
+    """Train the network, alone or as one of torchrun's processes."""
     options = arguments()
     device, rank = joined_group()
+    train(options, device, rank)
+    left_group()
+
+
+def train(options: argparse.Namespace, device: torch.device, rank: int) -> None:
+    """Train the network."""
 
     def decode(jpeg: bytes) -> torch.Tensor:
         return decoded(jpeg, options.size)
@@ -131,7 +137,6 @@ def main() -> None:
         print(f"step {step}: loss {loss.item():.4f}")  # waits for the device
         print(f"{step / (time.perf_counter() - began):.2f} steps/s")
         print(loader.report())
-    left_group()
 
 
 if __name__ == "__main__":

@@ -33,9 +33,22 @@ def joined_group() -> tuple[torch.device, int]:
 
 
 def left_group() -> None:
-    """Leave torchrun's processes, if any."""
+    """Leave torchrun's processes, if any, once nothing holds the model in DDP any more.
+
+    If the model outlives the group, it ends the group's threads while it holds the GIL, and one of
+    these threads may wait for the GIL forever.
+    """
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+
+
+def mean_of_ranks(value: torch.Tensor) -> torch.Tensor:
+    """Return the mean of the processes' values, without gradients; the value itself if alone."""
+    value = value.detach().float()
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(value)
+        value /= torch.distributed.get_world_size()
+    return value
 
 
 def wrapped(model: nn.Module, *, compiled: bool, dynamic: bool | None = None) -> nn.Module:
