@@ -29,7 +29,7 @@ from support.packers import PEERS, numpy_best_fit, numpy_stream
 
 from fastload import FastParquetDataset, Pack
 from fastload.plan.position import Position, WorkerSlot
-from fastload.rows.tokens import token_units
+from fastload.rows.values.tokens import token_units
 from fastload.runtime.cores import available_cores
 
 if TYPE_CHECKING:

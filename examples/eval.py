@@ -98,8 +98,8 @@ def main() -> None:
         print(f"{int(rows)} rows: loss {loss / rows:.4f}, accuracy {hits / rows:.4f}")
         print(f"{steps / seconds:.2f} steps/s")
         print(loader.report())
-    left_group()
 
 
 if __name__ == "__main__":
     main()
+    left_group()

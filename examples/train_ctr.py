@@ -126,15 +126,9 @@ class Run:
 
 
 def main() -> None:
-    """Train the model, alone or as one of torchrun's processes."""
+    """Train the model."""
     options = arguments()
     device, rank = joined_group()
-    train(options, device, rank)
-    left_group()
-
-
-def train(options: argparse.Namespace, device: torch.device, rank: int) -> None:
-    """Train the model."""
     dataset = FastParquetDataset(
         options.source, columns=COLUMNS, batch_size=options.batch_size, shuffle=True, drop_last=True
     )
@@ -182,3 +176,4 @@ def train_epoch(
 
 if __name__ == "__main__":
     main()
+    left_group()

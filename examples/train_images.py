@@ -84,15 +84,9 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Train the network, alone or as one of torchrun's processes."""
+    """Train the network."""
     options = arguments()
     device, rank = joined_group()
-    train(options, device, rank)
-    left_group()
-
-
-def train(options: argparse.Namespace, device: torch.device, rank: int) -> None:
-    """Train the network."""
 
     def decode(jpeg: bytes) -> torch.Tensor:
         return decoded(jpeg, options.size)
@@ -141,3 +135,4 @@ def train(options: argparse.Namespace, device: torch.device, rank: int) -> None:
 
 if __name__ == "__main__":
     main()
+    left_group()

@@ -150,15 +150,9 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Train the model, alone or as one of torchrun's processes."""
+    """Train the model."""
     options = arguments()
     device, rank = joined_group()
-    train(options, device, rank)
-    left_group()
-
-
-def train(options: argparse.Namespace, device: torch.device, rank: int) -> None:
-    """Train the model."""
     dataset = opened(options)
     if not len(dataset):
         rows = options.global_batch_size or options.batch_size
@@ -282,3 +276,4 @@ def masked_mean(logits: torch.Tensor, tokens: torch.Tensor, asked: torch.Tensor)
 
 if __name__ == "__main__":
     main()
+    left_group()

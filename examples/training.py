@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 
 import torch
@@ -33,12 +34,13 @@ def joined_group() -> tuple[torch.device, int]:
 
 
 def left_group() -> None:
-    """Leave torchrun's processes, if any, once nothing holds the model in DDP any more.
+    """Leave torchrun's processes, if any; nothing may hold the model any more.
 
-    If the model outlives the group, it ends the group's threads while it holds the GIL, and one of
-    these threads may wait for the GIL forever.
+    A DistributedDataParallel that is freed after the group may wait for ever: its destructor
+    holds the GIL and joins a thread of gloo, which needs the GIL.
     """
     if torch.distributed.is_initialized():
+        gc.collect()
         torch.distributed.destroy_process_group()
 
 

@@ -7,8 +7,8 @@ from torch.utils.data import DataLoader
 
 from fastload import FastParquetDataset
 from fastload.dataset.passes.next_pass import NextPass
-from fastload.plan import units
 from fastload.plan.read_plan import share_plan
+from fastload.plan.units import units
 from fastload.testing import assert_same_batches
 from support.sample_files import ids_of, write_sample
 

@@ -253,7 +253,7 @@ def test_a_row_can_not_come_more_often_than_the_core_counts(tmp_path: Path) -> N
 def test_weights_of_a_column_are_read_once_for_each_version(
     rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fastload.rows import weights
+    from fastload.rows.values import weights
 
     want = ids(FastParquetDataset(rows, weights="weight"))
     read: list[int] = []

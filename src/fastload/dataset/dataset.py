@@ -26,7 +26,7 @@ from fastload.dataset.lookup.take import RowTaker
 from fastload.dataset.lookup.view import RowsByIndex
 from fastload.dataset.mesh import rank_of
 from fastload.dataset.passes.epoch_iterator import EpochIterator
-from fastload.dataset.passes.next_pass import NextPass, PreparedPass
+from fastload.dataset.passes.next_pass import LookAhead, NextPass
 from fastload.dataset.passes.open_feed import FeedFactory
 from fastload.dataset.process_engine import ProcessEngine
 from fastload.dataset.ranks import Rank, resolve_rank
@@ -48,7 +48,7 @@ from fastload.plan.units.canonical import CanonicalUnits, row_units, slice_optio
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
-from fastload.rows.tokens import (
+from fastload.rows.values.tokens import (
     lengths_of,
     long_documents,
     rows_of_batch,
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from fastload.plan.steps import StepOfLeg
     from fastload.plan.units.units import Units
     from fastload.rows.predicate import Filters, SplitArgument
-    from fastload.rows.weights import Weights
+    from fastload.rows.values.weights import Weights
     from fastload.runtime.native import core
     from fastload.schema.projection import Columns, Nulls, OutputPlan, Projection
     from fastload.source.files import PathLike
@@ -497,10 +497,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             prefetch=prefetch,
             memory_budget=memory_budget,
         )
-        # The pass after the running one: `_ahead` while it is being planned in steps, `_prepared`
-        # once its first windows are being read.
-        self._ahead: NextPass | None = None
-        self._prepared: PreparedPass | None = None
+        self._ahead = LookAhead()
         self._engines.budget(workers=1)  # raises at once if memory_budget is too small
 
     @property
@@ -653,9 +650,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         with self._epochs.beginning:
             start, part = self._begin()
             engine = self._engines.of_process(part.workers)
-            prepared, self._prepared, self._ahead = self._prepared, None, None
-            feed = prepared.take(engine, start, part) if prepared else None
             rank = self._resolved_rank().rank
+            feed = self._ahead.take(engine, start, part)
             feed = feed or self._feeds.open(engine, start, part, rank)
             feed.on_opened = self._prepare_next if engine.looks_ahead else None
             begun = self._pass = EpochIterator(feed, start, part, self._skipped(start, part))
@@ -749,10 +745,6 @@ class FastParquetDataset(Resumable[_Item_co]):
         if self._engine is not None:
             self._engine.close()
         self._source.storage.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A prepared pass belongs to this process.
-        return {**super().__getstate__(), "_ahead": None, "_prepared": None}
 
     if not TYPE_CHECKING:  # type checkers refuse unknown attributes themselves
 
@@ -878,38 +870,21 @@ class FastParquetDataset(Resumable[_Item_co]):
         self._drop_unexpected()
 
     def _drop_unexpected(self) -> None:
-        """Drop the prepared pass, unless it is the next one."""
-        ahead = self._prepared or self._ahead
-        if ahead is not None and ahead.start != self._next_position():
-            self._drop_prepared()
+        self._ahead.expect(self._next_position)
 
     def _prepare_next(self, scan: core.Scan | None) -> bool:
-        """Take one step towards the next pass, whose first windows are read while `scan` ends.
+        """Take one step towards the next pass; True if no step is left.
 
         With None (the running pass gave up its scan for another scan), drop the prepared pass.
-
-        Returns:
-            True if no step is left.
         """
         # Another thread may begin a pass while this method runs.
-        engine, running, ahead = self._engine, self._pass, self._ahead
+        engine, running = self._engine, self._pass
         if scan is None or engine is None or running is None:
-            self._drop_prepared()
+            self._ahead.drop()
             return True
-        if ahead is None or ahead.before is not scan:
-            self._drop_prepared()
-            start, rank = self._next_position(), self._resolved_rank().rank
-            self._ahead = NextPass(self._feeds, engine, start, running.part, rank, scan)
-            return False
-        following = ahead.step()
-        if following is None:
-            return False
-        self._ahead = None
-        self._prepared = PreparedPass(following, ahead.start, ahead.part)
-        return True
+        feeds, part, rank = self._feeds, running.part, self._resolved_rank().rank
 
-    def _drop_prepared(self) -> None:
-        self._ahead = None
-        prepared, self._prepared = self._prepared, None
-        if prepared is not None:
-            prepared.close()
+        def plan(before: core.Scan) -> NextPass:
+            return NextPass(feeds, engine, self._next_position(), part, rank, before)
+
+        return self._ahead.step(scan, plan)

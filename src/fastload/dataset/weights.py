@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.plan.units.canonical import CanonicalUnits, slice_options
-from fastload.rows.weights import find_weights, weighted_units
+from fastload.rows.values.weights import find_weights, weighted_units
 
 if TYPE_CHECKING:
     from fastload.plan.options import Options
     from fastload.plan.units.units import Units
     from fastload.plan.units.weighted import RowWeights
     from fastload.rows.epoch_rows import EpochRows
-    from fastload.rows.weights import Weights
+    from fastload.rows.values.weights import Weights
     from fastload.source.source import Source
     from fastload.source.stores.io import IO
 

@@ -133,5 +133,19 @@ TEST(Shuffle, IdentityKeepsEachRow) {
   }
 }
 
+TEST(ShuffleTo, PutsEachRowAtItsPosition) {
+  for (const uint32_t rows : {0U, 1U, 7U, 8U, 9U, 100U}) {
+    Shuffle given;
+    MakeShuffle(rows + 5, rows, &given);
+    const std::vector<uint32_t> order = Permutation(given);
+    for (const uint32_t bucket_rows : {1U, 3U, 8U, 200U}) {
+      Shuffle shuffle;
+      MakeShuffle(1, 50, &shuffle);  // what an earlier window left
+      ShuffleTo(order, &shuffle, bucket_rows);
+      EXPECT_EQ(Permutation(shuffle), order) << rows << " rows, " << bucket_rows;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fastload

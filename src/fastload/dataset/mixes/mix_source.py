@@ -159,14 +159,12 @@ class MixSource:
             The feed of the shares, or None if there are no shares.
         """
         self.dataset._end_pass(*PASS_OF_MIX)
-        prepared, self.dataset._prepared = self.dataset._prepared, None
         own = next(shares, None)
         if own is None:
-            if prepared is not None:
-                prepared.close()
+            self.dataset._ahead.drop()
             return None
         engine = self.dataset._engines.of_process(part.workers)
-        first = prepared.take(engine, start, part) if prepared is not None else None
+        first = self.dataset._ahead.take(engine, start, part)
         if first is None:
             first = self._open(own, start, part)
 
@@ -180,14 +178,12 @@ class MixSource:
         self, own: SourceShare, start: Position, part: WorkerSlot, before: core.Scan
     ) -> None:
         """Begin to read the first windows of the next pass while the running pass ends."""
-        self.dataset._prepared = PreparedPass(self._open(own, start, part, before), start, part)
+        prepared = PreparedPass(self._open(own, start, part, before), start, part)
+        self.dataset._ahead.set(prepared)
 
     def expect(self, start: Position) -> None:
         """Drop the prepared pass, unless it begins at `start`."""
-        prepared = self.dataset._prepared
-        if prepared is not None and prepared.start != start:
-            prepared.close()
-            self.dataset._prepared = None
+        self.dataset._ahead.expect(lambda: start)
 
     @property
     def _options(self) -> Options:

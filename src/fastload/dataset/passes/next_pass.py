@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastload.dataset.passes.feed import OpenFeed
     from fastload.dataset.passes.open_feed import FeedFactory
     from fastload.engine.engine import Engine
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from fastload.plan.read_plan import ReadPlan
     from fastload.runtime.native import core
 
-__all__ = ["NextPass", "PreparedPass"]
+__all__ = ["LookAhead", "NextPass", "PreparedPass"]
 
 
 class NextPass:
@@ -85,3 +87,59 @@ class PreparedPass:
     def close(self) -> None:
         """Close the feed and release its memory. Idempotent."""
         self._feed.close()
+
+
+class LookAhead:
+    """The pass after the running one: planned step by step, then prepared until it begins."""
+
+    def __init__(self) -> None:
+        self._planned: NextPass | None = None
+        self._prepared: PreparedPass | None = None
+
+    def set(self, prepared: PreparedPass) -> None:
+        """Take a pass that was prepared elsewhere, in place of the pass before."""
+        self.drop()
+        self._prepared = prepared
+
+    def take(self, engine: Engine, start: Position, part: WorkerSlot) -> OpenFeed | None:
+        """Return the feed of the prepared pass if that pass begins; otherwise drop it."""
+        prepared, self._prepared, self._planned = self._prepared, None, None
+        return prepared.take(engine, start, part) if prepared else None
+
+    def step(self, scan: core.Scan, plan: Callable[[core.Scan], NextPass]) -> bool:
+        """Take one step towards the pass whose first windows are read while `scan` ends.
+
+        Args:
+            scan: the scan of the running pass.
+            plan: returns the next pass, of which no step is taken yet.
+
+        Returns:
+            True if no step is left.
+        """
+        planned = self._planned
+        if planned is None or planned.before is not scan:
+            self.drop()
+            self._planned = plan(scan)
+            return False
+        following = planned.step()
+        if following is None:
+            return False
+        self._planned = None
+        self._prepared = PreparedPass(following, planned.start, planned.part)
+        return True
+
+    def expect(self, start: Callable[[], Position]) -> None:
+        """Drop the pass, unless it begins at the position that `start` returns."""
+        ahead = self._prepared or self._planned
+        if ahead is not None and ahead.start != start():
+            self.drop()
+
+    def drop(self) -> None:
+        """Close the prepared pass, if there is one. Idempotent."""
+        prepared, self._planned, self._prepared = self._prepared, None, None
+        if prepared is not None:
+            prepared.close()
+
+    def __reduce__(self) -> tuple[type[LookAhead], tuple[()]]:
+        # A prepared pass belongs to this process.
+        return LookAhead, ()

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from fastload.plan.units.weighted import MOST_COPIES, RowWeights, WeightedUnits
-from fastload.rows.row_values import ValueCache, read_files, rows_of_files, values_that_stay
 from fastload.rows.selection import key_of_file
+from fastload.rows.values.row_values import ValueCache, read_files, rows_of_files, values_that_stay
 from fastload.runtime.digest import digest
 from fastload.runtime.native import core
 from fastload.runtime.progress import ProgressLine

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload.plan import mix_draws as mix_schedule
+from fastload.plan.mix import draws as mix_schedule
 from fastload.plan.mix.draws import Stock, draw_sources
 from fastload.plan.permutation import stream_values
 

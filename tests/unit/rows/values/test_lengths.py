@@ -10,7 +10,7 @@ import pytest
 
 from fastload import FastParquetDataset, NullValueError, Pack, TokenBudget
 from fastload.errors import ColumnNotFoundError, CorruptFileError, SchemaError
-from fastload.rows import lengths as module
+from fastload.rows.values import lengths as module
 from support.token_files import documents_of, write_documents
 
 LENGTHS = np.random.default_rng(5).integers(0, 300, 500).tolist()
@@ -33,13 +33,13 @@ def source(tmp_path):
 def reads(monkeypatch):
     """The numbers of the files whose lengths have been found."""
     files = []
-    real = module._read
+    real = module.read_files
 
     def counted(source, column, missing, *rest):
         files.extend(missing)
         return real(source, column, missing, *rest)
 
-    monkeypatch.setattr(module, "_read", counted)
+    monkeypatch.setattr(module, "read_files", counted)
     return files
 
 

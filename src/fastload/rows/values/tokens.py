@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.engine.stats import Documents
+from fastload.plan.units.by_tokens import Tokens, TokenUnits
 from fastload.plan.units.canonical import CanonicalUnits
+from fastload.plan.units.packed import PackedUnits
 from fastload.plan.units.packing import Packing
-from fastload.plan.units.units import PackedUnits, Tokens, TokenUnits
-from fastload.rows.lengths import find_lengths
+from fastload.rows.values.lengths import find_lengths
 from fastload.runtime.native import core
 from fastload.runtime.units import counted
 from fastload.schema.packs import Pack, TokenBudget, lists_of
@@ -18,7 +19,8 @@ from fastload.schema.packs import Pack, TokenBudget, lists_of
 if TYPE_CHECKING:
     from fastload.plan.options import Options
     from fastload.plan.position import Position
-    from fastload.plan.units.units import Lengths, Units
+    from fastload.plan.units.units import Units
+    from fastload.plan.units.windows import Lengths
     from fastload.rows.epoch_rows import EpochRows
     from fastload.schema.projection import Projection
     from fastload.source.source import Source

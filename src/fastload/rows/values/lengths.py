@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fastload.plan.units.units import Lengths
-from fastload.rows.row_values import ValueCache, read_files, rows_of_files, values_that_stay
+from fastload.plan.units.windows import Lengths
 from fastload.rows.selection import key_of_file
+from fastload.rows.values.row_values import ValueCache, read_files, rows_of_files, values_that_stay
 from fastload.runtime.digest import digest
 from fastload.runtime.progress import ProgressLine
 from fastload.schema.fields import Field

@@ -1,0 +1,171 @@
+"""Units that are formed within shuffle windows, from the lengths of the rows' lists. Pure.
+
+Such units depend on the lengths and on the window's order alone, so that every rank knows the units
+of all ranks.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fastload.plan.intervals import Int64s, edges_of
+from fastload.plan.permutation import stream_key
+from fastload.plan.read_plan import (
+    WINDOW_STREAM,
+    window_edges,
+)
+from fastload.plan.sequence import EpochSequence, row_group_order
+from fastload.plan.units.units import Units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fastload.plan.options import Options
+    from fastload.plan.position import Position
+    from fastload.plan.rank_split import Share
+    from fastload.plan.sequence import RowGroups
+
+    Permute = Callable[[int, int], NDArray[np.uint32]]
+
+__all__ = ["Lengths", "UnitsOfWindows", "Windows", "intervals_of"]
+
+# Third part, after seed and epoch, of the names of the random streams that order the units of a
+# window.
+_UNIT_STREAM = 2
+# Epochs whose units are kept: the running one, the next one, and the one of a loaded state.
+_KEPT_EPOCHS = 3
+
+
+class Lengths:
+    """The lengths of the lists of a column, for the rows that stay.
+
+    Args:
+        row_groups: all row groups, in canonical order.
+        values: number of elements of each row's list, row group after row group, (rows,).
+
+    Attributes:
+        row_groups: all row groups, in canonical order.
+        values: number of elements of each row's list, (rows,).
+    """
+
+    def __init__(self, row_groups: RowGroups, values: NDArray[np.uint32]) -> None:
+        self.row_groups = row_groups
+        self.values = values
+        self._begins = edges_of(row_groups.rows)
+
+    def at(self, sequence: EpochSequence, start: int, stop: int) -> NDArray[np.uint32]:
+        """Return the lengths at the positions [start, stop) of an epoch's sequence."""
+        group, first, end = sequence.ranges(start, stop)
+        begins = self._begins[group]
+        spans = zip((begins + first).tolist(), (begins + end).tolist(), strict=True)
+        parts = [self.values[a:b] for a, b in spans]
+        return parts[0] if len(parts) == 1 else np.concatenate([self.values[:0], *parts])
+
+
+class Windows:
+    """The shuffle windows of an epoch.
+
+    Args:
+        lengths: the lengths of the rows' lists.
+        options: the dataset's parameters, with the seed of the epoch; `limit` counts rows.
+        epoch: number of the epoch.
+        permute: the permutation of n rows by a key, as `permutation`.
+
+    Attributes:
+        sequence: the row groups of the epoch.
+        edges: edges of the windows in the sequence, (windows + 1,).
+        first: position of the epoch's first row in the sequence.
+        stop: the position after its last row.
+    """
+
+    def __init__(self, lengths: Lengths, options: Options, epoch: int, permute: Permute) -> None:
+        row_groups = lengths.row_groups
+        order = row_group_order(len(row_groups.rows), options, epoch)
+        self.sequence = EpochSequence(row_groups, order)
+        self.edges = window_edges(self.sequence.rows, options.shuffle_window)
+        self.first = min(options.offset, self.sequence.rows)
+        self.stop = self.first + options.limited(self.sequence.rows)
+        self._lengths = lengths
+        self._permute = permute
+        self._name = (options.seed, epoch) if options.shuffle else None
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def rows_in_order(self, window: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return the rows of a window that the epoch delivers, in order, and their lengths."""
+        start, stop = self.edges[window : window + 2].tolist()
+        order = np.arange(stop - start, dtype=np.uint32)
+        if self._name is not None:
+            order = self._permute(stop - start, stream_key(*self._name, WINDOW_STREAM, window))
+        order = order[max(0, self.first - start) : max(0, self.stop - start)]
+        return order, self._lengths.at(self.sequence, start, stop)[order]
+
+    def unit_key(self, window: int) -> int | None:
+        """Return the key of the order in which the units of a window come; None without shuffle."""
+        return None if self._name is None else stream_key(*self._name, _UNIT_STREAM, window)
+
+    def permuted(self, window: int, count: int) -> NDArray[np.uint32] | None:
+        """Return the order in which `count` units of a window come; None without shuffle."""
+        key = self.unit_key(window)
+        return None if key is None else self._permute(count, key)
+
+
+class UnitsOfWindows(Units):
+    """Units that are formed within shuffle windows.
+
+    Args:
+        lengths: the lengths of the rows' lists.
+        options: the dataset's parameters; `limit` counts rows.
+        permute: the permutation of n rows by a key, as `permutation`.
+    """
+
+    def __init__(self, lengths: Lengths, options: Options, permute: Permute) -> None:
+        self.options = replace(options, limit=None, offset=0)
+        self._lengths = lengths
+        self._rows = options
+        self._permute = permute
+        self._epochs: dict[tuple[int, int], tuple[Windows, Int64s]] = {}
+
+    def total(self, at: Position) -> int:
+        """Return the number of units of an epoch."""
+        return self._number(self._epoch(at.seed, at.epoch)[1])
+
+    def _epoch(self, seed: int, epoch: int) -> tuple[Windows, Int64s]:
+        """Return the windows of an epoch, and what `_edges` returns for them."""
+        name = (seed, epoch) if self._rows.shuffle else (0, 0)
+        if name not in self._epochs:
+            windows = Windows(self._lengths, replace(self._rows, seed=seed), epoch, self._permute)
+            if len(self._epochs) >= _KEPT_EPOCHS:
+                oldest = next(iter(self._epochs))
+                self._forget(self._epochs.pop(oldest)[0])
+            self._epochs[name] = windows, self._edges(windows)
+        return self._epochs[name]
+
+    def _forget(self, windows: Windows) -> None:
+        """Drop what was kept of the windows of an epoch."""
+
+    @abstractmethod
+    def _edges(self, windows: Windows) -> Int64s:
+        """Return the edges by which a share of units is found: see the classes."""
+
+    @abstractmethod
+    def _number(self, edges: Int64s) -> int:
+        """Return the number of units of an epoch."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_epochs": {}, "_packed_windows": {}, "_packed_bytes": 0}
+
+
+def intervals_of(mine: Share) -> Int64s:
+    """Return the intervals of a share, the repeated unit included."""
+    if not mine.repeats:
+        return mine.positions
+    again = np.array([[mine.repeated, mine.repeated + 1]], np.int64)
+    return np.concatenate([mine.positions, again])

@@ -1,0 +1,60 @@
+// Tests of packing beside first principles; Python compares it with its definition.
+#include "fastload/collate/packing.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace fastload {
+namespace {
+
+std::vector<Segment> Documents(const std::vector<uint32_t>& lengths) {
+  std::vector<Segment> documents;
+  for (uint32_t row = 0; row < lengths.size(); ++row) {
+    documents.push_back({row, 0, lengths[row], lengths[row]});
+  }
+  return documents;
+}
+
+TEST(BestFit, TakesTheLeastRoomThatSuffices) {
+  // 6 and 5 open bins with room for 4 and 5; 4 fits the former exactly, 3 the latter.
+  EXPECT_EQ(BestFit(std::vector<uint32_t>{3, 6, 5, 4}, 10),
+            (std::vector<int32_t>{1, 0, 1, 0}));
+  EXPECT_TRUE(BestFit({}, 10).empty());
+  EXPECT_EQ(BestFit(std::vector<uint32_t>{1, 1, 1}, 1), (std::vector<int32_t>{0, 1, 2}));
+}
+
+TEST(PackBest, RowsAreFullAndHoldEachElementOnce) {
+  const std::vector<uint32_t> lengths = {3, 25, 1, 10, 7, 7, 2, 30, 10, 4};
+  for (const std::optional<uint64_t> key : {std::optional<uint64_t>{}, {7}}) {
+    const PackedRows rows = PackBest(Documents(lengths), 10, key);
+    std::vector<std::vector<int>> seen;
+    for (const uint32_t length : lengths) seen.emplace_back(length);
+    ASSERT_EQ(rows.edges.front(), 0);
+    ASSERT_EQ(rows.edges.back(), static_cast<int64_t>(rows.segments.size()));
+    for (size_t row = 0; row + 1 < rows.edges.size(); ++row) {
+      uint32_t filled = 0;
+      for (auto s = rows.edges[row]; s < rows.edges[row + 1]; ++s) {
+        const Segment& segment = rows.segments[static_cast<size_t>(s)];
+        filled += segment.size;
+        if (segment.row == Segment::kPadding) {
+          EXPECT_EQ(s + 1, rows.edges[row + 1]);  // at the row's end
+          continue;
+        }
+        EXPECT_EQ(segment.length, lengths[segment.row]);
+        for (uint32_t i = 0; i < segment.size; ++i) {
+          ++seen[segment.row][segment.first + i];
+        }
+      }
+      EXPECT_EQ(filled, 10);
+    }
+    for (const auto& document : seen) {
+      EXPECT_EQ(document, std::vector<int>(document.size(), 1));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fastload
