@@ -28,7 +28,7 @@ import torch
 from support.packers import PEERS, numpy_best_fit, numpy_stream
 
 from fastload import FastParquetDataset, Pack
-from fastload.plan.progress import share
+from fastload.plan.position import Position, WorkerSlot
 from fastload.rows.values.tokens import token_units
 from fastload.runtime.cores import available_cores
 
@@ -142,9 +142,9 @@ def planning_us(dataset: FastParquetDataset, spec: Pack, repeats: int) -> float:
     for epoch in range(repeats):
         units = token_units(spec, lengths, dataset._options)  # noqa: SLF001
         start = time.perf_counter()
-        total = units.total(0, epoch)
-        mine = share(total, units.options, (), 1, 0, 1, 0, 0)
-        units.read_plan(0, epoch, mine, stripe_rows=_BATCH_ROWS, ramp=True)
+        at = Position(0, epoch, ())
+        mine = units.share(at, WorkerSlot(1), 0)
+        units.read_plan(at, mine, stripe_rows=_BATCH_ROWS, ramp=True)
         best = min(best, time.perf_counter() - start)
     return best / dataset.num_rows * 1e6
 

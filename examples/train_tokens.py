@@ -4,10 +4,13 @@
     torchrun --nproc-per-node=8 examples/train_tokens.py tokens/*.parquet --layout pad --compile
 
     python examples/train_tokens.py tokens/*.parquet --layout packed --length 2048 --batch-size 8
+    torchrun --nproc-per-node=4 examples/train_tokens.py tokens/*.parquet --layout packed \
+        --global-batch-size 64 --canonical-ranks 8
 
 The files need a column `tokens` of lists of integers. `--layout pad` cuts or pads each list to one
 length; `--layout nested` keeps the lists as they are, so that attention computes no padding;
-`--layout packed` packs lists into rows of one length, and attention stays within each list.
+`--layout packed` packs lists into rows of one length, and attention stays within each list. With
+`--global-batch-size`, the steps and the losses do not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -21,7 +24,14 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.utils.data import DataLoader
-from training import Precision, joined_group, left_group, multiple_of_8, wrapped
+from training import (
+    Precision,
+    joined_group,
+    left_group,
+    mean_of_ranks,
+    multiple_of_8,
+    wrapped,
+)
 
 from fastload import Column, DataWait, DevicePrefetcher, FastParquetDataset, Pack, Pad, Ragged
 
@@ -125,9 +135,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--length", type=multiple_of_8, default=512, help="tokens of a row")
     parser.add_argument("--vocabulary", type=multiple_of_8, default=50_000)
     parser.add_argument("--batch-size", type=multiple_of_8, default=64, help="of each process")
+    parser.add_argument(
+        "--global-batch-size", type=int, help="packed rows of all processes, not --batch-size"
+    )
+    parser.add_argument(
+        "--canonical-ranks", type=int, default=8, help="a multiple of the number of processes"
+    )
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.global_batch_size is not None and options.layout != "packed":
+        parser.error("--global-batch-size needs --layout packed")
+    return options
 
 
 def main() -> None:
@@ -136,7 +155,8 @@ def main() -> None:
     device, rank = joined_group()
     dataset = opened(options)
     if not len(dataset):
-        raise SystemExit(f"Expected a batch of {options.batch_size} rows, got fewer in all")
+        rows = options.global_batch_size or options.batch_size
+        raise SystemExit(f"Expected a batch of {rows} rows, got fewer in all")
     loader = DataWait(DevicePrefetcher(DataLoader(dataset, batch_size=None), device))
     model = Filler(options.vocabulary, options.length).to(device)
     forward = wrapped(model, compiled=options.compile, dynamic=options.layout == "nested")
@@ -153,6 +173,7 @@ def main() -> None:
             step += 1
             if step == options.steps:
                 break
+    loss = mean_of_ranks(loss)
     if not rank:
         print(f"step {step}: loss {loss.item():.4f}")  # waits for the device
         print(f"{step / (time.perf_counter() - began):.2f} steps/s")
@@ -162,7 +183,12 @@ def main() -> None:
 def opened(options: argparse.Namespace) -> FastParquetDataset:
     """Return the dataset of a layout."""
     tokens = Column("tokens", "int64")
-    shared = {"batch_size": options.batch_size, "shuffle": True, "drop_last": True}
+    shared = {"shuffle": True, "drop_last": True}
+    if options.global_batch_size is None:
+        shared["batch_size"] = options.batch_size
+    else:
+        shared["global_batch_size"] = options.global_batch_size
+        shared["canonical_ranks"] = options.canonical_ranks
     if options.layout == "packed":
         return FastParquetDataset(options.source, pack=Pack(tokens, options.length), **shared)
     column = Pad(tokens, options.length, mask=True) if options.layout == "pad" else tokens
@@ -174,7 +200,7 @@ def loss_of(
 ) -> torch.Tensor:
     """Return the loss for a batch of a layout."""
     if options.layout == "packed":
-        return packed_loss(model, hidden, batch, chosen(batch["tokens"]))
+        return packed_loss(model, hidden, batch, chosen_rows(batch["tokens"]))
     if options.layout == "pad":
         return padded_loss(model, hidden, batch["tokens"], batch["tokens__mask"])
     return nested_loss(model, hidden, batch["tokens"], options.length)
@@ -183,6 +209,19 @@ def loss_of(
 def chosen(tokens: torch.Tensor) -> torch.Tensor:
     """Return which tokens are to be filled in, at random."""
     return torch.rand(tokens.shape, device=tokens.device) < HIDDEN_SHARE
+
+
+def chosen_rows(tokens: torch.Tensor) -> torch.Tensor:
+    """Return which tokens (B, L) are to be filled in, whatever the number of processes is.
+
+    All processes draw the same numbers, for the rows of all, and each takes those of its rows.
+    """
+    world, rank = 1, 0
+    if torch.distributed.is_initialized():
+        world, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()
+    rows, length = tokens.shape
+    draws = torch.rand(world * rows, length, device=tokens.device)
+    return draws[rank * rows : (rank + 1) * rows] < HIDDEN_SHARE
 
 
 def packed_loss(
@@ -227,9 +266,12 @@ def nested_loss(model: Model, hidden: int, tokens: Ragged, longest: int) -> torc
 
 
 def masked_mean(logits: torch.Tensor, tokens: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
-    """Return the mean loss of the masked tokens."""
+    """Return the loss of the masked tokens, divided by their mean number in a process.
+
+    The mean of the processes' losses, which DDP takes, is then that of the tokens of all processes.
+    """
     losses = cross_entropy(logits.flatten(0, -2).float(), tokens.flatten(), reduction="none")
-    return (losses * asked.flatten()).sum() / asked.sum().clamp(min=1)
+    return (losses * asked.flatten()).sum() / mean_of_ranks(asked.sum()).clamp(min=1)
 
 
 if __name__ == "__main__":

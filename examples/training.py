@@ -44,6 +44,15 @@ def left_group() -> None:
         torch.distributed.destroy_process_group()
 
 
+def mean_of_ranks(value: torch.Tensor) -> torch.Tensor:
+    """Return the mean of the processes' values, without gradients; the value itself if alone."""
+    value = value.detach().float()
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(value)
+        value /= torch.distributed.get_world_size()
+    return value
+
+
 def wrapped(model: nn.Module, *, compiled: bool, dynamic: bool | None = None) -> nn.Module:
     """Return the module to call: the model, compiled if wished, and in DDP under torchrun.
 

@@ -102,6 +102,18 @@ def test_tokens(tmp_path, layout, torchrun):
     assert 0 < loss < 10
 
 
+def test_packed_loss_does_not_depend_on_the_number_of_processes(tmp_path):
+    random = np.random.default_rng(0)
+    lists = [random.integers(1, 100, length) for length in random.integers(1, 40, 400)]
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"tokens": pa.array(lists, pa.list_(pa.int32()))}), path)
+    arguments = (path, "--layout", "packed", "--length", 32, "--vocabulary", 104)
+    arguments += ("--global-batch-size", 16, "--canonical-ranks", 4, "--steps", 30)
+    outs = [run("train_tokens.py", *arguments, torchrun=torchrun) for torchrun in (0, 2)]
+    alone, two = (float(re.search(r"step 30: loss (.*)", out)[1]) for out in outs)
+    assert alone == pytest.approx(two, abs=5e-4)
+
+
 def test_packed_loss_is_that_of_each_document(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     train_tokens = importlib.import_module("train_tokens")

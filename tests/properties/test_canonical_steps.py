@@ -29,13 +29,13 @@ def batches_of(units, at, world, rank, workers):
     of_workers = []
     for worker in range(workers):
         share = units.share(at, WorkerSlot(world, workers, worker), rank)
-        plan = units.read_plan(at.seed, at.epoch, share, stripe_rows=60, ramp=False)
+        plan = units.read_plan(at, share, stripe_rows=60, ramp=False)
         # Each batch as a plan of its own, since lanes interleave.
         rows = []
         for start, stop in share.positions.tolist():
             for step in range(start, stop):
                 one = dataclasses.replace(share, positions=np.array([[step, step + 1]]))
-                of_step = units.read_plan(at.seed, at.epoch, one, stripe_rows=60, ramp=False)
+                of_step = units.read_plan(at, one, stripe_rows=60, ramp=False)
                 rows.append([tuple(row) for row in delivered_rows(of_step, permutation).tolist()])
         assert plan.batches == len(rows)
         assert plan.rows == sum(map(len, rows))
@@ -67,7 +67,7 @@ def test_steps_do_not_depend_on_ranks(case, slices, rows, uneven, workers, stops
     start = Position(options.seed, case.epoch, ())
     first = batches_of(units, start, 1, 0, workers)
     whole = [sorted(step) for step in first]
-    assert units.total(options.seed, case.epoch) == len(whole)
+    assert units.total(start) == len(whole)
 
     # All rows once, but those that short slices repeat and those that "drop" and drop_last lose.
     delivered = [row for step in whole for row in step]
