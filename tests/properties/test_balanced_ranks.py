@@ -9,8 +9,9 @@ from fastload.plan.position import Position, WorkerSlot
 from fastload.plan.read_plan import PADDING
 from fastload.plan.sequence import RowGroups
 from fastload.plan.units.canonical import CanonicalUnits, slice_options
+from fastload.plan.units.packed import PackedUnits
 from fastload.plan.units.packing import Packing
-from fastload.plan.units.units import Lengths, PackedUnits
+from fastload.plan.units.windows import Lengths
 from fastload.runtime.native import core
 
 LENGTH, MEAN = 8192, 600
