@@ -19,7 +19,8 @@ from fastload.dataset.resumable import Resumable
 from fastload.dataset.state import decode_position, encode_position, no_state
 from fastload.dataset.step_rows import step_rows
 from fastload.plan.mix.draws import Stop
-from fastload.plan.mix.mix_plan import Mixture, mix_batches, mix_plan, mix_step
+from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
+from fastload.plan.mix.mixture import Mixture
 from fastload.plan.position import Position
 
 if TYPE_CHECKING:
@@ -121,10 +122,10 @@ class MixedDataset(Resumable[Batch]):
             known = ", ".join(repr(name) for name in get_args(Stop))
             raise ValueError(f"Expected stop to be one of {known}, got {stop!r}")
         names = [source.name for source in sources]
-        self._mixture = Mixture(
-            tuple(source.rows for source in sources), _weights(weights, names), stop, seed
-        )
-        super().__init__(Position(seed, 0, (), seeds=tuple(source.seed for source in sources)))
+        units = tuple(source.units for source in sources)
+        seeds = tuple(source.seed for source in sources)
+        self._mixture = Mixture(units, _weights(weights, names), stop, seed, seeds)
+        super().__init__(Position(seed, 0, (), seeds=seeds))
         self._of = sources
         self._check_ranks({s.name: s.rank for s in sources if s.rank is not None})
 
@@ -170,7 +171,7 @@ class MixedDataset(Resumable[Batch]):
             plan = self._plan(start, part)
             feeds = [
                 source.begin(
-                    plan.shares(number, start.seeds[number]),
+                    plan.shares(number),
                     start,
                     part,
                     partial(self._prepare_next, number),
@@ -220,12 +221,12 @@ class MixedDataset(Resumable[Batch]):
 
     def _batches(self, position: Position, rank: int | None) -> int:  # noqa: ARG002 - alike on all
         world = self._resolved_rank().world
-        mixture = self._mixture._replace(seed=position.seed)
+        mixture = self._mixture.at(position)
         return mix_batches(mixture, position.epoch, position.progress, world)
 
     def _plan(self, start: Position, part: WorkerSlot) -> MixPlan:
         return mix_plan(
-            self._mixture._replace(seed=start.seed),
+            self._mixture.at(start),
             start.epoch,
             start.progress,
             part.world,
@@ -238,11 +239,9 @@ class MixedDataset(Resumable[Batch]):
     def _rows_of(
         self, position: Position, steps: Sequence[StepOfLeg], rank: int | None
     ) -> dict[str, NDArray[Any]]:
-        mixture = self._mixture._replace(seed=position.seed)
+        mixture = self._mixture.at(position)
         shares = [
-            share
-            for step in steps
-            for share in mix_step(mixture, position.seeds, position.epoch, step, rank)
+            share for step in steps for share in mix_step(mixture, position.epoch, step, rank)
         ]
         names = np.array(self.sources)[[share.source for share in shares]]
         rows, sizes = step_rows(shares, position, [source.planned for source in self._of])
@@ -266,7 +265,7 @@ class MixedDataset(Resumable[Batch]):
         if len(position.seeds) != len(self._of):
             raise no_state(state, f"{len(position.seeds)} seeds of {len(self._of)} sources")
         # `mix_batches` raises if this mix cannot have made the progress.
-        mixture = self._mixture._replace(seed=position.seed)
+        mixture = self._mixture.at(position)
         world = position.progress[-1].world if position.progress else 1
         mix_batches(mixture, position.epoch, position.progress, world)
         return position, own
@@ -301,7 +300,7 @@ class MixedDataset(Resumable[Batch]):
         if running is None:
             return
         start, part = self._next_position(), running.part
-        own = next(self._plan(start, part).shares(number, start.seeds[number]), None)
+        own = next(self._plan(start, part).shares(number), None)
         if own is not None:
             self._of[number].prepare(own, start, part, scan)
 

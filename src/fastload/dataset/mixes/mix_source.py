@@ -14,7 +14,7 @@ from fastload.dataset.mixes.mix_feed import SourceFeed
 from fastload.dataset.passes.next_pass import PreparedPass
 from fastload.dataset.resumable import PASS_OF_MIX
 from fastload.dataset.state import check_identity, encode_identity
-from fastload.plan.mix.mix_plan import SourceRows
+from fastload.plan.mix.mixture import SourceUnits
 from fastload.schema.fields import Field, Schema
 
 if TYPE_CHECKING:
@@ -68,18 +68,19 @@ class MixSource:
                 "Expected a dataset without weights, got one with weights: the weights of a mix "
                 f"count whole sources - at source `{name}`"
             )
-        if dataset._units.options is not dataset._options:
+        if dataset._options.canonical_ranks is not None:
             raise ValueError(
-                "Expected a dataset whose batches have batch_size rows, got one with pack, a "
-                f"TokenBudget or global_batch_size - at source `{name}`"
+                "Expected a dataset without canonical_ranks, got one with global_batch_size or "
+                "canonical_ranks: the steps of a mix depend on the number of ranks. Pass "
+                f"batch_size, the batch of one rank, instead - at source `{name}`"
             )
         self.name = name
         self.dataset = dataset
 
     @property
-    def rows(self) -> SourceRows:
-        """The count of the source's rows, and the options that make batches of the rows."""
-        return SourceRows(self.dataset._rows.row_groups.total_rows, self._options)
+    def units(self) -> SourceUnits:
+        """The units that batches of the source count."""
+        return SourceUnits(self.dataset._units)
 
     @property
     def planned(self) -> tuple[Source, EpochRows, Units]:

@@ -7,75 +7,37 @@ batches of each source are split among the workers in contiguous parts, worker 0
 count of delivered batches says exactly which rows of which source are left.
 
 In a mix with stop="repeat", a source that ends begins anew: a repetition is an epoch of the source
-in an order of its own.
+in an order of its own. If the order decides the number of units, as with packed rows, repetitions
+have different numbers of batches.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from fastload.plan.mix.draws import Stock, draw_sources
 from fastload.plan.permutation import stream_key
 from fastload.plan.progress import going_on, merged
-from fastload.plan.rank_split import RankSplit, whole_epoch
 from fastload.plan.steps import StepShare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fastload.plan.intervals import Int64s
-    from fastload.plan.mix.draws import Indices, Stop
-    from fastload.plan.options import Options
+    from fastload.plan.mix.draws import Indices
+    from fastload.plan.mix.mixture import Mixture
     from fastload.plan.progress import Leg
-    from fastload.plan.rank_split import Share
+    from fastload.plan.rank_split import RankSplit, Share
     from fastload.plan.steps import StepOfLeg
 
-__all__ = ["MixPlan", "Mixture", "SourceRows", "SourceShare", "mix_batches", "mix_plan", "mix_step"]
+__all__ = ["MixPlan", "SourceShare", "mix_batches", "mix_plan", "mix_step"]
 
 # Third part, after seed and epoch, of the names of these streams. A dataset uses 0 and 1.
 _SOURCE_STREAM = 2
-
-
-class SourceRows(NamedTuple):
-    """The facts about a source that decide its batches.
-
-    Attributes:
-        total: rows of the source's files that stay after filters.
-        options: parameters of the source's dataset.
-    """
-
-    total: int
-    options: Options
-
-    def split(self, positions: Int64s, world: int) -> RankSplit:
-        """Split `positions` of an epoch of the source over `world` ranks."""
-        return RankSplit(positions, world, self.options, self.options.limited(self.total))
-
-    @property
-    def positions(self) -> Int64s:
-        """Positions of a whole epoch of the source, as intervals."""
-        return whole_epoch(self.total, self.options)
-
-
-class Mixture(NamedTuple):
-    """The facts about a mix that decide its batches.
-
-    Attributes:
-        sources: the sources.
-        weights: weight of each source; None = the number of batches of each source.
-        stop: when the mix ends (see `draw_sources`).
-        seed: seed of the mix.
-    """
-
-    sources: tuple[SourceRows, ...]
-    weights: tuple[float, ...] | None
-    stop: Stop
-    seed: int
 
 
 class SourceShare(NamedTuple):
@@ -118,6 +80,7 @@ class _SourceState:
     """The progress of a source: its repetition, and the repetition's undelivered positions."""
 
     positions: Int64s
+    seed: int  # seed of the repetition's order
     repetition: int = 0
 
 
@@ -125,6 +88,7 @@ class _SourceState:
 class _MixState:
     """The progress of an epoch of a mix."""
 
+    epoch: int
     sources: tuple[_SourceState, ...]
     stretch: int  # number of the stretch
     world: int  # number of ranks of the stretch
@@ -163,12 +127,11 @@ class MixPlan:
         self._turn = turn
         self._first = turn + skipped * workers
 
-    def shares(self, source: int, seed: int) -> Iterator[SourceShare]:
+    def shares(self, source: int) -> Iterator[SourceShare]:
         """Yield the shares that the batches of a source come from, one for each repetition.
 
         Args:
             source: number of the source.
-            seed: seed of the source.
         """
         steps = np.flatnonzero(self._state.rest == source)
         for run in _runs(self._mixture, self._state, source, len(steps)):
@@ -178,8 +141,8 @@ class MixPlan:
             mine = own[turns == self._turn]
             delivered = int(np.searchsorted(mine, self._first))
             if delivered < len(mine):
-                own_seed, stop = _seed_of(seed, run.repetition), first + len(mine)
-                yield SourceShare(own_seed, run.split, self._rank, first, stop, delivered)
+                seed, split, _ = run.repetition
+                yield SourceShare(seed, split, self._rank, first, first + len(mine), delivered)
 
 
 def mix_plan(
@@ -230,13 +193,12 @@ def mix_batches(mixture: Mixture, epoch: int, progress: Sequence[Leg], world: in
 
 
 def mix_step(
-    mixture: Mixture, seeds: Sequence[int], epoch: int, step: StepOfLeg, rank: int | None
+    mixture: Mixture, epoch: int, step: StepOfLeg, rank: int | None
 ) -> Iterator[StepShare]:
     """Yield the rows of a step of a mix, rank by rank.
 
     Args:
         mixture: the sources and how they are drawn.
-        seeds: seeds of the sources.
         epoch: number of the epoch.
         step: the step.
         rank: number of one rank; None = all ranks.
@@ -255,36 +217,67 @@ def mix_step(
     turns = steps[run.start : run.stop] % step.workers
     turn = step.number % step.workers
     batch = int((turns < turn).sum() + (turns[: draw - run.start] == turn).sum())
-    seed = _seed_of(seeds[source], run.repetition)
+    seed, split, _ = run.repetition
     for number in step.ranks(rank):
-        yield StepShare(source, seed, run.split.share(number, batch, batch + 1))
+        yield StepShare(source, seed, split.share(number, batch, batch + 1))
+
+
+class _Repetition(NamedTuple):
+    """A repetition of a source, and the split over ranks of what is left of the repetition."""
+
+    seed: int
+    split: RankSplit
+    number: int
 
 
 class _Run(NamedTuple):
     """The draws of a source, in the rest of a stretch, that one repetition of the source serves."""
 
-    repetition: int
-    split: RankSplit
+    repetition: _Repetition
     start: int  # number of the first draw
     stop: int  # number after the last draw
 
 
 def _runs(mixture: Mixture, state: _MixState, number: int, draws: int) -> Iterator[_Run]:
     """Yield the repetitions of source `number` that serve its next `draws` draws."""
-    rows, source = mixture.sources[number], state.sources[number]
-    split, again = (rows.split(p, state.world) for p in (source.positions, rows.positions))
-    repetition, start = source.repetition, 0
+    repetitions, start = _repetitions(mixture, state, number), 0
     while start < draws:
-        stop = min(start + split.most, draws)
-        yield _Run(repetition, split, start, stop)
-        repetition, split, start = repetition + 1, again, stop
+        repetition = next(repetitions)
+        stop = min(start + repetition.split.most, draws)
+        yield _Run(repetition, start, stop)
+        start = stop
 
 
-@lru_cache(maxsize=8)
+def _repetitions(mixture: Mixture, state: _MixState, number: int) -> Iterator[_Repetition]:
+    """Yield the running repetition of source `number` and, without end, the next repetitions.
+
+    A repetition that would have no batch comes in the order of the first repetition, which has
+    batches if the source is drawn.
+    """
+    units, source, seed = mixture.sources[number], state.sources[number], mixture.seeds[number]
+    shape = (state.epoch, state.world)
+    split = units.split(source.positions, source.seed, *shape)
+    yield _Repetition(source.seed, split, source.repetition)
+    again = units.whole(seed, *shape)
+    for repetition in count(source.repetition + 1):
+        own = _seed_of(seed, repetition)
+        split = units.whole(own, *shape) if units.varies else again
+        yield _Repetition(*((own, split) if split.most else (seed, again)), repetition)
+
+
 def _state_on(mixture: Mixture, epoch: int, legs: tuple[Leg, ...], world: int) -> _MixState:
     """Return the progress after merged `legs`, ready to continue on `world` ranks."""
+    name = (mixture.seed, mixture.seeds, epoch, legs, world)
+    state = mixture.states.get(name, lambda: _new_state(mixture, epoch, legs, world))
+    return cast("_MixState", state)
+
+
+def _new_state(mixture: Mixture, epoch: int, legs: tuple[Leg, ...], world: int) -> _MixState:
     if not legs:
-        sources = tuple(_SourceState(rows.positions) for rows in mixture.sources)
+        of_sources = zip(mixture.sources, mixture.seeds, strict=True)
+        sources = tuple(
+            _SourceState(units.positions(seed, epoch), seed) for units, seed in of_sources
+        )
         return _new_stretch(mixture, epoch, sources, 0, world)
     *before, last = legs
     state = _after(mixture, _state_on(mixture, epoch, tuple(before), last.world), last)
@@ -298,14 +291,15 @@ def _state_on(mixture: Mixture, epoch: int, legs: tuple[Leg, ...], world: int) -
 def _new_stretch(
     mixture: Mixture, epoch: int, sources: tuple[_SourceState, ...], number: int, world: int
 ) -> _MixState:
-    of_sources = list(zip(mixture.sources, sources, strict=True))
-    left = np.array([rows.split(source.positions, world).most for rows, source in of_sources])
-    again = np.array([rows.split(rows.positions, world).most for rows, _ in of_sources])
+    of_sources = list(zip(mixture.sources, sources, mixture.seeds, strict=True))
+    shape = (epoch, world)
+    left = np.array([u.split(s.positions, s.seed, *shape).most for u, s, _ in of_sources])
+    again = np.array([units.whole(seed, *shape).most for units, _, seed in of_sources])
     needed = np.where([source.repetition for source in sources], 0, left)
     weights = mixture.weights if mixture.weights is not None else again.tolist()
     key = stream_key(mixture.seed, epoch, _SOURCE_STREAM, number)
     steps = draw_sources(key, weights, Stock(left, again, needed), mixture.stop)
-    return _MixState(sources, number, world, steps)
+    return _MixState(epoch, sources, number, world, steps)
 
 
 def _after(mixture: Mixture, state: _MixState, leg: Leg) -> _MixState:
@@ -317,24 +311,35 @@ def _after(mixture: Mixture, state: _MixState, leg: Leg) -> _MixState:
 
 
 def _source_after(mixture: Mixture, state: _MixState, leg: Leg, number: int) -> _SourceState:
-    rows, source = mixture.sources[number], state.sources[number]
+    units, seed = mixture.sources[number], mixture.seeds[number]
     steps = np.flatnonzero(state.rest == number)
     draws = int(np.searchsorted(steps, leg.delivered))
-    split, repetition, start = rows.split(source.positions, state.world), source.repetition, 0
-    if draws >= split.most:
-        again = rows.split(rows.positions, state.world)
+    repetitions = _repetitions(mixture, state, number)
+    running, start = next(repetitions), 0
+    if draws >= running.split.most:
+        again = units.whole(seed, state.epoch, state.world)
         if mixture.stop != "repeat" or not again.most:
             # The source is exhausted; rows left over by "drop" are not delivered.
-            return _SourceState(source.positions[:0], repetition)
-        whole = (draws - split.most) // again.most
-        start = split.most + whole * again.most
-        split, repetition = again, repetition + 1 + whole
+            positions = state.sources[number].positions[:0]
+            return _SourceState(positions, running.seed, running.number)
+        start = running.split.most
+        if units.varies:
+            running = next(repetitions)
+            while draws - start >= running.split.most:
+                start += running.split.most
+                running = next(repetitions)
+        else:
+            whole = (draws - start) // again.most
+            start += whole * again.most
+            repetition = running.number + 1 + whole
+            running = _Repetition(_seed_of(seed, repetition), again, repetition)
+    split = running.split
     workers = max(1, leg.workers)
     turns = steps[start : start + split.most] % workers
-    count = np.bincount(turns, minlength=workers)
+    count_of = np.bincount(turns, minlength=workers)
     delivered = np.bincount(turns[: draws - start], minlength=workers)
-    runs = np.stack([np.cumsum(count) - count, count, delivered])[:, np.newaxis]
-    return _SourceState(split.without(*runs), repetition)
+    runs = np.stack([np.cumsum(count_of) - count_of, count_of, delivered])[:, np.newaxis]
+    return _SourceState(split.without(*runs), running.seed, running.number)
 
 
 def _expect_delivered(state: _MixState, delivered: int) -> None:

@@ -84,6 +84,11 @@ class CanonicalUnits(Units):
         self.units = units
         self._slices = slices
 
+    @property
+    def varies(self) -> bool:
+        """True if epochs may have different numbers of steps."""
+        return self.units.varies
+
     def total(self, at: Position) -> int:
         """Return the number of steps of an epoch."""
         return self._split(at).most

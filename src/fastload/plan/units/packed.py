@@ -58,6 +58,13 @@ class PackedUnits(UnitsOfWindows):
         self._packed_windows: dict[tuple[Windows, int], tuple[Segments, Int64s]] = {}
         self._packed_bytes = 0
 
+    @property
+    def varies(self) -> bool:
+        """True if epochs may have different numbers of packed rows."""
+        cut = self._rows.limit is not None or self._rows.offset > 0
+        # The tokens of all documents fill as many rows in any order.
+        return super().varies and (self._packing.fit == "best" or cut)
+
     def long_documents(self, seed: int, epoch: int) -> int:
         """Return the number of documents of an epoch that are longer than a packed row."""
         if self._rows.limit is None and not self._rows.offset:

@@ -48,6 +48,11 @@ class Units(ABC):
 
     options: Options
 
+    @property
+    @abstractmethod
+    def varies(self) -> bool:
+        """True if epochs, or orders with other seeds, may have different numbers of units."""
+
     @abstractmethod
     def total(self, at: Position) -> int:
         """Return the number of units of the epoch of a position."""
@@ -100,6 +105,11 @@ class RowUnits(Units):
     def __init__(self, row_groups: RowGroups, options: Options) -> None:
         self.options = options
         self.row_groups = row_groups
+
+    @property
+    def varies(self) -> bool:
+        """False: all epochs have all rows."""
+        return False
 
     def groups_of(self, at: Position) -> RowGroups:  # noqa: ARG002 - all epochs have all rows
         """Return the row groups, with the number of rows that the epoch of a position has."""

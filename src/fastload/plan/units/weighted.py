@@ -112,6 +112,11 @@ class WeightedUnits(RowUnits):
         self._edges = edges_of(row_groups.rows)
         self._epochs: dict[tuple[int, int, str], tuple[Copies, RowGroups]] = {}
 
+    @property
+    def varies(self) -> bool:
+        """True: each epoch draws its copies."""
+        return True
+
     def groups_of(self, at: Position) -> RowGroups:
         """Return the row groups, with the number of copies that the epoch of a position has."""
         return self._epoch(at)[1]

@@ -133,6 +133,11 @@ class UnitsOfWindows(Units):
         self._permute = permute
         self._epochs: dict[tuple[int, int], tuple[Windows, Int64s]] = {}
 
+    @property
+    def varies(self) -> bool:
+        """True if windows have other rows, or rows in another order, from epoch to epoch."""
+        return self._rows.shuffle
+
     def total(self, at: Position) -> int:
         """Return the number of units of an epoch."""
         return self._number(self._epoch(at.seed, at.epoch)[1])
