@@ -251,7 +251,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             The epoch's sequence is cut into `canonical_ranks` slices, and each step takes as many
             rows of each slice. So step t has the same set of rows on every number of ranks that
             divides `canonical_ranks`, also after a resume on another number. `shuffle_window`
-            counts the rows of all slices that are mixed at once.
+            counts the rows of all slices that are mixed at once. The rank is resolved when the
+            dataset is made.
         canonical_ranks: Number of slices, which `global_batch_size` is a multiple of.
             None means the number of ranks of the first run; a resume on fewer ranks has to name
             it.
