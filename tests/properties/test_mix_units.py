@@ -1,0 +1,196 @@
+"""A mix of plain and packed datasets and ones by tokens: units come as often as they should."""
+
+import tempfile
+from collections import Counter
+from itertools import count, islice
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from packed_cases import EXAMPLES, Oracle, Run, budgets, files, options, packs
+from torch.utils.data import DataLoader
+
+import fastload
+from fastload import FastParquetDataset, Pack
+from fastload.plan.permutation import stream_key
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.timeout(1200 + EXAMPLES),
+]
+# World size, workers and steps of each rank. Processes take their time.
+places = st.tuples(st.integers(1, 3), st.sampled_from([0] * 24 + [2]))
+legs = st.lists(st.tuples(places, st.integers(0, 8)), max_size=2)
+
+
+@st.composite
+def sources(draw):
+    spec = draw(st.one_of(st.none(), packs, packs, budgets))
+    # Padding is marked, so that a unit that came again on purpose can be told from others.
+    drawn = {**draw(options()), "uneven": "pad", "drop_last": False}
+    if spec is None:
+        drawn = {**drawn, "filters": None, "limit": None, "columns": ["id"]}
+    if spec is None or isinstance(spec, Pack):
+        drawn["batch_size"] = draw(st.integers(1, 6))
+    return Run(draw(files), spec, drawn, [], 3)
+
+
+class Source:
+    """A source of a mix, in a folder of its own.
+
+    Attributes:
+        documents: the rows of the files.
+    """
+
+    def __init__(self, run, directory):
+        self._run = run
+        self._paths = run.write(directory)
+        self.documents = run.documents
+        self._document_of = {t: n for n, d in enumerate(self.documents) for t in d.tokens}
+
+    def open(self, rank, world):
+        arguments = self._run.options if self._run.spec is None else self._run.arguments
+        if not self._run.packed:
+            arguments = {**arguments, "columns": ["id"]}
+            if self._run.spec is not None:
+                arguments["columns"] = ["id", "t"]
+        return FastParquetDataset(
+            self._paths, rank=rank, world_size=world, threads=0, memory_budget="64MB", **arguments
+        )
+
+    def units(self, repetition):
+        """The units of a repetition, as the definition has them."""
+        if self._run.spec is None:
+            return Counter((n,) for n in range(len(self.documents)))
+        seed = self._run.options["seed"]
+        drawn = {**self._run.options, "seed": stream_key(seed, repetition) if repetition else seed}
+        oracle = Oracle(Run(self._run.files, self._run.spec, drawn, [], self._run.epoch))
+        if self._run.packed:
+            return Counter(
+                tuple(t for d, first, size in row for t in d.tokens[first : first + size])
+                for row in oracle.units
+            )
+        numbers = {(d.file, d.row): n for n, d in enumerate(self.documents)}
+        return Counter(tuple(numbers[d.file, d.row] for d in unit) for unit in oracle.units)
+
+    def units_of(self, batch):
+        """The units of a batch that are no padding."""
+        valid = batch["__valid__"].tolist()
+        if self._run.packed:
+            rows = zip(batch["t"].tolist(), batch["t__document"].tolist(), valid, strict=True)
+            return [
+                tuple(t for t, d in zip(tokens, documents, strict=True) if d >= 0)
+                for tokens, documents, real in rows
+                if real
+            ]
+        if self._run.spec is None:
+            return [(n,) for n, real in zip(batch["id"].tolist(), valid, strict=True) if real]
+        assert len(set(valid)) == 1
+        return [tuple(batch["id"].tolist())] if valid[0] else []
+
+    def rows_of(self, batch):
+        """The file and row of each row, or piece of a row, of a batch."""
+        if not self._run.packed:
+            numbers = batch["id"].tolist()
+        else:
+            rows = zip(batch["t"].tolist(), batch["t__document"].tolist(), strict=True)
+            numbers = [
+                self._document_of[tokens[documents.index(document)]]
+                for tokens, documents in rows
+                for document in range(max(documents) + 1)
+            ]
+        return [(self.documents[n].file, self.documents[n].row) for n in numbers]
+
+
+def mix_of(opened, run, rank, world):
+    datasets = {str(number): source.open(rank, world) for number, source in enumerate(opened)}
+    mixed = fastload.mix(datasets, run["weights"], run["seed"], run["stop"])
+    mixed.set_epoch(3)
+    return mixed
+
+
+def deliver(opened, run, place, state, steps):
+    """What each rank delivers, and the state after the last batch."""
+    (world, workers), ranks, states = place, [], []
+    for rank in range(world):
+        with mix_of(opened, run, rank, world) as mixed:
+            if state is not None:
+                mixed.load_state_dict(state)
+                mixed.set_epoch(3)
+            after, delivered = mixed.state_dict(), []
+            left = len(mixed) - sum(leg[2] for leg in after["progress"])
+            loader = mixed
+            if workers:
+                loader = DataLoader(mixed, batch_size=None, num_workers=workers, timeout=60)
+            for batch in islice(loader, steps):
+                after = mixed.state_dict(after=batch)
+                number = int(batch.source)
+                if "__source__" in batch:
+                    assert batch["__source__"].tolist() == [number] * len(batch["__valid__"])
+                source = opened[number]
+                delivered.append((number, source.units_of(batch), source.rows_of(batch)))
+        assert len(delivered) == (left if steps is None else min(steps, left))
+        ranks.append(delivered)
+        states.append(after)
+    assert all(state == states[0] for state in states)
+    orders = [[number for number, *_ in delivered] for delivered in ranks]
+    assert all(order == orders[0] for order in orders)
+    return ranks, states[0]
+
+
+def check_units(source, seen, stop):
+    """Check that units come from whole repetitions, and from a part of the last one."""
+    first = source.units(0)
+    for repetition in count():
+        units = source.units(repetition) or first
+        if not units or units - seen:
+            break
+        seen = seen - units
+        if stop != "repeat":
+            assert not seen
+            return
+    assert not seen - units
+    assert stop == "first" or repetition or not first
+
+
+@st.composite
+def runs(draw):
+    chosen = draw(st.lists(sources(), min_size=1, max_size=3))
+    weights = st.sampled_from([1, 1.5, 3])
+    return {
+        "sources": chosen,
+        "weights": draw(st.one_of(st.none(), st.tuples(*[weights] * len(chosen)))),
+        "seed": draw(st.integers(0, 2**64 - 1)),
+        "stop": draw(st.sampled_from(["first", "all", "repeat", "repeat"])),
+    }
+
+
+@settings(
+    max_examples=max(1, EXAMPLES // 4),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(runs(), legs, places)
+def test_units_as_often_as_they_should_come(run, legs, place):
+    with tempfile.TemporaryDirectory() as directory:
+        opened = [Source(source, tempfile.mkdtemp(dir=directory)) for source in run["sources"]]
+        state, delivered = None, []
+        for where, steps in [*legs, (place, None)]:
+            ranks, state = deliver(opened, run, where, state, steps)
+            delivered.append(ranks)
+        steps = [step for ranks in delivered for step in zip(*ranks, strict=True)]
+        for number, source in enumerate(opened):
+            of_source = [units for step in steps for own, units, _ in step if own == number]
+            check_units(source, Counter(u for units in of_source for u in units), run["stop"])
+        with mix_of(opened, run, 0, 1) as mixed:
+            mixed.load_state_dict(state)
+            mixed.set_epoch(3)
+            for number, step in enumerate(steps):
+                found = mixed.rows_of(number)
+                assert {int(name) for name in found["source"]} <= {own for own, *_ in step}
+                got = list(zip(found["file"].tolist(), found["row"].tolist(), strict=True))
+                assert got == [row for _, _, rows in step for row in rows]
+        if all(where == place for where, _ in legs):
+            whole, _ = deliver(opened, run, place, None, None)
+            ends = zip(*delivered, strict=True)
+            assert whole == [[batch for batches in parts for batch in batches] for parts in ends]
