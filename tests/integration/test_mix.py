@@ -1,19 +1,23 @@
 """A dataset of datasets: which batches come, in epochs, processes and resumed runs."""
 
+import copy
 import io
 import json
 import pickle
 from collections import Counter
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import fastload
-from fastload import FastParquetDataset, SourceChangedError
+from fastload import FastParquetDataset, Pack, SourceChangedError, TokenBudget
 from fastload.testing import assert_ranks_agree, assert_resumes_exactly, assert_same_batches
 from support.sample_files import ids_of, write_sample
 
@@ -347,6 +351,77 @@ def test_wrong_arguments(paths):
     ]:
         with pytest.raises(TypeError, match=message):
             fastload.mix(*wrong)
+
+
+def token_sources(folder, ranks=(0, 1), **options):
+    tokens = f"{folder}/tokens.parquet"
+    if not Path(tokens).exists():
+        lengths = [(7 * k * k + 3 * k) % 29 for k in range(400)]
+        lists = pa.array([list(range(length)) for length in lengths], pa.list_(pa.int32()))
+        table = pa.table({"t": lists, "id": range(400)})
+        pq.write_table(table, tokens, row_group_size=30)
+    shared = {"shuffle": True, "shuffle_window": 50, "threads": 1, "memory_budget": "32MB"}
+    shared |= {"rank": ranks[0], "world_size": ranks[1], **options}
+    return {
+        "rows": FastParquetDataset(tokens, columns=["id"], batch_size=20, **shared),
+        "best": FastParquetDataset(tokens, pack=Pack("t", 32), batch_size=3, **shared),
+        "split": FastParquetDataset(
+            tokens, pack=Pack("t", 32, fit="split"), batch_size=50, **shared
+        ),
+        "budget": FastParquetDataset(tokens, batch_size=TokenBudget("t", 90), **shared),
+    }
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_packed_sources(tmp_path, stop):
+    def mixed_of(ranks=(0, 1)):
+        return fastload.mix(token_sources(tmp_path, ranks), [1, 2, 1, 2], 5, stop)
+
+    with mixed_of() as mixed, mixed_of() as other:
+        lengths = set()
+        # The second pass of a mix is read ahead in the first one.
+        for epoch in range(3):
+            lengths.add(len(mixed))
+            other.set_epoch(epoch)
+            batches = list(mixed)
+            assert len(batches) == len(other)
+            assert_same_batches(batches, copy.copy(other))
+        assert len(lengths) > 1
+    assert_resumes_exactly(mixed_of)
+    if stop == "all":
+        assert_ranks_agree(lambda rank, world_size: mixed_of((rank, world_size)), (2, 3))
+
+
+def test_a_packed_source_has_the_batches_that_it_has_by_itself(tmp_path):
+    alone = token_sources(tmp_path, provenance=True)
+    sources = token_sources(tmp_path, provenance=True)
+    with fastload.mix(sources, stop="all") as mixed:
+        assert len(mixed) == sum(map(len, alone.values()))
+        batches = list(mixed)
+        assert [batch.source for batch in batches] != sorted(batch.source for batch in batches)
+        for number, (name, dataset) in enumerate(alone.items()):
+            own = [batch for batch in batches if batch.source == name]
+            for batch in own:
+                # One number for each packed row, or each row of a batch by tokens.
+                assert batch.pop("__source__").tolist() == [number] * len(batch["__row__"])
+            assert_same_batches(own, dataset)
+            dataset.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"global_batch_size": 8, "columns": ["id"]},
+        {"global_batch_size": 8, "canonical_ranks": 4, "columns": ["id"]},
+        {"global_batch_size": 8, "canonical_ranks": 4, "pack": Pack("t", 32)},
+    ],
+)
+def test_canonical_slices_are_refused(tmp_path, options):
+    sources = token_sources(tmp_path)
+    path = f"{tmp_path}/tokens.parquet"
+    sources["z"] = FastParquetDataset(path, rank=0, world_size=1, **options)
+    with pytest.raises(ValueError, match=r"without canonical_ranks, got .* - at source `z`"):
+        fastload.mix(sources)
 
 
 def test_ranks_that_differ(paths, monkeypatch):

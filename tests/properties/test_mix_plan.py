@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import pickle
 
 import numpy as np
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from fastload.plan.mix.mix_plan import mix_batches, mix_plan, mix_step
 from fastload.plan.mix.mixture import Mixture, SourceUnits
 from fastload.plan.options import Options
 from fastload.plan.permutation import permutation
+from fastload.plan.position import Position
 from fastload.plan.progress import Leg, advance
 from fastload.plan.sequence import RowGroups
 from fastload.plan.steps import step_of_leg
@@ -258,6 +260,18 @@ def test_repetitions_have_as_many_batches_as_their_own_orders_give():
     assert (rest.seed, rest.delivered) == (shares[2].seed, 3)
     rest = next(mix_plan(mixture, 7, [Leg(1, 1, middle)], 2, 0).shares(1))
     assert (rest.seed, rest.split.total) == (shares[2].seed, totals[2] - 3)
+
+
+def test_seeds_of_sources_decide_the_numbers_of_batches():
+    lists = lengths_of([1, 9, 9, 5, 5, 5, 1, 8, 2, 6, 4, 7, 3] * 4, 5)
+    options = Options(1, shuffle=True, shuffle_window=7)
+    packed = SourceUnits(PackedUnits(lists, options, Packing(10), permutation, pack_best))
+    mixture = Mixture((packed,), None, "all", 3, (0,))
+    totals = [packed.total(seed, 7) for seed in range(20)]
+    assert len(set(totals)) > 1
+    of_seeds = [mixture.at(Position(3, 7, (), seeds=(seed,))) for seed in range(20)]
+    assert [mix_batches(one, 7, (), 1) for one in of_seeds] == totals
+    assert [mix_batches(pickle.loads(pickle.dumps(one)), 7, (), 1) for one in of_seeds] == totals
 
 
 def test_a_repetition_without_a_batch_has_the_order_of_the_first():

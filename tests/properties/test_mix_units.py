@@ -21,18 +21,26 @@ pytestmark = [
 # World size, workers and steps of each rank. Processes take their time.
 places = st.tuples(st.integers(1, 3), st.sampled_from([0] * 24 + [2]))
 legs = st.lists(st.tuples(places, st.integers(0, 8)), max_size=2)
+# Several row groups: in another order, they make other windows.
+row_groups = st.lists(st.integers(0, 12), min_size=3, max_size=9)
+few_files = st.lists(st.lists(row_groups, min_size=3, max_size=5), min_size=1, max_size=1)
+small_packs = st.builds(Pack, st.just("t"), st.just(12), along=st.just(["l"]))
 
 
 @st.composite
 def sources(draw):
-    spec = draw(st.one_of(st.none(), packs, packs, budgets))
+    spec = draw(st.one_of(st.none(), packs, small_packs, budgets))
+    groups = draw(st.one_of(files, few_files, few_files))
     # Padding is marked, so that a unit that came again on purpose can be told from others.
     drawn = {**draw(options()), "uneven": "pad", "drop_last": False}
+    # Repetitions in other orders have other numbers of units.
+    drawn["shuffle"] = draw(st.sampled_from([True, True, True, False]))
+    drawn["shuffle_window"] = draw(st.sampled_from([3, 8, 20]))
     if spec is None:
         drawn = {**drawn, "filters": None, "limit": None, "columns": ["id"]}
     if spec is None or isinstance(spec, Pack):
-        drawn["batch_size"] = draw(st.integers(1, 6))
-    return Run(draw(files), spec, drawn, [], 3)
+        drawn["batch_size"] = draw(st.integers(1, 3))
+    return Run(groups, spec, drawn, [], 3)
 
 
 class Source:
@@ -155,8 +163,19 @@ def check_units(source, seen, stop):
 
 @st.composite
 def runs(draw):
-    chosen = draw(st.lists(sources(), min_size=1, max_size=3))
-    weights = st.sampled_from([1, 1.5, 3])
+    chosen = draw(st.lists(sources(), min_size=1, max_size=4))
+    weights = st.sampled_from([1, 1.5, 12])
+    if draw(st.booleans()):
+        # The other sources are repeated while a long one lasts.
+        plain = {**draw(options()), "uneven": "pad", "drop_last": False, "batch_size": 2}
+        plain |= {"filters": None, "limit": None, "columns": ["id"]}
+        rows = draw(st.integers(60, 150))
+        return {
+            "sources": [*chosen, Run([[[None] * rows]], None, plain, [], 3)],
+            "weights": [1] * (len(chosen) + 1),
+            "seed": draw(st.integers(0, 2**64 - 1)),
+            "stop": "repeat",
+        }
     return {
         "sources": chosen,
         "weights": draw(st.one_of(st.none(), st.tuples(*[weights] * len(chosen)))),
