@@ -21,13 +21,17 @@ from fastload import (
     Codes,
     Column,
     DataWait,
+    Delta,
     DevicePrefetcher,
     FastParquetDataset,
     Fixed,
     Hash,
+    Iceberg,
+    Pack,
     Pad,
     Ragged,
     Stack,
+    TokenBudget,
     kernel,
     mix,
     per_row,
@@ -165,7 +169,7 @@ def test_everything_public_has_a_name_of_its_own(path, dataset, tmp_path):
         DevicePrefetcher(DataLoader(dataset, batch_size=None), "cpu"),
         per_row(length, "name", "length"), twice, next(iter(dataset)), Batch({"a": torch.ones(1)}),
         Ragged(torch.arange(3), torch.tensor([0, 3])), iter(dataset),
-        DataWait([]),
+        DataWait([]), Pack("a", 8), TokenBudget("a", 8), Delta("table"), Iceberg("a.b"),
     ]  # fmt: skip
     for item in shown:
         text = repr(item)

@@ -233,7 +233,10 @@ def test_models_and_names_with_odd_characters(hub):
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_expired_addresses_are_asked_for_again(hub, transport):
     hub.cdn.uses = 5
-    with dataset_of(hub, io=IO(transport=transport, retries=0, concurrency=4)) as dataset:
+    # A small budget keeps no pages, so that each pass asks the store.
+    with dataset_of(
+        hub, memory_budget="64MB", io=IO(transport=transport, retries=0, concurrency=4)
+    ) as dataset:
         for _ in range(3):
             assert rows_of(dataset) == expected()
     refused = [request for request in hub.cdn.requests if request.status == 403]

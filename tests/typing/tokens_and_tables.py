@@ -36,6 +36,9 @@ by_tokens = FastParquetDataset("tokens", batch_size=budget, skip_steps=range(10,
 for batch in by_tokens:
     assert_type(batch, Batch)
 
+weighted = FastParquetDataset("tokens", weights="weight", shuffle=True)
+weighted.set_weights([1.0, 2.0])
+
 delta = Delta("s3://bucket/clicks", version=12)
 print(delta.uri, delta.version)
 iceberg = Iceberg("books.sales", snapshot_id=3, catalog="default")

@@ -214,6 +214,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "nulls": ("raise", "zero", "mask"),
 }
 _LEAST = {
+    "batch_size": 1,
     "shuffle_window": 1,
     "global_batch_size": 1,
     "canonical_ranks": 1,

@@ -824,8 +824,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             if options.canonical_ranks is not None:
                 units = CanonicalUnits(units, options.canonical_ranks)
         if units.options is not options:
-            slices = options.canonical_ranks or 1
-            self._rows_of_batch = max(1, rows * slices // self._resolved_rank().world)
+            if options.canonical_ranks is not None:
+                rows = max(1, rows * options.canonical_ranks // self._resolved_rank().world)
+            self._rows_of_batch = rows
         return units
 
     def _batches(self, position: Position, rank: int | None) -> int:
