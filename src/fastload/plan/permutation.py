@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+
+    Permute = Callable[[int, int], NDArray[np.uint32]]
+    """A function that returns the permutation of n rows that a key names, as `permutation`."""
 
 __all__ = ["below", "fold", "mix64", "permutation", "stream_key", "stream_keys", "stream_values"]
 

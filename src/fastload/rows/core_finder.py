@@ -82,13 +82,9 @@ class CoreRowFinder:
         Returns:
             The finder, or None if the core can't evaluate the predicate.
         """
-        if predicate.filters is None or predicate.split is not None:
+        if predicate.split is not None:
             return None
-        conditions = RowConditions.of(predicate.filters, schema.arrow)
-        if conditions is None:
-            return None
-        projection = _projection(source, schema, conditions)
-        return cls(source, conditions, projection) if projection else None
+        return cls._of(source, schema, predicate, whole=True)
 
     @classmethod
     def pruning(cls, source: Source, schema: FilterSchema, predicate: Predicate) -> Self | None:
@@ -103,13 +99,20 @@ class CoreRowFinder:
             The finder, for `may_pass`, or None if the core can't evaluate any part that every row
             has to pass.
         """
+        return cls._of(source, schema, predicate, whole=False)
+
+    @classmethod
+    def _of(
+        cls, source: Source, schema: FilterSchema, predicate: Predicate, *, whole: bool
+    ) -> Self | None:
+        """Make a finder for all of the filters, or for the parts that the core can evaluate."""
         if predicate.filters is None:
             return None
-        conditions = RowConditions.of(predicate.filters, schema.arrow, partial=True)
+        conditions = RowConditions.of(predicate.filters, schema.arrow, partial=not whole)
         if conditions is None:
             return None
         projection = _projection(source, schema, conditions)
-        return cls(source, conditions, projection, decodes=False) if projection else None
+        return cls(source, conditions, projection, decodes=whole) if projection else None
 
     def may_pass(self, tasks: Sequence[tuple[int, int]]) -> list[bool]:
         """Return for each row group whether a row may pass, without reading columns.

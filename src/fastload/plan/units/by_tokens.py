@@ -8,23 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import Int64s, edges_of
-from fastload.plan.read_plan import (
-    ReadPlan,
-    shuffled_parts,
-    striped_parts,
-)
+from fastload.plan.read_plan import ReadPlan, shuffled_parts, striped_parts
 from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows, intervals_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from fastload.plan.options import Options
+    from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
-
-    Permute = Callable[[int, int], NDArray[np.uint32]]
 
 __all__ = ["TokenUnits", "Tokens"]
 

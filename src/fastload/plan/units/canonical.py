@@ -77,7 +77,6 @@ class CanonicalUnits(Units):
     """
 
     def __init__(self, units: Units, slices: int) -> None:
-        self.units = units
         self.options = replace(
             units.options, batch_size=1, limit=None, offset=0, uneven="keep", drop_last=False
         )

@@ -7,24 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastload.plan.intervals import Int64s, cut, edges_of
-from fastload.plan.read_plan import (
-    PADDING,
-    ReadPlan,
-)
+from fastload.plan.read_plan import PADDING, ReadPlan
 from fastload.plan.units.packing import documents, pack_split
 from fastload.plan.units.windows import Lengths, UnitsOfWindows, Windows, intervals_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
     from fastload.plan.options import Options
+    from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
     from fastload.plan.units.packing import PackBest, Packing, Segments
-
-    Permute = Callable[[int, int], NDArray[np.uint32]]
 
 __all__ = ["PackedUnits"]
 
@@ -147,8 +139,8 @@ class PackedUnits(UnitsOfWindows):
         if found is None:
             docs = documents(*windows.rows_in_order(window), self._packing)
             found = self._pack_best(docs, self._packing.length, windows.unit_key(window))
-            self._packed_bytes += found[0].nbytes
-            if self._packed_bytes <= _KEPT_PACKED_BYTES:
+            if self._packed_bytes + found[0].nbytes <= _KEPT_PACKED_BYTES:
+                self._packed_bytes += found[0].nbytes
                 self._packed_windows[windows, window] = found
         return found
 
@@ -156,6 +148,9 @@ class PackedUnits(UnitsOfWindows):
         kept = {name: rows for name, rows in self._packed_windows.items() if name[0] is not windows}
         self._packed_windows = kept
         self._packed_bytes = sum(segments.nbytes for segments, _ in kept.values())
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "_packed_windows": {}, "_packed_bytes": 0}
 
     def _edges(self, windows: Windows) -> Int64s:
         """Return the packed rows before each window, or with fit="split" the tokens."""

@@ -20,10 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastload.plan.progress import batches, remaining_rows, share
-from fastload.plan.read_plan import (
-    ReadPlan,
-    share_plan,
-)
+from fastload.plan.read_plan import ReadPlan, share_plan
 from fastload.plan.steps import step_shares
 
 if TYPE_CHECKING:

@@ -14,24 +14,18 @@ import numpy as np
 
 from fastload.plan.intervals import Int64s, edges_of
 from fastload.plan.permutation import stream_key
-from fastload.plan.read_plan import (
-    WINDOW_STREAM,
-    window_edges,
-)
+from fastload.plan.read_plan import WINDOW_STREAM, window_edges
 from fastload.plan.sequence import EpochSequence, row_group_order
 from fastload.plan.units.units import Units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from fastload.plan.options import Options
+    from fastload.plan.permutation import Permute
     from fastload.plan.position import Position
     from fastload.plan.rank_split import Share
     from fastload.plan.sequence import RowGroups
-
-    Permute = Callable[[int, int], NDArray[np.uint32]]
 
 __all__ = ["Lengths", "UnitsOfWindows", "Windows", "intervals_of"]
 
@@ -165,7 +159,7 @@ class UnitsOfWindows(Units):
         """Return the number of units of an epoch."""
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_epochs": {}, "_packed_windows": {}, "_packed_bytes": 0}
+        return {**self.__dict__, "_epochs": {}}
 
 
 def intervals_of(mine: Share) -> Int64s:
