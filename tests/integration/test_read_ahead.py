@@ -71,8 +71,10 @@ def test_an_epoch_is_read_once_ahead_or_not(path):
         assert settled(dataset).read_ahead.bytes == before
 
 
-@pytest.mark.parametrize(("limit", "batches_of_steps"), [(ROWS, 4), (200, 1)])
-def test_no_batch_waits_for_all_of_it(path, monkeypatch, limit, batches_of_steps):
+@pytest.mark.parametrize(
+    ("limit", "window", "batches_of_steps"), [(ROWS, WINDOW, 4), (ROWS, ROWS, 4), (200, WINDOW, 1)]
+)
+def test_no_batch_waits_for_all_of_it(path, monkeypatch, limit, window, batches_of_steps):
     """The next pass is begun in steps, where batches are left to share them."""
     handed_out = 0
     steps = []
@@ -84,7 +86,7 @@ def test_no_batch_waits_for_all_of_it(path, monkeypatch, limit, batches_of_steps
 
         return log
 
-    with dataset_of(path, limit=limit) as dataset:
+    with dataset_of(path, limit=limit, shuffle_window=window) as dataset:
         ids_of(dataset)
         for name in ("__init__", "step"):
             monkeypatch.setattr(NextPass, name, logged(getattr(NextPass, name)))
