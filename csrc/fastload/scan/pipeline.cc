@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "fastload/base/slabs.h"
 #include "fastload/scan/lanes.h"
 
 namespace fastload {
@@ -262,7 +263,12 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
                   ? std::make_unique<PageTables>(options.page_table_bytes)
                   : nullptr),
       io_(MakeExecutor("fastload-io", options.io_threads)),
-      cpu_(MakeExecutor("fastload-cpu", options.threads)) {}
+      cpu_(MakeExecutor("fastload-cpu", options.threads)) {
+  // Spare memory and new memory together stay within the budget of this pipeline.
+  Slabs::OfProcess().LimitSpare(options.batch_memory_bytes +
+                                options.staging_memory_bytes +
+                                options.fetch_memory_bytes);
+}
 
 Pipeline::~Pipeline() { Close(); }
 
@@ -348,6 +354,10 @@ void Pipeline::Close() noexcept {
   cpu_->Close();
   io_->Close();
   dataset_.files.CloseAll();
+  // The slabs of the process keep the memory for the next dataset.
+  for (BlockPool* const pool : {&batches_, &staging_, &fetches_, &dataset_.page_blocks}) {
+    pool->Drain();
+  }
 }
 
 }  // namespace fastload
