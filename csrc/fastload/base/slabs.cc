@@ -117,7 +117,8 @@ uint8_t* Slabs::AllocateSmall(int64_t bytes) {
 Slabs::Regions::iterator Slabs::AddRegion(int64_t bytes) {
   uint8_t* data = TakeSpare(bytes);
   if (data == nullptr) {
-    ShrinkSpare(std::max<int64_t>(stats_.spare_bytes - bytes, 0));
+    const int64_t over = stats_.mapped_bytes + bytes - Allowed();
+    if (over > 0) ShrinkSpare(std::max<int64_t>(stats_.spare_bytes - over, 0));
     data = Map(bytes);
     if (data == nullptr) return regions_.end();
     stats_.mapped_bytes += bytes;
@@ -155,9 +156,10 @@ uint8_t* Slabs::TakeSpare(int64_t bytes) noexcept {
 }
 
 void Slabs::Keep(Spare spare) noexcept {
-  // Memory that was never touched is as good as new memory.
+  // Memory that was never touched is no better than new memory.
   if (spare.bytes < kLargeBytes || spares_ == spare_.size() ||
-      stats_.spare_bytes + spare.bytes > kSpareBytes || !IsTouched(spare.data)) {
+      spare.bytes > kSpareBytes - stats_.spare_bytes || stats_.mapped_bytes > Allowed() ||
+      !IsTouched(spare.data)) {
     return Unmap(spare.data, spare.bytes);
   }
   spare_[spares_++] = spare;
@@ -195,9 +197,11 @@ void Slabs::GiveBack(uint8_t* data) noexcept {
   if (kFromHeap) std::free(data);
 }
 
-void Slabs::LimitSpare(int64_t bytes) noexcept {
+void Slabs::AddBudget(int64_t bytes) noexcept {
   std::lock_guard lock(mutex_);
-  ShrinkSpare(bytes);
+  budgets_ += bytes;
+  ShrinkSpare(
+      std::max<int64_t>(Allowed() - (stats_.mapped_bytes - stats_.spare_bytes), 0));
 }
 
 Slabs::Stats Slabs::stats() const {

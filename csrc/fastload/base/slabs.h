@@ -43,15 +43,16 @@ class Slabs {
 
   // Returns at least `bytes` bytes with unspecified content, aligned to a cache line and
   // from 2 MiB on to a huge page if the memory is new. Returns nullptr if the system has
-  // no memory. Before the system is asked, as much spare memory is unmapped, so that
-  // spare memory is never held beside new memory.
+  // no memory. Spare memory is unmapped if spare and new memory together would exceed the
+  // budgets of the pipelines.
   uint8_t* Allocate(int64_t bytes);
 
   // Gives back a piece, as Free does.
   void GiveBack(uint8_t* data) noexcept;
 
-  // Unmaps spare memory until at most `bytes` are left.
-  void LimitSpare(int64_t bytes) noexcept;
+  // Adds a budget, or with less than 0 bytes removes one. While there are budgets, spare
+  // memory is kept only as far as all mappings fit the sum of the budgets.
+  void AddBudget(int64_t bytes) noexcept;
 
   Stats stats() const;
 
@@ -79,13 +80,34 @@ class Slabs {
   void Keep(Spare spare) noexcept;
   void Unmap(uint8_t* data, int64_t bytes) noexcept;
   void ShrinkSpare(int64_t bytes) noexcept;
+  // Returns how many bytes of mappings may be held together with spare memory.
+  int64_t Allowed() const { return budgets_ > 0 ? budgets_ : kSpareBytes; }
 
   const MadeHere made_here_;
   mutable std::mutex mutex_;  // guards the members below
   Regions regions_;           // by address
   std::array<Spare, 64> spare_;
   size_t spares_ = 0;  // number of spare_ that are in use
+  int64_t budgets_ = 0;
   Stats stats_;
+};
+
+// The budget of a pipeline, which lives as long as the pipeline.
+class SlabBudget {
+ public:
+  explicit SlabBudget(int64_t bytes) : bytes_(bytes) {
+    Slabs::OfProcess().AddBudget(bytes);
+  }
+  ~SlabBudget() {
+    // The slabs of a fork have no budget of the parent's.
+    if (made_here_.mine()) Slabs::OfProcess().AddBudget(-bytes_);
+  }
+  SlabBudget(const SlabBudget&) = delete;
+  SlabBudget& operator=(const SlabBudget&) = delete;
+
+ private:
+  const MadeHere made_here_;
+  const int64_t bytes_;
 };
 
 }  // namespace fastload

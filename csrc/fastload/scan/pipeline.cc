@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "fastload/base/slabs.h"
 #include "fastload/scan/lanes.h"
 
 namespace fastload {
@@ -249,7 +248,9 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
 Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
                    const std::vector<OutputSpec>& outputs, PipelineOptions options,
                    std::vector<FileSelection> selections)
-    : dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
+    : budget_(options.batch_memory_bytes + options.staging_memory_bytes +
+              options.fetch_memory_bytes + options.kept_memory_bytes),
+      dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
                options.kernels, std::move(selections), options.fetch_memory_bytes,
                options.verify_crc, std::move(options.blocks), options.fill_memory_bytes,
                options.kept_memory_bytes),
@@ -263,12 +264,7 @@ Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
                   ? std::make_unique<PageTables>(options.page_table_bytes)
                   : nullptr),
       io_(MakeExecutor("fastload-io", options.io_threads)),
-      cpu_(MakeExecutor("fastload-cpu", options.threads)) {
-  // Spare memory and new memory together stay within the budget of this pipeline.
-  Slabs::OfProcess().LimitSpare(options.batch_memory_bytes +
-                                options.staging_memory_bytes +
-                                options.fetch_memory_bytes);
-}
+      cpu_(MakeExecutor("fastload-cpu", options.threads)) {}
 
 Pipeline::~Pipeline() { Close(); }
 

@@ -82,22 +82,33 @@ TEST(Slabs, SpareMemoryIsBounded) {
   for (uint8_t* const piece : pieces) slabs.GiveBack(piece);
   EXPECT_EQ(slabs.stats().spare_bytes, Slabs::kSpareBytes);
   EXPECT_EQ(slabs.stats().mapped_bytes, Slabs::kSpareBytes);
-  slabs.LimitSpare(20 * kMebi);
-  EXPECT_EQ(slabs.stats().spare_bytes, 16 * kMebi);
-  slabs.LimitSpare(30 * kMebi);
-  EXPECT_EQ(slabs.stats().spare_bytes, 16 * kMebi);
 }
 
-TEST(Slabs, NewMemoryTakesThePlaceOfSpareMemory) {
+// With budgets, spare memory and memory in use together stay within the budgets.
+TEST(Slabs, SpareMemoryKeepsToTheBudgets) {
   Slabs slabs;
   std::vector<uint8_t*> pieces;
   for (int i = 0; i < 8; ++i) pieces.push_back(Touched(&slabs, 4 * kMebi));
   for (uint8_t* const piece : pieces) slabs.GiveBack(piece);
+  EXPECT_EQ(slabs.stats().spare_bytes, 32 * kMebi);
+  slabs.AddBudget(24 * kMebi);
+  EXPECT_EQ(slabs.stats().spare_bytes, 24 * kMebi);
   // No spare piece is large enough, so the new mapping replaces spare mappings.
-  uint8_t* const large = slabs.Allocate(20 * kMebi);
-  EXPECT_EQ(slabs.stats().spare_bytes, 12 * kMebi);
-  EXPECT_EQ(slabs.stats().mapped_bytes, 32 * kMebi);
+  uint8_t* const large = Touched(&slabs, 20 * kMebi);
+  EXPECT_EQ(slabs.stats().spare_bytes, 4 * kMebi);
+  EXPECT_EQ(slabs.stats().mapped_bytes, 24 * kMebi);
+  // Memory in use may exceed the budgets; freed memory is then not kept.
+  uint8_t* const other = Touched(&slabs, 6 * kMebi);
+  EXPECT_EQ(slabs.stats().mapped_bytes, 26 * kMebi);
+  slabs.GiveBack(other);
+  EXPECT_EQ(slabs.stats().mapped_bytes, 20 * kMebi);
+  // A second budget makes room; without budgets the bound is kSpareBytes.
+  slabs.AddBudget(20 * kMebi);
+  slabs.GiveBack(Touched(&slabs, 6 * kMebi));
+  EXPECT_EQ(slabs.stats().mapped_bytes, 26 * kMebi);
   slabs.GiveBack(large);
+  slabs.AddBudget(-44 * kMebi);
+  EXPECT_EQ(slabs.stats().spare_bytes, 26 * kMebi);
 }
 
 TEST(Slabs, MemoryThatWasNeverTouchedIsNotKept) {
