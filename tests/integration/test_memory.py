@@ -224,7 +224,7 @@ def memory_of_three(path):
     with FastParquetDataset(path, batch_size=100, threads=2) as dataset:
         next(iter(dataset))
         large = dataset.stats().memory
-    with FastParquetDataset(path, batch_size=100, threads=2, memory_budget="8MB") as dataset:
+    with FastParquetDataset(path, batch_size=100, threads=2, memory_budget="2MB") as dataset:
         next(iter(dataset))
         small = dataset.stats().memory
     return begun.spare, large.spare, large.total, small.spare
@@ -253,4 +253,4 @@ def test_memory_of_a_closed_dataset_serves_the_next(tmp_path):
     for before, large, total, small in json.loads(done.stdout):
         assert before == 0
         assert 0 < large <= min(total, 64 << 20)
-        assert 0 < small <= 8_000_000 < large
+        assert small <= 2_000_000 < large
