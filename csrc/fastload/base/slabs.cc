@@ -73,18 +73,20 @@ void Slabs::Free(uint8_t* data) noexcept {
 Slabs::~Slabs() {
   ShrinkSpare(0);
   for (const auto& [data, region] : regions_) {
-    munmap(data, static_cast<size_t>(region.bytes));
+    if (region.from_heap) {
+      std::free(data);
+    } else {
+      munmap(data, static_cast<size_t>(region.bytes));
+    }
   }
 }
 
 uint8_t* Slabs::Allocate(int64_t bytes) {
   const int64_t rounded = RoundTo(std::max<int64_t>(bytes, 1), kPieceAlignment);
-  if (rounded < kLargeBytes && kFromHeap) {
-    return static_cast<uint8_t*>(
-        std::aligned_alloc(kPieceAlignment, static_cast<size_t>(rounded)));
-  }
   std::lock_guard lock(mutex_);
-  if (rounded < kLargeBytes) return AllocateSmall(rounded);
+  if (rounded < kLargeBytes) {
+    return kFromHeap ? AllocateFromHeap(rounded) : AllocateSmall(rounded);
+  }
   const auto region = AddRegion(RoundTo(rounded, kPage));
   return region == regions_.end() ? nullptr : region->first;
 }
@@ -114,6 +116,21 @@ uint8_t* Slabs::AllocateSmall(int64_t bytes) {
   }
 }
 
+uint8_t* Slabs::AllocateFromHeap(int64_t bytes) {
+  auto* const data = static_cast<uint8_t*>(
+      std::aligned_alloc(kPieceAlignment, static_cast<size_t>(bytes)));
+  if (data == nullptr) return nullptr;
+  try {
+    Region& region = regions_.try_emplace(data).first->second;
+    region.bytes = bytes;
+    region.from_heap = true;
+  } catch (...) {
+    std::free(data);
+    throw;
+  }
+  return data;
+}
+
 Slabs::Regions::iterator Slabs::AddRegion(int64_t bytes) {
   uint8_t* data = TakeSpare(bytes);
   if (data == nullptr) {
@@ -135,7 +152,9 @@ Slabs::Regions::iterator Slabs::AddRegion(int64_t bytes) {
 
 void Slabs::DropRegion(Regions::iterator region) noexcept {
   const Spare spare{region->first, region->second.bytes};
+  const bool from_heap = region->second.from_heap;
   regions_.erase(region);
+  if (from_heap) return std::free(spare.data);
   Keep(spare);
 }
 
@@ -194,7 +213,6 @@ void Slabs::GiveBack(uint8_t* data) noexcept {
       return;
     }
   }
-  if (kFromHeap) std::free(data);
 }
 
 void Slabs::AddBudget(int64_t bytes) noexcept {

@@ -57,9 +57,10 @@ class Slabs {
   Stats stats() const;
 
  private:
-  // A mapping that is one piece, or a slab of small pieces.
+  // A mapping that is one piece, a slab of small pieces, or a piece of the heap.
   struct Region {
     int64_t bytes = 0;
+    bool from_heap = false;              // in a build for the address sanitizer
     std::optional<RangeAllocator> free;  // of a slab; none: the region is one piece
     int64_t pieces = 0;                  // number of pieces of a slab
     int64_t too_many = 0;                // a slab has no range of so many free bytes
@@ -72,6 +73,7 @@ class Slabs {
 
   // The methods below expect that mutex_ is held.
   uint8_t* AllocateSmall(int64_t bytes);
+  uint8_t* AllocateFromHeap(int64_t bytes);
   // Maps memory, or takes spare memory, and adds the region. Returns null without memory.
   Regions::iterator AddRegion(int64_t bytes);
   void DropRegion(Regions::iterator region) noexcept;
