@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "fastload/base/platform.h"
 
@@ -36,6 +37,15 @@ struct HugeAllocator {
     return static_cast<T*>(data);
   }
   void deallocate(T* data, size_t) { std::free(data); }
+  // Leaves elements that get no value as they are, where a vector would write zeros.
+  template <typename U>
+  void construct(U* element) noexcept {
+    ::new (static_cast<void*>(element)) U;
+  }
+  template <typename U, typename... Arguments>
+  void construct(U* element, Arguments&&... arguments) {
+    ::new (static_cast<void*>(element)) U(std::forward<Arguments>(arguments)...);
+  }
   bool operator==(const HugeAllocator&) const { return true; }
 };
 

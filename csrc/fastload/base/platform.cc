@@ -32,6 +32,18 @@ size_t MostOpenFiles() {
   return static_cast<size_t>(std::clamp(limit.rlim_cur / kShare, kLeast, kMost));
 }
 
+int64_t CoreCacheBytes() {
+  constexpr int64_t kUsual = 1 << 20;
+  static const int64_t bytes = [] {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    const int64_t size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    if (size > 0) return size;
+#endif
+    return kUsual;
+  }();
+  return bytes;
+}
+
 int64_t ModifiedNs(const struct stat& status) {
 #if defined(__APPLE__)
   const timespec& at = status.st_mtimespec;

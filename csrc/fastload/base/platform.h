@@ -40,6 +40,9 @@ void FindBlocks(int fd, int64_t offset, int64_t bytes);
 // that the system allows, so that most are left for the rest of the program.
 size_t MostOpenFiles();
 
+// Returns the bytes of a core's L2 cache, or 1 MiB where the system can't say.
+int64_t CoreCacheBytes();
+
 // Returns when the file was modified, in nanoseconds since 1970.
 int64_t ModifiedNs(const struct stat& status);
 

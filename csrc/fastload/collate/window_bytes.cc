@@ -4,7 +4,6 @@
 #include <mutex>
 #include <vector>
 
-#include "fastload/base/gather.h"
 #include "fastload/base/short_copy.h"
 #include "fastload/collate/window.h"
 #include "fastload/collate/window_runs.h"
@@ -13,9 +12,9 @@ namespace fastload {
 
 Result<std::unique_ptr<StagedBytes>> StagedBytes::Make(const Window& window, bool valid) {
   auto staged = std::make_unique<StagedBytes>();
-  const int64_t views = window.slots() * static_cast<int64_t>(sizeof(ByteView));
+  const int64_t views = window.rows * static_cast<int64_t>(sizeof(ByteView));
   ARROW_ASSIGN_OR_RAISE(staged->memory,
-                        window.pool->Allocate(views + (valid ? window.slots() : 0)));
+                        window.pool->Allocate(views + (valid ? window.rows : 0)));
   staged->views = reinterpret_cast<ByteView*>(staged->memory->data());
   staged->valid = valid ? staged->memory->data() + views : nullptr;
   for (size_t i = 0; i < window.shares.size(); ++i) {
@@ -37,35 +36,19 @@ Status WindowTask::StageBytes() {
   StagedBytes& staged = *state_.bytes;
   const bool valid = staged.valid != nullptr;
   ByteArena& arena = staged.arenas[static_cast<size_t>(task_)];
-  const bool dealt = window_->dealt();
-  std::vector<ByteView> views(dealt ? kBlockRows : 0);
-  std::vector<uint8_t> valids(dealt && valid ? kBlockRows : 0);
   return ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
-    if (!dealt) {
-      return cursor.bytes->Read(rows, staged.views + first,
-                                valid ? staged.valid + first : nullptr, &arena);
-    }
-    for (int64_t end = first + rows; first < end; first += kBlockRows) {
-      const int64_t n = std::min(kBlockRows, end - first);
-      ARROW_RETURN_NOT_OK(
-          cursor.bytes->Read(n, views.data(), valid ? valids.data() : nullptr, &arena));
-      const uint32_t* slots = window_->shuffle.slots.data() + first;
-      for (int64_t i = 0; i < n; ++i) {
-        staged.views[slots[i]] = views[static_cast<size_t>(i)];
-      }
-      if (valid) Scatter(valids.data(), 1, slots, n, staged.valid);
-    }
-    return Status::OK();
+    return cursor.bytes->Read(rows, staged.views + first,
+                              valid ? staged.valid + first : nullptr, &arena);
   });
 }
 
 void WindowTask::CountBytes() {
   for (const Part& part : Parts()) {
     int64_t bytes = 0;
-    ForEachRun(*window_, part, [&](const SlotRun& run) {
-      const ByteView* bucket = state_.bytes->views + run.bucket;
+    ForEachRowRun(*window_, part, [&](const RowRun& run) {
+      const ByteView* views = state_.bytes->views + run.row;
       for (int64_t i = 0; i < run.rows; ++i) {
-        bytes += bucket[run.within == nullptr ? i : run.within[i]].size;
+        bytes += views[run.index == nullptr ? i : run.index[i]].size;
       }
     });
     state_.sizes[static_cast<size_t>(&part - window_->parts.data())] = bytes;
@@ -86,14 +69,14 @@ void WindowTask::FillBytes() {
       uint8_t* values = base + numbers[2];
       int64_t end = 0;
       *offsets++ = 0;
-      ForEachRun(*window_, part, [&](const SlotRun& run) {
-        const ByteView* bucket = staged.views + run.bucket;
+      ForEachRowRun(*window_, part, [&](const RowRun& run) {
+        const ByteView* views = staged.views + run.row;
         for (int64_t i = 0; i < run.rows; ++i) {
-          if (run.within != nullptr && i + kViewsAhead < run.rows) {
-            __builtin_prefetch(bucket + run.within[i + kViewsAhead]);
-            __builtin_prefetch(bucket[run.within[i + kAhead]].data);
+          if (run.index != nullptr && i + kViewsAhead < run.rows) {
+            __builtin_prefetch(views + run.index[i + kViewsAhead]);
+            __builtin_prefetch(views[run.index[i + kAhead]].data);
           }
-          const ByteView& view = bucket[run.within == nullptr ? i : run.within[i]];
+          const ByteView& view = views[run.index == nullptr ? i : run.index[i]];
           ShortCopy(values + end, view.data, view.size);
           end += view.size;
           *offsets++ = end;
@@ -102,10 +85,10 @@ void WindowTask::FillBytes() {
     }
     for (const Layout::Slot& slot : unit_.valid_slots) {
       uint8_t* out = Layout::Address(base, part.areas, slot);
-      ForEachRun(*window_, part, [&](const SlotRun& run) {
-        const uint8_t* bucket = staged.valid + run.bucket;
+      ForEachRowRun(*window_, part, [&](const RowRun& run) {
+        const uint8_t* rows = staged.valid + run.row;
         for (int64_t i = 0; i < run.rows; ++i) {
-          *out++ = bucket[run.within == nullptr ? i : run.within[i]];
+          *out++ = rows[run.index == nullptr ? i : run.index[i]];
         }
       });
     }

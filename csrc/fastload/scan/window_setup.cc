@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -168,6 +169,7 @@ void SetUpWindow(const Pass& pass, Window* window) {
                      .subspan(first_segment, static_cast<size_t>(w.output_rows));
   }
   w.by_takes = pass.plan.by_takes;
+  w.cache_bytes = pass.options.cache_bytes;
   w.pool = pass.staging_pool;
   CutParts(pass, &w);
   w.shares = CutShares(w, SharesWanted(pass));
@@ -206,7 +208,9 @@ void ComputeOrder(const Pass& pass, Window* window) {
   const auto rows = static_cast<uint32_t>(window->rows);
   const auto index = static_cast<size_t>(window->index);
   if (pass.plan.by_takes) {
-    MakeIdentity(rows, &window->shuffle);
+    std::vector<uint32_t> in_order(rows);
+    std::iota(in_order.begin(), in_order.end(), 0U);
+    ShuffleTo(in_order, &window->shuffle);
   } else if (pass.plan.orders.empty()) {
     MakeShuffle(pass.plan.keys[index], rows, &window->shuffle, pass.options.bucket_rows);
   } else {
