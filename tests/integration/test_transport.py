@@ -307,6 +307,17 @@ def test_pickles_of_received_batches_hold_values(path):
     assert same(batch.copy(), batch)
 
 
+def storages_of(batch):
+    return len({value.untyped_storage().data_ptr() for value in batch.values()})
+
+
+def test_columns_that_torch_sends_share_a_file_descriptor(path):
+    """A worker's columns are views of one storage, which torch sends once."""
+    with FastParquetDataset(path, batch_size=BATCH, columns=["id", "price"]) as dataset:
+        assert set(loader_of(dataset, collate_fn=storages_of)) == {1}
+        assert set(map(storages_of, dataset)) == {2}
+
+
 def test_kept_batches_become_copies(path, recwarn):
     with FastParquetDataset(
         path, batch_size=8, memory_budget="300KB", threads=1, columns=["id", "price"]

@@ -11,10 +11,15 @@ import torch
 
 from fastload.batch.batch import Batch, BatchOrigin
 from fastload.batch.ragged import Kind, Ragged, ragged_of
-from fastload.batch.tensor_views import untracked
+from fastload.batch.tensor_views import buffer_of, untracked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+# Up to so many columns for each dtype, a call for each column takes less time than the views that
+# columns of one dtype share.
+_FEW_COLUMNS = 4
+_new_batch = dict.__new__
 
 
 class CoreBatch(Protocol):
@@ -74,18 +79,23 @@ class Output:
 class Assembler:
     """A factory of Batches over the core's buffers, with few calls into torch.
 
-    The columns of one dtype are made by one call. The tensors of a Batch share the buffer and keep
-    the buffer alive until the last tensor dies. The tensors are contiguous, except tensors of
-    outputs that have strides of their own.
+    The tensors of a Batch share the buffer and keep the buffer alive until the last tensor dies.
+    The tensors are contiguous, except tensors of outputs that have strides of their own.
+
+    A few columns are made by a call for each column, and each tensor has a storage of its own that
+    ends with the column. Many columns of one dtype, and all other outputs, are views of one storage
+    that has the whole buffer.
 
     Args:
         outputs: layouts of the outputs, in the order of the Batch's keys.
+        one_storage: all tensors of a Batch are views of one storage, which torch sends to another
+            process by one file descriptor.
 
     Raises:
         ValueError: two outputs have the same name.
     """
 
-    def __init__(self, outputs: Iterable[Output]) -> None:
+    def __init__(self, outputs: Iterable[Output], *, one_storage: bool = False) -> None:
         outputs = tuple(outputs)
         columns: dict[torch.dtype, list[Output]] = {}
         for output in outputs:
@@ -114,6 +124,10 @@ class Assembler:
         index = {id(output): j for j, output in enumerate(laid)}
         order = [(output.name, index[id(output)]) for output in shown]
         self._order = None if [j for _, j in order] == [*range(len(laid))] else order
+        few = len(columns) and len(laid) <= _FEW_COLUMNS * len(columns)
+        only_columns = all(output.kind == "column" for output in outputs)
+        direct = few and only_columns and not one_storage
+        self._columns = _places(outputs, columns) if direct else None
 
     def __call__(
         self, raw: CoreBatch, position: object = None, tensor: torch.Tensor | None = None
@@ -130,14 +144,25 @@ class Assembler:
             # buffers of the core outlive the inference mode.
             with torch.inference_mode(mode=False):
                 return self(raw, position, tensor)
+        if tensor is None and self._columns is not None and (rows := raw.rows):
+            # The hot path of datasets with few columns: Batch() and calls for each step would take
+            # as long as a tensor.
+            batch: Batch = _new_batch(Batch)
+            batch._position = position  # noqa: SLF001
+            batch._origin = BatchOrigin(raw)  # noqa: SLF001
+            areas, memory, tensor_of = raw.areas, memoryview(raw), torch.frombuffer  # type: ignore[arg-type]
+            for name, dtype, area, number in self._columns:
+                offset = areas[area] + number * areas[area + 1]
+                batch[name] = tensor_of(memory, dtype=dtype, count=rows, offset=offset)
+            return batch
         with untracked():
-            buffer = _buffer_of(raw) if tensor is None else tensor
+            buffer = buffer_of(raw) if tensor is None else tensor
             values = self._tensors(raw, buffer)
         if self._order is None:
             batch = Batch(zip(self._names, values, strict=True), position)
         else:
             batch = Batch([(name, values[j]) for name, j in self._order], position)
-        batch._origin = BatchOrigin(buffer, raw)  # noqa: SLF001
+        batch._origin = BatchOrigin(raw, buffer)  # noqa: SLF001
         return batch
 
     def _tensors(self, raw: CoreBatch, buffer: torch.Tensor) -> list[torch.Tensor | Ragged]:
@@ -207,13 +232,18 @@ def _offsets(buffer: torch.Tensor, areas: Iterator[int]) -> torch.Tensor:
     return torch.zeros(1, dtype=torch.int64, device="cpu")
 
 
-def _buffer_of(raw: CoreBatch) -> torch.Tensor:
-    """Return the buffer as uint8, cut to a multiple of 8 bytes so that every dtype can view it."""
-    view = memoryview(raw)  # type: ignore[arg-type]
-    size = view.nbytes
-    if size < 8:
-        return torch.empty(0, dtype=torch.uint8, device="cpu")
-    if size % 8:
-        # as_strided is bounded by the storage alone, so it also reaches the bytes behind the cut.
-        return torch.frombuffer(raw, dtype=torch.uint8)[: size - size % 8]
-    return torch.frombuffer(raw, dtype=torch.uint8)
+def _places(
+    outputs: Iterable[Output], columns: Mapping[torch.dtype, list[Output]]
+) -> list[tuple[str, torch.dtype, int, int]]:
+    """Return name, dtype, index of the dtype's first area, and number in the dtype, by column."""
+    dtypes = list(columns)
+    return [
+        (
+            output.name,
+            output.dtype,
+            2 * dtypes.index(output.dtype),
+            columns[output.dtype].index(output),
+        )
+        for output in outputs
+        if not output.hidden
+    ]

@@ -14,6 +14,7 @@ from fastload.batch.display import batch_html, batch_text
 from fastload.batch.hints import OF_BATCH, ROWS, refuse_dtype
 from fastload.batch.packed_rows import of_whole_batch, sliced_edges
 from fastload.batch.packing import pack, unpack
+from fastload.batch.tensor_views import buffer_of
 from fastload.runtime.hints import nearest, no_attribute
 
 if TYPE_CHECKING:
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
 class BatchOrigin:
     """The memory in which the core wrote the tensors of a batch.
 
+    Args:
+        raw: object that owns the memory, and supports the buffer protocol.
+        block: the whole memory as a uint8 Tensor, if the tensor exists already.
+
     Attributes:
-        block: the whole memory, as a uint8 Tensor.
         raw: object that owns the memory.
         sender: `transport.Sender` that can send the memory to another process; None if the
             memory cannot be sent.
@@ -35,10 +38,21 @@ class BatchOrigin:
             were replaced.
     """
 
-    block: torch.Tensor
-    raw: Any
-    sender: Any = None
-    values: dict[str, Any] = field(default_factory=dict)
+    __slots__ = ("_block", "raw", "sender", "values")
+
+    def __init__(self, raw: Any, block: torch.Tensor | None = None) -> None:
+        self.raw = raw
+        self.sender: Any = None
+        self.values: dict[str, Any] = {}
+        self._block = block
+
+    @property
+    def block(self) -> torch.Tensor:
+        """The whole memory, as a uint8 Tensor."""
+        if self._block is None:
+            with torch.inference_mode(mode=False):  # the memory outlives the inference mode
+                self._block = buffer_of(self.raw)
+        return self._block
 
 
 class Batch(dict[str, Any]):

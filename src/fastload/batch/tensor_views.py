@@ -1,6 +1,8 @@
-"""Views of tensors: views made below autograd, and views of bits as integers."""
+"""Views: of memory as tensors, of tensors below autograd, and of bits as integers."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -11,6 +13,20 @@ untracked = torch._C._AutoDispatchBelowADInplaceOrView  # noqa: SLF001
 
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _WITHOUT_MASKS = (torch.uint16, torch.uint32, torch.uint64)
+
+
+def buffer_of(memory: Any) -> torch.Tensor:
+    """Return memory as uint8, cut to a multiple of 8 bytes so that every dtype can view it.
+
+    Args:
+        memory: an object that supports the buffer protocol. The tensor keeps the object alive.
+    """
+    size = memoryview(memory).nbytes
+    if size < 8:
+        return torch.empty(0, dtype=torch.uint8, device="cpu")
+    buffer = torch.frombuffer(memory, dtype=torch.uint8)
+    # as_strided is bounded by the storage alone, so it also reaches the bytes behind the cut.
+    return buffer[: size - size % 8] if size % 8 else buffer
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:

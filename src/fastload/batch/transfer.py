@@ -79,7 +79,8 @@ def begin_transfer(
             source = allocate(len(source)).copy_(source)
         target = source.to(device, non_blocking=True)
         with untracked():
-            values = [_in_block(value, target) for value in values]
+            start = origin.block.data_ptr()
+            values = [_in_block(value, start, target) for value in values]
         return Transfer(pytree.tree_unflatten(values, tree), [target], True), [source]
     sources: list[torch.Tensor] = []
     targets: list[torch.Tensor] = []
@@ -108,24 +109,35 @@ def begin_transfer(
 def _is_filled_by(values: Iterable[Any], block: torch.Tensor) -> bool:
     """Return True if the buffer holds all the values, and the values fill half of it or more."""
     start = block.data_ptr()
+    stop = start + block.untyped_storage().nbytes()
     size = 0
     for value in values:
         for tensor in _tensors(value):
-            if not is_plain(tensor) or tensor.untyped_storage().data_ptr() != start:
+            if not is_plain(tensor):
+                return False
+            storage = tensor.untyped_storage()
+            if not start <= storage.data_ptr() <= stop - storage.nbytes():
                 return False
             size += tensor.nbytes
     return 2 * size >= len(block)
 
 
-def _in_block(value: Any, block: torch.Tensor) -> Any:
-    """Return the same value as a view of `block`, a copy of the buffer in which the value lies."""
+def _in_block(value: Any, start: int, block: torch.Tensor) -> Any:
+    """Return the same value as a view of `block`, a copy of the buffer in which the value lies.
+
+    Args:
+        value: a value of the batch.
+        start: address of the buffer.
+        block: the copy of the buffer.
+    """
     if type(value) is Ragged:
-        parts = _in_block(value.values, block), _in_block(value.offsets, block)
+        parts = _in_block(value.values, start, block), _in_block(value.offsets, start, block)
         return ragged_of(*parts, value.kind)
     if not isinstance(value, torch.Tensor):
         return value
+    before = (value.untyped_storage().data_ptr() - start) // value.dtype.itemsize
     typed = block.view(value.dtype)
-    return typed.as_strided(value.shape, value.stride(), value.storage_offset())
+    return typed.as_strided(value.shape, value.stride(), before + value.storage_offset())
 
 
 def moved(batch: Any, device: torch.device) -> Any:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from dataclasses import replace
 from functools import partial
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any, NamedTuple, NoReturn
@@ -76,8 +75,9 @@ class Sender:
     def mark(self, batch: Batch) -> None:
         """Mark a batch, fresh from the core, as one that this sender can send."""
         values = {name: _parts(value) for name, value in batch.items()}
-        assert batch._origin is not None  # noqa: SLF001
-        batch._origin = replace(batch._origin, sender=self, values=values)  # noqa: SLF001
+        origin = batch._origin  # noqa: SLF001
+        assert origin is not None
+        origin.sender, origin.values = self, values
 
     def reduce(self, batch: Batch) -> tuple[Any, ...] | None:
         """Return what multiprocessing pickles for a batch; None if memory or slots run short."""

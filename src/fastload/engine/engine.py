@@ -108,7 +108,8 @@ class Engine:
         self._kernels = tuple(kernels)
         assembled = tuple(map(_assembled, outputs))
         self._assembled = assembled
-        self._assemble = Assembler(assembled)
+        self._assemble = Assembler(assembled, one_storage=home is not None)
+        self._allocates = allocate is not None
         self._sender = None
         if home is not None:
             with contextlib.suppress(StorageError):  # without a sender, torch sends the batches
@@ -294,9 +295,9 @@ class Engine:
         Raises:
             Exception: the error of a kernel on this batch.
         """
-        if lent.failed_kernel >= 0:
+        if self._kernels and lent.failed_kernel >= 0:
             raise_failure(lent, self._kernels[lent.failed_kernel], self._assembled)
-        tensor = lent.take_tensor()
+        tensor = lent.take_tensor() if self._allocates else None
         if tensor is not None:
             # The memory counts as lent until the last view of the tensor is deleted.
             tensor.untyped_storage()._lent = lent  # type: ignore[attr-defined]  # noqa: SLF001

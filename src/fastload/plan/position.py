@@ -25,7 +25,7 @@ first leg, and every worker would begin with none of its batches delivered.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastload.plan.progress import Leg, advance
 
@@ -75,9 +75,11 @@ class WorkerSlot:
     worker: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPosition:
+class BatchPosition(NamedTuple):
     """The position of a batch, counted from the beginning of its pass.
+
+    A pass makes a BatchPosition for each batch, and a NamedTuple is made in a third of the time of
+    a frozen dataclass.
 
     Attributes:
         start: position where the pass began.
@@ -111,7 +113,7 @@ class BatchPosition:
 
     def of_source(self, name: str) -> BatchPosition:
         """Return the same position, for a batch of the source `name`."""
-        return replace(self, source=name)
+        return self._replace(source=name)
 
 
 def batch_position_of(

@@ -270,6 +270,60 @@ def test_assembled_tensors_keep_the_block_until_the_last_dies():
     assert alive() is None
 
 
+FEW = [
+    Output("b", "column", torch.float32),
+    Output("hidden", "column", torch.int64, hidden=True),
+    Output("c", "column", torch.int64),
+]
+
+
+def few_columns():
+    block = lend(2, (0, 64, 64, 64))
+    view = memoryview(block).cast("B")
+    for start, code, items in ((0, "f", [0.5, 1.5]), (64, "q", [1, 2]), (128, "q", [3, 4])):
+        for i, item in enumerate(items):
+            view[start:].cast(code)[i] = item
+    return block
+
+
+def test_a_few_columns_have_storages_of_their_own():
+    block = few_columns()
+    alive = weakref.ref(block)
+    batch = Assembler(FEW)(block, POSITION)
+    first = ctypes.addressof(block)
+    assert list(batch) == ["b", "c"]
+    assert {name: value.tolist() for name, value in batch.items()} == {"b": [0.5, 1.5], "c": [3, 4]}
+    assert batch._position == POSITION
+    assert [value.data_ptr() - first for value in batch.values()] == [0, 128]
+    assert [value.untyped_storage().nbytes() for value in batch.values()] == [8, 16]
+    batch["c"].add_(1)
+    assert (batch["b"]._version, batch["c"]._version) == (0, 1)
+    assert memoryview(block).cast("B")[128:].cast("q")[0] == 4
+    assert batch._origin.block.data_ptr() == first
+    del block
+    column = batch["c"]
+    del batch
+    assert alive() is not None
+    del column
+    assert alive() is None
+
+
+def test_the_columns_of_one_storage():
+    block = few_columns()
+    batch = Assembler(FEW, one_storage=True)(block)
+    assert {name: value.tolist() for name, value in batch.items()} == {"b": [0.5, 1.5], "c": [3, 4]}
+    storages = [value.untyped_storage() for value in batch.values()]
+    assert {storage.data_ptr() for storage in storages} == {ctypes.addressof(block)}
+    assert {storage.nbytes() for storage in storages} == {len(block)}
+
+
+def test_a_few_columns_leave_the_inference_mode():
+    with torch.inference_mode():
+        batch = Assembler(FEW)(few_columns())
+        block = batch._origin.block
+    assert not any(value.is_inference() for value in [*batch.values(), block])
+
+
 def test_assembled_tensors_are_of_their_own_to_autograd():
     block = fill()
     batch = Assembler(OUTPUTS)(block)

@@ -1,5 +1,6 @@
 """How batches are taken apart and put together on their way to a device."""
 
+import ctypes
 from collections import OrderedDict
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from fastload import Batch, Ragged
+from fastload.batch.assembler import Assembler, Output
 from fastload.batch.packing import ordinary_memory
 from fastload.batch.pinned_memory import PinnedMemory
 from fastload.batch.transfer import begin_transfer, moved
@@ -55,6 +57,38 @@ def test_one_block_holds_all_values():
     assert x.untyped_storage().data_ptr() == half.untyped_storage().data_ptr()
     x += 1
     assert (x._version, half._version) == (1, 0)
+
+
+def test_a_batch_of_the_core_is_copied_at_once():
+    class Memory(ctypes.Array):
+        _type_ = ctypes.c_uint8
+        _length_ = 128
+
+    outputs = [Output("x", "column", torch.int64), Output("y", "column", torch.int32)]
+    for one_storage in (False, True):
+        memory = Memory()
+        memory.rows, memory.areas = 8, (0, 64, 64, 64)
+        batch = Assembler(outputs, one_storage=one_storage)(memory)
+        batch["x"].copy_(torch.arange(8))
+        batch["y"].copy_(torch.arange(8, 16))
+        batch["part"] = batch["x"].view(torch.int32)[8:]
+        asked = []
+
+        def allocate(size, asked=asked):
+            asked.append(size)
+            return ordinary_memory(size)
+
+        transfer, _ = begin_transfer(batch, CPU, allocate)
+        assert asked == [128]
+        assert_same_batches([transfer.batch], [batch])
+        start = transfer.targets[0].data_ptr()
+        places = [value.data_ptr() - start for value in transfer.batch.values()]
+        assert places == [0, 64, 32]
+        # A value outside of the memory is packed with the others.
+        batch["z"] = torch.arange(8)
+        transfer, _ = begin_transfer(batch, CPU, allocate)
+        assert asked[1] > 128
+        assert_same_batches([transfer.batch], [batch])
 
 
 def test_what_is_more_than_its_values_is_left_to_torch():

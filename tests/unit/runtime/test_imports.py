@@ -8,19 +8,33 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 HEAVY = {
+    "accelerate",
+    "adlfs",
     "aiohttp",
+    "deltalake",
+    "duckdb",
     "fsspec",
     "gcsfs",
+    "google",
+    "huggingface_hub",
+    "lightning",
     "llvmlite",
     "numba",
     "obstore",
+    "pandas",
+    "polars",
     "pyarrow._acero",
     "pyarrow._compute",
     "pyarrow._dataset",
     "pyarrow._fs",
     "pyarrow._parquet",
+    "pyiceberg",
     "ray",
+    "requests",
     "rich",
+    "s3fs",
+    "tqdm",
+    "transformers",
 }
 
 
@@ -35,6 +49,18 @@ def imported(script):
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     return set(done.stdout.split())
+
+
+# Modules of the standard library that take long, or bring networks.
+SLOW = {"asyncio", "ctypes.util", "http", "sqlite3", "ssl", "unittest", "urllib.request", "xml"}
+
+
+def test_an_import_takes_nothing_of_other_packages():
+    """Torch, numpy and pyarrow are needed by every dataset; no other package is."""
+    found = imported("import fastload")
+    packages = {name.partition(".")[0] for name in found if "_sysconfigdata" not in name}
+    assert packages - set(sys.stdlib_module_names) == {"fastload", "numpy"}
+    assert found & SLOW == set()
 
 
 def test_heavy_modules_wait_until_they_are_needed(tmp_path):

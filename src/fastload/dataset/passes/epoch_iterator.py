@@ -52,6 +52,8 @@ class EpochIterator:
         self.finished = False
         self.consuming_s = 0.0
         self.part = part
+        # Workers take turns, so workers with lower numbers have delivered one batch more.
+        self._delivered_before = (start.taken - 1) * part.workers + part.worker + 1
         self._feed = feed
         self._taken = 0
         self._unit = "batches"  # what `_taken` counts
@@ -124,7 +126,7 @@ class EpochIterator:
         self.close()
 
     def _next(self, counts: int) -> Batch | None:
-        if self._is_over():
+        if (self.finished or self._ended is not None) and self._is_over():
             return None
         if self._handed_out_at is not None:
             self.consuming_s += time.perf_counter() - self._handed_out_at
@@ -150,15 +152,10 @@ class EpochIterator:
         return self.finished
 
     def _mark_after(self, taken: int) -> BatchPosition:
-        part = self.part
-        if not taken:
-            return BatchPosition(self.start, part, 0)
-        # Workers take turns, so workers with lower numbers have delivered one batch more.
-        turns = self.start.taken + taken - 1
-        delivered = turns * part.workers + part.worker + 1
-        if self._skipped is not None:
+        delivered = self._delivered_before + taken * self.part.workers if taken else 0
+        if self._skipped is not None and taken:
             delivered = steps_over(self._skipped, delivered)
-        return BatchPosition(self.start, part, delivered)
+        return BatchPosition(self.start, self.part, delivered)
 
 
 class RowIterator:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["ScanFeed", "SkippingFeed", "copies_warning", "share_of_leg"]
 
 _SHOWN_CAUSES = 5
+# A pass of so few batches prepares the next pass at once. A longer pass takes one step after each
+# batch, so that no batch waits for all steps.
+_FEW_BATCHES = 8
 
 
 class ScanFeed:
@@ -34,6 +37,7 @@ class ScanFeed:
         engine: the engine that makes the batches.
         scan: the scan of the core.
         on_copy: called for each batch that is handed out as a copy.
+        batches: number of batches of the scan.
 
     Attributes:
         lead: as in `Feed`.
@@ -45,11 +49,13 @@ class ScanFeed:
 
     lead = 0
 
-    def __init__(self, engine: Engine, scan: core.Scan, on_copy: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: Engine, scan: core.Scan, on_copy: Callable[[], None], batches: int
+    ) -> None:
         self.engine = engine
         self.on_opened: Callable[[core.Scan | None], bool] | None = None
         self._done = False  # on_opened has no step left
-        self._first = True  # no batch has been handed out
+        self._few = batches <= _FEW_BATCHES
         self._scan = scan
         self._on_copy = on_copy
 
@@ -74,11 +80,8 @@ class ScanFeed:
         on_opened = self.on_opened  # another thread may close the feed
         if on_opened is not None and not self._done and self._scan.opened_all:
             self._done = on_opened(self._scan)
-            # If the last window is open at the first batch, the pass has few batches: too few
-            # to take only one step after each.
-            while self._first and not self._done:
+            while self._few and not self._done:
                 self._done = on_opened(self._scan)
-        self._first = False
         return batch
 
     def close(self) -> None:
@@ -123,7 +126,8 @@ class SkippingFeed(ScanFeed):
         self._files = files
         self._report = report
         self._causes: dict[tuple[int, int], str] = {}
-        super().__init__(engine, engine.start(self._plan(), batch_rows, before), on_copy)
+        plan = self._plan()
+        super().__init__(engine, engine.start(plan, batch_rows, before), on_copy, plan.batches)
 
     def _plan(self) -> ReadPlan:
         plan, self._first_window, self._lead = self._substitution.after(self._next_row)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastload.plan.progress import batches, remaining_rows, share
 from fastload.plan.read_plan import ReadPlan, share_plan
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RowUnits", "Units"]
 
+# A plan of more pieces is not kept from one epoch to the next.
+_MOST_KEPT_PIECES = 1 << 16
+
 
 class Units(ABC):
     """The units of a dataset's epochs.
@@ -44,6 +47,8 @@ class Units(ABC):
     """
 
     options: Options
+    # The latest share, with what the share was computed from: most epochs have the same shares.
+    _latest_share: tuple[tuple[Any, ...], Share] | None = None
 
     @property
     @abstractmethod
@@ -67,9 +72,12 @@ class Units(ABC):
 
     def share(self, at: Position, part: WorkerSlot, rank: int) -> Share:
         """Return the units that a worker delivers after a position; see `share`."""
-        total = self.total(at)
         shape = (part.world, rank, part.workers, part.worker)
-        return share(total, self.options, at.progress, *shape, at.taken)
+        name = (self.total(at), self.options, at.progress, *shape, at.taken)
+        latest = self._latest_share  # another thread may replace the latest share
+        if latest is None or latest[0] != name:
+            self._latest_share = latest = name, share(*name)
+        return latest[1]
 
     def steps_left(self, at: Position, part: WorkerSlot) -> int:
         """Return the steps that are left after a position, `skip_steps` included."""
@@ -102,6 +110,8 @@ class RowUnits(Units):
     def __init__(self, row_groups: RowGroups, options: Options) -> None:
         self.options = options
         self.row_groups = row_groups
+        # The latest plan of an epoch in order, with what the plan was made of.
+        self._latest_plan: tuple[Share, int, bool, ReadPlan] | None = None
 
     @property
     def varies(self) -> bool:
@@ -122,6 +132,13 @@ class RowUnits(Units):
 
     def read_plan(self, at: Position, mine: Share, *, stripe_rows: int, ramp: bool) -> ReadPlan:
         """Plan the rows of a share."""
+        lasts = not self.options.shuffle and not self.varies  # all epochs have the same order
+        latest = self._latest_plan if lasts else None
+        if latest is not None and latest[0] is mine and latest[1:3] == (stripe_rows, ramp):
+            return replace(latest[3], seed=at.seed, epoch=at.epoch)
         options = replace(self.options, seed=at.seed)
         groups = self.groups_of(at)
-        return share_plan(groups, options, at.epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+        plan = share_plan(groups, options, at.epoch, mine, stripe_rows=stripe_rows, ramp=ramp)
+        if lasts and len(plan.pieces) <= _MOST_KEPT_PIECES:
+            self._latest_plan = mine, stripe_rows, ramp, plan
+        return plan
