@@ -68,13 +68,15 @@ struct Share {
   int64_t first_row = 0;   // first row in the window
 };
 
-// The views of a byte column's rows, and the viewed bytes by share.
+// The views of a byte column's rows, by row or by slot, and the viewed bytes by share.
 struct StagedBytes {
-  static Result<std::unique_ptr<StagedBytes>> Make(const Window& window, bool valid);
+  static Result<std::unique_ptr<StagedBytes>> Make(const Window& window, bool valid,
+                                                   bool by_slot);
 
   std::shared_ptr<Block> memory;
   ByteView* views;
   uint8_t* valid;  // null if not asked for
+  bool by_slot = false;
   std::vector<ByteArena> arenas;
 };
 

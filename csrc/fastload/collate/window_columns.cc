@@ -12,14 +12,6 @@
 #include "fastload/plan/row_selection.h"
 
 namespace fastload {
-namespace {
-
-// The rows decoded at once before they are dealt to their slots; a block stays in the L1
-// cache.
-constexpr int64_t kBlockRows = 1024;
-
-}  // namespace
-
 int64_t WindowTask::Chunks() const {
   return std::count(window_->fresh.begin(), window_->fresh.end(), true) +
          (window_->fresh[0] ? 0 : 1);

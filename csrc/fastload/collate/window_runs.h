@@ -8,6 +8,10 @@
 
 namespace fastload {
 
+// The rows decoded at once before they are dealt to their slots; a block stays in the L1
+// cache.
+inline constexpr int64_t kBlockRows = 1024;
+
 // Output rows [first, first + rows) of a part, which take the window rows index[i].
 // Without a shuffle `index` is null, and they take the window rows from `row` on.
 struct RowRun {
