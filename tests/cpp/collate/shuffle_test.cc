@@ -70,9 +70,9 @@ TEST(Shuffle, SmallBucketsHoldEachRowOnce) {
 
 TEST(Shuffle, ValuesStayAsTheyAre) {
   EXPECT_EQ(Permuted(0xCD7F3A87B5BB05BEULL, 10),
-            (std::vector<uint32_t>{2, 4, 6, 7, 9, 3, 5, 1, 8, 0}));
+            (std::vector<uint32_t>{7, 1, 9, 4, 8, 5, 6, 3, 0, 2}));
   EXPECT_EQ(Permuted(0xA811560A4D177105ULL, 12),
-            (std::vector<uint32_t>{5, 0, 9, 1, 3, 6, 2, 7, 8, 10, 4, 11}));
+            (std::vector<uint32_t>{1, 7, 5, 8, 4, 6, 2, 9, 3, 0, 11, 10}));
 }
 
 TEST(Shuffle, EqualsItsDefinition) {
