@@ -34,7 +34,7 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 # Most rows that are shuffled as one bucket; more rows are dealt to buckets of half this size at
 # least first. A bucket of 2-byte codes fits an L1 cache, one of 8-byte values an L2 cache.
 _BUCKET_ROWS = 1 << 13
-# Bits of a draw from which one bucket is taken; there are no more buckets than these bits tell apart.
+# Bits of a draw from which one bucket is taken, so that there are at most 2**16 buckets.
 _BUCKET_BITS = 16
 # `below` multiplies in 32-bit halves, so a bound must fit in 32 bits.
 _MOST_ROWS = (1 << 32) - 1
@@ -122,8 +122,8 @@ def below(draws: NDArray[np.uint64], bounds: NDArray[np.uint64]) -> NDArray[np.i
 def _shuffled(n: int, key: int) -> NDArray[np.int64]:
     """Shuffle 0 .. n-1 from the back by Durstenfeld's method; return int64 (n,).
 
-    For i = n-1 .. 1, the next half h of the stream's numbers, 32 bits and the lower ones first, swaps
-    element i with element (h * (i + 1)) >> 32.
+    For i = n-1 .. 1, the next half h of the stream's numbers, 32 bits and the lower half first,
+    swaps element i with element (h * (i + 1)) >> 32.
     """
     halves = stream_values(key, n // 2).astype("<u8").view("<u4")[: max(0, n - 1)]
     chosen = halves.astype(np.uint64) * np.arange(n, 1, -1, dtype=np.uint64) >> np.uint64(32)
