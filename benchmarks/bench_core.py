@@ -7,7 +7,8 @@ Each figure is printed beside its goal, with "short" if it misses the goal. Sect
 
 - roof: passes as a share of the roof (libparquet reads and decompresses the pages, and the output
   is copied once, by as many threads, in turns with the passes), in order and shuffled
-- first-batch: seconds from the first iter() to the first batch, in roofs of that batch
+- first-batch: seconds from the first iter() to the first batch, beyond what Python and torch take
+  for a pass without data (floor_s), in roofs of that batch
 - waits: the longest wait of a consumer that takes half of the possible rate, in its steps
 - memory: the speed with memory_budget="256MB" as a share of the speed with "4GB"
 - threads: how many times as fast two threads, and all threads, are as one thread

@@ -19,6 +19,7 @@
 #include "bindings/shared_batches.h"
 #include "bindings/tensor_memory.h"
 #include "bindings/without_gil.h"
+#include "fastload/base/slabs.h"
 #include "fastload/blocks/block_rows.h"
 #include "fastload/plan/output_check.h"
 #include "fastload/plan/row_selection.h"
@@ -144,7 +145,8 @@ class PyPipeline {
             bytes(pipeline_->batch_memory()),
             kept.bytes,
             kept.limit,
-            kept.served};
+            kept.served,
+            Slabs::OfProcess().stats().spare_bytes};
   }
 
   void StartSpans(size_t capacity) { pipeline_->StartSpans(capacity); }
@@ -334,7 +336,9 @@ void RegisterPipeline(py::module_& m) {
           "Bytes held, in use and for reuse: for reads, for staged rows, for batches, "
           "and\n"
           "of pages kept from one pass to the next; the most bytes of kept pages; how\n"
-          "often a kept column chunk was read.")
+          "often a kept column chunk was read; bytes that the process keeps mapped for "
+          "its\n"
+          "next dataset.")
       .def("limit_kept", &PyPipeline::LimitKept, py::arg("limit_bytes"),
            "Lowers the most bytes of kept pages, and frees pages that exceed the limit.")
       .def_property_readonly("lent_bytes", &PyPipeline::lent_bytes,

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "checked.h"
+#include "fastload/base/block_memory.h"
 #include "fastload/base/hash.h"
-#include "fastload/base/recycling_pool.h"
 #include "fastload/collate/shuffle.h"
 #include "fastload/decode/chunk_reader.h"
 #include "fastload/decode/pages/chunk_open.h"
@@ -51,7 +51,8 @@ std::optional<Values> Plain(const FileSpec& file, int32_t row_group,
                             const ColumnSpec& spec) {
   FileTable files({file});
   BlockPool fetches(MakePrivateMemory(), 1 << 20);
-  RecyclingPool pool(arrow::default_memory_pool(), 0);
+  BlockPool page_blocks(MakePrivateMemory(), 0);
+  BlockMemory pool(&page_blocks);
   Counters counters;
   const auto io = MakeInlineExecutor();
   const FetchContext fetch{io.get(), &fetches, &files, &counters};
@@ -208,7 +209,8 @@ void Search(const FileSpec& file, int32_t row_group, const std::vector<ColumnSpe
   Expect(filter.Check(specs.size()).ok(), "a filter as fastload.rows makes it");
   FileTable files({file});
   BlockPool fetches(MakePrivateMemory(), 1 << 20);
-  RecyclingPool pool(arrow::default_memory_pool(), 0);
+  BlockPool page_blocks(MakePrivateMemory(), 0);
+  BlockMemory pool(&page_blocks);
   Counters counters;
   const bool leaves_out = (*random)() % 2 == 0;
   const auto found = SearchRowGroup({.files = &files,

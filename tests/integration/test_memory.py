@@ -211,3 +211,46 @@ def measure(options):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+MEMORY_OF_THE_NEXT_DATASET = """
+import json, os, sys
+from fastload import FastParquetDataset
+
+def memory_of_three(path):
+    with FastParquetDataset(path, batch_size=20_000, threads=2) as dataset:
+        next(iter(dataset))
+        begun = dataset.stats().memory
+    with FastParquetDataset(path, batch_size=100, threads=2) as dataset:
+        next(iter(dataset))
+        large = dataset.stats().memory
+    with FastParquetDataset(path, batch_size=100, threads=2, memory_budget="2MB") as dataset:
+        next(iter(dataset))
+        small = dataset.stats().memory
+    return begun.spare, large.spare, large.total, small.spare
+
+found = [memory_of_three(sys.argv[1])]
+reading, writing = os.pipe()
+if os.fork() == 0:
+    os.write(writing, json.dumps(memory_of_three(sys.argv[1])).encode())
+    os._exit(0)
+found.append(json.loads(os.read(reading, 1000)))
+os.wait()
+print(json.dumps(found))
+"""
+
+
+def test_memory_of_a_closed_dataset_serves_the_next(tmp_path):
+    """A process keeps memory between datasets, within the budgets; a fork begins with none."""
+    path = write_sample(tmp_path / "a.parquet", 100_000, 20_000)
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_OF_THE_NEXT_DATASET, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    for before, large, total, small in json.loads(done.stdout):
+        assert before == 0
+        assert 0 < large <= min(total, 64 << 20)
+        assert small <= 2_000_000 < large

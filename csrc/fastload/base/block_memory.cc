@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
+#include <new>
 
 namespace fastload {
 namespace {
@@ -21,14 +21,13 @@ arrow::Status BlockMemory::Allocate(int64_t size, int64_t alignment, uint8_t** o
     *out = nothing;
     return arrow::Status::OK();
   }
-  return CatchParquet([&] { return AllocateBlock(size, out); });
-}
-
-arrow::Status BlockMemory::AllocateBlock(int64_t size, uint8_t** out) {
-  ARROW_ASSIGN_OR_RAISE(auto block, pool_->Allocate(size));
-  blocks_.push_back(block);
-  *out = block->data();
-  max_bytes_ = std::max(max_bytes_, bytes_allocated());
+  try {
+    *out = pool_->Take(size);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+  if (*out == nullptr) return OutOfMemory();
+  bytes_ += size;
   total_bytes_ += size;
   ++allocations_;
   return arrow::Status::OK();
@@ -36,10 +35,9 @@ arrow::Status BlockMemory::AllocateBlock(int64_t size, uint8_t** out) {
 
 arrow::Status BlockMemory::Reallocate(int64_t old_size, int64_t new_size,
                                       int64_t alignment, uint8_t** ptr) {
-  for (const auto& block : blocks_) {
-    if (block->data() == *ptr && new_size > 0 && new_size <= block->capacity()) {
-      return arrow::Status::OK();
-    }
+  if (old_size > 0 && new_size > 0 && SizeClass(old_size) == SizeClass(new_size)) {
+    bytes_ += new_size - old_size;
+    return arrow::Status::OK();
   }
   uint8_t* moved = nullptr;
   ARROW_RETURN_NOT_OK(Allocate(new_size, alignment, &moved));
@@ -50,14 +48,10 @@ arrow::Status BlockMemory::Reallocate(int64_t old_size, int64_t new_size,
   return arrow::Status::OK();
 }
 
-void BlockMemory::Free(uint8_t* buffer, int64_t, int64_t) {
-  std::erase_if(blocks_, [buffer](const auto& block) { return block->data() == buffer; });
-}
-
-int64_t BlockMemory::bytes_allocated() const {
-  int64_t bytes = 0;
-  for (const auto& block : blocks_) bytes += block->capacity();
-  return bytes;
+void BlockMemory::Free(uint8_t* buffer, int64_t size, int64_t) {
+  if (size <= 0) return;
+  bytes_ -= size;
+  pool_->Give(buffer, size);
 }
 
 }  // namespace fastload

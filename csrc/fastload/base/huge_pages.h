@@ -1,29 +1,18 @@
-// Working memory in huge pages, where the system has huge pages.
+// Vectors in huge pages, where the system has huge pages.
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
+#include <cstdint>
 #include <new>
 #include <utility>
 
-#include "fastload/base/platform.h"
+#include "fastload/base/slabs.h"
 
 namespace fastload {
 
-// Returns `bytes` bytes, which the caller frees with std::free, or nullptr if memory has
-// run out. Working memory that is walked once for every column of a window costs one
-// address translation per page, and translations are slow inside a virtual machine. Huge
-// pages need 512 times fewer translations.
-inline void* AllocateHuge(size_t bytes) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  constexpr size_t kCacheLine = 64;
-  const size_t alignment = bytes < kHugePage / 2 ? kCacheLine : kHugePage;
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* data = std::aligned_alloc(alignment, rounded);
-  if (data != nullptr && alignment == kHugePage) AdviseHugePages(data, rounded);
-  return data;
-}
-
+// An allocator of vectors that lie in slabs. Working memory that is walked once for every
+// column of a window costs one address translation per page, and translations are slow
+// inside a virtual machine. Huge pages need 512 times fewer translations.
 template <typename T>
 struct HugeAllocator {
   using value_type = T;
@@ -32,11 +21,12 @@ struct HugeAllocator {
   explicit(false) HugeAllocator(const HugeAllocator<U>&) {}
 
   T* allocate(size_t count) {
-    void* data = AllocateHuge(count * sizeof(T));
+    uint8_t* const data =
+        Slabs::OfProcess().Allocate(static_cast<int64_t>(count * sizeof(T)));
     if (data == nullptr) throw std::bad_alloc();
-    return static_cast<T*>(data);
+    return reinterpret_cast<T*>(data);
   }
-  void deallocate(T* data, size_t) { std::free(data); }
+  void deallocate(T* data, size_t) { Slabs::Free(reinterpret_cast<uint8_t*>(data)); }
   // Leaves elements that get no value as they are, where a vector would write zeros.
   template <typename U>
   void construct(U* element) noexcept {

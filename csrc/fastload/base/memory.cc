@@ -1,71 +1,21 @@
 #include "fastload/base/memory.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <new>
 #include <utility>
 
 #include "fastload/base/forks.h"
-#include "fastload/base/platform.h"
+#include "fastload/base/slabs.h"
 #include "fastload/base/spare_pieces.h"
 
 namespace fastload {
 namespace {
 
-// From this size on, a block is a mapping of its own, so that freeing the block gives its
-// memory back to the system at once. Below this size the heap is cheaper and saves
-// mappings.
-constexpr int64_t kMapBytes = int64_t{1} << 20;
-constexpr int64_t kHugePage = int64_t{2} << 20;
-
-// Allocates from the heap, aligned to kAlignment. std::aligned_alloc of glibc before 2.38
-// needs a larger piece than the piece that was freed before, so freeing and reallocating
-// beside long-lived small objects makes the heap grow.
-uint8_t* AllocateAligned(int64_t bytes) {
-  auto* piece =
-      static_cast<uint8_t*>(std::malloc(static_cast<size_t>(bytes + kAlignment)));
-  if (piece == nullptr) return nullptr;
-  const auto skipped = kAlignment - reinterpret_cast<int64_t>(piece) % kAlignment;
-  uint8_t* const data = piece + skipped;
-  data[-1] = static_cast<uint8_t>(skipped);
-  return data;
-}
-
-void FreeAligned(uint8_t* data) { std::free(data - data[-1]); }
-
 class PrivateMemory final : public MemorySource {
  public:
-  uint8_t* Map(int64_t bytes) override {
-    if (bytes < kMapBytes) return AllocateAligned(bytes);
-    // Map a little more, so that a piece that begins at a huge page can be cut out.
-    const int64_t slack = bytes < kHugePage ? 0 : kHugePage;
-    void* data = mmap(nullptr, static_cast<size_t>(bytes + slack), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) return nullptr;
-    auto* start = static_cast<uint8_t*>(data);
-    if (slack == 0) return start;
-    const auto address = reinterpret_cast<int64_t>(start);
-    const int64_t before = RoundUp(address, kHugePage) - address;
-    if (before > 0) munmap(start, static_cast<size_t>(before));
-    if (before < slack) {
-      munmap(start + before + bytes, static_cast<size_t>(slack - before));
-    }
-    // Columns are written one after another, each across the whole block: huge pages save
-    // most of the address translations.
-    AdviseHugePages(start + before, static_cast<size_t>(bytes));
-    return start + before;
-  }
-
-  void Unmap(uint8_t* data, int64_t bytes) noexcept override {
-    if (bytes < kMapBytes) {
-      FreeAligned(data);
-    } else {
-      munmap(data, static_cast<size_t>(bytes));
-    }
-  }
+  uint8_t* Map(int64_t bytes) override { return Slabs::OfProcess().Allocate(bytes); }
+  void Unmap(uint8_t* data, int64_t) noexcept override { Slabs::Free(data); }
 };
 
 }  // namespace
@@ -104,13 +54,37 @@ struct BlockPool::State {
     return data;
   }
 
-  // Frees spare pieces, the largest first, until all pieces fit the limit.
-  void MakeRoom() noexcept {
+  // Takes a piece of the capacity. Returns nullptr if there is no memory. Throws
+  // std::bad_alloc, as Begin does.
+  uint8_t* Take(int64_t capacity) {
+    uint8_t* const data = Begin(capacity);
+    if (data != nullptr) return data;
+    MakeRoom(limit_bytes);
+    return Map(capacity);
+  }
+
+  // Gives back a piece. `lent` tells whether the consumer holds the piece.
+  void Give(uint8_t* data, int64_t capacity, bool lent) noexcept {
+    if (!made_here.mine()) return;
+    {
+      std::lock_guard lock(mutex);
+      stats.used_bytes -= capacity;
+      if (lent) stats.lent_bytes -= capacity;
+      if (!drained && stats.used_bytes + spare.bytes() + capacity <= limit_bytes) {
+        return spare.Keep({data, capacity});
+      }
+      spare.Forget(capacity);
+    }
+    source->Unmap(data, capacity);
+  }
+
+  // Frees spare pieces, the largest first, until all pieces fit `most` bytes.
+  void MakeRoom(int64_t most) noexcept {
     while (true) {
       SparePieces::Piece piece;
       {
         std::lock_guard lock(mutex);
-        if (stats.used_bytes + spare.bytes() > limit_bytes) piece = spare.TakeLargest();
+        if (stats.used_bytes + spare.bytes() > most) piece = spare.TakeLargest();
       }
       if (piece.data == nullptr) return;
       // The source is called without the lock, because the source may wait for a lock of
@@ -142,6 +116,7 @@ struct BlockPool::State {
   const MadeHere made_here;
   mutable std::mutex mutex;  // guards the members below
   SparePieces spare;         // dead blocks
+  bool drained = false;      // no dead block is kept any more
   Stats stats;               // but for cached_bytes, which `spare` counts
 };
 
@@ -152,15 +127,25 @@ Result<std::shared_ptr<Block>> BlockPool::Allocate(int64_t bytes) {
   const int64_t capacity = SizeClass(bytes);
   // The object is made first: if there is no memory for the object, nothing is counted.
   auto block = std::make_shared<Block>(state_, bytes, capacity);
-  block->data_ = state_->Begin(capacity);
-  if (block->data_ == nullptr) {
-    state_->MakeRoom();
-    block->data_ = state_->Map(capacity);
-  }
+  block->data_ = state_->Take(capacity);
   if (block->data_ == nullptr) {
     return Status::OutOfMemory("Expected ", capacity, " bytes for a batch, got none");
   }
   return block;
+}
+
+uint8_t* BlockPool::Take(int64_t bytes) { return state_->Take(SizeClass(bytes)); }
+
+void BlockPool::Give(uint8_t* data, int64_t bytes) noexcept {
+  state_->Give(data, SizeClass(bytes), /*lent=*/false);
+}
+
+void BlockPool::Drain() noexcept {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->drained = true;
+  }
+  state_->MakeRoom(0);
 }
 
 BlockPool::Stats BlockPool::stats() const {
@@ -174,19 +159,7 @@ Block::Block(std::shared_ptr<BlockPool::State> state, int64_t size, int64_t capa
     : state_(std::move(state)), size_(size), capacity_(capacity) {}
 
 Block::~Block() {
-  if (data_ == nullptr || !state_->made_here.mine()) return;
-  {
-    std::lock_guard lock(state_->mutex);
-    BlockPool::Stats& stats = state_->stats;
-    stats.used_bytes -= capacity_;
-    if (lent_) stats.lent_bytes -= capacity_;
-    if (stats.used_bytes + state_->spare.bytes() + capacity_ <= state_->limit_bytes) {
-      state_->spare.Keep({data_, capacity_});
-      return;
-    }
-    state_->spare.Forget(capacity_);
-  }
-  state_->source->Unmap(data_, capacity_);
+  if (data_ != nullptr) state_->Give(data_, capacity_, lent_);
 }
 
 void Block::MarkLent() {

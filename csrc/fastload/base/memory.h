@@ -58,6 +58,17 @@ class BlockPool {
   // Returns a block, or an OutOfMemory status. Throws std::bad_alloc, and counts nothing,
   // if there is no memory for the object or for the status.
   Result<std::shared_ptr<Block>> Allocate(int64_t bytes);
+
+  // Returns a piece of memory that no Block owns, or nullptr if there is no memory.
+  // Throws std::bad_alloc, as Allocate does. The caller gives the piece back while the
+  // pool lives.
+  uint8_t* Take(int64_t bytes);
+  // Gives back a piece of `bytes` bytes, or of as many as are in the same size class.
+  void Give(uint8_t* data, int64_t bytes) noexcept;
+
+  // Frees all dead blocks, and keeps none from now on.
+  void Drain() noexcept;
+
   Stats stats() const;
 
  private:

@@ -86,6 +86,11 @@ void LeaveOutOfDumps(void* data, size_t bytes) { madvise(data, bytes, MADV_DONTD
 
 void AdviseHugePages(void* data, size_t bytes) { madvise(data, bytes, MADV_HUGEPAGE); }
 
+bool IsTouched(void* data) {
+  unsigned char page = 1;
+  return mincore(data, 1, &page) != 0 || (page & 1) != 0;
+}
+
 bool IsByteCached(int fd, int64_t offset) {
   uint8_t byte = 0;
   const iovec one{.iov_base = &byte, .iov_len = 1};
@@ -150,6 +155,8 @@ void KeepSize(int /*fd*/) {}
 void LeaveOutOfDumps(void* /*data*/, size_t /*bytes*/) {}
 
 void AdviseHugePages(void* /*data*/, size_t /*bytes*/) {}
+
+bool IsTouched(void* /*data*/) { return true; }
 
 bool IsByteCached(int /*fd*/, int64_t /*offset*/) { return false; }
 

@@ -25,6 +25,10 @@ void LeaveOutOfDumps(void* data, size_t bytes);
 // Asks for huge pages for the memory. Without huge pages the memory works all the same.
 void AdviseHugePages(void* data, size_t bytes);
 
+// Returns true if the first page of mapped memory is in memory, and also where the system
+// can't say.
+bool IsTouched(void* data);
+
 // Returns true if the byte of the file can be read without the disk. Returns false where
 // the system can't say.
 bool IsByteCached(int fd, int64_t offset);

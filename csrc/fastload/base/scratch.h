@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
+
+#include "fastload/base/slabs.h"
 
 namespace fastload {
 
@@ -21,7 +22,7 @@ class Scratch {
 
  private:
   struct Free {
-    void operator()(uint8_t* data) const { std::free(data); }
+    void operator()(uint8_t* data) const { Slabs::Free(data); }
   };
   std::unique_ptr<uint8_t, Free> data_[kUses];
   int64_t bytes_[kUses] = {};

@@ -13,7 +13,8 @@ RowSource::RowSource(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> r
                      bool verify_crc, std::shared_ptr<DecodedQueue> blocks,
                      int64_t fill_bytes, int64_t kept_bytes)
     : verify_crc(verify_crc),
-      pool(arrow::default_memory_pool(), pool_bytes),
+      page_blocks(MakePrivateMemory(), pool_bytes),
+      pool(&page_blocks),
       files(std::move(files), std::move(remote)),
       blocks(std::move(blocks)),
       selections(std::move(selections)),

@@ -8,8 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fastload/base/block_memory.h"
 #include "fastload/base/counters.h"
-#include "fastload/base/recycling_pool.h"
+#include "fastload/base/memory.h"
 #include "fastload/blocks/decoded_queue.h"
 #include "fastload/decode/lists/fill_budget.h"
 #include "fastload/decode/pages/kept_pages.h"
@@ -31,7 +32,8 @@ struct RowSource {
             std::shared_ptr<DecodedQueue> blocks, int64_t fill_bytes, int64_t kept_bytes);
 
   const bool verify_crc;  // check pages that have a checksum
-  RecyclingPool pool;     // memory of decompressed pages and dictionaries
+  BlockPool page_blocks;  // of `pool`
+  BlockMemory pool;       // memory of decompressed pages and dictionaries
   FileTable files;
   // The queue of blocks, which hold the selected rows of their row groups. Null: files
   // are read.

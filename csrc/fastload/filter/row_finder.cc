@@ -38,7 +38,8 @@ RowFinder::RowFinder(std::vector<FileSpec> files, std::shared_ptr<RemoteQueue> r
       filter_(std::move(filter)),
       decodes_(decodes),
       fetches_(MakePrivateMemory(), kMemoryBytes),
-      pool_(arrow::default_memory_pool(), kMemoryBytes),
+      page_blocks_(MakePrivateMemory(), kMemoryBytes),
+      pool_(&page_blocks_),
       threads_(MakeThreadPool("fastload-filter", threads)) {}
 
 RowFinder::~RowFinder() {

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <vector>
 
+#include "fastload/base/block_memory.h"
 #include "fastload/base/counters.h"
 #include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
-#include "fastload/base/recycling_pool.h"
 #include "fastload/base/status.h"
 #include "fastload/fetch/file_table.h"
 #include "fastload/filter/row_filter.h"
@@ -49,7 +49,8 @@ class RowFinder {
   const RowFilter filter_;
   const bool decodes_;
   BlockPool fetches_;
-  RecyclingPool pool_;
+  BlockPool page_blocks_;  // of `pool_`
+  BlockMemory pool_;
   Counters counters_;
   std::unique_ptr<Executor> threads_;
 };

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "arrow/memory_pool.h"
 #include "fastload/base/counters.h"
 #include "fastload/base/memory.h"
-#include "fastload/base/recycling_pool.h"
 #include "fastload/base/status.h"
 #include "fastload/fetch/byte_stream.h"
 #include "fastload/fetch/file_table.h"
@@ -28,7 +28,7 @@ struct SearchContext {
   const std::vector<ColumnSpec>* columns;
   const RowFilter* filter;
   BlockPool* fetches;
-  RecyclingPool* pool;  // memory of decompressed pages and dictionaries
+  arrow::MemoryPool* pool;  // memory of decompressed pages and dictionaries
   Counters* counters;
   int64_t page_hole_bytes = kPageHoleBytes;
   // False: all rows of an undecided row group count as found, and no column is read.

@@ -13,8 +13,8 @@
 
 #include "arrow/buffer.h"
 #include "arrow/io/memory.h"
+#include "fastload/base/block_memory.h"
 #include "fastload/base/counters.h"
-#include "fastload/base/recycling_pool.h"
 #include "fastload/decode/pages/chunk_open.h"
 #include "parquet/column_page.h"
 
@@ -142,7 +142,8 @@ Result<RoofTimes> MeasureRoof(const std::vector<FileSpec>& files,
   }
   // A pool like the pipeline's, so that the roof includes no cost of memory that a loader
   // can avoid.
-  RecyclingPool pool(arrow::default_memory_pool(), int64_t{1} << 30);
+  BlockPool blocks(MakePrivateMemory(), int64_t{1} << 30);
+  BlockMemory pool(&blocks);
   ARROW_ASSIGN_OR_RAISE(const auto chunks, ChunksOf(inputs, leaves, first_rows, &pool));
   const auto largest = chunks.empty() ? 0 : static_cast<size_t>(chunks[0].range.bytes);
   std::vector<std::vector<uint8_t>> memory(static_cast<size_t>(threads),

@@ -248,7 +248,9 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
 Pipeline::Pipeline(std::vector<FileSpec> files, std::vector<ColumnSpec> columns,
                    const std::vector<OutputSpec>& outputs, PipelineOptions options,
                    std::vector<FileSelection> selections)
-    : dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
+    : budget_(options.batch_memory_bytes + options.staging_memory_bytes +
+              options.fetch_memory_bytes + options.kept_memory_bytes),
+      dataset_(std::move(files), std::move(options.remote), std::move(columns), outputs,
                options.kernels, std::move(selections), options.fetch_memory_bytes,
                options.verify_crc, std::move(options.blocks), options.fill_memory_bytes,
                options.kept_memory_bytes),
@@ -348,6 +350,10 @@ void Pipeline::Close() noexcept {
   cpu_->Close();
   io_->Close();
   dataset_.files.CloseAll();
+  // The slabs of the process keep the memory for the next dataset.
+  for (BlockPool* const pool : {&batches_, &staging_, &fetches_, &dataset_.page_blocks}) {
+    pool->Drain();
+  }
 }
 
 }  // namespace fastload

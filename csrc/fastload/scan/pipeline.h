@@ -10,6 +10,7 @@
 
 #include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
+#include "fastload/base/slabs.h"
 #include "fastload/base/status.h"
 #include "fastload/fetch/byte_stream.h"
 #include "fastload/fetch/page_tables.h"
@@ -96,6 +97,7 @@ class Pipeline {
   Result<std::shared_ptr<Scan>> MakeScan(ReadPlan plan, const ScanOptions& options,
                                          Scan* before);
 
+  const SlabBudget budget_;
   Dataset dataset_;
   BlockPool batches_;
   BlockPool staging_;

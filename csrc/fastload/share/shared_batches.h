@@ -55,7 +55,7 @@ class BatchSender {
 
   // Bytes of memory that the process holds, by stage, and the limit and the uses of kept
   // pages, for receivers to read.
-  using Held = std::array<int64_t, 6>;
+  using Held = std::array<int64_t, 7>;
   void Report(const Held& memory);
 
   // Sets bytes that every receiver may read. Must be called once, before any Send.

@@ -42,6 +42,8 @@ class Memory:
             consumer that holds many batches lowers the limit.
         kept_chunks: not bytes, but how often a column chunk came from kept pages, without a read
             and without decompression.
+        spare: memory of datasets that were closed, at most 64 MiB of each process, which the next
+            dataset takes.
     """
 
     read: int = 0
@@ -50,11 +52,12 @@ class Memory:
     kept: int = 0
     kept_limit: int = 0
     kept_chunks: int = 0
+    spare: int = 0
 
     @property
     def total(self) -> int:
         """Sum of all bytes that are held."""
-        return self.read + self.staged + self.batches + self.kept
+        return self.read + self.staged + self.batches + self.kept + self.spare
 
 
 NO_MEMORY = [0] * len(fields(Memory))
@@ -222,6 +225,7 @@ def _metrics(stats: Stats) -> dict[str, tuple[str, str, _Samples]]:
         "staged": stats.memory.staged,
         "batches": stats.memory.batches,
         "kept": stats.memory.kept,
+        "spare": stats.memory.spare,
     }
     working: _Samples = [({"stage": name}, one.working_s) for name, one in stages.items()]
     working.append(({"stage": "steps"}, stats.steps_s))

@@ -168,5 +168,20 @@ TEST(BlockPool, ThreadsShareIt) {
   EXPECT_LE(pool.stats().cached_bytes, kMiB);
 }
 
+// A pool that is drained frees its dead blocks, and frees blocks as soon as they die.
+TEST(BlockPool, DrainsItsDeadBlocks) {
+  BlockPool pool(MakePrivateMemory(), int64_t{64} << 20);
+  auto alive = *pool.Allocate(5000);
+  (*pool.Allocate(50'000)).reset();
+  EXPECT_GE(pool.stats().cached_bytes, 50'000);
+  pool.Drain();
+  EXPECT_EQ(pool.stats().cached_bytes, 0);
+  EXPECT_EQ(pool.stats().used_bytes, alive->capacity());
+  alive.reset();
+  EXPECT_EQ(pool.stats().cached_bytes, 0);
+  EXPECT_EQ(pool.stats().used_bytes, 0);
+  EXPECT_EQ((*pool.Allocate(100))->size(), 100);
+}
+
 }  // namespace
 }  // namespace fastload

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "arrow/memory_pool.h"
+#include "fastload/base/block_memory.h"
 #include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
 #include "fastload/base/range_allocator.h"
-#include "fastload/base/recycling_pool.h"
 #include "fastload/base/scratch.h"
 #include "fastload/base/status.h"
 #include "fastload/blocks/decoded_queue.h"
@@ -76,7 +76,8 @@ TEST(WithoutMemory, BlocksThatCannotBeMadeAreNotCounted) {
 }
 
 TEST(WithoutMemory, BuffersOfArrowDie) {
-  RecyclingPool pool(arrow::default_memory_pool(), 64 * kMiB);
+  BlockPool blocks(MakePrivateMemory(), 64 * kMiB);
+  BlockMemory pool(&blocks);
   std::vector<std::pair<uint8_t*, int64_t>> buffers;
   for (int64_t i = 1; i < 200; ++i) {
     uint8_t* data = nullptr;

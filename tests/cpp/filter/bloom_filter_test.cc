@@ -14,6 +14,7 @@
 #include "arrow/api.h"
 #include "arrow/io/file.h"
 #include "arrow/io/memory.h"
+#include "fastload/base/block_memory.h"
 #include "fastload/base/counters.h"
 #include "fastload/decode/values/vocabulary.h"
 #include "fastload/filter/key_hasher.h"
@@ -88,7 +89,8 @@ class BloomFilterTest : public ::testing::Test {
         .program = {0}};
     FileTable files({spec_});
     BlockPool fetches(MakePrivateMemory(), 1 << 20);
-    RecyclingPool pool(arrow::default_memory_pool(), 0);
+    BlockPool page_blocks(MakePrivateMemory(), 0);
+    BlockMemory pool(&page_blocks);
     return *SearchRowGroup({.files = &files,
                             .columns = &columns_,
                             .filter = &filter,
