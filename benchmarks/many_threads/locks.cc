@@ -1,5 +1,5 @@
-// The program's own pthread_mutex_lock and its like come before those of the C library, and
-// call these.
+// The program's own pthread_mutex_lock and its like come before those of the C library,
+// and call these.
 #include "locks.h"
 
 #include <dlfcn.h>
@@ -122,9 +122,9 @@ int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
 
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
                            clockid_t clock, const timespec* until) {
-  static const auto wait = fastload::many_threads::Next<int (*)(
-      pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*)>(
-      "pthread_cond_clockwait");
+  static const auto wait =
+      fastload::many_threads::Next<int (*)(pthread_cond_t*, pthread_mutex_t*, clockid_t,
+                                           const timespec*)>("pthread_cond_clockwait");
   fastload::many_threads::Left(mutex);
   const int result = wait(condition, mutex, clock, until);
   fastload::many_threads::Taken(mutex, false);

@@ -6,8 +6,8 @@
 // cores can wake them: beside each pass stand as many threads that sleep as often without
 // any executor. Printed are tasks per second, and as a share of those threads'; the CPU
 // time for each task beyond theirs; and for each task, how often and for how long the
-// locks of the executor, and all others, are held. What one lock is held for a task bounds
-// how many threads have work: the column "threads at most".
+// locks of the executor, and all others, are held. What one lock is held for a task
+// bounds how many threads have work: the column "threads at most".
 
 #include <malloc.h>
 #include <sys/prctl.h>
@@ -46,9 +46,8 @@ void Sleep(int64_t ns) {
 }  // namespace
 
 // Takes the place of WindowTask::Run (--wrap of the linker).
-extern "C" fastload::Status
-__wrap__ZN8fastload10WindowTask3RunENS_10WindowStepE(fastload::WindowTask* /*task*/,
-                                                    fastload::WindowStep /*step*/) {
+extern "C" fastload::Status __wrap__ZN8fastload10WindowTask3RunENS_10WindowStepE(
+    fastload::WindowTask* /*task*/, fastload::WindowStep /*step*/) {
   tasks_run.fetch_add(1, std::memory_order_relaxed);
   if (task_ns > 0) Sleep(task_ns);
   return fastload::Status::OK();
@@ -64,7 +63,8 @@ void Check(const Status& status) {
 }
 
 double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -182,19 +182,20 @@ void PrintPasses(int columns, int row_groups, const std::vector<int>& threads,
       } else {
         std::printf("%15s", "");
       }
-      std::printf(" %6.2f us CPU  executor %5.2f locks %6.0f ns %4.1f %% waits"
-                  "  others %5.2f locks %6.0f ns %4.1f %% waits",
-                  1e6 * (pass.cpu_seconds - ideal.cpu_seconds) / tasks,
-                  static_cast<double>(executor.taken) / tasks,
-                  static_cast<double>(executor.held_ns) / tasks,
-                  100.0 * static_cast<double>(executor.waited) /
-                      static_cast<double>(executor.taken),
-                  static_cast<double>(others.taken) / tasks,
-                  static_cast<double>(others.held_ns) / tasks,
-                  100.0 * static_cast<double>(others.waited) /
-                      static_cast<double>(others.taken));
+      std::printf(
+          " %6.2f us CPU  executor %5.2f locks %6.0f ns %4.1f %% waits"
+          "  others %5.2f locks %6.0f ns %4.1f %% waits",
+          1e6 * (pass.cpu_seconds - ideal.cpu_seconds) / tasks,
+          static_cast<double>(executor.taken) / tasks,
+          static_cast<double>(executor.held_ns) / tasks,
+          100.0 * static_cast<double>(executor.waited) /
+              static_cast<double>(executor.taken),
+          static_cast<double>(others.taken) / tasks,
+          static_cast<double>(others.held_ns) / tasks,
+          100.0 * static_cast<double>(others.waited) / static_cast<double>(others.taken));
       if (us > 0) {
-        std::printf("  %6.0f threads at most", 1000.0 * static_cast<double>(us) * tasks / held);
+        std::printf("  %6.0f threads at most",
+                    1000.0 * static_cast<double>(us) * tasks / held);
       }
       std::printf("\n");
       std::fflush(stdout);
