@@ -270,6 +270,9 @@ Status WindowTask::Located(const Status& status, size_t column, const Piece& pie
 
 void WindowTask::Carry(Cursor cursor, const Pieces& pieces) {
   if (!pieces.last || !window_->continued) return;
+  // Thousands of resting columns would take the caches: the next column decompresses to
+  // the memory that this one frees.
+  if (cursor.fixed) cursor.fixed->Rest();
   if (cursor.stream) cursor.fetch_bytes = cursor.stream->Rest();
   state_.carried_bytes += cursor.fetch_bytes;
   state_.cursors.push_back(std::move(cursor));

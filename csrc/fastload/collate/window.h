@@ -128,8 +128,11 @@ struct WindowUnit {
   bool submitted = false;  // a step is
   bool held = false;       // the first of them waits for the cursors of the window before
   bool carried = false;    // `cursors` are there
-  int32_t running = 0;     // tasks left of the step it is at
+  // Tasks left of the step it is at. Set with the scan's mutex held, counted down
+  // without.
+  std::atomic<int32_t> running = 0;
   std::map<int32_t, Status> failures;  // of those tasks; the first in order is told
+  bool failed = false;                 // one of them has; read once all are done
 };
 
 struct Window {

@@ -89,6 +89,12 @@ Status HybridDecoder::NextRun() {
   return Status::OK();
 }
 
+void HybridDecoder::Move(const uint8_t* from, const uint8_t* to) {
+  for (const uint8_t** at : {&pos_, &end_, &packed_, &packed_end_}) {
+    if (*at != nullptr) *at = to + (*at - from);
+  }
+}
+
 Result<HybridDecoder::Run> HybridDecoder::Peek() {
   // The last runs may be empty.
   while (run_left_ == 0) {

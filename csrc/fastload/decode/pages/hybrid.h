@@ -26,6 +26,9 @@ class HybridDecoder {
   void Reset(const uint8_t* data, int64_t size, int bit_width,
              uint32_t most = UINT32_MAX);
 
+  // The borrowed bytes have moved from `from` to `to`.
+  void Move(const uint8_t* from, const uint8_t* to);
+
   // The next `length` values: equal values, or, if `repeated` is false, bit-packed
   // values. Length 0 means the end of the data.
   struct Run {
