@@ -92,7 +92,7 @@ void BringAhead(int fd, int64_t offset, int64_t bytes) {
 
 void LowerPriority() {
   // On Linux this is the nice value of one thread. A refusal does no harm.
-  constexpr int kNice = 10;
+  constexpr int kNice = 19;
   [[maybe_unused]] const int refused =
       setpriority(PRIO_PROCESS, static_cast<id_t>(ThreadNumber()), kNice);
 }

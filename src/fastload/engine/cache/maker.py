@@ -320,9 +320,6 @@ class BlockMaker:
         If the limit of memory allows, passes get the block from memory, and the block is written
         behind.
 
-        While another process holds the lock, the task looks from time to time whether the entry
-        has appeared.
-
         Yields:
             What the task waits for.
 
@@ -334,19 +331,9 @@ class BlockMaker:
             UncacheableError: the entry can't be written, or the process that holds the lock
                 makes no progress.
         """
-        if self._behind.error is not None:
-            raise self._behind.error
-        seen_ns, until, poll_s = -1, 0.0, _FIRST_POLL_S
-        while (writer := EntryWriter.lock(self._store, name)) is None:
-            if self._store.touch_if_exists(name):
-                return 0
-            written_ns, now = self._store.part_written_ns(name), time.monotonic()
-            if written_ns != seen_ns:
-                seen_ns, until = written_ns, now + self._patience_s
-            elif now > until:
-                raise UncacheableError("another process holds a row group without filling it")
-            yield now + poll_s
-            poll_s = min(_MOST_POLL_S, 2 * poll_s)
+        writer = yield from self._lock(name)
+        if writer is None:
+            return 0
         with contextlib.ExitStack() as stack:
             stack.callback(writer.close)
             nbytes = self._keys.rows(file, row_group) * self._row_bytes
@@ -374,6 +361,37 @@ class BlockMaker:
                 checksum = writer.publish()
         self._store.describe(name, self._files[file])
         return checksum
+
+    def _lock(self, name: str) -> Generator[Wait, None, EntryWriter | None]:
+        """Lock an entry, as part of a task.
+
+        While another process holds the lock, the task looks from time to time whether the entry
+        has appeared.
+
+        Yields:
+            What the task waits for.
+
+        Returns:
+            The right to write the entry; None if another process has written the entry.
+
+        Raises:
+            UncacheableError: entries can't be written, or the process that holds the lock makes
+                no progress.
+        """
+        if self._behind.error is not None:
+            raise self._behind.error
+        seen_ns, until, poll_s = -1, 0.0, _FIRST_POLL_S
+        while (writer := EntryWriter.lock(self._store, name)) is None:
+            if self._store.touch_if_exists(name):
+                return None
+            written_ns, now = self._store.part_written_ns(name), time.monotonic()
+            if written_ns != seen_ns:
+                seen_ns, until = written_ns, now + self._patience_s
+            elif now > until:
+                raise UncacheableError("another process holds a row group without filling it")
+            yield now + poll_s
+            poll_s = min(_MOST_POLL_S, 2 * poll_s)
+        return writer
 
     def _written(self, key: Key, name: str, checksum: int) -> None:
         """Note a block that was written behind."""

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["WriteBehind"]
 
-# The seconds that a pass may wait for the disk for each second of its other work, and the most
-# seconds at a time. A pass that waits longer drops blocks.
+# The seconds that a pass may wait for the disk for each second of its other work, the most seconds
+# at a time, and the seconds at first. A pass that waits longer drops blocks.
 _WAIT_SHARE = 0.2
 _MOST_WAIT_S = 1.0
+_FIRST_WAIT_S = 0.1
 # The last row groups that passes asked for may be asked for again by the next window.
 _RECENT = 4
 
@@ -85,12 +86,10 @@ class WriteBehind:
         self._recent: list[tuple[int, int]] = []
         self._reserved = 0
         self._closed = False
-        self._credit_s = 0.0
+        self._credit_s = _FIRST_WAIT_S
         self._counted_at = time.monotonic()
 
-    def wait_for_room(
-        self, key: tuple[int, int], nbytes: int
-    ) -> Generator[float, None, bool]:
+    def wait_for_room(self, key: tuple[int, int], nbytes: int) -> Generator[float, None, bool]:
         """Reserve memory for a block, as part of a task.
 
         Args:
