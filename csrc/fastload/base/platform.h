@@ -53,6 +53,10 @@ int64_t ModifiedNs(const struct stat& status);
 // Returns the calling thread's number, equal to Python's threading.get_native_id().
 int64_t ThreadNumber();
 
+// Makes the system prefer other threads to the calling thread, where a thread has a
+// priority of its own.
+void LowerPriority();
+
 // Names the calling thread. Systems keep at least the first 15 letters.
 void NameThread(const std::string& name);
 
