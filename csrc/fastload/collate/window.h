@@ -22,6 +22,7 @@
 #include "fastload/collate/tile.h"
 #include "fastload/decode/lists/nested_reader.h"
 #include "fastload/decode/pages/chunk_input.h"
+#include "fastload/decode/pages/chunk_open.h"
 #include "fastload/decode/values/value_reader.h"
 #include "fastload/fetch/fetch.h"
 #include "fastload/fetch/page_selection.h"
@@ -109,6 +110,8 @@ struct WindowUnit {
   // For each stream, the column chunk whose pages are kept; null: read from the stream.
   std::vector<std::shared_ptr<const KeptChunk>> kept;
   std::vector<RemoteRanges> remote;  // ranges of streams that are not made yet
+  // For each stream, what the footer says of its column chunk; unset without a stream.
+  std::vector<ChunkFacts> chunks;
   // For each stream, the pages that are left out of its column chunk.
   std::vector<ChunkPages> pages;
   // Staged units: for each part, the sizes of a ragged output that Layout::Place takes.
