@@ -126,7 +126,8 @@ def _shuffled(n: int, key: int) -> NDArray[np.int64]:
     swaps element i with element (h * (i + 1)) >> 32.
     """
     halves = stream_values(key, n // 2).astype("<u8").view("<u4")[: max(0, n - 1)]
-    chosen = halves.astype(np.uint64) * np.arange(n, 1, -1, dtype=np.uint64) >> np.uint64(32)
+    bounds: NDArray[np.uint64] = np.arange(n, 1, -1, dtype=np.uint64)
+    chosen = (halves.astype(np.uint64) * bounds) >> np.uint64(32)
     order = list(range(n))
     for i, j in zip(range(n - 1, 0, -1), chosen.tolist(), strict=True):
         order[i], order[j] = order[j], order[i]

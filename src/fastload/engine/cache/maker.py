@@ -302,9 +302,10 @@ class BlockMaker:
             if self._store.touch_if_exists(name):
                 yield 0.0  # any thread may open the entry, which means comparing its checksum
             else:
-                checksum = yield from self._make(file, row_group, name)
-                if checksum is None:
+                made = yield from self._make(file, row_group, name)
+                if made is None:
                     return
+                checksum = made
             opened = self._hand_over(file, row_group, name, checksum)
             if opened:
                 return

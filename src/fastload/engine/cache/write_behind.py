@@ -103,14 +103,14 @@ class WriteBehind:
             True if the memory is reserved. False if passes read rows of the blocks in memory, or
             if the limit is too small: then the block has to be written at once.
         """
-        if self._closed or 2 * nbytes > self.most_bytes:
+        if self._is_over() or 2 * nbytes > self.most_bytes:
             return False
         with self._lock:
             self._recent = [*self._recent[1 - _RECENT :], key]
         began = time.monotonic()
         while not self._reserve(nbytes):
             now = time.monotonic()
-            if not self._pending or self._closed or self.error is not None:
+            if not self._pending or self._is_over():
                 return False
             if now - began >= self._credit_s and not self._drop(nbytes):
                 return False
@@ -187,6 +187,10 @@ class WriteBehind:
             left, self._pending = self._pending, {}
         for pending in left.values():
             pending.writer.close()
+
+    def _is_over(self) -> bool:
+        """Return True if nothing more is written: after `close`, or after an error."""
+        return self._closed or self.error is not None
 
     def _reserve(self, nbytes: int) -> bool:
         with self._lock:
