@@ -46,6 +46,7 @@ void DecodedColumn::GatherValid(const SlotRun& run, uint8_t* out, int64_t stride
 }
 
 void DecodedColumn::LookUp(int64_t at) const {
+  if (!table) return;
   std::memcpy(values + at * item, table->Element(codes + at * table->code_bytes()),
               static_cast<size_t>(item));
 }

@@ -124,6 +124,7 @@ TwoSteps::TwoSteps(const Shuffle& shuffle) {
   for_each_position(
       [&](int64_t b, uint32_t p) { slots[shuffle.rows[p]] = static_cast<uint32_t>(b); });
   std::vector<uint32_t> next;
+  next.reserve(shuffle.bucket_starts.size());
   for (int64_t b = 0; b < shuffle.buckets(); ++b) {
     next.push_back(static_cast<uint32_t>(SlotStart(shuffle, b)));
   }

@@ -92,6 +92,7 @@ Status StackRows::Read(size_t column, FixedReader* reader, int64_t first, int64_
 }
 
 Status StackRows::TurnToValues(Lane* lane, int64_t rows) {
+  if (!lane->table) return Status::OK();
   ARROW_ASSIGN_OR_RAISE(lane->memory, window_->pool->Allocate(window_->rows * item_));
   lane->values = lane->memory->data();
   for (int64_t row = 0; row < rows; ++row) {

@@ -158,7 +158,7 @@ struct Window {
   bool by_takes = false;  // if shuffled: see ReadPlan::by_takes
   Shuffle shuffle;        // if shuffled
   std::once_flag two_steps_made;
-  std::optional<TwoSteps> two_steps;
+  std::unique_ptr<const TwoSteps> two_steps;
   // The bytes up to which a column is gathered row by row, as it stays in a cache.
   int64_t cache_bytes = 0;
   RowOrder order;             // if shuffled, the parts that units need
@@ -177,7 +177,8 @@ struct Window {
   int64_t slots() const { return shuffled ? TwoSteps::SlotCount(shuffle) : rows; }
   // Returns the shuffle in two steps, which the first caller makes. Thread-safe.
   const TwoSteps& InTwoSteps() {
-    std::call_once(two_steps_made, [this] { two_steps.emplace(shuffle); });
+    std::call_once(two_steps_made,
+                   [this] { two_steps = std::make_unique<const TwoSteps>(shuffle); });
     return *two_steps;
   }
 
