@@ -19,7 +19,9 @@ All columns of a local file are read, in order and shuffled: without a cache, wi
 and from the blocks of a full cache; with the columns unchanged, and after a typical step
 (logarithms of floats, remainders of integers, by numpy). Other lines have the time to copy as many
 bytes with as many threads, and the ratio of a pass that fills the cache to the first pass without a
-cache in the same repeat. Every pass must yield the same sums of one column.
+cache in the same repeat. "until written" includes the time that closing waits for row groups which
+are still in memory, and "plain write" is the time to write as many bytes to files of 16 MiB in the
+directory of the cache. Every pass must yield the same sums of one column.
 
 With --pace X, the consumer sleeps after each batch, for X times the time of a batch in a pass
 without a cache and without sleep: a training step that leaves the cores to the loader. With 2, the
@@ -190,6 +192,15 @@ def _copying(total_bytes: int, threads: int) -> float:
     return least
 
 
+def _writing(directory: str, total_bytes: int) -> float:
+    """Return the seconds to write `total_bytes` bytes to new files of 16 MiB."""
+    piece = b"\x55" * (16 << 20)
+    start = time.perf_counter()
+    for at in range(0, total_bytes, len(piece)):
+        Path(directory, str(at)).write_bytes(piece[: total_bytes - at])
+    return time.perf_counter() - start
+
+
 def _normalised(block: dict[str, Any]) -> dict[str, Any]:
     return {name: _normalised_column(values) for name, values in block.items()}
 
@@ -208,6 +219,7 @@ def _measure_decoded(path: str, caches: str, repeats: int, pace: float) -> None:
     for steps, order in product((None, _normalised), ({}, {"shuffle": True})):
         expected = int(np.sum(values if steps is None else _normalised_column(values)))
         found = defaultdict(list)
+        uncached = 0
         options = {"batch_size": 8192, "threads": threads, "preprocess": steps, **order}
         with FastParquetDataset(path, **options) as first_of_all:
             batches = len(first_of_all)
@@ -225,8 +237,11 @@ def _measure_decoded(path: str, caches: str, repeats: int, pace: float) -> None:
                 found["files, later passes"].append(min(seconds[1:]))
             with _cache_directory(caches) as cache:
                 _have_memory()
+                start = time.perf_counter()
                 with FastParquetDataset(path, cache=cache, **options) as filling:
                     found["an empty cache"].append(_seconds(filling, column, expected, step_s))
+                    uncached += filling.stats().uncached_row_groups
+                found["  until written"].append(time.perf_counter() - start)
                 _have_memory()
                 with FastParquetDataset(path, cache=cache, **options) as full:
                     seconds = [_seconds(full, column, expected, step_s) for _ in range(4)]
@@ -234,13 +249,16 @@ def _measure_decoded(path: str, caches: str, repeats: int, pace: float) -> None:
                 found["blocks, first pass"].append(seconds[0])
                 found["blocks, later passes"].append(min(seconds[1:]))
             found["memcpy"].append(_copying(total_bytes, threads))
+            with _cache_directory(caches) as directory:
+                found["plain write"].append(_writing(directory, total_bytes))
         print("shuffled" if order else "in order", end=", ")
         print("as it is" if steps is None else "after a step", end=", ")
         print(f"{total_bytes / 1e6:.0f} MB, {step_s * 1e3:.2f} ms a step of the consumer's")
         for name, times in found.items():
             print(f"  {name:22}{statistics.median(times):8.3f} s, least {min(times):.3f}")
         share = _share(found["files, first pass"], found["an empty cache"])
-        print(f"  a first pass that fills takes {share} of one without a cache")
+        print(f"  a first pass that fills takes {share} of one without a cache;", end=" ")
+        print(f"{uncached} row groups were not kept, in {repeats} passes")
 
 
 def main() -> None:

@@ -34,8 +34,7 @@ void CountGather(const char* name, int64_t width, int64_t stride) {
   std::vector<uint8_t> from(static_cast<size_t>(kRows * width));
   std::vector<uint8_t> to(static_cast<size_t>(kRows * stride));
   Count(name, kRows, [&] {
-    Gather(from.data(), width, index.data(), kRows, to.data(), stride, from.data(),
-           NextRead::kLate);
+    Gather(from.data(), width, index.data(), kRows, to.data(), stride, NextRead::kLate);
   });
 }
 
@@ -50,7 +49,7 @@ void CountGatherCodes() {
   const auto* bytes = reinterpret_cast<const uint8_t*>(codes.data());
   Count("gather_codes", kRows, [&] {
     GatherCodes(bytes, 2, index.data(), kRows, reinterpret_cast<uint8_t*>(table.data()),
-                8, reinterpret_cast<uint8_t*>(out.data()), bytes, NextRead::kLate);
+                8, reinterpret_cast<uint8_t*>(out.data()), NextRead::kLate);
   });
 }
 

@@ -6,7 +6,9 @@ The loops are compiled by numba and run on one thread; they are models, not the 
 are nanoseconds a value to move a window of 8-byte values to shuffled places: by one gather over the
 window; by dealing to buckets and gathering from each bucket, for several sizes of bucket, and with
 160 unused slots between buckets; then for 2-byte codes, one column at a time and two and four
-columns' codes in one record; then to look up codes in a table of 200 KB, beside a copy.
+columns' codes in one record; then for codes of 1, 2 and 4 bytes that are looked up as they are
+gathered, by one gather over the window and from buckets of 2**13 rows; then to look up codes in a
+table of 200 KB, beside a copy.
 """
 
 from __future__ import annotations
@@ -47,6 +49,42 @@ def _deal_and_gather(
         out[i] = dealt[order[i]]
 
 
+@numba.njit(nogil=True)
+def _look_up(codes: Any, order: Any, table: Any, out: Any) -> None:
+    for i in range(len(order)):
+        out[i] = table[codes[order[i]]]
+
+
+@numba.njit(nogil=True)
+def _deal_and_look_up(codes: Any, slots: Any, order: Any, table: Any, dealt: Any, out: Any) -> None:
+    for i in range(len(codes)):
+        dealt[slots[i]] = codes[i]
+    for i in range(len(order)):
+        out[i] = table[dealt[order[i]]]
+
+
+def _looking_up(
+    rng: np.random.Generator, codes: np.ndarray, bucket_rows: int
+) -> dict[str, Callable[[], None]]:
+    """Return calls that put the values of codes in a random order, by the ways' names."""
+    rows, table = len(codes), rng.integers(0, 2**40, int(codes.max()) + 1)
+    buckets = rows // bucket_rows
+    bucket_of = rng.integers(0, buckets, rows, np.int32)
+    counts = np.bincount(bucket_of, minlength=buckets)
+    starts = np.cumsum(counts) - counts + _GAP * np.arange(buckets)
+    slots = np.empty(rows, np.uint32)
+    for b in range(buckets):
+        slots[bucket_of == b] = starts[b] + np.arange(counts[b])
+    parts = [starts[b] + rng.permutation(counts[b]) for b in range(buckets)]
+    by_slot, by_row = (np.concatenate(parts).astype(np.uint32), rng.permutation(rows))
+    order = by_row.astype(np.uint32)
+    dealt, out = np.zeros(rows + buckets * _GAP, codes.dtype), np.zeros(rows, np.int64)
+    return {
+        "one gather": lambda: _look_up(codes, order, table, out),
+        "two steps": lambda: _deal_and_look_up(codes, slots, by_slot, table, dealt, out),
+    }
+
+
 def _dealing(
     rng: np.random.Generator, values: np.ndarray, bucket_rows: int, gap: int
 ) -> Callable[[], None]:
@@ -84,6 +122,10 @@ def main() -> None:
         name = f"2 bytes, {together} columns in a record"
         ways[name] = _dealing(rng, rng.integers(0, 2**16, rows).astype(dtype), 1 << 15, _GAP)
         columns[name] = together
+    for entries, dtype in ((200, np.uint8), (1000, np.uint16), (60_000, np.uint32)):
+        codes = rng.integers(0, entries, rows).astype(dtype)
+        for way, call in _looking_up(rng, codes, 1 << 13).items():
+            ways[f"{codes.itemsize} bytes looked up, {way}"] = call
     table, codes = rng.integers(0, 2**40, 25_000), rng.integers(0, 25_000, rows)
     ways["8 bytes, from a table of 200 KB"] = lambda: _gather(table, codes, out)
     ways["8 bytes, copied"] = lambda: np.copyto(out, values)

@@ -2,18 +2,22 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "arrow/util/byte_size.h"
 #include "bindings/arrow_capsules.h"
 #include "bindings/bindings.h"
 #include "bindings/decoded_queue.h"
 #include "bindings/errors.h"
+#include "bindings/fork_guard.h"
 #include "bindings/scan.h"
 #include "bindings/without_gil.h"
 #include "fastload/blocks/block_rows.h"
 #include "fastload/blocks/decoded_block.h"
 #include "fastload/blocks/decoded_writer.h"
+#include "fastload/blocks/write_behind.h"
 #include "pybind11/stl.h"
 
 namespace fastload {
@@ -31,6 +35,31 @@ std::unique_ptr<DecodedWriter> MakeWriter(int fd, const std::string& name,
 struct BlockBatch {
   std::shared_ptr<arrow::RecordBatch> rows;
 };
+
+// The thread is not in a child of fork().
+using PyWriteBehind = ForkGuard<WriteBehind>;
+
+// A block in memory.
+struct HeldBlock {
+  std::shared_ptr<const DecodedBlock> block;
+};
+
+// Copies rows to memory of the core, which may be freed without the GIL.
+BlockBatch Copied(const py::object& batch) {
+  auto rows = RecordBatchOf(batch);
+  auto copied = [&] {
+    const WithoutGil without_gil;
+    return rows->CopyTo(arrow::default_cpu_memory_manager());
+  }();
+  return {ValueOrRaise(std::move(copied))};
+}
+
+WriteBehind::Batches RowsOf(const std::vector<BlockBatch>& batches) {
+  WriteBehind::Batches rows;
+  rows.reserve(batches.size());
+  for (const BlockBatch& batch : batches) rows.push_back(batch.rows);
+  return rows;
+}
 
 BlockBatch RowsOfLent(const BlockRows& rows, const LentBatch& lent) {
   auto batch = [&] {
@@ -83,7 +112,78 @@ void RegisterDecoded(py::module_& m) {
           [](const BlockBatch& batch) {
             return arrow::util::TotalBufferSize(*batch.rows);
           },
-          "Bytes of all columns.");
+          "Bytes of all columns.")
+      .def_static("copied", &Copied, py::arg("batch"),
+                  "Copies a record batch that has `__arrow_c_array__` and no nulls.");
+  py::class_<HeldBlock>(m, "HeldBlock", "A block in memory.")
+      .def(py::init(
+               [](const PyDecodedQueue& queue, const std::vector<BlockBatch>& batches) {
+                 return HeldBlock{
+                     DecodedBlock::Hold(RowsOf(batches), queue.Here().held_bytes())};
+               }),
+           py::arg("queue"), py::arg("batches"),
+           "queue: the queue that counts the block's bytes.")
+      .def_property_readonly(
+          "nbytes", [](const HeldBlock& held) { return held.block->held_bytes(); },
+          "Bytes of the block.")
+      .def_property_readonly(
+          "in_use", [](const HeldBlock& held) { return held.block.use_count() > 1; },
+          "True while a pass reads rows of the block.");
+  py::class_<PyWriteBehind>(
+      m, "WriteBehind",
+      "A thread that writes blocks, one after another. In a child of fork() there is no\n"
+      "thread, and nothing happens.")
+      .def(py::init([](const PyDecodedQueue& queue) {
+             return std::make_unique<PyWriteBehind>(std::make_shared<WriteBehind>(
+                 [wakes = queue.queue()] { wakes->Wake(); }));
+           }),
+           py::arg("queue"), "queue: the queue to wake after each block.")
+      .def(
+          "add",
+          [](const PyWriteBehind& behind, int64_t number, int fd, const std::string& name,
+             const std::vector<BlockBatch>& batches) {
+            if (!behind.mine()) return;
+            RaiseIfError(behind.object()->Add(number, fd, name, RowsOf(batches)));
+          },
+          py::arg("number"), py::arg("fd"), py::arg("name"), py::arg("batches"),
+          "Queues a block, which `fd` becomes the file of. The descriptor is duplicated.")
+      .def(
+          "drop",
+          [](const PyWriteBehind& behind, int64_t number) {
+            return behind.mine() && behind.object()->Drop(number);
+          },
+          py::call_guard<WithoutGil>(), py::arg("number"),
+          "Takes a block out of the queue. Returns False if the block is being written,\n"
+          "or was written.")
+      .def(
+          "take_written",
+          [](const PyWriteBehind& behind) {
+            std::vector<std::tuple<int64_t, uint64_t, std::string>> found;
+            if (!behind.mine()) return found;
+            for (const auto& [number, checksum] : behind.object()->TakeWritten()) {
+              if (checksum.ok()) {
+                found.emplace_back(number, *checksum, "");
+              } else {
+                found.emplace_back(number, 0, checksum.status().message());
+              }
+            }
+            return found;
+          },
+          "Returns the number and checksum of each block that was written since the "
+          "last\n"
+          "call; for a block that can't be written, 0 and why.")
+      .def(
+          "close",
+          [](const PyWriteBehind& behind, double timeout_s) {
+            if (!behind.mine()) return;
+            const std::chrono::duration<double> timeout(timeout_s);
+            behind.object()->Close(
+                std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+          },
+          py::call_guard<WithoutGil>(), py::arg("timeout_s"),
+          "Waits until the queued blocks are written, for at most `timeout_s`, and "
+          "gives\n"
+          "up the other blocks. Idempotent.");
   py::class_<BlockRows, std::shared_ptr<BlockRows>>(
       m, "BlockRows",
       "A conversion of batches to rows of a block; `Pipeline.block_rows` makes\n"
@@ -155,6 +255,30 @@ void RegisterDecoded(py::module_& m) {
           "and None if the block does not exist; the block then stays requested.\n"
           "written: checksum of a block that this process has just written and that\n"
           "is not read again; 0 = not written by this process.")
+      .def(
+          "hand_over",
+          [](const PyDecodedQueue& queue, int32_t file, int32_t row_group,
+             const HeldBlock& held) {
+            queue.Here().HandOver({file, row_group}, held.block);
+          },
+          py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
+          py::arg("held"),
+          "Passes a block in memory to the waiting passes, and to passes that request\n"
+          "the block while the block is in memory.")
+      .def(
+          "note_written",
+          [](const PyDecodedQueue& queue, int32_t file, int32_t row_group,
+             uint64_t checksum) {
+            queue.Here().NoteWritten({file, row_group}, checksum);
+          },
+          py::call_guard<WithoutGil>(), py::arg("file"), py::arg("row_group"),
+          py::arg("checksum"),
+          "Notes the checksum of a block that this process has written, so that the\n"
+          "block is not read again to check it.")
+      .def_property_readonly(
+          "held_bytes",
+          [](const PyDecodedQueue& queue) { return queue.Here().held_bytes()->load(); },
+          "Bytes of all blocks in memory.")
       .def(
           "fail",
           [](const PyDecodedQueue& queue, int32_t file, int32_t row_group, bool corrupt,

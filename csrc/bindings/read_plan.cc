@@ -125,8 +125,8 @@ std::unique_ptr<ReadPlan> MakeReadPlan(
 py::array_t<uint32_t> PermutationArray(uint64_t key, uint32_t rows) {
   Shuffle shuffle;
   MakeShuffle(key, rows, &shuffle);
-  const std::vector<uint32_t> out = Permutation(shuffle);
-  return py::array_t<uint32_t>(static_cast<py::ssize_t>(out.size()), out.data());
+  return py::array_t<uint32_t>(static_cast<py::ssize_t>(shuffle.rows.size()),
+                               shuffle.rows.data());
 }
 
 // Returns the copies of each row, and the rows of each row group.

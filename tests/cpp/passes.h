@@ -101,12 +101,11 @@ inline std::vector<RowId> PlannedRows(const ReadPlan& plan,
     Shuffle shuffle;
     MakeShuffle(plan.keys[w], static_cast<uint32_t>(window.size()), &shuffle,
                 bucket_rows);
-    const std::vector<uint32_t> order = Permutation(shuffle);
     for (auto t = plan.first_take[w]; t < plan.first_take[w + 1]; ++t) {
       const Take& take = plan.takes[static_cast<size_t>(t)];
       for (auto position = static_cast<size_t>(take.start);
            position < static_cast<size_t>(take.stop); ++position) {
-        ids.push_back(window[plan.shuffled ? order[position] : position]);
+        ids.push_back(window[plan.shuffled ? shuffle.rows[position] : position]);
       }
     }
   }

@@ -167,6 +167,19 @@ def test_a_full_disk_turns_it_off_with_one_warning(path, tmp_path, told, options
     assert read(path, tmp_path)[0] == list(range(ROWS))
 
 
+def test_a_full_disk_is_told_when_all_rows_were_in_memory(path, tmp_path, told):
+    """The pass is over before the first write fails; closing tells the failure."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, limits[1]))
+    try:
+        with pytest.warns(UserWarning, match="File too large") as record:
+            assert read(path, tmp_path) == (list(range(ROWS)), 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(record) == 1
+    assert not list(tmp_path.rglob("*.part"))
+
+
 def test_a_directory_that_can_not_be_made(path, tmp_path, told):
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match="Can't keep more in the cache") as record:

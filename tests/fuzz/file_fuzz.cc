@@ -167,12 +167,14 @@ Oracle ReadByArrow(const std::shared_ptr<arrow::Buffer>& bytes, const Footer& fo
 // What decides how the same rows are read.
 struct Ways {
   uint32_t bucket_rows = kBucketRows;
+  int64_t cache_bytes = 2 * CoreCacheBytes();
   int64_t page_hole_bytes = kPageHoleBytes;
 };
 
 Ways DrawWays(std::mt19937* random) {
   Ways ways;
   if ((*random)() % 4 > 0) ways.bucket_rows = 1 + (*random)() % 32;
+  if ((*random)() % 4 > 0) ways.cache_bytes = (*random)() % 512;
   if ((*random)() % 4 > 0) ways.page_hole_bytes = 0;
   return ways;
 }
@@ -190,6 +192,7 @@ PipelineOptions OptionsOf(const Ways& ways) {
 ScanOptions ScanOptionsOf(const Ways& ways) {
   return {.fetch_bytes = kBudgetBytes,
           .bucket_rows = ways.bucket_rows,
+          .cache_bytes = ways.cache_bytes,
           .segment_bytes = 1 << 12};
 }
 

@@ -1,6 +1,6 @@
 // Fuzzer of Snappy: fastload and Arrow's codec return the same bytes, or both refuse, and
-// nothing is written beyond the slack. The first byte says whether the rest is compressed
-// first.
+// nothing is written beyond the slack. The first byte says whether the rest is
+// compressed, is compressed first, or describes copies over short distances.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -38,12 +38,41 @@ void Compare(const std::vector<uint8_t>& compressed) {
   Expect(std::equal(own.begin(), own.begin() + *size, expected.begin()), "bytes");
 }
 
+// Compressed bytes of a literal and of copies: each two input bytes say the distance, 1
+// to 16, and the length of a copy, and whether a literal of one byte comes before the
+// copy. The last copy ends where the output ends.
+std::vector<uint8_t> ShortCopies(const uint8_t* data, size_t size) {
+  constexpr size_t kFirst = 16;
+  std::vector<uint8_t> body = {(kFirst - 1) << 2};
+  for (size_t i = 0; i < kFirst; ++i) body.push_back(static_cast<uint8_t>('a' + i));
+  size_t bytes = kFirst;
+  for (size_t i = 0; i + 1 < std::min<size_t>(size, 4096); i += 2) {
+    if ((data[i + 1] & 0x40) != 0) {
+      body.insert(body.end(), {0, data[i]});
+      ++bytes;
+    }
+    const size_t length = data[i + 1] % 64 + 1;
+    body.insert(body.end(), {static_cast<uint8_t>((length - 1) << 2 | 2),
+                             static_cast<uint8_t>(data[i] % 16 + 1), 0});
+    bytes += length;
+  }
+  std::vector<uint8_t> compressed = {static_cast<uint8_t>(bytes | 0x80),
+                                     static_cast<uint8_t>(bytes >> 7 | 0x80),
+                                     static_cast<uint8_t>(bytes >> 14)};
+  compressed.insert(compressed.end(), body.begin(), body.end());
+  return compressed;
+}
+
 }  // namespace
 }  // namespace fastload::testing
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace fastload::testing;
   if (size == 0) return 0;
+  if (data[0] % 4 == 2) {
+    Compare(ShortCopies(data + 1, size - 1));
+    return 0;
+  }
   if (data[0] % 2 == 0) {
     Compare({data + 1, data + size});
     return 0;

@@ -302,7 +302,7 @@ def test_another_mix_is_refused(paths):
         for change in ({"sources": state["sources"][:2]}, {"stop": "first"}, {"weights": None}):
             with pytest.raises(ValueError, match=f"Expected {next(iter(change))}="):
                 mixed.load_state_dict({**state, **change})
-        for change in ({"progress": [[1, 1, 999]]}, {"seeds": [1]}, {"sources": 3}, {"version": 2}):
+        for change in ({"progress": [[1, 1, 999]]}, {"seeds": [1]}, {"sources": 3}, {"version": 1}):
             with pytest.raises(ValueError, match="Expected"):
                 mixed.load_state_dict({**state, **change})
         with pytest.raises(ValueError, match="Expected a batch that this MixedDataset yielded"):

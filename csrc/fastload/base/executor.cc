@@ -33,19 +33,25 @@ struct Later {
 class Queue {
  public:
   void Push(int64_t priority, Executor::Task task) {
-    queue_.push(Entry{priority, next_number_++, std::move(task)});
+    heap_.push_back(Entry{priority, next_number_++, std::move(task)});
+    std::ranges::push_heap(heap_, Later{});
   }
-  bool empty() const { return queue_.empty(); }
+  // Pushes all tasks, or throws and pushes none.
+  void Push(std::vector<Executor::Submission> tasks) {
+    const size_t needed = heap_.size() + tasks.size();
+    if (needed > heap_.capacity()) heap_.reserve(std::max(needed, 2 * heap_.capacity()));
+    for (Executor::Submission& task : tasks) Push(task.priority, std::move(task.task));
+  }
+  bool empty() const { return heap_.empty(); }
   Executor::Task Pop() {
-    // top() returns a const reference to protect the heap's order; the pop below discards
-    // the moved-from entry anyway.
-    Executor::Task task = std::move(const_cast<Entry&>(queue_.top()).task);
-    queue_.pop();
+    std::ranges::pop_heap(heap_, Later{});
+    Executor::Task task = std::move(heap_.back().task);
+    heap_.pop_back();
     return task;
   }
 
  private:
-  std::priority_queue<Entry, std::vector<Entry>, Later> queue_;
+  std::vector<Entry> heap_;
   int64_t next_number_ = 0;
 };
 
@@ -92,6 +98,16 @@ class ThreadPool final : public Executor {
     wake_.notify_one();
   }
 
+  void SubmitAll(std::vector<Submission> tasks) override {
+    size_t woken = tasks.size();
+    {
+      std::lock_guard lock(mutex_);
+      woken = std::min(woken, idle_);
+      queue_.Push(std::move(tasks));
+    }
+    for (; woken > 0; --woken) wake_.notify_one();
+  }
+
   bool RunOne() override { return false; }
 
   Status fault() const override {
@@ -135,7 +151,9 @@ class ThreadPool final : public Executor {
     Scratch scratch;
     std::unique_lock lock(mutex_);
     while (true) {
+      ++idle_;
       wake_.wait(lock, [this] { return closed_ || !queue_.empty(); });
+      --idle_;
       if (queue_.empty()) return;
       {
         Task task = queue_.Pop();
@@ -156,9 +174,10 @@ class ThreadPool final : public Executor {
     faulty_.store(true, std::memory_order_release);
   }
 
-  mutable std::mutex mutex_;  // guards queue_, closed_ and fault_
+  mutable std::mutex mutex_;  // guards queue_, idle_, closed_ and fault_
   std::condition_variable wake_;
   Queue queue_;
+  size_t idle_ = 0;  // threads that wait for a task
   bool closed_ = false;
   Status fault_;                     // the first
   std::atomic<bool> faulty_{false};  // whether there is a fault_
@@ -174,6 +193,11 @@ class InlineExecutor final : public Executor {
   void Submit(int64_t priority, Task task) override {
     std::lock_guard lock(mutex_);
     queue_.Push(priority, std::move(task));
+  }
+
+  void SubmitAll(std::vector<Submission> tasks) override {
+    std::lock_guard lock(mutex_);
+    queue_.Push(std::move(tasks));
   }
 
   bool RunOne() override {

@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <queue>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,6 +33,14 @@ class Executor {
   virtual bool has_threads() const = 0;
   // Throws std::bad_alloc, and queues nothing, if there is no memory.
   virtual void Submit(int64_t priority, Task task) = 0;
+
+  struct Submission {
+    int64_t priority = 0;
+    Task task;
+  };
+  // Does the same as Submit for each of the tasks, in their order, but takes the queue's
+  // lock once for all of them.
+  virtual void SubmitAll(std::vector<Submission> tasks) = 0;
   // Runs one waiting task on the calling thread if the executor has no threads. Returns
   // false if no task waits, or if the executor has threads.
   virtual bool RunOne() = 0;

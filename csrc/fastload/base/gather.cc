@@ -1,6 +1,5 @@
 #include "fastload/base/gather.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "fastload/base/prefetch.h"
@@ -22,45 +21,33 @@ void ScatterPacked(const uint8_t* rows, const uint32_t* slots, int64_t count,
   for (int64_t i = 0; i < count; ++i) slot[slots[i]] = from[i];
 }
 
-template <typename T, typename Element, typename OnLine>
-void StoreFor(NextRead next, T* out, int64_t count, const Element& element,
-              const OnLine& on_line) {
+template <typename T, typename Element>
+void StoreFor(NextRead next, T* out, int64_t count, const Element& element) {
   if (next == NextRead::kLate) {
-    StoreStreamPast(out, count, element, on_line);
+    StoreStreamPast(out, count, element, [](int64_t) {});
   } else {
-    StoreStream(out, count, element, on_line);
+    StoreStream(out, count, element, [](int64_t) {});
   }
 }
 
-template <typename T>
-void GatherPacked(const uint8_t* bucket, const uint16_t* index, int64_t count,
-                  uint8_t* out, const uint8_t* ahead, NextRead next) {
-  const T* from = reinterpret_cast<const T*>(bucket);
-  const T* later = reinterpret_cast<const T*>(ahead == nullptr ? bucket : ahead);
-  StoreFor(
-      next, reinterpret_cast<T*>(out), count, [=](int64_t i) { return from[index[i]]; },
-      [=](int64_t i) { __builtin_prefetch(later + i); });
+template <typename T, typename Index>
+void GatherPacked(const uint8_t* rows, const Index* index, int64_t count, uint8_t* out,
+                  NextRead next) {
+  const T* from = reinterpret_cast<const T*>(rows);
+  StoreFor(next, reinterpret_cast<T*>(out), count,
+           [=](int64_t i) { return from[index[i]]; });
 }
 
-template <typename T>
-void GatherStrided(const uint8_t* bucket, const uint16_t* index, int64_t count,
-                   uint8_t* out, int64_t stride) {
+template <typename T, typename Index>
+void GatherStrided(const uint8_t* rows, const Index* index, int64_t count, uint8_t* out,
+                   int64_t stride) {
   for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(out + i * stride, bucket + index[i] * sizeof(T), sizeof(T));
+    std::memcpy(out + i * stride, rows + index[i] * sizeof(T), sizeof(T));
   }
 }
 
 template <typename Code, typename T>
-void GatherPackedCodes(const Code* codes, const uint16_t* index, int64_t count,
-                       const T* table, T* out, const Code* ahead, NextRead next) {
-  const Code* later = ahead == nullptr ? codes : ahead;
-  StoreFor(
-      next, out, count, [=](int64_t i) { return table[codes[index[i]]]; },
-      [=](int64_t i) { __builtin_prefetch(later + i); });
-}
-
-template <typename Code, typename T>
-void GatherStridedCodes(const uint8_t* codes, int64_t pitch, const uint16_t* index,
+void GatherStridedCodes(const uint8_t* codes, int64_t pitch, const uint32_t* index,
                         int64_t count, const T* table, uint8_t* out, int64_t stride) {
   for (int64_t i = 0; i < count; ++i) {
     Code code;
@@ -91,18 +78,20 @@ void WithCode(int64_t code_bytes, int64_t width, const Fn& fn) {
 
 }  // namespace
 
-void GatherCodes(const uint8_t* codes, int64_t code_bytes, const uint16_t* index,
+template <typename Index>
+void GatherCodes(const uint8_t* codes, int64_t code_bytes, const Index* index,
                  int64_t count, const uint8_t* table, int64_t width, uint8_t* out,
-                 const uint8_t* ahead, NextRead next) {
+                 NextRead next) {
   WithCode(code_bytes, width, [&]<typename Code, typename T>(Code, T) {
-    GatherPackedCodes(reinterpret_cast<const Code*>(codes), index, count,
-                      reinterpret_cast<const T*>(table), reinterpret_cast<T*>(out),
-                      reinterpret_cast<const Code*>(ahead), next);
+    const auto* of = reinterpret_cast<const Code*>(codes);
+    const T* entries = reinterpret_cast<const T*>(table);
+    StoreFor(next, reinterpret_cast<T*>(out), count,
+             [=](int64_t i) { return entries[of[index[i]]]; });
   });
 }
 
 void GatherRecordCodes(const uint8_t* codes, int64_t pitch, int64_t code_bytes,
-                       const uint16_t* index, int64_t count, const uint8_t* table,
+                       const uint32_t* index, int64_t count, const uint8_t* table,
                        int64_t width, uint8_t* out, int64_t stride) {
   WithCode(code_bytes, width, [&]<typename Code, typename T>(Code, T) {
     GatherStridedCodes<Code>(codes, pitch, index, count,
@@ -121,12 +110,6 @@ void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t 
       return ScatterPacked<uint32_t>(rows, slots, count, to);
     case 8:
       return ScatterPacked<uint64_t>(rows, slots, count, to);
-    case 16:
-      return ScatterPacked<Bytes<16>>(rows, slots, count, to);
-    case 32:
-      return ScatterPacked<Bytes<32>>(rows, slots, count, to);
-    case kCacheLine:
-      return ScatterPacked<Bytes<kCacheLine>>(rows, slots, count, to);
     default:
       for (int64_t i = 0; i < count; ++i) {
         std::memcpy(to + slots[i] * width, rows + i * width, static_cast<size_t>(width));
@@ -134,39 +117,49 @@ void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t 
   }
 }
 
-void Gather(const uint8_t* bucket, int64_t width, const uint16_t* index, int64_t count,
-            uint8_t* out, int64_t stride, const uint8_t* ahead, NextRead next) {
+template <typename Index>
+void Gather(const uint8_t* rows, int64_t width, const Index* index, int64_t count,
+            uint8_t* out, int64_t stride, NextRead next) {
   if (width == stride) {
     switch (width) {
       case 1:
-        return GatherPacked<uint8_t>(bucket, index, count, out, ahead, next);
+        return GatherPacked<uint8_t>(rows, index, count, out, next);
       case 2:
-        return GatherPacked<uint16_t>(bucket, index, count, out, ahead, next);
+        return GatherPacked<uint16_t>(rows, index, count, out, next);
       case 4:
-        return GatherPacked<uint32_t>(bucket, index, count, out, ahead, next);
+        return GatherPacked<uint32_t>(rows, index, count, out, next);
       case 8:
-        return GatherPacked<uint64_t>(bucket, index, count, out, ahead, next);
+        return GatherPacked<uint64_t>(rows, index, count, out, next);
       default:
         break;
     }
   }
   switch (width) {
     case 1:
-      return GatherStrided<uint8_t>(bucket, index, count, out, stride);
+      return GatherStrided<uint8_t>(rows, index, count, out, stride);
     case 2:
-      return GatherStrided<uint16_t>(bucket, index, count, out, stride);
+      return GatherStrided<uint16_t>(rows, index, count, out, stride);
     case 4:
-      return GatherStrided<uint32_t>(bucket, index, count, out, stride);
+      return GatherStrided<uint32_t>(rows, index, count, out, stride);
     case 8:
-      return GatherStrided<uint64_t>(bucket, index, count, out, stride);
+      return GatherStrided<uint64_t>(rows, index, count, out, stride);
     case kCacheLine:
-      return GatherStrided<Bytes<kCacheLine>>(bucket, index, count, out, stride);
+      return GatherStrided<Bytes<kCacheLine>>(rows, index, count, out, stride);
     default:
       for (int64_t i = 0; i < count; ++i) {
-        std::memcpy(out + i * stride, bucket + index[i] * width,
+        std::memcpy(out + i * stride, rows + index[i] * width,
                     static_cast<size_t>(width));
       }
   }
 }
+
+template void GatherCodes(const uint8_t*, int64_t, const uint16_t*, int64_t,
+                          const uint8_t*, int64_t, uint8_t*, NextRead);
+template void GatherCodes(const uint8_t*, int64_t, const uint32_t*, int64_t,
+                          const uint8_t*, int64_t, uint8_t*, NextRead);
+template void Gather(const uint8_t*, int64_t, const uint16_t*, int64_t, uint8_t*, int64_t,
+                     NextRead);
+template void Gather(const uint8_t*, int64_t, const uint32_t*, int64_t, uint8_t*, int64_t,
+                     NextRead);
 
 }  // namespace fastload

@@ -1,5 +1,4 @@
-// The two steps of a shuffle: rows are scattered to slots, then gathered from a bucket of
-// slots.
+// Scatters and gathers: rows are copied to, or from, the places that an index names.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +15,23 @@ void Scatter(const uint8_t* rows, int64_t width, const uint32_t* slots, int64_t 
              uint8_t* to);
 
 // Sets out[i] = table[codes[index[i]]] for `count` elements of `width` bytes (2, 4 or 8).
-// The codes have `code_bytes` bytes (1, 2 or 4, fewer than `width`) and are packed.
-// `ahead` means the same as in Gather.
-void GatherCodes(const uint8_t* codes, int64_t code_bytes, const uint16_t* index,
+// The codes have `code_bytes` bytes (1, 2 or 4, fewer than `width`) and are packed. Index
+// is uint16_t or uint32_t.
+template <typename Index>
+void GatherCodes(const uint8_t* codes, int64_t code_bytes, const Index* index,
                  int64_t count, const uint8_t* table, int64_t width, uint8_t* out,
-                 const uint8_t* ahead, NextRead next);
+                 NextRead next);
 
 // Does the same as GatherCodes for codes that are `pitch` bytes apart and elements that
 // are `stride` bytes apart.
 void GatherRecordCodes(const uint8_t* codes, int64_t pitch, int64_t code_bytes,
-                       const uint16_t* index, int64_t count, const uint8_t* table,
+                       const uint32_t* index, int64_t count, const uint8_t* table,
                        int64_t width, uint8_t* out, int64_t stride);
 
-// Copies `count` rows of `width` bytes from a bucket of packed rows: row index[i] to `out
-// + i * stride`. `ahead`, unless null, is the memory that the next call gathers from:
-// Gather prefetches as many of its rows into the cache.
-void Gather(const uint8_t* bucket, int64_t width, const uint16_t* index, int64_t count,
-            uint8_t* out, int64_t stride, const uint8_t* ahead,
-            NextRead next = NextRead::kSoon);
+// Copies `count` of the packed rows `rows` of `width` bytes: row index[i] to `out + i *
+// stride`. Index is uint16_t or uint32_t.
+template <typename Index>
+void Gather(const uint8_t* rows, int64_t width, const Index* index, int64_t count,
+            uint8_t* out, int64_t stride, NextRead next = NextRead::kSoon);
 
 }  // namespace fastload

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <utility>
 
 #include "fastload/base/slabs.h"
 
@@ -26,6 +27,15 @@ struct HugeAllocator {
     return reinterpret_cast<T*>(data);
   }
   void deallocate(T* data, size_t) { Slabs::Free(reinterpret_cast<uint8_t*>(data)); }
+  // Leaves elements that get no value as they are, where a vector would write zeros.
+  template <typename U>
+  void construct(U* element) noexcept {
+    ::new (static_cast<void*>(element)) U;
+  }
+  template <typename U, typename... Arguments>
+  void construct(U* element, Arguments&&... arguments) {
+    ::new (static_cast<void*>(element)) U(std::forward<Arguments>(arguments)...);
+  }
   bool operator==(const HugeAllocator&) const { return true; }
 };
 

@@ -32,6 +32,18 @@ size_t MostOpenFiles() {
   return static_cast<size_t>(std::clamp(limit.rlim_cur / kShare, kLeast, kMost));
 }
 
+int64_t CoreCacheBytes() {
+  constexpr int64_t kUsual = 1 << 20;
+  static const int64_t bytes = [] {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    const int64_t size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    if (size > 0) return size;
+#endif
+    return kUsual;
+  }();
+  return bytes;
+}
+
 int64_t ModifiedNs(const struct stat& status) {
 #if defined(__APPLE__)
   const timespec& at = status.st_mtimespec;
@@ -95,6 +107,13 @@ void BringAhead(int fd, int64_t offset, int64_t bytes) {
   }
 }
 
+void LowerPriority() {
+  // On Linux this is the nice value of one thread. A refusal does no harm.
+  constexpr int kNice = 19;
+  [[maybe_unused]] const int refused =
+      setpriority(PRIO_PROCESS, static_cast<id_t>(ThreadNumber()), kNice);
+}
+
 void FindBlocks(int fd, int64_t offset, int64_t bytes) {
   // A refusal does no harm: if the disk is full, the write reports the error.
   [[maybe_unused]] const int refused = fallocate(fd, 0, offset, bytes);
@@ -151,6 +170,8 @@ bool IsByteCached(int /*fd*/, int64_t /*offset*/) { return false; }
 void BringAhead(int /*fd*/, int64_t /*offset*/, int64_t /*bytes*/) {}
 
 void FindBlocks(int /*fd*/, int64_t /*offset*/, int64_t /*bytes*/) {}
+
+void LowerPriority() {}
 
 WakeEvent::WakeEvent() {
   std::array<int, 2> ends{};

@@ -44,11 +44,18 @@ void FindBlocks(int fd, int64_t offset, int64_t bytes);
 // that the system allows, so that most are left for the rest of the program.
 size_t MostOpenFiles();
 
+// Returns the bytes of a core's L2 cache, or 1 MiB where the system can't say.
+int64_t CoreCacheBytes();
+
 // Returns when the file was modified, in nanoseconds since 1970.
 int64_t ModifiedNs(const struct stat& status);
 
 // Returns the calling thread's number, equal to Python's threading.get_native_id().
 int64_t ThreadNumber();
+
+// Makes the system prefer other threads to the calling thread, where a thread has a
+// priority of its own.
+void LowerPriority();
 
 // Names the calling thread. Systems keep at least the first 15 letters.
 void NameThread(const std::string& name);

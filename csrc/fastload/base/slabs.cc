@@ -35,16 +35,16 @@ constexpr int64_t RoundTo(int64_t bytes, int64_t multiple) {
 // Maps memory that begins at a huge page.
 uint8_t* Map(int64_t bytes) noexcept {
   // Map a little more, so that a piece that begins at a huge page can be cut out.
-  constexpr int64_t slack = kHugePage;
-  void* const data = mmap(nullptr, static_cast<size_t>(bytes + slack),
+  constexpr int64_t kSlack = kHugePage;
+  void* const data = mmap(nullptr, static_cast<size_t>(bytes + kSlack),
                           PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return nullptr;
   auto* const start = static_cast<uint8_t*>(data);
   const auto address = reinterpret_cast<int64_t>(start);
   const int64_t before = RoundTo(address, kHugePage) - address;
   if (before > 0) munmap(start, static_cast<size_t>(before));
-  if (before < slack) {
-    munmap(start + before + bytes, static_cast<size_t>(slack - before));
+  if (before < kSlack) {
+    munmap(start + before + bytes, static_cast<size_t>(kSlack - before));
   }
   AdviseHugePages(start + before, static_cast<size_t>(bytes));
   return start + before;

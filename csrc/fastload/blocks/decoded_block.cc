@@ -19,6 +19,7 @@
 #include "arrow/ipc/reader.h"
 #include "arrow/type.h"
 #include "arrow/type_traits.h"
+#include "arrow/util/byte_size.h"
 #include "fastload/base/hash.h"
 #include "fastload/base/platform.h"
 
@@ -267,7 +268,25 @@ DecodedBlock::Opened DecodedBlock::Open(const std::string& path, const std::stri
   return {BlockState::kDamaged, nullptr};
 }
 
+std::shared_ptr<const DecodedBlock> DecodedBlock::Hold(
+    std::vector<std::shared_ptr<arrow::RecordBatch>> batches,
+    std::shared_ptr<std::atomic<int64_t>> held_bytes) {
+  const std::shared_ptr<DecodedBlock> block(new DecodedBlock);
+  for (const auto& batch : batches) {
+    block->rows_ += batch->num_rows();
+    block->held_ += arrow::util::TotalBufferSize(*batch);
+  }
+  block->batches_ = std::move(batches);
+  block->all_held_ = std::move(held_bytes);
+  *block->all_held_ += block->held_;
+  return block;
+}
+
 DecodedBlock::~DecodedBlock() {
+  if (all_held_ != nullptr) {
+    batches_.clear();
+    *all_held_ -= held_;
+  }
   if (fd_ < 0) return;
   batches_.clear();
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), bytes_);

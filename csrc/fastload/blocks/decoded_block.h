@@ -6,6 +6,7 @@
 // changes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,7 +39,8 @@ std::optional<size_t> FindChecksum(std::string_view file);
 
 enum class BlockState : uint8_t { kGood, kMissing, kDamaged };
 
-// A block that is mapped, and locked against eviction by other processes. Immutable.
+// A block that is mapped, and locked against eviction by other processes, or a block in
+// memory. Immutable.
 class DecodedBlock {
  public:
   // `block` is null unless `state` is kGood.
@@ -50,11 +52,18 @@ class DecodedBlock {
   // with its checksum, and checks that offsets never fall, unless the checksum equals
   // `*checked`; sets `*checked`. Removes a damaged file.
   static Opened Open(const std::string& path, const std::string& name, uint64_t* checked);
+  // Makes a block of record batches in memory, which a file of the cache may hold later.
+  // `held_bytes` grows by the bytes of the record batches until the block is destroyed.
+  static std::shared_ptr<const DecodedBlock> Hold(
+      std::vector<std::shared_ptr<arrow::RecordBatch>> batches,
+      std::shared_ptr<std::atomic<int64_t>> held_bytes);
   ~DecodedBlock();
   DecodedBlock(const DecodedBlock&) = delete;
   DecodedBlock& operator=(const DecodedBlock&) = delete;
 
   int64_t rows() const { return rows_; }
+  // Bytes of record batches in memory; 0 for a mapped file.
+  int64_t held_bytes() const { return held_; }
 
   // A column's rows in one record batch.
   struct Run {
@@ -81,6 +90,8 @@ class DecodedBlock {
   // has, get no more memory than the file has bytes.
   std::optional<arrow::CappedMemoryPool> memory_;
   int64_t rows_ = 0;
+  int64_t held_ = 0;
+  std::shared_ptr<std::atomic<int64_t>> all_held_;  // null for a mapped file
   std::vector<std::shared_ptr<arrow::RecordBatch>> batches_;
 };
 

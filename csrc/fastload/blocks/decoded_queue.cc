@@ -9,8 +9,12 @@ void DecodedQueue::Ask(Key key, Arrived arrived) {
   {
     std::lock_guard lock(mutex_);
     const auto kept = std::ranges::find(kept_, key, &std::pair<Key, Block>::first);
+    const auto held = held_.find(key);
+    Block in_memory = held == held_.end() ? nullptr : held->second.lock();
     if (closed_) {
       found = DatasetClosed();
+    } else if (in_memory != nullptr) {
+      found = std::move(in_memory);
     } else if (kept != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, kept);
       found = kept->second;
@@ -74,6 +78,20 @@ BlockState DecodedQueue::Open(Key key, const std::string& path, const std::strin
   }));
   Answer(key, block);
   return opened.state;
+}
+
+void DecodedQueue::HandOver(Key key, const Block& block) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(held_, [](const auto& entry) { return entry.second.expired(); });
+    held_[key] = block;
+  }
+  Answer(key, block);
+}
+
+void DecodedQueue::NoteWritten(Key key, uint64_t checksum) {
+  const std::lock_guard lock(mutex_);
+  checked_[key] = checksum;
 }
 
 void DecodedQueue::Fail(Key key, ErrorKind kind, const std::string& message) noexcept {

@@ -2,6 +2,7 @@
 // or make blocks.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -56,6 +57,14 @@ class DecodedQueue {
   // written the block.
   BlockState Open(Key key, const std::string& path, const std::string& name, int64_t rows,
                   uint64_t written = 0);
+  // Passes a block in memory to the waiters, and to later callers of Ask for as long as
+  // the block lives.
+  void HandOver(Key key, const Block& block);
+  // Notes the checksum of a block that this process has just written.
+  void NoteWritten(Key key, uint64_t checksum);
+  // Bytes of blocks in memory, which Hold() was given this counter for.
+  const std::shared_ptr<std::atomic<int64_t>>& held_bytes() const { return held_bytes_; }
+
   // Fails the request for a block. ErrorKind::kCorruptFile counts as damage of the row
   // group.
   void Fail(Key key, ErrorKind kind, const std::string& message) noexcept;
@@ -75,6 +84,8 @@ class DecodedQueue {
   void WakeLocked();
 
   const int32_t at_once_;
+  const std::shared_ptr<std::atomic<int64_t>> held_bytes_ =
+      std::make_shared<std::atomic<int64_t>>(0);
   std::mutex mutex_;  // guards the members below
   std::condition_variable woken_;
   bool closed_ = false;
@@ -83,6 +94,7 @@ class DecodedQueue {
   std::map<Key, std::vector<Arrived>> waiting_;
   std::map<Key, uint64_t> checked_;        // checksums that were found to be right
   std::list<std::pair<Key, Block>> kept_;  // newest first
+  std::map<Key, std::weak_ptr<const DecodedBlock>> held_;  // blocks in memory
 };
 
 }  // namespace fastload

@@ -133,8 +133,7 @@ PackedRows PackBest(std::span<const Segment> documents, uint32_t length,
   if (key) {
     Shuffle shuffle;
     MakeShuffle(*key, static_cast<uint32_t>(count), &shuffle);
-    const std::vector<uint32_t> order = Permutation(shuffle);
-    for (uint32_t row = 0; row < count; ++row) place[order[row]] = row;
+    for (uint32_t row = 0; row < count; ++row) place[shuffle.rows[row]] = row;
   } else {
     uint32_t row = 0;
     for (const int32_t bin : bins) {

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <numeric>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "fastload/base/clones.h"
 #include "fastload/base/stream_key.h"
@@ -13,42 +16,53 @@ namespace fastload {
 namespace {
 
 // The draws made at once; the draws stay in the L1 cache.
-constexpr uint32_t kBlockDraws = 1024;
+constexpr uint32_t kBlockDraws = 512;
+// The bits of a draw from which one bucket is taken, and the most buckets.
+constexpr int kBucketBits = 16;
 
-// Returns floor(draw * bound / 2**64), in steps for which vector instructions exist.
-FASTLOAD_INLINE uint32_t Below(uint64_t draw, uint64_t bound) {
-  const uint64_t low = (draw & 0xFFFFFFFF) * bound >> 32;
-  return static_cast<uint32_t>(((draw >> 32) * bound + low) >> 32);
+// Writes `count` draws of the stream `key`, from its first draw on.
+FASTLOAD_CLONES void Draw(uint64_t key, uint32_t count, uint64_t* out) {
+  for (uint32_t i = 0; i < count; ++i) out[i] = Mix64(key + (uint64_t{i} + 1) * kGamma);
 }
 
-// Writes the next `count` draws of the stream `key`: below bound, bound - step, ...
-FASTLOAD_CLONES void DrawBelow(uint64_t key, uint32_t bound, uint32_t step,
-                               uint32_t count, uint32_t* out) {
+// Scales `count` halves of draws in place: half i to a number below bound - i.
+FASTLOAD_CLONES void ScaleBelow(uint32_t bound, uint32_t count, uint32_t* halves) {
   for (uint32_t i = 0; i < count; ++i) {
-    out[i] = Below(Mix64(key + (uint64_t{i} + 1) * kGamma), bound - i * step);
+    halves[i] = static_cast<uint32_t>(uint64_t{halves[i]} * (bound - i) >> 32);
   }
 }
 
-// Applies Durstenfeld's shuffle to 0 .. rows-1 with the stream `key`.
-void ShuffleBucket(uint64_t key, uint32_t rows, uint16_t* out) {
-  std::array<uint32_t, kBlockDraws> draws;
-  std::iota(out, out + rows, uint16_t{0});
-  for (uint32_t left = rows; left > 1;) {
-    const uint32_t count = std::min(kBlockDraws, left - 1);
-    DrawBelow(key, left, 1, count, draws.data());
-    for (uint32_t i = 0; i < count; ++i) std::swap(out[left - 1 - i], out[draws[i]]);
-    key += count * kGamma;
+// Applies Durstenfeld's shuffle to `rows` with the stream `key`.
+void ShuffleBucket(uint64_t key, std::span<uint32_t> rows) {
+  std::array<uint64_t, kBlockDraws> draws;
+  std::array<uint32_t, 2 * kBlockDraws> chosen;
+  uint32_t* const out = rows.data();
+  for (auto left = static_cast<uint32_t>(rows.size()); left > 1;) {
+    const uint32_t count = std::min(2 * kBlockDraws, left - 1);
+    const uint32_t used = (count + 1) / 2;
+    Draw(key, used, draws.data());
+    // Little-endian: the lower half of a draw comes first.
+    std::memcpy(chosen.data(), draws.data(), used * sizeof(uint64_t));
+    ScaleBelow(left, count, chosen.data());
+    for (uint32_t i = 0; i < count; ++i) std::swap(out[left - 1 - i], out[chosen[i]]);
+    key += used * kGamma;
     left -= count;
   }
 }
 
-// Draws the bucket of each row.
-void DrawBuckets(uint64_t key, uint32_t buckets, std::span<uint32_t> out) {
-  for (size_t row = 0; row < out.size();) {
-    const auto count =
-        static_cast<uint32_t>(std::min<size_t>(kBlockDraws, out.size() - row));
-    DrawBelow(key, buckets, 0, count, out.data() + row);
-    key += count * kGamma;
+// Calls fn(row, bits) for each row, with the 16 bits from which its bucket is taken.
+template <typename Fn>
+void ForEachBucketBits(uint64_t key, uint32_t rows, const Fn& fn) {
+  constexpr uint32_t kPerDraw = 64 / kBucketBits;
+  std::array<uint64_t, kBlockDraws> draws;
+  std::array<uint16_t, kPerDraw * kBlockDraws> bits;
+  for (uint32_t row = 0; row < rows;) {
+    const uint32_t count = std::min<uint32_t>(bits.size(), rows - row);
+    Draw(key, (count + kPerDraw - 1) / kPerDraw, draws.data());
+    // Little-endian: the lowest bits are the first row's.
+    std::memcpy(bits.data(), draws.data(), sizeof(bits));
+    for (uint32_t i = 0; i < count; ++i) fn(row + i, bits[i]);
+    key += kBlockDraws * kGamma;
     row += count;
   }
 }
@@ -56,96 +70,69 @@ void DrawBuckets(uint64_t key, uint32_t buckets, std::span<uint32_t> out) {
 }  // namespace
 
 void MakeShuffle(uint64_t key, uint32_t rows, Shuffle* out, uint32_t bucket_rows) {
-  const uint32_t buckets = rows / bucket_rows + (rows % bucket_rows == 0 ? 0 : 1);
-  out->within.resize(rows);
-  out->slots.clear();
+  const uint32_t least = rows / bucket_rows + (rows % bucket_rows == 0 ? 0 : 1);
+  out->rows.resize(rows);
   out->bucket_starts.assign(1, 0);
-  if (buckets <= 1) {
+  if (least <= 1) {
     out->bucket_starts.push_back(rows);
-    ShuffleBucket(key, rows, out->within.data());
+    std::iota(out->rows.begin(), out->rows.end(), 0U);
+    ShuffleBucket(key, out->rows);
     return;
   }
-  // First draw the bucket of each row, then, with the buckets' sizes known, compute the
-  // row's slot. With kBucketRows rows on average, a bucket with twice as many rows, which
-  // would exceed 16 bits, is 180 standard deviations away.
-  out->slots.resize(rows);
+  const uint32_t buckets = std::min(std::bit_ceil(least), uint32_t{1} << kBucketBits);
+  const int shift = kBucketBits - std::countr_zero(buckets);
   std::vector<uint32_t> ends(buckets);
-  DrawBuckets(key, buckets, out->slots);
-  for (const uint32_t bucket : out->slots) ++ends[bucket];
-  for (uint32_t size : ends) {
-    out->bucket_starts.push_back(out->bucket_starts.back() + size);
+  ForEachBucketBits(key, rows, [&](uint32_t, uint16_t bits) { ++ends[bits >> shift]; });
+  for (uint32_t& end : ends) {
+    const uint32_t start = out->bucket_starts.back();
+    out->bucket_starts.push_back(start + end);
+    end = start;
   }
-  for (uint32_t b = 0; b < buckets; ++b)
-    ends[b] = static_cast<uint32_t>(out->SlotStart(b));
-  for (uint32_t& slot : out->slots) slot = ends[slot]++;
+  uint32_t* dealt = out->rows.data();
+  ForEachBucketBits(key, rows, [&](uint32_t row, uint16_t bits) {
+    dealt[ends[bits >> shift]++] = row;
+  });
   for (uint32_t b = 0; b < buckets; ++b) {
     const uint32_t start = out->bucket_starts[b];
-    ShuffleBucket(Fold(Fold(0, key), b), out->bucket_starts[b + 1] - start,
-                  out->within.data() + start);
+    ShuffleBucket(Fold(Fold(0, key), b),
+                  std::span(out->rows).subspan(start, out->bucket_starts[b + 1] - start));
   }
 }
 
 void ShuffleTo(std::span<const uint32_t> order, Shuffle* out, uint32_t bucket_rows) {
   const auto rows = static_cast<uint32_t>(order.size());
-  out->slots.clear();
-  out->within.resize(rows);
-  out->bucket_starts.clear();
-  for (uint32_t start = 0; start < rows; start += bucket_rows) {
-    out->bucket_starts.push_back(start);
-  }
-  out->bucket_starts.push_back(rows);
-  if (out->buckets() <= 1) {
-    std::ranges::transform(order, out->within.begin(),
-                           [](uint32_t row) { return static_cast<uint16_t>(row); });
-    return;
-  }
-  // First the position of each row, whose bucket then deals the row its next slot.
-  std::vector<uint32_t> position_of(rows);
-  for (uint32_t position = 0; position < rows; ++position) {
-    position_of[order[position]] = position;
-  }
-  std::vector<uint16_t> taken(static_cast<size_t>(out->buckets()));
-  out->slots.resize(rows);
-  for (uint32_t row = 0; row < rows; ++row) {
-    const uint32_t position = position_of[row];
-    const uint32_t bucket = position / bucket_rows;
-    const uint16_t slot = taken[bucket]++;
-    out->within[position] = slot;
-    out->slots[row] = static_cast<uint32_t>(out->SlotStart(bucket)) + slot;
-  }
-}
-
-void MakeIdentity(uint32_t rows, Shuffle* out) {
-  out->within.resize(rows);
-  out->slots.clear();
+  out->rows.assign(order.begin(), order.end());
   out->bucket_starts.assign(1, 0);
-  for (uint32_t start = 0; start < rows; start += kBucketRows) {
-    const uint32_t end = start + std::min(kBucketRows, rows - start);
-    std::iota(out->within.begin() + start, out->within.begin() + end, uint16_t{0});
-    out->bucket_starts.push_back(end);
-  }
-  if (out->buckets() == 1) return;
-  out->slots.resize(rows);
-  for (uint32_t row = 0; row < rows; ++row) {
-    const uint32_t bucket = row / kBucketRows;
-    out->slots[row] =
-        static_cast<uint32_t>(out->SlotStart(bucket)) + row - bucket * kBucketRows;
-  }
+  do {
+    out->bucket_starts.push_back(std::min(rows, out->bucket_starts.back() + bucket_rows));
+  } while (out->bucket_starts.back() < rows);
 }
 
-std::vector<uint32_t> Permutation(const Shuffle& shuffle) {
-  std::vector<uint32_t> row_at(static_cast<size_t>(shuffle.slot_count()));
-  std::iota(row_at.begin(), row_at.end(), 0U);
-  for (uint32_t row = 0; row < shuffle.slots.size(); ++row)
-    row_at[shuffle.slots[row]] = row;
-  std::vector<uint32_t> rows(shuffle.within.size());
-  for (int64_t b = 0; b < shuffle.buckets(); ++b) {
-    const auto i = static_cast<size_t>(b);
-    for (uint32_t p = shuffle.bucket_starts[i]; p < shuffle.bucket_starts[i + 1]; ++p) {
-      rows[p] = row_at[static_cast<size_t>(shuffle.SlotStart(b)) + shuffle.within[p]];
+TwoSteps::TwoSteps(const Shuffle& shuffle) {
+  const size_t rows = shuffle.rows.size();
+  slots.resize(rows);
+  within.resize(rows);
+  const auto for_each_position = [&](const auto& fn) {
+    for (int64_t b = 0; b < shuffle.buckets(); ++b) {
+      const auto i = static_cast<size_t>(b);
+      for (uint32_t p = shuffle.bucket_starts[i]; p < shuffle.bucket_starts[i + 1]; ++p) {
+        fn(b, p);
+      }
     }
+  };
+  // First the bucket of each row, then its next slot.
+  for_each_position(
+      [&](int64_t b, uint32_t p) { slots[shuffle.rows[p]] = static_cast<uint32_t>(b); });
+  std::vector<uint32_t> next;
+  next.reserve(shuffle.bucket_starts.size());
+  for (int64_t b = 0; b < shuffle.buckets(); ++b) {
+    next.push_back(static_cast<uint32_t>(SlotStart(shuffle, b)));
   }
-  return rows;
+  for (uint32_t& slot : slots) slot = next[slot]++;
+  // A bucket has about kBucketRows rows, so that one of more than 2**16 does not occur.
+  for_each_position([&](int64_t b, uint32_t p) {
+    within[p] = static_cast<uint16_t>(slots[shuffle.rows[p]] - SlotStart(shuffle, b));
+  });
 }
 
 }  // namespace fastload

@@ -191,9 +191,10 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
   }
   auto& bytes = state_.streams[stream];
   *cursor = Cursor{.stream = bytes, .fetch_bytes = bytes->MemoryBytes()};
-  ARROW_ASSIGN_OR_RAISE(ChunkInput input,
-                        OpenChunk(file_spec, row_group, leaf, std::move(bytes),
-                                  &source_->pool, {.verify_crc = source_->verify_crc}));
+  ARROW_ASSIGN_OR_RAISE(
+      ChunkInput input,
+      OpenChunk(file_spec, state_.chunks[stream], leaf, std::move(bytes), &source_->pool,
+                {.verify_crc = source_->verify_crc}));
   input.file = file;
   input.decoded_pages = &source_->counters.decoded_pages;
   // The page cache keeps what is not compressed as well.
@@ -270,6 +271,9 @@ Status WindowTask::Located(const Status& status, size_t column, const Piece& pie
 
 void WindowTask::Carry(Cursor cursor, const Pieces& pieces) {
   if (!pieces.last || !window_->continued) return;
+  // Thousands of resting columns would take the caches: the next column decompresses to
+  // the memory that this one frees.
+  if (cursor.fixed) cursor.fixed->Rest();
   if (cursor.stream) cursor.fetch_bytes = cursor.stream->Rest();
   state_.carried_bytes += cursor.fetch_bytes;
   state_.cursors.push_back(std::move(cursor));

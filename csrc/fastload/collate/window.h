@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "fastload/collate/tile.h"
 #include "fastload/decode/lists/nested_reader.h"
 #include "fastload/decode/pages/chunk_input.h"
+#include "fastload/decode/pages/chunk_open.h"
 #include "fastload/decode/values/value_reader.h"
 #include "fastload/fetch/fetch.h"
 #include "fastload/fetch/page_selection.h"
@@ -56,8 +58,8 @@ struct Cursor {
 };
 
 struct Window;
-struct DealtColumn;
-class DealtRows;
+struct DecodedColumn;
+class StackRows;
 
 // The pieces of a window that one task decodes. Shares are decoded side by side.
 struct Share {
@@ -67,13 +69,15 @@ struct Share {
   int64_t first_row = 0;   // first row in the window
 };
 
-// The views of a byte column's rows by slot, and the viewed bytes by share.
+// The views of a byte column's rows, by row or by slot, and the viewed bytes by share.
 struct StagedBytes {
-  static Result<std::unique_ptr<StagedBytes>> Make(const Window& window, bool valid);
+  static Result<std::unique_ptr<StagedBytes>> Make(const Window& window, bool valid,
+                                                   bool by_slot);
 
   std::shared_ptr<Block> memory;
   ByteView* views;
   uint8_t* valid;  // null if not asked for
+  bool by_slot = false;
   std::vector<ByteArena> arenas;
 };
 
@@ -106,6 +110,8 @@ struct WindowUnit {
   // For each stream, the column chunk whose pages are kept; null: read from the stream.
   std::vector<std::shared_ptr<const KeptChunk>> kept;
   std::vector<RemoteRanges> remote;  // ranges of streams that are not made yet
+  // For each stream, what the footer says of its column chunk; unset without a stream.
+  std::vector<ChunkFacts> chunks;
   // For each stream, the pages that are left out of its column chunk.
   std::vector<ChunkPages> pages;
   // Staged units: for each part, the sizes of a ragged output that Layout::Place takes.
@@ -125,8 +131,11 @@ struct WindowUnit {
   bool submitted = false;  // a step is
   bool held = false;       // the first of them waits for the cursors of the window before
   bool carried = false;    // `cursors` are there
-  int32_t running = 0;     // tasks left of the step it is at
+  // Tasks left of the step it is at. Set with the scan's mutex held, counted down
+  // without.
+  std::atomic<int32_t> running = 0;
   std::map<int32_t, Status> failures;  // of those tasks; the first in order is told
+  bool failed = false;                 // one of them has; read once all are done
 };
 
 struct Window {
@@ -146,8 +155,12 @@ struct Window {
   std::span<const Take> takes;
   std::span<const Segment> segments;  // packed: the output rows
   bool shuffled = false;
-  bool by_takes = false;      // if shuffled: see ReadPlan::by_takes
-  Shuffle shuffle;            // if shuffled
+  bool by_takes = false;  // if shuffled: see ReadPlan::by_takes
+  Shuffle shuffle;        // if shuffled
+  std::once_flag two_steps_made;
+  std::unique_ptr<const TwoSteps> two_steps;
+  // The bytes up to which a column is gathered row by row, as it stays in a cache.
+  int64_t cache_bytes = 0;
   RowOrder order;             // if shuffled, the parts that units need
   BlockPool* pool = nullptr;  // memory of staged rows
 
@@ -159,10 +172,15 @@ struct Window {
                             static_cast<size_t>(part.rows));
   }
 
-  // Returns the number of slots that receive decoded rows before the rows are collated.
-  int64_t slots() const { return shuffled ? shuffle.slot_count() : rows; }
-  // Returns true if rows are dealt to slots rather than written to slots in order.
-  bool dealt() const { return shuffled && !shuffle.slots.empty(); }
+  int64_t buckets() const { return shuffled ? shuffle.buckets() : 1; }
+  // Returns the memory of the window's rows, in order or dealt to slots, in rows.
+  int64_t slots() const { return shuffled ? TwoSteps::SlotCount(shuffle) : rows; }
+  // Returns the shuffle in two steps, which the first caller makes. Thread-safe.
+  const TwoSteps& InTwoSteps() {
+    std::call_once(two_steps_made,
+                   [this] { two_steps = std::make_unique<const TwoSteps>(shuffle); });
+    return *two_steps;
+  }
 
   std::vector<Part> parts;
   std::vector<Share> shares;  // of its pieces
@@ -253,32 +271,34 @@ class WindowTask {
   // Returns the parts that this task of a staged unit counts or fills.
   std::span<Part> Parts() const;
   Status FillFixedInOrder();
-  // Fixed-width columns through slots, in window_slots.cc.
+  // Fixed-width columns that are decoded before they are collated, in window_columns.cc.
   Status FillFixed();
-  Status FillDealtColumn();
+  Status FillColumn();
+  Status FillStackByTiles();
   Status FillProvenance();
   void FillFirst();
   Status FillRealRows();
-  // The scratch memory to which a column is dealt.
-  struct DealMemory {
+  // Scratch memory for decoding a column, beside the column's own.
+  struct ColumnMemory {
     uint8_t* block;
-    uint8_t* values;
-    uint8_t* valid;  // null if not asked for
-    uint8_t* codes;
     uint8_t* table;
   };
-  Result<DealtColumn> Deal(const DealMemory& memory);
+  Status DecodeColumn(const ColumnMemory& memory, DecodedColumn* column);
+  // Returns true if a column of `row_bytes` a row does not stay in a cache, so that it is
+  // shuffled in two steps.
+  bool GoesBySlot(int64_t row_bytes) const;
   // Returns the most dictionaries that a column of the window has.
   int64_t Chunks() const;
-  void CollateColumn(const DealtColumn& column);
+  // Copies the rows of a decoded column to all outputs of the unit.
+  void CollateColumn(const DecodedColumn& column);
   // Stacks, in window_stacks.cc.
-  Status FillDealtStack();
-  // Deals neighbouring columns of the unit, from column number `first` on, whose cursors
+  Status FillStackByRecords();
+  // Reads neighbouring columns of the unit, from column number `first` on, whose cursors
   // are at their first rows.
-  Status DealSlice(size_t first, std::span<Cursor> cursors, DealtRows* rows);
-  // Copies the dealt columns from their slots to bytes `offset` and following of the
-  // unit's part of a row.
-  Status CollateSlice(const DealtRows& rows, int64_t offset);
+  Status ReadSlice(size_t first, std::span<Cursor> cursors, StackRows* rows);
+  // Copies the columns that were read to bytes `offset` and following of the unit's part
+  // of a row.
+  Status CollateSlice(const StackRows& rows, int64_t offset);
   // Columns of bytes, in window_bytes.cc.
   Status StageBytes();
   void CountBytes();

@@ -1,4 +1,4 @@
-// The slots from which a part of a window takes its rows, in runs.
+// The rows, or the slots, from which a part of a window takes its rows, in runs.
 #pragma once
 
 #include <algorithm>
@@ -12,53 +12,64 @@ namespace fastload {
 // cache.
 inline constexpr int64_t kBlockRows = 1024;
 
+// Output rows [first, first + rows) of a part, which take the window rows index[i].
+// Without a shuffle `index` is null, and they take the window rows from `row` on.
+struct RowRun {
+  int64_t first;
+  int64_t rows;
+  int64_t row;
+  const uint32_t* index;
+};
+
 // Output rows [first, first + rows) of a part, which take the slots bucket + within[i].
-// Without a shuffle `within` is null, and the rows take the slots from `bucket` on.
 struct SlotRun {
   int64_t first;
   int64_t rows;
   int64_t bucket;
   const uint16_t* within;
-  int64_t ahead;  // slot to prefetch, where the next bucket is gathered; -1: none
 };
 
 template <typename Fn>
-void ForEachRun(const Window& window, const Part& part, const Fn& fn) {
+void ForEachRowRun(const Window& window, const Part& part, const Fn& fn) {
   if (!window.shuffled) {
-    fn(SlotRun{.first = 0,
-               .rows = part.rows,
-               .bucket = part.first,
-               .within = nullptr,
-               .ahead = 0});
+    fn(RowRun{.first = 0, .rows = part.rows, .row = part.first, .index = nullptr});
     return;
   }
-  const Shuffle& shuffle = window.shuffle;
   int64_t done = 0;
   int64_t output = 0;  // output row of the take's first position
   for (const Take& take : window.takes) {
     const int64_t skipped = std::max<int64_t>(0, part.first + done - output);
     output += take.stop - take.start;
-    int64_t position = take.start + skipped;
-    while (position < take.stop && done < part.rows) {
+    const int64_t position = take.start + skipped;
+    const int64_t rows = std::min(take.stop - position, part.rows - done);
+    if (rows <= 0) continue;
+    fn(RowRun{.first = done,
+              .rows = rows,
+              .row = 0,
+              .index = window.shuffle.rows.data() + position});
+    done += rows;
+  }
+}
+
+// Does the same by slots; the window is shuffled. A run stays in one bucket.
+template <typename Fn>
+void ForEachSlotRun(const Window& window, const Part& part, const Fn& fn) {
+  const Shuffle& shuffle = window.shuffle;
+  ForEachRowRun(window, part, [&](const RowRun& run) {
+    int64_t position = run.index - shuffle.rows.data();
+    for (int64_t done = 0; done < run.rows;) {
       const auto above = std::upper_bound(shuffle.bucket_starts.begin(),
                                           shuffle.bucket_starts.end(), position);
-      const int64_t end = std::min<int64_t>(*above, take.stop);
-      const int64_t rows = std::min(end - position, part.rows - done);
       const int64_t b = above - shuffle.bucket_starts.begin() - 1;
-      const int64_t bucket = shuffle.SlotStart(b);
-      // While this bucket is gathered, the same offset of the next bucket is prefetched;
-      // the last bucket has no next bucket.
-      const int64_t next = shuffle.SlotStart(b + 1) + position - *(above - 1);
-      const bool more = next + rows <= shuffle.slot_count();
-      fn(SlotRun{.first = done,
+      const int64_t rows = std::min<int64_t>(*above - position, run.rows - done);
+      fn(SlotRun{.first = run.first + done,
                  .rows = rows,
-                 .bucket = bucket,
-                 .within = shuffle.within.data() + position,
-                 .ahead = more ? next : -1});
+                 .bucket = TwoSteps::SlotStart(shuffle, b),
+                 .within = window.two_steps->within.data() + position});
       position += rows;
       done += rows;
     }
-  }
+  });
 }
 
 }  // namespace fastload

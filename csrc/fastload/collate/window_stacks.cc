@@ -1,4 +1,5 @@
-// Stacks in a window that is dealt: one slice of neighbouring columns after another.
+// Stacks of a few columns in a shuffled window: one slice of neighbouring columns after
+// another.
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -6,7 +7,7 @@
 #include <vector>
 
 #include "fastload/base/stream_copy.h"
-#include "fastload/collate/dealt_rows.h"
+#include "fastload/collate/stack_rows.h"
 #include "fastload/collate/window.h"
 #include "fastload/collate/window_runs.h"
 
@@ -18,13 +19,13 @@ constexpr int64_t kGatherRows = 64;
 
 }  // namespace
 
-Status WindowTask::FillDealtStack() {
+Status WindowTask::FillStackByRecords() {
   const size_t columns = unit_.columns.size();
   const int64_t item = unit_.width / static_cast<int64_t>(columns);
   const Pieces pieces = PiecesOfShare();
   std::vector<Cursor> cursors(columns);
   if (before_ != nullptr) cursors = std::move(before_->cursors);
-  std::vector<DealtRows::Column> described;
+  std::vector<StackRows::Column> described;
   for (size_t c = 0; c < columns; ++c) {
     const auto describe = [&]() -> Status {
       ARROW_RETURN_NOT_OK(
@@ -44,22 +45,22 @@ Status WindowTask::FillDealtStack() {
     size_t end = first;
     for (int64_t bytes = 0; end < columns; ++end) {
       bytes += described[end].code_bytes == 0 ? item : described[end].code_bytes;
-      if (bytes > DealtRows::kMostRowBytes) break;
+      if (bytes > StackRows::kMostRowBytes) break;
     }
     ARROW_ASSIGN_OR_RAISE(
-        DealtRows rows,
-        DealtRows::Make(*window_, item, std::span(described).subspan(first, end - first),
+        StackRows rows,
+        StackRows::Make(*window_, item, std::span(described).subspan(first, end - first),
                         scratch_));
     ARROW_RETURN_NOT_OK(
-        DealSlice(first, std::span(cursors).subspan(first, end - first), &rows));
+        ReadSlice(first, std::span(cursors).subspan(first, end - first), &rows));
     ARROW_RETURN_NOT_OK(CollateSlice(rows, static_cast<int64_t>(first) * item));
     first = end;
   }
   return Status::OK();
 }
 
-Status WindowTask::DealSlice(size_t first_column, std::span<Cursor> cursors,
-                             DealtRows* rows) {
+Status WindowTask::ReadSlice(size_t first_column, std::span<Cursor> cursors,
+                             StackRows* rows) {
   const Pieces pieces = PiecesOfShare();
   size_t stream = pieces.stream;
   int64_t first = pieces.first;
@@ -81,10 +82,9 @@ Status WindowTask::DealSlice(size_t first_column, std::span<Cursor> cursors,
       return rows->Begin(c, cursors[c].fixed.get());
     }));
     for (const int64_t end = first + piece.stop - piece.start; first < end;) {
-      const int64_t n = std::min(DealtRows::kBlockRows, end - first);
+      const int64_t n = std::min(StackRows::kBlockRows, end - first);
       ARROW_RETURN_NOT_OK(for_each_column(
           [&](size_t c) { return rows->Read(c, cursors[c].fixed.get(), first, n); }));
-      rows->Deal(first, n);
       first += n;
     }
     for (Cursor& cursor : cursors) cursor.row = piece.stop;
@@ -96,7 +96,7 @@ Status WindowTask::DealSlice(size_t first_column, std::span<Cursor> cursors,
   return Status::OK();
 }
 
-Status WindowTask::CollateSlice(const DealtRows& rows, int64_t offset) {
+Status WindowTask::CollateSlice(const StackRows& rows, int64_t offset) {
   const Layout::Slot& slot = unit_.slots[0];
   const int64_t row_bytes = rows.row_bytes();
   uint8_t* gathered = scratch_->Get(Scratch::kTile, kGatherRows * row_bytes);
@@ -104,7 +104,7 @@ Status WindowTask::CollateSlice(const DealtRows& rows, int64_t offset) {
     return Status::OutOfMemory("Expected memory for rows of a stack, got none");
   for (const Part& part : window_->parts) {
     uint8_t* out = Layout::Address(part.block->data(), part.areas, slot) + offset;
-    ForEachRun(*window_, part, [&](const SlotRun& run) {
+    ForEachRowRun(*window_, part, [&](const RowRun& run) {
       for (int64_t from = 0; from < run.rows; from += kGatherRows) {
         const int64_t n = std::min(kGatherRows, run.rows - from);
         rows.Gather(run, from, n, gathered);

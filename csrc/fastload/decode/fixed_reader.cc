@@ -53,6 +53,8 @@ class FlatFixedReader : public FixedReader {
     return done;
   }
 
+  void Rest() override { cursor_.Rest(); }
+
   int64_t page() const override { return cursor_.page(); }
 
  private:

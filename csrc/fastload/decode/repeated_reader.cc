@@ -139,7 +139,7 @@ void RepeatRow(const uint8_t* row, int64_t width, int64_t rows, uint8_t* out,
                int64_t stride) {
   for (int64_t done = 0; done < rows;) {
     const int64_t n = std::min(rows - done, CopiesWalk::kBlockCopies);
-    Gather(row, width, Zeros(), n, out + done * stride, stride, nullptr);
+    Gather(row, width, Zeros(), n, out + done * stride, stride);
     done += n;
   }
 }
@@ -248,9 +248,9 @@ class RepeatedFixedReader : public FixedReader {
     uint8_t* const block = Block();
     ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, block, width_, span_valid));
     ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, span.rows, span_valid));
-    Gather(block, width_, rows_.positions(), span.copies, out, stride, nullptr);
+    Gather(block, width_, rows_.positions(), span.copies, out, stride);
     if (valid != nullptr) {
-      Gather(span_valid, 1, rows_.positions(), span.copies, valid, 1, nullptr);
+      Gather(span_valid, 1, rows_.positions(), span.copies, valid, 1);
     }
     if (rows_.walk().cut()) {
       const int64_t last = span.rows - 1;
@@ -277,9 +277,9 @@ class RepeatedFixedReader : public FixedReader {
     }
     if (copies < span.copies) rows_.Return(span.copies - copies, span.row + read);
     if (span.single) return copies;
-    Gather(to, codes.bytes, rows_.positions(), copies, out, codes.bytes, nullptr);
+    Gather(to, codes.bytes, rows_.positions(), copies, out, codes.bytes);
     if (valid != nullptr) {
-      Gather(span_valid, 1, rows_.positions(), copies, valid, 1, nullptr);
+      Gather(span_valid, 1, rows_.positions(), copies, valid, 1);
     }
     if (rows_.walk().cut()) Keep(to + (span.rows - 1) * codes.bytes, codes);
     return copies;
@@ -399,8 +399,7 @@ class RepeatedBytesReader : public BytesReader {
     if (span.single) return Status::OK();
     const uint16_t* const positions = rows_.positions();
     for (int64_t i = 0; i < span.copies; ++i) views[i] = to[positions[i]];
-    if (valid != nullptr)
-      Gather(span_valid, 1, positions, span.copies, valid, 1, nullptr);
+    if (valid != nullptr) Gather(span_valid, 1, positions, span.copies, valid, 1);
     if (rows_.walk().cut()) {
       const int64_t last = span.rows - 1;
       Hold(to[last], span_valid == nullptr ? nullptr : span_valid + last);

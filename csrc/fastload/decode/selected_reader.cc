@@ -218,9 +218,9 @@ class SelectedFixedReader : public FixedReader {
         }));
         const uint16_t* const positions = selected_.Positions(span);
         ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
-        Gather(block, width_, positions, span.selected, out, stride, nullptr);
+        Gather(block, width_, positions, span.selected, out, stride);
         if (valid != nullptr) {
-          Gather(span_valid, 1, positions, span.selected, valid, 1, nullptr);
+          Gather(span_valid, 1, positions, span.selected, valid, 1);
         }
       }
       out += span.selected * stride;
@@ -273,9 +273,9 @@ class SelectedFixedReader : public FixedReader {
     }
     ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
     if (!whole) {
-      Gather(to, codes.bytes, positions, span.selected, out, codes.bytes, nullptr);
+      Gather(to, codes.bytes, positions, span.selected, out, codes.bytes);
       if (valid != nullptr) {
-        Gather(span_valid, 1, positions, span.selected, valid, 1, nullptr);
+        Gather(span_valid, 1, positions, span.selected, valid, 1);
       }
     }
     return span;
@@ -317,7 +317,7 @@ class SelectedBytesReader : public BytesReader {
       if (positions != nullptr) {
         for (int64_t i = 0; i < span.selected; ++i) views[i] = to[positions[i]];
         if (valid != nullptr) {
-          Gather(span_valid, 1, positions, span.selected, valid, 1, nullptr);
+          Gather(span_valid, 1, positions, span.selected, valid, 1);
         }
       }
       views += span.selected;

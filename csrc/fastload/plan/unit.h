@@ -27,7 +27,7 @@ struct Unit {
   // for many threads.
   static constexpr int64_t kMostStackBytes = 256;
   // From this number of columns on, writing the shuffled rows of a stack one by one is
-  // faster than dealing the stack's columns.
+  // faster than gathering records of their codes.
   static constexpr size_t kWideStackColumns = 12;
 
   struct Pad {

@@ -162,7 +162,7 @@ Result<std::optional<Batch>> Delivery::Next(std::chrono::milliseconds timeout,
     if (*done) return std::nullopt;
     if (failed_window_ == kWholePass) return failure_;
     if (ReadyLocked()) break;
-    if (!WantsLocked(pass_->LastWindow(next_batch_))) {
+    if (!Wants(pass_->LastWindow(next_batch_))) {
       const auto kind = KindOf(failure_);
       const bool lost = kind == ErrorKind::kCorruptFile || kind == ErrorKind::kStorage;
       if (const auto group = RowGroupOf(failure_); group && lost) {
@@ -215,7 +215,7 @@ bool Delivery::waits() {
   if (*pass_->cancelled || !pass_->cpu->has_threads()) return false;
   std::lock_guard lock(*mutex_);
   if (next_batch_ == pass_->batches) return false;
-  if (!WantsLocked(pass_->LastWindow(next_batch_))) return false;
+  if (!Wants(pass_->LastWindow(next_batch_))) return false;
   return !ReadyLocked();
 }
 
@@ -236,7 +236,7 @@ std::string Delivery::DescribeLocked() const {
   std::string text = "delivery: batch " + std::to_string(next_batch_) + " of " +
                      std::to_string(pass_->batches);
   if (ReadyLocked()) return text + " is ready\n";
-  if (!WantsLocked(last)) {
+  if (!Wants(last)) {
     return text + " failed with window " + std::to_string(failed_window_) + "\n";
   }
   const auto found = pending_.find(next_batch_);

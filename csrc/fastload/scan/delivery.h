@@ -1,6 +1,7 @@
 // The batches of a pass: joined, computed and handed out in plan order, or why not.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -88,8 +89,8 @@ class Delivery {
   void FailLocked(int64_t window, Status status) noexcept;
   // The error that ends the pass.
   const Status& failureLocked() const { return failure_; }
-  // Whether the window exists and no window up to it has failed.
-  bool WantsLocked(int64_t window) const { return window < failed_window_; }
+  // Whether the window exists and no window up to it has failed. Needs no lock.
+  bool Wants(int64_t window) const { return window < failed_window_; }
   // Those who wait in Next() look again.
   void WakeLocked();
   // There is work: for those that wait in Next(), where nobody else does it.
@@ -114,7 +115,8 @@ class Delivery {
   int64_t wakes_ = 0;  // notifications of ready_ so far: none is lost between two looks
   PendingBatches pending_;
   int64_t next_batch_ = 0;
-  int64_t failed_window_;  // the earliest; plan.windows() when none has
+  // The earliest; plan.windows() when none has. Written with the mutex held.
+  std::atomic<int64_t> failed_window_;
   Status failure_;
   std::optional<Damage> damage_;  // of the failure that was told
 };

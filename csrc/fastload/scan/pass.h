@@ -8,6 +8,7 @@
 
 #include "fastload/base/executor.h"
 #include "fastload/base/memory.h"
+#include "fastload/base/platform.h"
 #include "fastload/blocks/decoded_queue.h"
 #include "fastload/collate/shuffle.h"
 #include "fastload/fetch/fetch.h"
@@ -18,12 +19,13 @@
 namespace fastload {
 
 struct ScanOptions {
-  int32_t open_windows = 2;            // whose memory is open at a time
-  int64_t fetch_bytes = 256 << 20;     // compressed bytes in memory
-  uint32_t bucket_rows = kBucketRows;  // of a shuffle; see MakeShuffle
-  int64_t segment_bytes = 8 << 20;     // of one read
-  int64_t request_bytes = 8 << 20;     // of one request to a store
-  int64_t hole_bytes = 64 << 10;       // that a request reads along
+  int32_t open_windows = 2;                    // whose memory is open at a time
+  int64_t fetch_bytes = 256 << 20;             // compressed bytes in memory
+  uint32_t bucket_rows = kBucketRows;          // of a shuffle; see MakeShuffle
+  int64_t cache_bytes = 2 * CoreCacheBytes();  // see Window::cache_bytes
+  int64_t segment_bytes = 8 << 20;             // of one read
+  int64_t request_bytes = 8 << 20;             // of one request to a store
+  int64_t hole_bytes = 64 << 10;               // that a request reads along
   std::shared_ptr<DecodedQueue>
       wakes;  // when Next may have something, for who makes blocks
   // Of each kernel, what the seeds of rows are made of.

@@ -40,6 +40,24 @@ void Scan::Attempt(const Fn& fn) {
   delivery_.FailLocked(kWholePass, std::move(status));
 }
 
+class Scan::Lock {
+ public:
+  Lock(Scan* scan, By by) : scan_(scan), by_(by) { scan_->mutex_.lock(); }
+  ~Lock() {
+    std::vector<ReadyTask> ready;
+    ready.swap(scan_->ready_);
+    if (by_ == By::kTask) scan_->mutex_.unlock();
+    if (!ready.empty()) scan_->SubmitReady(std::move(ready), by_);
+    if (by_ != By::kTask) scan_->mutex_.unlock();
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  Scan* const scan_;
+  const By by_;
+};
+
 Scan::Scan(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
            BlockPool* staging_pool, ReadPlan plan, ScanOptions options,
            int64_t first_priority)
@@ -55,7 +73,7 @@ int64_t Scan::end_priority() const { return pass_.Priority(pass_.plan.windows(),
 void Scan::Start() {
   Attempt([&] {
     Status unchanged = pass_.dataset->files.CheckOpen();
-    std::lock_guard lock(mutex_);
+    const Lock lock(this, By::kOther);
     if (!unchanged.ok()) return delivery_.FailLocked(kWholePass, std::move(unchanged));
     schedule_.OpenWindows();
   });
@@ -79,7 +97,7 @@ void Scan::LeaveToNextLocked() {
 
 void Scan::Expect() {
   Attempt([&] {
-    std::lock_guard lock(mutex_);
+    const Lock lock(this, By::kOther);
     pass_.begun = false;
     schedule_.Allow(0, 0);
   });
@@ -87,7 +105,7 @@ void Scan::Expect() {
 
 void Scan::Allow(int64_t windows, int64_t bytes) {
   Attempt([&] {
-    std::lock_guard lock(mutex_);
+    const Lock lock(this, By::kOther);
     if (pass_.begun) return;
     schedule_.Allow(windows, bytes);
   });
@@ -96,7 +114,7 @@ void Scan::Allow(int64_t windows, int64_t bytes) {
 void Scan::Begin() {
   Attempt([&] {
     Status unchanged = pass_.dataset->files.CheckOpen();
-    std::lock_guard lock(mutex_);
+    const Lock lock(this, By::kOther);
     pass_.begun = true;
     if (!unchanged.ok()) delivery_.FailLocked(kWholePass, std::move(unchanged));
     schedule_.Allow(pass_.options.open_windows, pass_.options.fetch_bytes);
@@ -107,6 +125,8 @@ Result<std::optional<Batch>> Scan::Next(std::chrono::milliseconds timeout, bool*
   Result<std::optional<Batch>> batch = OutOfMemory();
   Status thrown = CatchParquet([&] {
     batch = delivery_.Next(timeout, done);
+    // What was delivered may have made room for others.
+    const Lock lock(this, By::kOther);
     return Status::OK();
   });
   if (thrown.ok()) return batch;
@@ -120,7 +140,9 @@ void Scan::Close() noexcept {
   {
     WindowSchedule::Dropped windows;
     Delivery::PendingBatches batches;
+    std::vector<ReadyTask> ready;
     std::lock_guard lock(mutex_);
+    ready.swap(ready_);
     *pass_.cancelled = true;
     windows = schedule_.Drop();
     batches = delivery_.DropLocked();
@@ -155,7 +177,7 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
   Status status = MakeStreams(pass_, window.get());
   bool opened = false;
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(this, By::kTask);
     if (*pass_.cancelled) return;
     if (!status.ok()) {
       schedule_.NotPrepared(window);
@@ -167,7 +189,7 @@ void Scan::Prepare(const std::shared_ptr<Window>& window) {
   // In plan order, too: the next window is prepared from here on.
   if (pass_.dataset->blocks != nullptr) AskForBlocks(window);
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(this, By::kTask);
     schedule_.PrepareNext();
   }
   if (opened) Open(window);
@@ -196,7 +218,7 @@ void Scan::AskForBlocks(const std::shared_ptr<Window>& window) {
         key, [self = shared_from_this(), window, left, key,
               of_key = pieces[key]](const Result<DecodedQueue::Block>& block) {
           self->Attempt([&] {
-            std::lock_guard lock(self->mutex_);
+            const Lock lock(self.get(), By::kOther);
             self->schedule_.BlockArrived(key);
             if (*self->pass_.cancelled) return;
             if (!block.ok()) {
@@ -215,13 +237,21 @@ void Scan::AskForBlocks(const std::shared_ptr<Window>& window) {
 
 void Scan::StartStreams(const std::shared_ptr<Window>& window, int32_t unit) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
+  const auto waits = [](const auto& s) { return s != nullptr && !s->at_hand(); };
+  if (std::ranges::none_of(state.streams, waits)) {
+    for (const auto& stream : state.streams) {
+      if (stream != nullptr) stream->Start({});
+    }
+    schedule_.Met(window, unit, Condition::kStreamsArrived);
+    return delivery_.WakeForWorkLocked();
+  }
   const auto arriving = std::make_shared<std::atomic<size_t>>(state.streams.size());
   state.arriving = arriving;
   // Called on another thread: it may wait for mutex_, which this one holds.
   const auto arrived = [self = shared_from_this(), window, unit, arriving] {
     if (--*arriving > 0) return;
     self->Attempt([&] {
-      std::lock_guard lock(self->mutex_);
+      const Lock lock(self.get(), By::kOther);
       self->schedule_.Met(window, unit, Condition::kStreamsArrived);
       self->delivery_.WakeForWorkLocked();
     });
@@ -246,7 +276,7 @@ void Scan::SubmitOpen(const std::shared_ptr<Window>& window) {
 
 void Scan::Open(const std::shared_ptr<Window>& window) {
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(this, By::kTask);
     schedule_.MetByAll(window, Condition::kWindowOpened);
     if (window->shuffled && !spare_shuffles_.empty()) {
       window->shuffle = std::move(spare_shuffles_.back());
@@ -257,7 +287,7 @@ void Scan::Open(const std::shared_ptr<Window>& window) {
   if (window->shuffled) ComputeOrder(pass_, window.get());
   bool counted = false;
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(this, By::kTask);
     schedule_.Ordered(window);
     counted = window->uncounted == 0;
   }
@@ -269,63 +299,111 @@ void Scan::Open(const std::shared_ptr<Window>& window) {
 void Scan::SubmitTask(const std::shared_ptr<Window>& window, int32_t unit, Step step,
                       int32_t task) {
   if (*pass_.cancelled) return;
-  pass_.cpu->Submit(
-      pass_.Priority(window->index, unit),
-      [self = shared_from_this(), window, unit, step, task](Scratch& scratch) {
-        if (!self->Wanted(*window)) return;
-        self->Attempt([&] { self->Run(window, unit, step, task, scratch); });
-      });
+  ready_.push_back({window, {.unit = unit, .step = step, .number = task}});
 }
 
-bool Scan::Wanted(const Window& window) {
-  std::lock_guard lock(mutex_);
-  return !*pass_.cancelled && delivery_.WantsLocked(window.index);
+void Scan::SubmitReady(std::vector<ReadyTask> ready, By by) noexcept {
+  Status status = CatchParquet([&] {
+    std::vector<TaskGroup> groups = GroupTasks(pass_, std::move(ready));
+    std::vector<Executor::Submission> tasks;
+    tasks.reserve(groups.size());
+    for (TaskGroup& group : groups) {
+      const int64_t priority =
+          pass_.Priority(group.window->index, group.tasks.front().unit);
+      tasks.push_back({priority, [self = shared_from_this(),
+                                  group = std::move(group)](Scratch& scratch) {
+                         self->Attempt([&] { self->Run(group, scratch); });
+                       }});
+    }
+    pass_.cpu->SubmitAll(std::move(tasks));
+    return Status::OK();
+  });
+  if (status.ok()) return;
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (by == By::kTask) lock.lock();
+  delivery_.FailLocked(kWholePass, std::move(status));
 }
 
-void Scan::Run(const std::shared_ptr<Window>& window, int32_t unit, Step step,
-               int32_t number, Scratch& scratch) {
-  const Unit& spec = pass_.dataset->units[static_cast<size_t>(unit)];
-  const bool decodes = WindowTask::Decodes(spec, step);
-  WindowTask task(pass_.dataset, window.get(), unit, number, &scratch);
-  Status status = [&] {
-    const SpanTimer span(&pass_.dataset->spans, StageOf(step),
-                         {.index = window->index, .unit = unit});
-    return task.Run(step);
-  }();
-  {
-    std::lock_guard lock(mutex_);
-    if (*pass_.cancelled) return;
-    WindowUnit& state = window->units[static_cast<size_t>(unit)];
-    if (!status.ok()) {
-      state.failures.emplace(number, std::move(status));
-    } else if (decodes && number + 1 == WindowTask::Count(*window, spec, step)) {
-      state.carried = true;
-      schedule_.Carried(*window, unit, step);
-    }
-    if (--state.running > 0) return;
-    if (!state.failures.empty()) {
-      return delivery_.FailLocked(window->index, state.failures.begin()->second);
-    }
+bool Scan::Wanted(const Window& window) const {
+  return !*pass_.cancelled && delivery_.Wants(window.index);
+}
+
+struct Scan::RunTask {
+  UnitTask task;
+  bool carried = false;  // it has left its cursors for the next window
+  bool last = false;     // it was the last of its step
+};
+
+void Scan::Run(const TaskGroup& group, Scratch& scratch) {
+  const std::shared_ptr<Window>& window = group.window;
+  std::vector<RunTask> ran;
+  ran.reserve(group.tasks.size());
+  for (const UnitTask& task : group.tasks) {
+    if (!Wanted(*window)) break;
+    ran.push_back(RunOne(window.get(), task, scratch));
   }
-  task.Finish(step);
+  const auto tells = [](const RunTask& task) { return task.carried || task.last; };
+  if (std::ranges::none_of(ran, tells)) return;
   bool counted = false;
   {
-    std::lock_guard lock(mutex_);
-    if (*pass_.cancelled) return;
-    if (decodes) {
-      schedule_.Decoded(window, unit);
-      LeaveToNextLocked();
+    const Lock lock(this, By::kTask);
+    for (const RunTask& task : ran) {
+      if (*pass_.cancelled) return;
+      counted = RanLocked(window, task) || counted;
     }
-    if (step == Step::kStage) schedule_.Staged(window, unit);
-    if (step == Step::kCount) counted = schedule_.Counted(window, unit);
-    if (step == Step::kFill && --window->unfilled == 0) FilledLocked(window);
   }
   if (counted) PlaceBatches(window);
 }
 
+Scan::RunTask Scan::RunOne(Window* window, const UnitTask& run, Scratch& scratch) {
+  const auto u = static_cast<size_t>(run.unit);
+  const Unit& spec = pass_.dataset->units[u];
+  WindowUnit& state = window->units[u];
+  WindowTask task(pass_.dataset, window, run.unit, run.number, &scratch);
+  Status status = [&] {
+    const SpanTimer span(&pass_.dataset->spans, StageOf(run.step),
+                         {.index = window->index, .unit = run.unit});
+    return task.Run(run.step);
+  }();
+  RunTask ran{run};
+  if (status.ok()) {
+    ran.carried = WindowTask::Decodes(spec, run.step) &&
+                  run.number + 1 == WindowTask::Count(*window, spec, run.step);
+  } else {
+    std::lock_guard lock(mutex_);
+    state.failures.emplace(run.number, std::move(status));
+    state.failed = true;
+  }
+  // Whoever counts down to zero sees what the other tasks of the step have written.
+  ran.last = --state.running == 0;
+  if (ran.last && !state.failed) task.Finish(run.step);
+  return ran;
+}
+
+bool Scan::RanLocked(const std::shared_ptr<Window>& window, const RunTask& ran) {
+  const auto [unit, step, number] = ran.task;
+  WindowUnit& state = window->units[static_cast<size_t>(unit)];
+  if (ran.carried) {
+    state.carried = true;
+    schedule_.Carried(*window, unit, step);
+  }
+  if (!ran.last) return false;
+  if (state.failed) {
+    delivery_.FailLocked(window->index, state.failures.begin()->second);
+    return false;
+  }
+  if (WindowTask::Decodes(pass_.dataset->units[static_cast<size_t>(unit)], step)) {
+    schedule_.Decoded(window, unit);
+    LeaveToNextLocked();
+  }
+  if (step == Step::kStage) schedule_.Staged(window, unit);
+  if (step == Step::kFill && --window->unfilled == 0) FilledLocked(window);
+  return step == Step::kCount && schedule_.Counted(window, unit);
+}
+
 void Scan::PlaceBatches(const std::shared_ptr<Window>& window) {
   Status status = AllocateParts(pass_, &delivery_, window.get());
-  std::lock_guard lock(mutex_);
+  const Lock lock(this, By::kTask);
   if (!status.ok()) return delivery_.FailLocked(window->index, std::move(status));
   schedule_.MetByAll(window, Condition::kBatchesAllocated);
 }

@@ -18,6 +18,7 @@
 #include "fastload/scan/dataset.h"
 #include "fastload/scan/delivery.h"
 #include "fastload/scan/pass.h"
+#include "fastload/scan/task_groups.h"
 #include "fastload/scan/window_schedule.h"
 
 namespace fastload {
@@ -95,6 +96,13 @@ class Scan : public std::enable_shared_from_this<Scan>,
  private:
   using Step = WindowStep;
 
+  // Who takes the lock. Only a task of the CPU pool may submit others after the lock: the
+  // pool, which others may close meanwhile, waits for it.
+  enum class By : uint8_t { kTask, kOther };
+  // Holds mutex_. At its end, submits all tasks that may start by then at once: those of
+  // a task of the CPU pool without the lock.
+  class Lock;
+
   // Those of the schedule and of the delivery, and those named Locked, run with mutex_
   // held.
   void SubmitPrepare(const std::shared_ptr<Window>& window) override;
@@ -120,11 +128,18 @@ class Scan : public std::enable_shared_from_this<Scan>,
   void AskForBlocks(const std::shared_ptr<Window>& window);
   // Lets an opened, prepared window be decoded.
   void Open(const std::shared_ptr<Window>& window);
-  void Run(const std::shared_ptr<Window>& window, int32_t unit, Step step, int32_t task,
-           Scratch& scratch);
+  // Submits tasks, in groups. What is thrown fails the pass. kOther: mutex_ is held.
+  void SubmitReady(std::vector<ReadyTask> ready, By by) noexcept;
+  // Runs the tasks of a group, and tells the schedule of all of them at once.
+  void Run(const TaskGroup& group, Scratch& scratch);
+  struct RunTask;
+  // Runs one task.
+  RunTask RunOne(Window* window, const UnitTask& task, Scratch& scratch);
+  // Tells the schedule what has been run. Returns true if batches can be placed.
+  bool RanLocked(const std::shared_ptr<Window>& window, const RunTask& ran);
   // The sizes of the window's batches are known.
   void PlaceBatches(const std::shared_ptr<Window>& window);
-  bool Wanted(const Window& window);
+  bool Wanted(const Window& window) const;
   // Runs a part of the pass's work, on any thread. What `fn` throws, such as bad_alloc,
   // fails the whole pass, not one window: whatever `fn` has not done might be what an
   // earlier window waits for. Called without mutex_, which `fn` may take. Takes no
@@ -138,6 +153,7 @@ class Scan : public std::enable_shared_from_this<Scan>,
   WindowSchedule schedule_;
   std::weak_ptr<Scan> next_;             // expected after this one
   std::vector<Shuffle> spare_shuffles_;  // of filled windows, for reuse
+  std::vector<ReadyTask> ready_;         // that may start, until mutex_ is left
 };
 
 }  // namespace fastload

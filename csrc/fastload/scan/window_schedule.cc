@@ -75,7 +75,7 @@ void WindowSchedule::OpenWindows() {
     Admit();
     if (window->prepared) work_->SubmitOpen(window);
   }
-  if (preparing_ || !delivery_->WantsLocked(next_window_)) return;
+  if (preparing_ || !delivery_->Wants(next_window_)) return;
   const bool opens = next_to_open_ == next_window_ && Opened() < allowed_windows_;
   if (!opens && !LooksAhead()) return;
   // One at a time, so that bytes are asked for in plan order.
@@ -267,7 +267,7 @@ std::string WindowSchedule::Describe() const {
   text += '\n';
   for (const auto& [index, window] : open_) text += DescribeWindow(*window);
   if (preparing_ || opened_all()) return text;
-  const bool wanted = delivery_->WantsLocked(next_window_);
+  const bool wanted = delivery_->Wants(next_window_);
   return text + "window " + number(next_window_) +
          (wanted ? " waits for: earlier windows delivered\n"
                  : ": not read, since an earlier window has failed\n");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -73,11 +74,31 @@ Status CheckFiles(const Pass& pass, const Window& window) {
   return Status::OK();
 }
 
-// Makes the local streams of a unit, and tells which remote ones it needs. `seen_cached`:
-// of each piece, as File::IsCached has it.
+// What the columns of a piece share.
+struct PieceState {
+  std::optional<int64_t> seen_cached;    // as File::IsCached has it
+  std::optional<ParsedRowGroup> parsed;  // nullopt: not needed so far
+  bool keeps_parsed = true;
+};
+
+// Parsed row groups of more column chunks, of 1,800 bytes each, are left to
+// ParsedFooters, which keeps as many.
+constexpr size_t kMostParsedChunks = 32'768;
+
+// Returns the footer's facts of a column chunk of the piece.
+Result<ChunkFacts> FactsOf(const FileSpec& file, const Piece& piece, int32_t leaf,
+                           PieceState* state) {
+  const auto row_group = static_cast<int32_t>(piece.row_group);
+  if (!state->keeps_parsed) return FactsOf(file, row_group, leaf);
+  if (!state->parsed.has_value()) {
+    ARROW_ASSIGN_OR_RAISE(state->parsed, ParseRowGroup(file, row_group));
+  }
+  return FactsOf(file, *state->parsed, leaf);
+}
+
+// Makes the local streams of a unit, and tells which remote ones it needs.
 Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
-                       const IndexFiles& indexes,
-                       std::span<std::optional<int64_t>> seen_cached) {
+                       const IndexFiles& indexes, std::span<PieceState> piece_states) {
   WindowUnit& state = window->units[static_cast<size_t>(unit)];
   for (int32_t column : pass.dataset->units[static_cast<size_t>(unit)].columns) {
     const ColumnSpec& spec = pass.dataset->columns[static_cast<size_t>(column)];
@@ -91,18 +112,20 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
                                     : nullptr);
       if (!has_leaf || state.kept.back() != nullptr) {
         state.streams.push_back(nullptr);
+        state.chunks.emplace_back();
         state.pages.emplace_back();
         continue;
       }
       const FileSpec& file_spec = pass.dataset->files.spec(file);
-      auto range = ChunkRange(file_spec, row_group, leaf);
+      auto facts = FactsOf(file_spec, window->pieces[p], leaf, &piece_states[p]);
       const Location location{.file = file_spec.path,
                               .row_group = row_group,
                               .column = spec.name,
                               .file_index = file};
-      if (!range.ok()) return At(range.status(), location);
+      if (!facts.ok()) return At(facts.status(), location);
+      state.chunks.push_back(*facts);
       const FetchContext fetch = pass.Fetch();
-      auto pages = SelectPages(fetch, file, row_group, leaf, *range,
+      auto pages = SelectPages(fetch, file, row_group, leaf, facts->range,
                                BitsOf(*pass.dataset, *window, window->pieces[p]),
                                IndexesOf(indexes, file));
       if (!pages.ok()) return At(pages.status(), location);
@@ -115,7 +138,7 @@ Status MakeUnitStreams(const Pass& pass, Window* window, int32_t unit,
                             {.segment_bytes = pass.options.segment_bytes,
                              .priority = pass.Priority(window->index, unit),
                              .cancelled = pass.cancelled},
-                            &seen_cached[p]));
+                            &piece_states[p].seen_cached));
         state.fetch_bytes += state.streams.back()->MemoryBytes();
       }
       state.pages.push_back(*std::move(pages));
@@ -168,6 +191,7 @@ void SetUpWindow(const Pass& pass, Window* window) {
                      .subspan(first_segment, static_cast<size_t>(w.output_rows));
   }
   w.by_takes = pass.plan.by_takes;
+  w.cache_bytes = pass.options.cache_bytes;
   w.pool = pass.staging_pool;
   CutParts(pass, &w);
   w.shares = CutShares(w, SharesWanted(pass));
@@ -186,10 +210,14 @@ Status MakeStreams(const Pass& pass, Window* window) {
   if (pass.dataset->blocks == nullptr) {
     const auto indexes = AskForIndexes(pass, *window);
     // Chunks of a row group lie side by side.
-    std::vector<std::optional<int64_t>> seen_cached(window->pieces.size());
+    const size_t chunks = window->pieces.size() * pass.dataset->columns.size();
+    std::vector<PieceState> piece_states(window->pieces.size());
+    for (PieceState& state : piece_states) {
+      state.keeps_parsed = chunks <= kMostParsedChunks;
+    }
     for (size_t u = 0; u < window->units.size(); ++u) {
       ARROW_RETURN_NOT_OK(
-          MakeUnitStreams(pass, window, static_cast<int32_t>(u), indexes, seen_cached));
+          MakeUnitStreams(pass, window, static_cast<int32_t>(u), indexes, piece_states));
     }
     const auto keeps = [](const WindowUnit& unit) {
       return std::ranges::any_of(unit.kept, [](const auto& c) { return c != nullptr; });
@@ -206,7 +234,9 @@ void ComputeOrder(const Pass& pass, Window* window) {
   const auto rows = static_cast<uint32_t>(window->rows);
   const auto index = static_cast<size_t>(window->index);
   if (pass.plan.by_takes) {
-    MakeIdentity(rows, &window->shuffle);
+    std::vector<uint32_t> in_order(rows);
+    std::iota(in_order.begin(), in_order.end(), 0U);
+    ShuffleTo(in_order, &window->shuffle);
   } else if (pass.plan.orders.empty()) {
     MakeShuffle(pass.plan.keys[index], rows, &window->shuffle, pass.options.bucket_rows);
   } else {

@@ -31,7 +31,9 @@ __all__ = [
     "no_state",
 ]
 
-_VERSION = 1
+# Version 2 has the order of the shuffle that deals rows to buckets of 2**13; a state of version 1
+# stands for rows that this order has elsewhere.
+_VERSION = 2
 # Values that a state does not list, so that a state without them may be of an earlier version.
 _DEFAULTS: dict[str, Any] = {"offset": 0, "canonical_ranks": None, "pack": None, "weights": None}
 # The most legs that a state lists. More legs are compressed, so that a state stays under 2 KB after
@@ -146,7 +148,9 @@ def decode_position(
     try:
         if state["version"] != _VERSION:
             raise ValueError(
-                f"Expected a state of version {_VERSION}, got version {state['version']}"
+                f"Expected a state of version {_VERSION}, got version {state['version']}, which "
+                "stands for another order of rows: resume with the fastload that saved the state, "
+                "or begin the epoch again"
             )
         progress = tuple(Leg(*map(_whole, leg)) for leg in _decode_legs(state["progress"]))
         *saved_by, taken = state.get("worker", (None, 0))

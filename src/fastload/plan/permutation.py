@@ -31,9 +31,11 @@ __all__ = ["below", "fold", "mix64", "permutation", "stream_key", "stream_keys",
 _MASK = (1 << 64) - 1
 # 2**64 divided by the golden ratio, made odd: SplitMix64's increment.
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
-# Most rows that are shuffled as one bucket; more rows are dealt to buckets of about this size
-# first. Two neighbouring buckets of 8-byte values fit an L2 cache of 1 MiB.
-_BUCKET_ROWS = 1 << 15
+# Most rows that are shuffled as one bucket; more rows are dealt to buckets of half this size at
+# least first. A bucket of 2-byte codes fits an L1 cache, one of 8-byte values an L2 cache.
+_BUCKET_ROWS = 1 << 13
+# Bits of a draw from which one bucket is taken, so that there are at most 2**16 buckets.
+_BUCKET_BITS = 16
 # `below` multiplies in 32-bit halves, so a bound must fit in 32 bits.
 _MOST_ROWS = (1 << 32) - 1
 
@@ -82,20 +84,24 @@ def stream_values(key: int, count: int, first: int = 0) -> NDArray[np.uint64]:
 def permutation(n: int, key: int) -> NDArray[np.int64]:
     """Return a permutation of 0 .. n-1 as int64 (n,), the same on every machine and release.
 
-    Up to 2**15 elements are shuffled by Durstenfeld's method with the stream `key`. More are
-    dealt to K = ceil(n / 2**15) buckets first: with r = number i of the stream `key`, element i
-    goes to bucket (r * K) >> 64. Then the elements of each bucket b, in ascending order, are
-    shuffled with the stream (key, b). The result is the buckets one after the other.
+    Up to 2**13 elements are shuffled by Durstenfeld's method with the stream `key`. More are dealt
+    to K buckets first. K is the least power of two that is at least n / 2**13, and at most 2**16.
+    Element i goes to the bucket that the highest log2(K) bits of its 16 bits name; these are bits
+    16 * (i % 4) and following of number i // 4 of the stream `key`. Then the elements of each
+    bucket b, in ascending order, are shuffled with the stream (key, b). The result is the buckets
+    one after the other.
 
     Raises:
         ValueError: n is negative, or at least 2**32.
     """
     if not 0 <= n <= _MOST_ROWS:
         raise ValueError(f"Expected between 0 and 2**32 - 1 elements to permute, got {n}")
-    buckets = -(-n // _BUCKET_ROWS)
-    if buckets <= 1:
+    if n <= _BUCKET_ROWS:
         return _shuffled(n, key)
-    bucket = below(stream_values(key, n), np.full(1, buckets, np.uint64))
+    bucket_bits = min((-(-n // _BUCKET_ROWS) - 1).bit_length(), _BUCKET_BITS)
+    buckets = 1 << bucket_bits
+    bits = stream_values(key, -(-n * _BUCKET_BITS // 64)).astype("<u8").view("<u2")[:n]
+    bucket = bits >> np.uint16(_BUCKET_BITS - bucket_bits)
     dealt = np.argsort(bucket, kind="stable")
     parts = np.split(dealt, np.cumsum(np.bincount(bucket, minlength=buckets))[:-1])
     return np.concatenate(
@@ -116,10 +122,12 @@ def below(draws: NDArray[np.uint64], bounds: NDArray[np.uint64]) -> NDArray[np.i
 def _shuffled(n: int, key: int) -> NDArray[np.int64]:
     """Shuffle 0 .. n-1 from the back by Durstenfeld's method; return int64 (n,).
 
-    For i = n-1 .. 1, the next number r of the stream swaps element i with element
-    (r * (i + 1)) >> 64.
+    For i = n-1 .. 1, the next half h of the stream's numbers, 32 bits and the lower half first,
+    swaps element i with element (h * (i + 1)) >> 32.
     """
-    chosen = below(stream_values(key, max(0, n - 1)), np.arange(n, 1, -1, dtype=np.uint64))
+    halves = stream_values(key, n // 2).astype("<u8").view("<u4")[: max(0, n - 1)]
+    bounds: NDArray[np.uint64] = np.arange(n, 1, -1, dtype=np.uint64)
+    chosen = (halves.astype(np.uint64) * bounds) >> np.uint64(32)
     order = list(range(n))
     for i, j in zip(range(n - 1, 0, -1), chosen.tolist(), strict=True):
         order[i], order[j] = order[j], order[i]

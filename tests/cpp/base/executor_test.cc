@@ -5,13 +5,16 @@
 #include <signal.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fastload/base/scratch.h"
@@ -101,6 +104,67 @@ TEST(ThreadPool, RunsTheLowestPriorityFirst) {
   go.set_value();
   pool->Close();
   EXPECT_EQ(order, "abcd");
+}
+
+TEST(Executor, SubmitsSeveralInOrderOfTheirPriorities) {
+  const auto inline_executor = MakeInlineExecutor();
+  const auto pool = MakeThreadPool("test", 1);
+  for (Executor* executor : {inline_executor.get(), pool.get()}) {
+    std::promise<void> go;
+    std::string order;
+    if (executor->has_threads()) {
+      executor->Submit(0, [&](Scratch&) { go.get_future().wait(); });
+    }
+    executor->Submit(1, [&](Scratch&) { order += 'a'; });
+    std::vector<Executor::Submission> tasks;
+    tasks.push_back({3, [&](Scratch&) { order += 'e'; }});
+    tasks.push_back({1, [&](Scratch&) { order += 'b'; }});
+    tasks.push_back({2, [&](Scratch&) { order += 'd'; }});
+    tasks.push_back({1, [&](Scratch&) { order += 'c'; }});
+    executor->SubmitAll(std::move(tasks));
+    executor->SubmitAll({});
+    go.set_value();
+    executor->Close();
+    EXPECT_EQ(order, "abcde");
+  }
+}
+
+TEST(ThreadPool, SeveralTasksWakeAllThreads) {
+  for (int round = 0; round < 50; ++round) {
+    const auto pool = MakeThreadPool("test", 4);
+    std::atomic<int> waiting{0};
+    std::promise<void> all;
+    std::vector<Executor::Submission> tasks;
+    for (int i = 0; i < 4; ++i) {
+      tasks.push_back({0, [&](Scratch&) {
+                         // No task ends before all four have begun.
+                         if (++waiting == 4) all.set_value();
+                         while (waiting < 4) std::this_thread::yield();
+                       }});
+    }
+    // In some rounds all threads wait already, in others some have not begun.
+    std::this_thread::sleep_for(std::chrono::microseconds(100 * (round % 5)));
+    pool->SubmitAll(std::move(tasks));
+    EXPECT_EQ(all.get_future().wait_for(std::chrono::seconds(60)),
+              std::future_status::ready);
+    pool->Close();
+  }
+}
+
+TEST(ThreadPool, ATaskOfSeveralMayThrow) {
+  const auto pool = MakeThreadPool("test", 2);
+  std::atomic<int> ran{0};
+  std::vector<Executor::Submission> tasks;
+  for (int i = 0; i < 10; ++i) {
+    tasks.push_back({i, [&ran, i](Scratch&) {
+                       if (i == 3) throw std::runtime_error("a task that throws");
+                       ++ran;
+                     }});
+  }
+  pool->SubmitAll(std::move(tasks));
+  pool->Close();
+  EXPECT_EQ(ran, 9);
+  EXPECT_EQ(KindOf(pool->fault()), ErrorKind::kInternal);
 }
 
 TEST(ThreadPool, CloseDrainsWhatTasksSubmit) {

@@ -62,14 +62,19 @@ TEST(Gather, EqualsAPlainLoop) {
                       from.data() + int64_t{index[static_cast<size_t>(i)]} * width,
                       static_cast<size_t>(width));
         }
-        const uint8_t* ahead = random() % 2 == 0 ? from.data() : nullptr;
+        const std::vector<uint32_t> wide(index.begin(), index.end());
         for (const NextRead next : {NextRead::kSoon, NextRead::kLate}) {
-          Bytes out(count * stride + 64);
-          Gather(from.data(), width, index.data(), count, out.data(), stride, ahead,
-                 next);
-          // No byte between the rows, or after the last row, is written.
-          ASSERT_TRUE(out == expected)
-              << "width " << width << " stride " << stride << " count " << count;
+          for (const bool is_wide : {false, true}) {
+            Bytes out(count * stride + 64);
+            if (is_wide) {
+              Gather(from.data(), width, wide.data(), count, out.data(), stride, next);
+            } else {
+              Gather(from.data(), width, index.data(), count, out.data(), stride, next);
+            }
+            // No byte between the rows, or after the last row, is written.
+            ASSERT_TRUE(out == expected)
+                << "width " << width << " stride " << stride << " count " << count;
+          }
         }
       }
     }
@@ -84,7 +89,7 @@ TEST(Gather, WritesRowsAtAnyMultipleOfTheirItem) {
     for (int64_t i = 0; i < 3 * width; ++i) from.data()[i] = static_cast<uint8_t>(i);
     Bytes out(1000);
     const int64_t stride = width + 12;
-    Gather(from.data(), width, index.data(), 4, out.data() + 4, stride, nullptr);
+    Gather(from.data(), width, index.data(), 4, out.data() + 4, stride);
     for (int64_t i = 0; i < 4; ++i) {
       EXPECT_EQ(out.data()[4 + i * stride], index[static_cast<size_t>(i)] * width);
     }
@@ -115,13 +120,18 @@ TEST(GatherCodes, EqualsAPlainLoop) {
           std::memcpy(expected.data() + i * width, table.data() + code * width,
                       static_cast<size_t>(width));
         }
-        const uint8_t* ahead = random() % 2 == 0 ? codes.data() : nullptr;
+        const std::vector<uint32_t> wide(index.begin(), index.end());
         for (const NextRead next : {NextRead::kSoon, NextRead::kLate}) {
-          Bytes out(count * width);
-          GatherCodes(codes.data(), code_bytes, index.data(), count, table.data(), width,
-                      out.data(), ahead, next);
-          ASSERT_TRUE(out == expected)
-              << "width " << width << " codes " << code_bytes << " count " << count;
+          for (const bool is_wide : {false, true}) {
+            Bytes out(count * width);
+            const auto gather = [&](const auto* at) {
+              GatherCodes(codes.data(), code_bytes, at, count, table.data(), width,
+                          out.data(), next);
+            };
+            is_wide ? gather(wide.data()) : gather(index.data());
+            ASSERT_TRUE(out == expected)
+                << "width " << width << " codes " << code_bytes << " count " << count;
+          }
         }
       }
     }
@@ -144,9 +154,9 @@ TEST(GatherRecordCodes, EqualsAPlainLoop) {
         records.Randomise(&random);
         Bytes out(count * kStride);
         Bytes expected(count * kStride);
-        std::vector<uint16_t> index(static_cast<size_t>(count));
+        std::vector<uint32_t> index(static_cast<size_t>(count));
         for (int64_t i = 0; i < count; ++i) {
-          const auto slot = static_cast<uint16_t>(random() % slots);
+          const auto slot = static_cast<uint32_t>(random() % slots);
           const uint32_t code = random() % entries;
           index[static_cast<size_t>(i)] = slot;
           // A slot that two rows take holds the last row's code.

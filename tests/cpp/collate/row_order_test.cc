@@ -10,7 +10,7 @@ namespace {
 TEST(RowOrder, HasTheRowsOfItsTakes) {
   Shuffle shuffle;
   MakeShuffle(7, 40'000, &shuffle);
-  const std::vector<uint32_t> row_at = Permutation(shuffle);
+  const Shuffle::Numbers& row_at = shuffle.rows;
   const std::vector<Take> takes = {{5, 9}, {39'990, 40'000}, {39'999, 40'000}};
   RowOrder order{.rows = RowsOf(shuffle, takes)};
   std::vector<uint32_t> expected(row_at.begin() + 5, row_at.begin() + 9);

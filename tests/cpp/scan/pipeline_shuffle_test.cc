@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fastload/scan/pipeline.h"
@@ -15,6 +16,11 @@ using testing::Deliver;
 using testing::Delivered;
 using testing::PlanBuilder;
 
+// Threads, and the bytes up to which a column is gathered row by row: all columns in two
+// steps, those of more than 100 KB, or none.
+constexpr std::pair<int32_t, int64_t> kWays[] = {
+    {0, 0}, {3, 0}, {0, 100'000}, {3, 100'000}, {0, 1 << 30}, {3, 1 << 30}};
+
 class PipelineShuffleTest : public ::testing::Test {
  protected:
   PipelineShuffleTest() {
@@ -26,10 +32,12 @@ class PipelineShuffleTest : public ::testing::Test {
   void Check(const ReadPlan& plan, const std::vector<OutputSpec>& outputs) const {
     const std::vector<std::string> expected = testing::PlannedTexts(plan, files_);
     const Layout layout(testing::Columns(1), outputs);
-    for (const int32_t threads : {0, 3}) {
+    for (const auto& [threads, cache_bytes] : kWays) {
       Pipeline pipeline(files_, testing::Columns(1), outputs,
                         PipelineOptions{.threads = threads, .io_threads = threads});
-      const auto scan = pipeline.Start(plan, {.segment_bytes = 10'000}).ValueOrDie();
+      const auto scan =
+          pipeline.Start(plan, {.cache_bytes = cache_bytes, .segment_bytes = 10'000})
+              .ValueOrDie();
       const Delivered delivered = Deliver(scan.get());
       ASSERT_TRUE(delivered.status.ok()) << delivered.status.ToString();
       size_t row = 0;
@@ -70,8 +78,8 @@ TEST_F(PipelineShuffleTest, SingleColumnsAndANarrowStack) {
   const ReadPlan plan = CutPlan({{0, 0, 0, 45'000}}, 45'000, 45'000, true);
   Shuffle shuffle;
   MakeShuffle(plan.keys[0], 45'000, &shuffle);
-  const std::vector<uint32_t> order = Permutation(shuffle);
-  for (const int32_t threads : {0, 3}) {
+  const Shuffle::Numbers& order = shuffle.rows;
+  for (const auto& [threads, cache_bytes] : kWays) {
     Pipeline pipeline(files_, testing::Columns(1),
                       {{OutputKind::kColumn, {0}},
                        {OutputKind::kColumn, {1}},
@@ -79,7 +87,7 @@ TEST_F(PipelineShuffleTest, SingleColumnsAndANarrowStack) {
                        {OutputKind::kColumn, {4}},
                        {OutputKind::kStack, {5, 4, 6}}},
                       PipelineOptions{.threads = threads, .io_threads = threads});
-    const auto scan = pipeline.Start(plan, {}).ValueOrDie();
+    const auto scan = pipeline.Start(plan, {.cache_bytes = cache_bytes}).ValueOrDie();
     const Delivered delivered = Deliver(scan.get());
     ASSERT_EQ(delivered.batches.size(), 1);
     const uint8_t* base = delivered.batches[0].block->data();

@@ -130,18 +130,18 @@ def test_orders_stay_as_they_are():
     options = Options(batch_size=4, shuffle=True, shuffle_window=6, seed=42)
     rows = epoch_rows(row_groups(3, 5, 4), options, 1)
     assert rows[:, 1:].tolist() == [
-        [0, 2],
-        [0, 1],
-        [1, 0],
         [0, 0],
+        [2, 2],
+        [2, 1],
+        [0, 2],
+        [2, 0],
+        [0, 1],
+        [1, 3],
+        [1, 0],
+        [1, 4],
         [1, 2],
         [1, 1],
         [2, 3],
-        [2, 2],
-        [2, 1],
-        [1, 4],
-        [1, 3],
-        [2, 0],
     ]
 
 

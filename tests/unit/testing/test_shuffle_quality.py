@@ -85,8 +85,8 @@ def test_the_numbers_are_those_of_what_is_delivered(path, window):
     assert got.score == pytest.approx(score)
     assert got.effective_rows == pytest.approx(effective_rows)
     assert got.rank_correlation == pytest.approx(correlation)
-    # Of a third of the neighbours.
-    assert got.neighbour_distance == pytest.approx(neighbours, rel=0.03)
+    # A third of the neighbours is measured.
+    assert got.neighbour_distance == pytest.approx(neighbours, rel=0.06)
 
 
 def test_stored_order_is_0_and_a_uniform_permutation_1(path):

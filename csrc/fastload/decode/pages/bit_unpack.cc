@@ -21,10 +21,14 @@ FASTLOAD_INLINE uint64_t Load64(const uint8_t* in) {
 
 // Vectors of eight values, so that the shifts become one or two vector instructions.
 typedef uint64_t Words __attribute__((vector_size(64)));
-typedef uint32_t Values __attribute__((vector_size(32)));
+template <typename T>
+struct Eight {
+  typedef T Values __attribute__((vector_size(8 * sizeof(T))));
+};
 
-template <int kWidth>
-FASTLOAD_INLINE void UnpackGroup(const uint8_t* in, uint32_t* out) {
+template <int kWidth, typename T>
+FASTLOAD_INLINE void UnpackGroup(const uint8_t* in, T* out) {
+  using Values = typename Eight<T>::Values;
   constexpr uint64_t kMask = (uint64_t{1} << kWidth) - 1;
   Words words;
   Words shifts;
@@ -66,17 +70,17 @@ FASTLOAD_INLINE void UnpackGroup(const uint8_t* in, uint32_t* out) {
 }
 
 // Widens values that are whole integers, for which compilers have special instructions.
-template <typename T>
-FASTLOAD_INLINE void Widen(const uint8_t* in, int64_t count, uint32_t* out) {
+template <typename From, typename T>
+FASTLOAD_INLINE void Widen(const uint8_t* in, int64_t count, T* out) {
   for (int64_t i = 0; i < count; ++i) {
-    T value;
-    std::memcpy(&value, in + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    From value;
+    std::memcpy(&value, in + i * static_cast<int64_t>(sizeof(From)), sizeof(From));
     out[i] = value;
   }
 }
 
-template <int kWidth>
-FASTLOAD_INLINE void UnpackWidth(const uint8_t* in, int64_t groups, uint32_t* out) {
+template <int kWidth, typename T>
+FASTLOAD_INLINE void UnpackWidth(const uint8_t* in, int64_t groups, T* out) {
   if constexpr (kWidth == 8) return Widen<uint8_t>(in, groups * 8, out);
   if constexpr (kWidth == 16) return Widen<uint16_t>(in, groups * 8, out);
   if constexpr (kWidth == 32) return Widen<uint32_t>(in, groups * 8, out);
@@ -85,21 +89,31 @@ FASTLOAD_INLINE void UnpackWidth(const uint8_t* in, int64_t groups, uint32_t* ou
   }
 }
 
-template <int... kWidths>
-FASTLOAD_INLINE void Dispatch(const uint8_t* in, int64_t groups, int width, uint32_t* out,
+template <typename T, int... kWidths>
+FASTLOAD_INLINE void Dispatch(const uint8_t* in, int64_t groups, int width, T* out,
                               std::integer_sequence<int, kWidths...>) {
   ((width == kWidths + 1 ? UnpackWidth<kWidths + 1>(in, groups, out) : void()), ...);
+}
+
+template <int kMostWidth, typename T>
+FASTLOAD_INLINE void Unpack(const uint8_t* in, int64_t groups, int width, T* out) {
+  if (width == 0) {
+    std::memset(out, 0, static_cast<size_t>(groups) * 8 * sizeof(T));
+    return;
+  }
+  Dispatch(in, groups, width, out, std::make_integer_sequence<int, kMostWidth>{});
 }
 
 }  // namespace
 
 FASTLOAD_CLONES void UnpackGroups(const uint8_t* in, int64_t groups, int width,
                                   uint32_t* out) {
-  if (width == 0) {
-    std::memset(out, 0, static_cast<size_t>(groups) * 8 * sizeof(uint32_t));
-    return;
-  }
-  Dispatch(in, groups, width, out, std::make_integer_sequence<int, 32>{});
+  Unpack<32>(in, groups, width, out);
+}
+
+FASTLOAD_CLONES void UnpackGroups(const uint8_t* in, int64_t groups, int width,
+                                  uint16_t* out) {
+  Unpack<16>(in, groups, width, out);
 }
 
 void UnpackBits(const uint8_t* in, int64_t groups, uint8_t* out) {
@@ -115,6 +129,17 @@ void UnpackBits(const uint8_t* in, int64_t groups, uint8_t* out) {
 FASTLOAD_CLONES uint32_t MaxOf(const uint32_t* values, int64_t n) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < n; ++i) largest = values[i] > largest ? values[i] : largest;
+  return largest;
+}
+
+FASTLOAD_CLONES uint32_t MaxOf(const uint16_t* values, int64_t n) {
+  const auto* in = reinterpret_cast<const uint8_t*>(values);
+  uint16_t largest = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    uint16_t value;
+    std::memcpy(&value, in + i * static_cast<int64_t>(sizeof(value)), sizeof(value));
+    largest = value > largest ? value : largest;
+  }
   return largest;
 }
 

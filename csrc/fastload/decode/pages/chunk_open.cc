@@ -25,11 +25,16 @@ std::shared_ptr<arrow::io::InputStream> Lend(
 
 }  // namespace
 
-Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf) {
-  ByteRange range;
+Result<ParsedRowGroup> ParseRowGroup(const FileSpec& file, int32_t row_group) {
+  return CatchResult([&] { return file.RowGroup(row_group); });
+}
+
+Result<ChunkFacts> FactsOf(const FileSpec& file, const ParsedRowGroup& parsed,
+                           int32_t leaf) {
+  ChunkFacts facts;
   ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
     const auto chunk = parsed.group->ColumnChunk(leaf);
+    ByteRange& range = facts.range;
     range.offset = chunk->data_page_offset();
     if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) {
       range.offset = std::min(range.offset, chunk->dictionary_page_offset());
@@ -45,51 +50,71 @@ Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t le
     }
     // Writers before this fix left the dictionary page's header out of the size
     // (PARQUET-816). Arrow allows 100 bytes for the header.
-    if (parsed.file->writer_version().VersionLt(
-            parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION())) {
+    const parquet::ApplicationVersion& writer = parsed.file->writer_version();
+    if (writer.VersionLt(parquet::ApplicationVersion::PARQUET_816_FIXED_VERSION())) {
       range.bytes += std::min<int64_t>(100, file.bytes - (range.offset + range.bytes));
     }
+    facts.always_compressed =
+        writer.VersionLt(parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
+    facts.rows = parsed.group->num_rows();
+    facts.levels = chunk->num_values();
+    facts.codec = chunk->compression();
+    facts.compressed = chunk->total_compressed_size();
+    facts.page_bytes = std::min(chunk->total_uncompressed_size(),
+                                MostExpanded(facts.codec, facts.compressed));
+    facts.most_bytes =
+        MostPageBytes(facts.codec, facts.compressed, chunk->total_uncompressed_size());
     return Status::OK();
   }));
-  return range;
+  return facts;
+}
+
+Result<ChunkFacts> FactsOf(const FileSpec& file, int32_t row_group, int32_t leaf) {
+  ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, ParseRowGroup(file, row_group));
+  return FactsOf(file, parsed, leaf);
+}
+
+Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf) {
+  ARROW_ASSIGN_OR_RAISE(const ChunkFacts facts, FactsOf(file, row_group, leaf));
+  return facts.range;
 }
 
 Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
                              std::shared_ptr<arrow::io::InputStream> stream,
                              arrow::MemoryPool* pool, OpenOptions options) {
+  ARROW_ASSIGN_OR_RAISE(const ChunkFacts facts, FactsOf(file, row_group, leaf));
+  return OpenChunk(file, facts, leaf, std::move(stream), pool, options);
+}
+
+Result<ChunkInput> OpenChunk(const FileSpec& file, const ChunkFacts& chunk, int32_t leaf,
+                             std::shared_ptr<arrow::io::InputStream> stream,
+                             arrow::MemoryPool* pool, OpenOptions options) {
   ChunkInput input;
   input.pool = pool;
   ARROW_RETURN_NOT_OK(CatchParquet([&]() -> Status {
-    ARROW_ASSIGN_OR_RAISE(const ParsedRowGroup parsed, file.RowGroup(row_group));
-    const auto chunk = parsed.group->ColumnChunk(leaf);
-    // Writers before this fix marked compressed V2 pages as not compressed.
-    const bool always_compressed = parsed.file->writer_version().VersionLt(
-        parquet::ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION());
     input.descr = file.Column(leaf);
-    input.rows = parsed.group->num_rows();
-    input.levels = chunk->num_values();
-    input.compressed = chunk->compression() != parquet::Compression::UNCOMPRESSED;
-    input.page_bytes =
-        std::min(chunk->total_uncompressed_size(),
-                 MostExpanded(chunk->compression(), chunk->total_compressed_size()));
-    const bool snappy = chunk->compression() == parquet::Compression::SNAPPY &&
-                        !options.arrow_decompresses;
-    const auto codec = snappy ? parquet::Compression::UNCOMPRESSED : chunk->compression();
+    input.rows = chunk.rows;
+    input.levels = chunk.levels;
+    input.compressed = chunk.codec != parquet::Compression::UNCOMPRESSED;
+    input.page_bytes = chunk.page_bytes;
+    const bool snappy =
+        chunk.codec == parquet::Compression::SNAPPY && !options.arrow_decompresses;
+    const auto codec = snappy ? parquet::Compression::UNCOMPRESSED : chunk.codec;
     const auto open = [&](arrow::MemoryPool* memory) {
       parquet::ReaderProperties properties(memory);
       properties.set_page_checksum_verification(options.verify_crc);
-      LimitThrift(chunk->total_compressed_size(), &properties);
-      return OpenPages(Lend(std::move(stream)), chunk->num_values(), codec, properties,
-                       *input.descr, always_compressed);
+      LimitThrift(chunk.compressed, &properties);
+      return OpenPages(Lend(std::move(stream)), chunk.levels, codec, properties,
+                       *input.descr, chunk.always_compressed);
     };
-    const int64_t most =
-        MostPageBytes(chunk->compression(), chunk->total_compressed_size(),
-                      chunk->total_uncompressed_size());
     if (codec != parquet::Compression::UNCOMPRESSED) {
-      input.pages = LimitPages(pool, most, open);
+      input.pages = LimitPages(pool, chunk.most_bytes, open);
     } else {
       input.pages = open(pool);
-      if (snappy) input.pages = DecompressSnappyPages(std::move(input.pages), pool, most);
+      if (snappy) {
+        input.pages =
+            DecompressSnappyPages(std::move(input.pages), pool, chunk.most_bytes);
+      }
     }
     return Status::OK();
   }));

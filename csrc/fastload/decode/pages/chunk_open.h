@@ -9,8 +9,31 @@
 #include "fastload/base/status.h"
 #include "fastload/decode/pages/chunk_input.h"
 #include "fastload/source/file.h"
+#include "parquet/types.h"
 
 namespace fastload {
+
+// What a footer says of a column chunk.
+struct ChunkFacts {
+  ByteRange range;         // dictionary page included
+  int64_t rows = 0;        // of the row group
+  int64_t levels = 0;      // values; nulls and empty lists count
+  int64_t compressed = 0;  // bytes of the pages in the file
+  int64_t page_bytes = 0;  // bytes of the decompressed pages, headers included
+  int64_t most_bytes = 0;  // that a decompressed page may have
+  parquet::Compression::type codec = parquet::Compression::UNCOMPRESSED;
+  // The file's writer marked compressed V2 pages as not compressed.
+  bool always_compressed = false;
+};
+
+// Parses the metadata of one column chunk. `parsed` is the chunk's row group: parsed once
+// for all columns.
+Result<ChunkFacts> FactsOf(const FileSpec& file, const ParsedRowGroup& parsed,
+                           int32_t leaf);
+Result<ChunkFacts> FactsOf(const FileSpec& file, int32_t row_group, int32_t leaf);
+
+// Parses a row group's metadata. Errors of libparquet become a Status.
+Result<ParsedRowGroup> ParseRowGroup(const FileSpec& file, int32_t row_group);
 
 // Returns the range of a column chunk, dictionary page included.
 Result<ByteRange> ChunkRange(const FileSpec& file, int32_t row_group, int32_t leaf);
@@ -22,6 +45,9 @@ struct OpenOptions {
 
 // Returns the pages and the description of a column chunk whose bytes come from `stream`.
 // Pages are decompressed into memory of `pool`.
+Result<ChunkInput> OpenChunk(const FileSpec& file, const ChunkFacts& chunk, int32_t leaf,
+                             std::shared_ptr<arrow::io::InputStream> stream,
+                             arrow::MemoryPool* pool, OpenOptions options = {});
 Result<ChunkInput> OpenChunk(const FileSpec& file, int32_t row_group, int32_t leaf,
                              std::shared_ptr<arrow::io::InputStream> stream,
                              arrow::MemoryPool* pool, OpenOptions options = {});

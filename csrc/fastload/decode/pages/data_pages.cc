@@ -1,13 +1,19 @@
 #include "fastload/decode/pages/data_pages.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
 namespace fastload {
 
 DataPages::DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* values,
-                     PassOver pass_over, std::atomic<int64_t>* counter)
-    : pages_(std::move(pages)), values_(values), counter_(counter) {
+                     PassOver pass_over, std::atomic<int64_t>* counter,
+                     arrow::MemoryPool* pool)
+    : pages_(std::move(pages)),
+      values_(values),
+      counter_(counter),
+      pool_(pool),
+      frees_(dynamic_cast<FreesPages*>(pages_.get())) {
   pages_->set_data_page_filter(
       [this, pass_over = std::move(pass_over)](const parquet::DataPageStats& stats) {
         ++page_;
@@ -17,6 +23,7 @@ DataPages::DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* val
 
 Result<const parquet::DataPage*> DataPages::Next() {
   while (true) {
+    left_.reset();
     current_ = pages_->NextPage();
     if (current_ == nullptr) return nullptr;
     switch (current_->type()) {
@@ -37,6 +44,29 @@ Result<const parquet::DataPage*> DataPages::Next() {
         break;
     }
   }
+}
+
+const uint8_t* DataPages::KeepLeft(int64_t levels, const uint8_t** from) {
+  if (frees_ == nullptr || current_ == nullptr) return nullptr;
+  const auto values = values_->Left();
+  if (!values.has_value()) return nullptr;
+  const auto bytes = static_cast<int64_t>(values->size());
+  auto left = arrow::AllocateBuffer(levels + bytes, pool_);
+  if (!left.ok()) return nullptr;
+  left_ = *std::move(left);
+  const auto& page = static_cast<const parquet::DataPage&>(*current_);
+  *from = page.data();
+  uint8_t* const to = left_->mutable_data();
+  if (levels > 0) std::memcpy(to, page.data(), static_cast<size_t>(levels));
+  if (bytes > 0) std::memcpy(to + levels, values->data(), values->size());
+  values_->MoveTo(to + levels);
+  Free();
+  return to;
+}
+
+void DataPages::Free() {
+  current_.reset();
+  if (frees_ != nullptr) frees_->FreePage();
 }
 
 Status DataPages::SetValues(int64_t offset) {

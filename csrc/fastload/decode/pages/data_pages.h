@@ -5,9 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "arrow/buffer.h"
+#include "arrow/memory_pool.h"
 #include "fastload/base/status.h"
 #include "parquet/column_page.h"
 #include "parquet/column_reader.h"
@@ -36,6 +39,19 @@ class PageValues {
                          int64_t size, int64_t max_values) = 0;
 
   virtual Status Skip(int64_t values) = 0;
+
+  // Returns the bytes of the page's values that are not decoded yet; nullopt unless
+  // MoveTo can move them.
+  virtual std::optional<std::span<const uint8_t>> Left() const { return std::nullopt; }
+  // The bytes that Left returns have moved to `data`.
+  virtual void MoveTo(const uint8_t* /*data*/) {}
+};
+
+// A reader of pages that can free the memory of the page that it has returned last.
+class FreesPages {
+ public:
+  virtual ~FreesPages() = default;
+  virtual void FreePage() = 0;
 };
 
 // A walk over the data pages of a column chunk. Lets exceptions of libparquet pass;
@@ -46,9 +62,10 @@ class DataPages {
   using PassOver = std::function<bool(const parquet::DataPageStats&)>;
 
   // `values` is borrowed, and outlives the walk; so is `counter` of the pages that Next
-  // returns, if not null.
+  // returns, if not null, and the pool of KeepLeft.
   DataPages(std::unique_ptr<parquet::PageReader> pages, PageValues* values,
-            PassOver pass_over, std::atomic<int64_t>* counter = nullptr);
+            PassOver pass_over, std::atomic<int64_t>* counter = nullptr,
+            arrow::MemoryPool* pool = arrow::default_memory_pool());
   DataPages(const DataPages&) = delete;  // the page filter points to it
   DataPages& operator=(const DataPages&) = delete;
 
@@ -59,6 +76,15 @@ class DataPages {
   // Passes the values of the page, which begin at `offset`, to the PageValues.
   Status SetValues(int64_t offset);
 
+  // Copies the page's first `levels` bytes and the bytes that are left of its values, and
+  // frees the rest of the page's memory. Returns the bytes of the levels; null if all
+  // stays as it is, because the page can't be freed, or memory is short. `*from` is where
+  // the levels were.
+  const uint8_t* KeepLeft(int64_t levels, const uint8_t** from);
+
+  // Frees the memory of the page, of which nothing is left to read.
+  void Free();
+
   // Returns the index of the page; skipped pages count.
   int64_t page() const { return page_; }
 
@@ -66,6 +92,9 @@ class DataPages {
   std::unique_ptr<parquet::PageReader> pages_;
   PageValues* values_;
   std::atomic<int64_t>* const counter_;
+  arrow::MemoryPool* const pool_;
+  FreesPages* const frees_;              // pages_; null: that frees no pages
+  std::unique_ptr<arrow::Buffer> left_;  // what is left of a page that was freed
   std::shared_ptr<parquet::Page> current_;
   bool has_dictionary_ = false;
   int64_t page_ = -1;

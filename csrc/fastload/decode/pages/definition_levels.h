@@ -22,6 +22,12 @@ class DefinitionLevels {
   // page precede the values.
   Result<int64_t> SetPage(const parquet::DataPage& page);
 
+  // The page's bytes have moved from `from` to `to`. Only if movable().
+  void Move(const uint8_t* from, const uint8_t* to) {
+    if (max_level_ > 0) levels_.Move(from, to);
+  }
+  bool movable() const { return max_level_ == 0 || levels_.movable(); }
+
   // A number of rows that are all null, all not null, or mixed with one byte per row in
   // `valid`.
   struct Span {

@@ -89,6 +89,12 @@ Status HybridDecoder::NextRun() {
   return Status::OK();
 }
 
+void HybridDecoder::Move(const uint8_t* from, const uint8_t* to) {
+  for (const uint8_t** at : {&pos_, &end_, &packed_, &packed_end_}) {
+    if (*at != nullptr) *at = to + (*at - from);
+  }
+}
+
 Result<HybridDecoder::Run> HybridDecoder::Peek() {
   // The last runs may be empty.
   while (run_left_ == 0) {
@@ -213,7 +219,8 @@ uint16_t* HybridDecoder::UnpackZeros(int64_t n, int64_t first, uint16_t* at) {
   return at;
 }
 
-void HybridDecoder::Unpack(int64_t n, uint32_t* out) {
+template <typename Code>
+void HybridDecoder::Unpack(int64_t n, Code* out) {
   while (n > 0) {
     const int64_t group = packed_index_ / 8;
     const int64_t offset = packed_index_ % 8;
@@ -234,7 +241,7 @@ void HybridDecoder::Unpack(int64_t n, uint32_t* out) {
     // A part of a group, or a group so near to the end of the page that the kernel would
     // read past the page, is unpacked from a padded copy.
     std::array<uint8_t, 32 + kUnpackSlack> padded{};
-    std::array<uint32_t, 8> values;
+    std::array<Code, 8> values;
     const int64_t bytes = std::min<int64_t>(bit_width_, packed_end_ - in);
     if (bytes > 0) std::memcpy(padded.data(), in, static_cast<size_t>(bytes));
     UnpackGroups(padded.data(), 1, bit_width_, values.data());
@@ -245,6 +252,21 @@ void HybridDecoder::Unpack(int64_t n, uint32_t* out) {
     n -= count;
   }
 }
+
+template <typename Code>
+const uint8_t* HybridDecoder::Codes(int64_t n) {
+  if (bit_width_ == 8 * static_cast<int>(sizeof(Code))) {
+    const uint8_t* const codes = packed_ + packed_index_ * sizeof(Code);
+    Consume(n);
+    return codes;
+  }
+  auto* const block = reinterpret_cast<Code*>(block_.data());
+  Unpack(n, block);
+  return reinterpret_cast<const uint8_t*>(block);
+}
+
+template const uint8_t* HybridDecoder::Codes<uint16_t>(int64_t n);
+template const uint8_t* HybridDecoder::Codes<uint32_t>(int64_t n);
 
 void HybridDecoder::UnpackBytes(int64_t n, uint8_t* out) {
   while (n > 0) {

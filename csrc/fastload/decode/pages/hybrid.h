@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "fastload/base/prefetch.h"
@@ -25,6 +26,9 @@ class HybridDecoder {
   // is an ErrorKind::kCorruptFile.
   void Reset(const uint8_t* data, int64_t size, int bit_width,
              uint32_t most = UINT32_MAX);
+
+  // The borrowed bytes have moved from `from` to `to`.
+  void Move(const uint8_t* from, const uint8_t* to);
 
   // The next `length` values: equal values, or, if `repeated` is false, bit-packed
   // values. Length 0 means the end of the data.
@@ -64,8 +68,17 @@ class HybridDecoder {
   // Goes to the next run that has values.
   Status NextRun();
   Status Truncated() const;
-  // Unpacks n values of the current bit-packed run.
-  void Unpack(int64_t n, uint32_t* out);
+  // Unpacks n values of the current bit-packed run, to uint16_t only if the bit width is
+  // at most 16.
+  template <typename Code>
+  void Unpack(int64_t n, Code* out);
+  // Returns n values of the current bit-packed run: as they are stored if they are whole
+  // integers, at any address, else unpacked to block_.
+  template <typename Code>
+  const uint8_t* Codes(int64_t n);
+  // Sets out[i] = dictionary[value i] for n values of the current bit-packed run.
+  template <typename Code, typename T>
+  Status LookupPacked(const T* dictionary, int64_t size, int64_t n, T* out);
   // Unpacks n values of bit width 1 of the current bit-packed run.
   void UnpackBytes(int64_t n, uint8_t* out);
   // Unpacks n values of bit width 1 of the current bit-packed run; the first value is
@@ -107,14 +120,26 @@ Status HybridDecoder::Lookup(const T* dictionary, int64_t size, int64_t n, T* ou
       continue;
     }
     const int64_t count = std::min({n, run_left_, kBlockValues});
-    Unpack(count, block_.data());
-    const uint32_t largest = MaxOf(block_.data(), count);
-    if (largest >= size) return BadIndex(largest, size);
-    StoreStream(
-        out, count, [&](int64_t i) { return dictionary[block_[i]]; }, [](int64_t) {});
+    ARROW_RETURN_NOT_OK(bit_width_ <= 16
+                            ? LookupPacked<uint16_t>(dictionary, size, count, out)
+                            : LookupPacked<uint32_t>(dictionary, size, count, out));
     out += count;
     n -= count;
   }
+  return Status::OK();
+}
+
+template <typename Code, typename T>
+Status HybridDecoder::LookupPacked(const T* dictionary, int64_t size, int64_t n, T* out) {
+  const uint8_t* const codes = Codes<Code>(n);
+  const uint32_t largest = MaxOf(reinterpret_cast<const Code*>(codes), n);
+  if (largest >= size) return BadIndex(largest, size);
+  const auto element = [&](int64_t i) {
+    Code code;
+    std::memcpy(&code, codes + i * static_cast<int64_t>(sizeof(Code)), sizeof(Code));
+    return dictionary[code];
+  };
+  StoreStream(out, n, element, [](int64_t) {});
   return Status::OK();
 }
 

@@ -27,6 +27,10 @@ class LevelStream {
   // Takes the levels of a V2 page: all of the bytes, which are borrowed.
   Status SetV2(const uint8_t* data, int64_t size);
 
+  // The borrowed bytes have moved from `from` to `to`. Only if movable().
+  void Move(const uint8_t* from, const uint8_t* to) { runs_.Move(from, to); }
+  bool movable() const { return !legacy_; }
+
   // Returns the next run, or a run of length 0 for levels that are not stored as runs.
   Result<HybridDecoder::Run> Peek();
 

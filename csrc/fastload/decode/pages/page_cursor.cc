@@ -23,7 +23,7 @@ PageCursor::PageCursor(ChunkInput input, PageValues* values)
             skip_ -= stats.num_values;
             return true;
           },
-          input.decoded_pages),
+          input.decoded_pages, input.pool),
       values_(values),
       page_rows_(std::move(input.page_rows)),
       levels_(input.descr->max_definition_level()),
@@ -49,8 +49,8 @@ Status PageCursor::NextPage() {
                            " more rows, got the end of the column chunk");
     }
     rows_left_ = page->num_values();
-    ARROW_ASSIGN_OR_RAISE(const int64_t offset, levels_.SetPage(*page));
-    ARROW_RETURN_NOT_OK(pages_.SetValues(offset));
+    ARROW_ASSIGN_OR_RAISE(level_bytes_, levels_.SetPage(*page));
+    ARROW_RETURN_NOT_OK(pages_.SetValues(level_bytes_));
   } while (rows_left_ == 0);
   return Status::OK();
 }
@@ -94,6 +94,14 @@ Status PageCursor::Load() {
     ARROW_RETURN_NOT_OK(SkipInPage(here));
   }
   return Status::OK();
+}
+
+void PageCursor::Rest() {
+  if (rows_left_ == 0) return pages_.Free();
+  if (!levels_.movable()) return;
+  const uint8_t* from = nullptr;
+  const uint8_t* const to = pages_.KeepLeft(level_bytes_, &from);
+  if (to != nullptr) levels_.Move(from, to);
 }
 
 Result<DefinitionLevels::Span> PageCursor::Next(int64_t max_rows) {

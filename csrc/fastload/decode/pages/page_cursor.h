@@ -31,6 +31,10 @@ class PageCursor {
   // values of the span's non-null rows from the PageValues before the next call.
   Result<DefinitionLevels::Span> Next(int64_t max_rows);
 
+  // The next rows are not read for a while: keeps what is left of the page, and frees the
+  // page's memory where that is possible.
+  void Rest();
+
   int64_t page() const { return pages_.page(); }
 
   // Returns the error of the first null in `span`, which Next returned last, at the
@@ -51,10 +55,11 @@ class PageCursor {
   PageValues* values_;
   const std::vector<int64_t> page_rows_;  // rows of each page; empty: unknown
   DefinitionLevels levels_;
-  int64_t rows_left_ = 0;  // rows left in the page
-  const int64_t rows_;     // rows of the row group
-  int64_t rows_total_;     // rows of the row group not yet read or skipped
-  int64_t skip_ = 0;       // rows still to be skipped behind the page
+  int64_t rows_left_ = 0;    // rows left in the page
+  int64_t level_bytes_ = 0;  // at the front of the page
+  const int64_t rows_;       // rows of the row group
+  int64_t rows_total_;       // rows of the row group not yet read or skipped
+  int64_t skip_ = 0;         // rows still to be skipped behind the page
 };
 
 }  // namespace fastload

@@ -73,6 +73,36 @@ void CopyAtMost64(uint8_t* to, const uint8_t* from, size_t bytes) {
   Copy<16>(to + 48, from + 48);
 }
 
+// For a distance below 8, the factor that repeats the lowest `distance` bytes of a word
+// through the word.
+constexpr std::array<uint64_t, 8> MakeRepeats() {
+  std::array<uint64_t, 8> repeats{};
+  for (size_t distance = 1; distance < repeats.size(); ++distance) {
+    for (size_t byte = 0; byte < 8; byte += distance) {
+      repeats[distance] |= uint64_t{1} << (8 * byte);
+    }
+  }
+  return repeats;
+}
+
+constexpr std::array<uint64_t, 8> kRepeats = MakeRepeats();
+
+// The bytes by which one word of a pattern follows another: the largest multiple of the
+// distance that a word holds.
+constexpr std::array<uint8_t, 8> kPatternSteps = {8, 8, 8, 6, 8, 5, 6, 7};
+
+// Repeats the `distance` (below 8) bytes before `to`. The pattern is in a register, so
+// that no load waits for the store before it.
+void RepeatBack(uint8_t* to, size_t distance, size_t bytes) {
+  uint64_t word = 0;
+  std::memcpy(&word, to - distance, sizeof(word));
+  word &= (uint64_t{1} << (8 * distance)) - 1;
+  word *= kRepeats[distance];
+  const size_t step = kPatternSteps[distance];
+  Store<8>(to, word);
+  for (size_t i = step; i < bytes; i += step) Store<8>(to + i, word);
+}
+
 // Repeats the `distance` bytes before `to`; copies up to 64 bytes.
 void CopyBack(uint8_t* to, size_t distance, size_t bytes) {
   const uint8_t* from = to - distance;
@@ -81,7 +111,7 @@ void CopyBack(uint8_t* to, size_t distance, size_t bytes) {
   } else if (distance >= 8) {
     for (size_t i = 0; i < bytes; i += 8) Copy<8>(to + i, from + i);
   } else {
-    for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
+    RepeatBack(to, distance, bytes);
   }
 }
 

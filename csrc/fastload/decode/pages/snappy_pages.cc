@@ -15,7 +15,7 @@
 namespace fastload {
 namespace {
 
-class SnappyPageReader final : public parquet::PageReader {
+class SnappyPageReader final : public parquet::PageReader, public FreesPages {
  public:
   SnappyPageReader(std::unique_ptr<parquet::PageReader> pages, arrow::MemoryPool* pool,
                    int64_t most_bytes)
@@ -39,6 +39,8 @@ class SnappyPageReader final : public parquet::PageReader {
         return page;
     }
   }
+
+  void FreePage() override { memory_.reset(); }
 
   void set_max_page_header_size(uint32_t size) override {
     pages_->set_max_page_header_size(size);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,14 @@ class FixedValues : public PageValues {
   Status SetPage(parquet::Encoding::type encoding, const uint8_t* data, int64_t size,
                  int64_t max_values) override;
   Status Skip(int64_t values) override;
+  std::optional<std::span<const uint8_t>> Left() const override {
+    if (source_ != Source::kPlain) return std::nullopt;
+    return std::span(pos_, end_);
+  }
+  void MoveTo(const uint8_t* data) override {
+    end_ = data + (end_ - pos_);
+    pos_ = data;
+  }
 
   // Writes n elements to `out` without gaps. A value that does not fit is an
   // ErrorKind::kValue, with the number of the first such value (AtValue).

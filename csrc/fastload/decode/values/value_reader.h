@@ -46,6 +46,9 @@ class FixedReader {
     return 0;
   }
 
+  // Frees memory that the next rows can do without: these rows are not read for a while.
+  virtual void Rest() {}
+
   // Returns the index of the data page being read, for the location of an error.
   virtual int64_t page() const = 0;
 };

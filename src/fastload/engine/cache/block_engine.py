@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import weakref
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastload.engine.engine import Engine
@@ -115,6 +117,9 @@ class BlockEngine(Engine):
         self._maker = maker
         maker.start()
         ends = (weakref.finalize(self, maker.close), self.close)
+        if multiprocessing.parent_process() is not None:
+            # A forked worker exits without the finalizers of its interpreter.
+            Finalize(self, maker.close, exitpriority=0)
         self.close = lambda: [end() for end in ends]
 
     def fall_back(self, cause: BaseException | None = None) -> Engine:
@@ -146,6 +151,8 @@ class BlockEngine(Engine):
         """Return the counters of all stages, including the stages that make blocks."""
         counts = super().counts()
         for name, count in self._maker.counts().items():
-            if name.startswith(("read_", "decode")) or name in ("kernel_calls", "kernel_ns"):
+            if name == "uncached_row_groups":
+                counts[name] = count
+            elif name.startswith(("read_", "decode")) or name in ("kernel_calls", "kernel_ns"):
                 counts[name] += count
         return counts

@@ -6,6 +6,7 @@ needs the block on.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,12 @@ _BATCH_SHARE = 12
 _WHOLE_SHARE = 4
 _MOST_BATCH_ROWS = 1 << 18
 _ALIGNED_ROWS = 64
+# The most memory for blocks that are not written yet, and the share of the memory for batches that
+# these blocks take.
+_MOST_BEHIND_BYTES = 1 << 30
+_BEHIND_SHARE = 2
+# The share of the budget that stays free for what is small.
+_FREE_SHARE = 16
 # The most row groups whose blocks are looked up to find a block that tells the fields.
 _MOST_LOOKS = 10_000
 
@@ -153,8 +160,11 @@ class DecodedCache:
             extra = plan.outputs[len(plan.projection.outputs) :]
             extra_bytes = sum(output.field.item_bytes for output in extra)
             budget = process.divide(plan.projection, extra_bytes)
-            # Blocks are mapped, so reading blocks needs no memory for fetches: the maker takes it.
-            return plan, budget, self._maker(store, keys, plan, process, budget.fetch_bytes)
+            behind_bytes = _behind_bytes(budget)
+            budget = replace(budget, lend_bytes=budget.lend_bytes - behind_bytes)
+            # Reading blocks needs no memory for fetches: the maker takes it.
+            memory = (budget.fetch_bytes, behind_bytes)
+            return plan, budget, self._maker(store, keys, plan, process, *memory)
         except (UncacheableError, ValueError) as error:
             self.refuse(error)
             return None
@@ -166,6 +176,7 @@ class DecodedCache:
         plan: BlockPlan,
         process: BlockArguments,
         memory_bytes: int,
+        behind_bytes: int,
     ) -> BlockMaker:
         """Make the block maker. Raise ValueError if `memory_bytes` are too few."""
         source, projection, making = self._source, self._projection, self._making
@@ -214,6 +225,9 @@ class DecodedCache:
             fields=plan.fields,
             files=source.files,
             at_once=at_once,
+            row_bytes=largest,
+            behind_bytes=behind_bytes,
+            on_failure=self.refuse,
             core_threads=process.threads,
             patience_s=process.io.timeout_s,
         )
@@ -296,3 +310,9 @@ class DecodedCache:
             f"Can't keep decoded rows in the cache: {cause}; rows are decoded each time. "
             "Cache(directory, decoded=False) turns the decoded tier, and this warning, off",
         )
+
+
+def _behind_bytes(budget: Budget) -> int:
+    """Return the most bytes of blocks in memory that are not written yet."""
+    spare = budget.lend_bytes - budget.least_lent_bytes - budget.memory_bytes // _FREE_SHARE
+    return max(0, min(_MOST_BEHIND_BYTES, spare // _BEHIND_SHARE))

@@ -39,12 +39,13 @@ class EntryWriter:
 
     Attributes:
         descriptor: the open file that is written.
+        name: the name of the entry.
     """
 
     def __init__(self, store: BlockStore, name: str, descriptor: int) -> None:
         self.descriptor = descriptor
+        self.name = name
         self._store = store
-        self._name = name
         self._published = False
 
     @classmethod
@@ -105,8 +106,8 @@ class EntryWriter:
         """
         self._batch_bytes = overhead.batch_bytes
         with _errors(self._store):
-            self._writer = core.DecodedWriter(self.descriptor, self._name, schema)
-            first = self._store.is_new(self._name)
+            self._writer = core.DecodedWriter(self.descriptor, self.name, schema)
+            first = self._store.is_new(self.name)
             self._store.take_room(overhead.file_bytes, self.descriptor, first=first)
 
     def add(self, batch: core.BlockBatch | pa.RecordBatch) -> None:
@@ -119,18 +120,46 @@ class EntryWriter:
         """Publish the entry, and return its checksum. Raise UncacheableError if that fails."""
         with _errors(self._store):
             checksum = self._writer.finish()
-            os.rename(self._store.part_path(self._name), self._store.path(self._name))
-        self._published = True
+        self.rename()
         return checksum
+
+    def take_room(self, overhead: FileOverhead, nbytes: int, batches: int) -> None:
+        """Make room for a whole entry, which the caller writes to the file.
+
+        Args:
+            overhead: the most bytes that are written in addition to the rows.
+            nbytes: bytes of the rows.
+            batches: the number of record batches.
+
+        Raises:
+            UncacheableError: there is no room.
+        """
+        first = self._store.is_new(self.name)
+        nbytes += overhead.file_bytes + batches * overhead.batch_bytes
+        with _errors(self._store):
+            self._store.take_room(nbytes, self.descriptor, first=first)
+
+    def rename(self) -> None:
+        """Publish the file, which is complete. Raise UncacheableError if the system refuses."""
+        with _errors(self._store):
+            os.rename(self._store.part_path(self.name), self._store.path(self.name))
+        self._published = True
+
+    def error_of(self, why: str) -> UncacheableError:
+        """Return the error of an entry that can't be written, given the system's message."""
+        return UncacheableError(f"{why} - at {self._store.directory}")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Release the lock, and remove the file if it was not published."""
         if not self._published:
             with contextlib.suppress(OSError):
-                os.unlink(self._store.part_path(self._name))
+                os.unlink(self._store.part_path(self.name))
         # A forked child may hold the descriptor, too, so closing it would not release the lock.
         with contextlib.suppress(OSError):
             fcntl.flock(self.descriptor, fcntl.LOCK_UN)

@@ -20,6 +20,7 @@ from fastload.engine.cache.arrow_format import (
     record_batch,
 )
 from fastload.engine.cache.entry_writer import EntryWriter
+from fastload.engine.cache.write_behind import WriteBehind
 from fastload.errors import CorruptFileError
 from fastload.plan.read_plan import row_group_plan
 from fastload.runtime.native import core
@@ -103,6 +104,9 @@ class BlockMaker:
         fields: the fields of the outputs after `preprocess`.
         files: the files of the dataset.
         at_once: the number of row groups in work at a time.
+        row_bytes: bytes of a row in memory.
+        behind_bytes: the most bytes of blocks in memory that are not written yet.
+        on_failure: called with the error if blocks can't be written, when the maker is closed.
         core_threads: the number of threads that decode.
         patience_s: seconds without progress after which another process that makes a block counts
             as hanging.
@@ -124,6 +128,9 @@ class BlockMaker:
         fields: Mapping[str, Field],
         files: Sequence[SourceFile],
         at_once: int,
+        row_bytes: int,
+        behind_bytes: int,
+        on_failure: Callable[[UncacheableError], None],
         core_threads: int,
         patience_s: float,
     ) -> None:
@@ -138,6 +145,9 @@ class BlockMaker:
         self._fields = fields
         self._files = files
         self._at_once = at_once
+        self._row_bytes = row_bytes
+        self._behind = WriteBehind(self.queue, behind_bytes, self._written)
+        self._on_failure = on_failure
         self._patience_s = patience_s
         self._schema: pa.Schema = arrow_schema(fields)
         self._overhead = FileOverhead.of(self._schema)
@@ -195,11 +205,16 @@ class BlockMaker:
         self._store.check_room_since(began_ns)
 
     def counts(self) -> dict[str, int]:
-        """Return the counters of the engine that reads row groups; {} if none was made."""
-        return {} if self._engine is None else self._engine.counts()
+        """Return the counters of the engine that reads row groups, and of dropped blocks."""
+        counts = {} if self._engine is None else self._engine.counts()
+        return {**counts, "uncached_row_groups": self._behind.dropped}
 
     def close(self) -> None:
-        """End the threads, and give up the blocks that are not complete. Idempotent."""
+        """End the threads. Idempotent.
+
+        Blocks in memory are written for a few seconds at most; blocks that are not complete are
+        given up.
+        """
         if self._pid != os.getpid():
             return
         self.queue.close()
@@ -208,6 +223,9 @@ class BlockMaker:
                 self._engine.close()
         self._steps.close()
         until = time.monotonic() + _END_S
+        self._behind.close(_END_S)
+        if self._behind.error is not None:
+            self._on_failure(self._behind.error)
         for thread in self._threads:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, until - time.monotonic()))
@@ -284,7 +302,10 @@ class BlockMaker:
             if self._store.touch_if_exists(name):
                 yield 0.0  # any thread may open the entry, which means comparing its checksum
             else:
-                checksum = yield from self._make(file, row_group, name)
+                made = yield from self._make(file, row_group, name)
+                if made is None:
+                    return
+                checksum = made
             opened = self._hand_over(file, row_group, name, checksum)
             if opened:
                 return
@@ -294,34 +315,43 @@ class BlockMaker:
             failures += opened is False or self._store.touch_if_exists(name)
         raise UncacheableError(self._store.why_unusable(name))
 
-    def _make(self, file: int, row_group: int, name: str) -> Generator[Wait, None, int]:
+    def _make(self, file: int, row_group: int, name: str) -> Generator[Wait, None, int | None]:
         """Make one block, as part of a task: lock the entry, read, write, publish.
 
-        While another process holds the lock, the task looks from time to time whether the entry
-        has appeared.
+        If the limit of memory allows, passes get the block from memory, and the block is written
+        behind.
 
         Yields:
             What the task waits for.
 
         Returns:
-            The checksum of the entry; 0 if another process has written the entry.
+            The checksum of the entry; 0 if another process has written the entry; None if passes
+            have the block from memory.
 
         Raises:
             UncacheableError: the entry can't be written, or the process that holds the lock
                 makes no progress.
         """
-        seen_ns, until, poll_s = -1, 0.0, _FIRST_POLL_S
-        while (writer := EntryWriter.lock(self._store, name)) is None:
-            if self._store.touch_if_exists(name):
-                return 0
-            written_ns, now = self._store.part_written_ns(name), time.monotonic()
-            if written_ns != seen_ns:
-                seen_ns, until = written_ns, now + self._patience_s
-            elif now > until:
-                raise UncacheableError("another process holds a row group without filling it")
-            yield now + poll_s
-            poll_s = min(_MOST_POLL_S, 2 * poll_s)
-        with writer:
+        writer = yield from self._lock(name)
+        if writer is None:
+            return 0
+        with contextlib.ExitStack() as stack:
+            stack.callback(writer.close)
+            nbytes = self._keys.rows(file, row_group) * self._row_bytes
+            if self._warmed is None and (
+                yield from self._behind.wait_for_room((file, row_group), nbytes)
+            ):
+                stack.callback(self._behind.give_back, nbytes)
+                batches = []
+                with contextlib.closing(self.read(file, row_group)) as scan:
+                    yield scan
+                    while (lent := scan.next()) is not None:
+                        batches.append(_of_core(self.record_batch(lent)))
+                        if scan.waits:
+                            yield scan
+                stack.pop_all()
+                self._behind.put((file, row_group), writer, batches, self._overhead, nbytes)
+                return None
             writer.begin(self._schema, self._overhead)
             with contextlib.closing(self.read(file, row_group)) as scan:
                 yield scan
@@ -332,6 +362,42 @@ class BlockMaker:
                 checksum = writer.publish()
         self._store.describe(name, self._files[file])
         return checksum
+
+    def _lock(self, name: str) -> Generator[Wait, None, EntryWriter | None]:
+        """Lock an entry, as part of a task.
+
+        While another process holds the lock, the task looks from time to time whether the entry
+        has appeared.
+
+        Yields:
+            What the task waits for.
+
+        Returns:
+            The right to write the entry; None if another process has written the entry.
+
+        Raises:
+            UncacheableError: entries can't be written, or the process that holds the lock makes
+                no progress.
+        """
+        if self._behind.error is not None:
+            raise self._behind.error
+        seen_ns, until, poll_s = -1, 0.0, _FIRST_POLL_S
+        while (writer := EntryWriter.lock(self._store, name)) is None:
+            if self._store.touch_if_exists(name):
+                return None
+            written_ns, now = self._store.part_written_ns(name), time.monotonic()
+            if written_ns != seen_ns:
+                seen_ns, until = written_ns, now + self._patience_s
+            elif now > until:
+                raise UncacheableError("another process holds a row group without filling it")
+            yield now + poll_s
+            poll_s = min(_MOST_POLL_S, 2 * poll_s)
+        return writer
+
+    def _written(self, key: Key, name: str, checksum: int) -> None:
+        """Note a block that was written behind."""
+        self.queue.note_written(*key, checksum)
+        self._store.describe(name, self._files[key[0]])
 
     def _hand_over(self, file: int, row_group: int, name: str, checksum: int) -> bool | None:
         """Open a block for the passes that wait for the block.
@@ -390,6 +456,7 @@ class BlockMaker:
         """
         with self._looking:
             while not self.queue.closed:
+                self._behind.finish_written()
                 self._take_back()
                 self._begin()
                 now = time.monotonic()
@@ -419,3 +486,8 @@ class BlockMaker:
             if task is not None:
                 self._in_work += 1
                 self._tasks.append(task)
+
+
+def _of_core(batch: core.BlockBatch | pa.RecordBatch) -> core.BlockBatch:
+    """Return a record batch in memory of the core, which any thread may free."""
+    return batch if isinstance(batch, core.BlockBatch) else core.BlockBatch.copied(batch)

@@ -135,7 +135,7 @@ TEST(HybridDecoder, DecodesEveryWidthInPieces) {
 
 TEST(HybridDecoder, LooksUpAndChecksIndices) {
   std::mt19937 random(2);
-  for (int width = 0; width <= 12; ++width) {
+  for (int width = 0; width <= 18; ++width) {
     const Encoded encoded = RandomRuns(width, &random);
     uint32_t largest = 0;
     for (const uint32_t value : encoded.values) largest = std::max(largest, value);

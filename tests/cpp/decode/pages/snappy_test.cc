@@ -144,6 +144,39 @@ TEST(Snappy, TakesEveryElement) {
   }
 }
 
+// A short distance repeats a pattern within one word; the last copy ends where the output
+// ends, or is followed by literals, so that both loops copy.
+TEST(Snappy, RepeatsEveryShortDistance) {
+  const std::string text = "abcdefghijklmnop";
+  for (size_t distance = 1; distance <= 16; ++distance) {
+    for (size_t length = 1; length <= 64; ++length) {
+      for (size_t behind : {0, 1, 3, 100}) {
+        Bytes plain(text.begin(), text.end());
+        Bytes body = {static_cast<uint8_t>((text.size() - 1) << 2)};
+        body.insert(body.end(), text.begin(), text.end());
+        // The literal of one byte before the second copy moves the pattern.
+        for (int copies = 0; copies < 2; ++copies) {
+          body.insert(body.end(), {0, 'x', static_cast<uint8_t>((length - 1) << 2 | 2),
+                                   static_cast<uint8_t>(distance), 0});
+          plain.push_back('x');
+          for (size_t i = 0; i < length; ++i)
+            plain.push_back(plain[plain.size() - distance]);
+        }
+        for (size_t i = 0; i < behind; ++i) {
+          body.insert(body.end(), {0, static_cast<uint8_t>(i)});
+          plain.push_back(static_cast<uint8_t>(i));
+        }
+        Bytes compressed = {static_cast<uint8_t>(plain.size() | 0x80),
+                            static_cast<uint8_t>(plain.size() >> 7)};
+        compressed.insert(compressed.end(), body.begin(), body.end());
+        const Output output = Decompress(compressed, static_cast<int64_t>(plain.size()));
+        EXPECT_TRUE(output.ok) << distance << " " << length;
+        EXPECT_EQ(output.bytes, plain) << distance << " " << length;
+      }
+    }
+  }
+}
+
 TEST(Snappy, TakesDamagedBytesAsArrowDoes) {
   std::mt19937 random(2);
   int refused = 0;

@@ -1,87 +1,102 @@
-// Fixed-width columns that go through slots: columns that are dealt for a shuffle, or
-// copied to more than one output.
+// Fixed-width columns that are decoded before they are copied to their outputs: columns
+// of a shuffled window, and columns with more than one output.
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
 #include "fastload/base/gather.h"
-#include "fastload/base/prefetch.h"
-#include "fastload/collate/dealt_column.h"
+#include "fastload/collate/decoded_column.h"
 #include "fastload/collate/window.h"
 #include "fastload/collate/window_runs.h"
 #include "fastload/plan/row_copies.h"
 #include "fastload/plan/row_selection.h"
 
 namespace fastload {
-
 int64_t WindowTask::Chunks() const {
-  return std::max<int64_t>(
-      1, std::count(window_->fresh.begin(), window_->fresh.end(), true));
+  return std::count(window_->fresh.begin(), window_->fresh.end(), true) +
+         (window_->fresh[0] ? 0 : 1);
 }
 
-// Deals the column in blocks: as dictionary codes if all rows are codes, else as values.
-Result<DealtColumn> WindowTask::Deal(const DealMemory& memory) {
+bool WindowTask::GoesBySlot(int64_t row_bytes) const {
+  return window_->buckets() > 1 && window_->rows * row_bytes > window_->cache_bytes;
+}
+
+// Decodes the column: as dictionary codes if all rows are codes, else as values.
+Status WindowTask::DecodeColumn(const ColumnMemory& memory, DecodedColumn* column) {
   const auto& spec = source_->columns[static_cast<size_t>(unit_.columns[0])];
   const int64_t item = unit_.width;
-  const uint32_t* slots = window_->shuffle.slots.data();
-  uint8_t* const block = memory.block;
-  uint8_t* const values = memory.values;
-  uint8_t* const dealt_codes = memory.codes;
-  uint8_t* const valid = memory.valid;
-  // A block holds values, or codes, which are smaller, then validity.
-  uint8_t* block_valid = valid != nullptr ? block + kBlockRows * item : nullptr;
-  std::optional<CodeTable> table;
-  bool coded = true;  // true if all rows so far are codes
+  const bool with_valid = column->valid != nullptr;
+  bool coded = window_->buckets() > 1;  // true if all rows so far are codes
+  // Reads rows [first, end) in blocks: read(n, to, valid) returns how many of `n` rows of
+  // `width` bytes it read. Stops early after a block that was not read in full.
+  const auto read_blocks = [&](int64_t* first, int64_t end, int64_t width, uint8_t* rows,
+                               const auto& read) -> Status {
+    for (bool full = true; full && *first < end;) {
+      int64_t n = end - *first;
+      if (column->by_slot) n = std::min(n, kBlockRows);
+      uint8_t* to = column->by_slot ? memory.block : rows + *first * width;
+      uint8_t* valid = !with_valid       ? nullptr
+                       : column->by_slot ? memory.block + kBlockRows * item
+                                         : column->valid + *first;
+      ARROW_ASSIGN_OR_RAISE(const int64_t count, read(n, to, valid));
+      if (column->by_slot) {
+        const uint32_t* slots = window_->InTwoSteps().slots.data() + *first;
+        Scatter(to, width, slots, count, rows);
+        if (with_valid) Scatter(valid, 1, slots, count, column->valid);
+      }
+      *first += count;
+      full = count == n;
+    }
+    return Status::OK();
+  };
+  column->by_slot = GoesBySlot(item);
   ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
     const int64_t end = first + rows;
     int64_t base = -1;  // code of the dictionary's first entry; -1: rows are values
     if (coded) {
       ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
       const auto entries = static_cast<int64_t>(dictionary.size()) / item;
-      if (entries > 0 && !table) {
+      if (entries > 0 && !column->table) {
         const int64_t code_bytes = CodeTable::CodeBytes(entries, Chunks(), item);
         if (code_bytes > 0) {
-          table = CodeTable(memory.table, code_bytes, item, spec.fill);
+          column->table = CodeTable(memory.table, code_bytes, item, spec.fill);
+          column->by_slot = GoesBySlot(code_bytes);
         }
       }
-      if (entries > 0 && table) {
-        const auto added = table->Add(dictionary);
+      if (entries > 0 && column->table) {
+        const auto added = column->table->Add(dictionary);
         if (added) base = *added;
       }
     }
-    while (base >= 0 && first < end) {
-      const int64_t n = std::min(kBlockRows, end - first);
-      const FixedReader::Codes codes{table->code_bytes(), static_cast<uint32_t>(base),
-                                     CodeTable::kNull};
-      ARROW_ASSIGN_OR_RAISE(const int64_t read,
-                            cursor.fixed->ReadCodes(n, codes, block, block_valid));
-      Scatter(block, codes.bytes, slots + first, read, dealt_codes);
-      if (valid != nullptr) Scatter(block_valid, 1, slots + first, read, valid);
-      first += read;
-      if (read < n) base = -1;
+    if (base >= 0) {
+      const FixedReader::Codes codes{column->table->code_bytes(),
+                                     static_cast<uint32_t>(base), CodeTable::kNull};
+      ARROW_RETURN_NOT_OK(read_blocks(&first, end, codes.bytes, column->codes,
+                                      [&](int64_t n, uint8_t* to, uint8_t* valid) {
+                                        return cursor.fixed->ReadCodes(n, codes, to,
+                                                                       valid);
+                                      }));
     }
     if (coded && first < end) {
-      // The remaining rows are values, so the rows dealt as codes become values, too.
+      // The remaining rows are values, so the rows before become values, too.
       coded = false;
       for (int64_t row = 0; row < first; ++row) {
-        const uint8_t* code = dealt_codes + slots[row] * table->code_bytes();
-        std::memcpy(values + slots[row] * item, table->Element(code),
-                    static_cast<size_t>(item));
+        column->LookUp(column->by_slot
+                           ? window_->InTwoSteps().slots[static_cast<size_t>(row)]
+                           : row);
       }
+      column->table.reset();
     }
-    for (; first < end; first += kBlockRows) {
-      const int64_t n = std::min(kBlockRows, end - first);
-      ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, block, item, block_valid));
-      Scatter(block, item, slots + first, n, values);
-      if (valid != nullptr) Scatter(block_valid, 1, slots + first, n, valid);
-    }
-    return Status::OK();
+    return read_blocks(&first, end, item, column->values,
+                       [&](int64_t n, uint8_t* to, uint8_t* valid) -> Result<int64_t> {
+                         ARROW_RETURN_NOT_OK(cursor.fixed->Read(n, to, item, valid));
+                         return n;
+                       });
   }));
-  if (!coded) table.reset();
-  return DealtColumn{item, values, valid, dealt_codes, table};
+  return Status::OK();
 }
 
-Status WindowTask::FillDealtColumn() {
+Status WindowTask::FillColumn() {
   const int64_t item = unit_.width;
   const bool with_valid = !unit_.valid_slots.empty();
   const int64_t slots = window_->slots();
@@ -96,63 +111,56 @@ Status WindowTask::FillDealtColumn() {
     return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
                                " rows, got none");
   }
-  ARROW_ASSIGN_OR_RAISE(const DealtColumn column,
-                        Deal({.block = block,
-                              .values = values,
-                              .valid = with_valid ? values + value_bytes : nullptr,
-                              .codes = codes,
-                              .table = table}));
+  DecodedColumn column{.item = item,
+                       .values = values,
+                       .valid = with_valid ? values + value_bytes : nullptr,
+                       .codes = codes};
+  ARROW_RETURN_NOT_OK(DecodeColumn({.block = block, .table = table}, &column));
   CollateColumn(column);
   return Status::OK();
 }
 
-// Copies every output row from its slot.
-void WindowTask::CollateColumn(const DealtColumn& column) {
+void WindowTask::CollateColumn(const DecodedColumn& column) {
+  const auto for_each_run = [&](const Part& part, const auto& fn) {
+    if (column.by_slot) {
+      ForEachSlotRun(*window_, part, fn);
+    } else {
+      ForEachRowRun(*window_, part, fn);
+    }
+  };
   for (const Part& part : window_->parts) {
     for (const Layout::Slot& slot : unit_.slots) {
       uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
-      ForEachRun(*window_, part, [&](const SlotRun& run) {
+      for_each_run(part, [&](const auto& run) {
         column.Gather(run, out + run.first * slot.stride, slot.stride);
       });
     }
     for (const Layout::Slot& slot : unit_.valid_slots) {
       uint8_t* out = Layout::Address(part.block->data(), part.areas, slot);
-      ForEachRun(*window_, part, [&](const SlotRun& run) {
+      for_each_run(part, [&](const auto& run) {
         column.GatherValid(run, out + run.first * slot.stride, slot.stride);
       });
     }
   }
 }
 
-// Fills outputs from slots in order; a window of one bucket, or without a shuffle, is not
-// dealt.
 Status WindowTask::FillFixed() {
-  if (window_->dealt()) {
-    return unit_.columns.size() == 1 ? FillDealtColumn() : FillDealtStack();
-  }
+  if (unit_.columns.size() == 1) return FillColumn();
+  return window_->buckets() > 1 ? FillStackByRecords() : FillStackByTiles();
+}
+
+Status WindowTask::FillStackByTiles() {
   const int64_t width = unit_.width;
-  const bool with_valid = !unit_.valid_slots.empty();
-  // The memory holds, by slot, the window's rows, then their validity.
-  const int64_t valid_at = RoundUp(window_->slots() * width, kAlignment);
-  uint8_t* slots =
-      scratch_->Get(Scratch::kRows, valid_at + (with_valid ? window_->slots() : 0));
-  if (slots == nullptr) {
+  uint8_t* rows_of = scratch_->Get(Scratch::kRows, window_->rows * width);
+  if (rows_of == nullptr) {
     return Status::OutOfMemory("Expected memory for a window of ", window_->rows,
                                " rows, got none");
   }
-  uint8_t* valid = with_valid ? slots + valid_at : nullptr;
-  if (unit_.columns.size() == 1) {
-    ARROW_RETURN_NOT_OK(ForEachRow(0, [&](Cursor& cursor, int64_t first, int64_t rows) {
-      return cursor.fixed->Read(rows, slots + first * width, width,
-                                with_valid ? valid + first : nullptr);
-    }));
-  } else {
-    ARROW_RETURN_NOT_OK(ForEachTile([&](const Tile& tile, int64_t first, int64_t rows) {
-      tile.Store(0, rows, slots + first * width, width);
-      return Status::OK();
-    }));
-  }
-  CollateColumn({.item = width, .values = slots, .valid = valid});
+  ARROW_RETURN_NOT_OK(ForEachTile([&](const Tile& tile, int64_t first, int64_t rows) {
+    tile.Store(0, rows, rows_of + first * width, width);
+    return Status::OK();
+  }));
+  CollateColumn({.item = width, .values = rows_of});
   return Status::OK();
 }
 
@@ -167,9 +175,8 @@ void WindowTask::FillFirst() {
 
 Status WindowTask::FillProvenance() {
   const int64_t width = unit_.width;
-  const bool dealt = window_->dealt();
-  uint8_t* slots = scratch_->Get(Scratch::kRows, window_->slots() * width);
-  if (slots == nullptr)
+  uint8_t* numbers = scratch_->Get(Scratch::kRows, window_->rows * width);
+  if (numbers == nullptr)
     return Status::OutOfMemory("Expected memory for the rows' numbers, got none");
   int64_t at = 0;
   for (const Piece& piece : window_->pieces) {
@@ -179,12 +186,9 @@ Status WindowTask::FillProvenance() {
                                                    static_cast<int32_t>(piece.row_group));
     SelectedRows rows(BitsOf(*source_, *window_, piece));
     const auto put = [&](int64_t row) {
-      const int64_t slot =
-          dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
       const int64_t value = file ? piece.file : first + row;
       // Little-endian: an int32 is the low bytes of the file's index.
-      std::memcpy(slots + slot * width, &value, static_cast<size_t>(width));
-      ++at;
+      std::memcpy(numbers + at++ * width, &value, static_cast<size_t>(width));
     };
     const RowCopies copies = CopiesOf(*window_, piece);
     if (!copies.single()) {
@@ -206,7 +210,7 @@ Status WindowTask::FillProvenance() {
     }
   }
   if (!window_->packed()) {
-    CollateColumn({.item = width, .values = slots});
+    CollateColumn({.item = width, .values = numbers});
     return Status::OK();
   }
   for (const Part& part : window_->parts) {
@@ -215,7 +219,7 @@ Status WindowTask::FillProvenance() {
       if (segment.row == Segment::kPadding) {
         std::memset(out, 0xFF, static_cast<size_t>(width));
       } else {
-        std::memcpy(out, slots + int64_t{segment.row} * width,
+        std::memcpy(out, numbers + int64_t{segment.row} * width,
                     static_cast<size_t>(width));
       }
       out += width;
@@ -227,19 +231,16 @@ Status WindowTask::FillProvenance() {
 Status WindowTask::FillRealRows() {
   const bool mixed = std::ranges::any_of(window_->pieces, &Piece::substitute);
   if (mixed) {
-    uint8_t* slots = scratch_->Get(Scratch::kRows, window_->slots());
-    if (slots == nullptr)
+    uint8_t* real = scratch_->Get(Scratch::kRows, window_->rows);
+    if (real == nullptr)
       return Status::OutOfMemory("Expected memory for marks of real rows, got none");
-    const bool dealt = window_->dealt();
     int64_t at = 0;
     for (const Piece& piece : window_->pieces) {
       for (const int64_t end = at + piece.stop - piece.start; at < end; ++at) {
-        const int64_t slot =
-            dealt ? int64_t{window_->shuffle.slots[static_cast<size_t>(at)]} : at;
-        slots[slot] = piece.substitute ? 0 : 1;
+        real[at] = piece.substitute ? 0 : 1;
       }
     }
-    CollateColumn({.item = 1, .values = slots});
+    CollateColumn({.item = 1, .values = real});
   }
   for (const Part& part : window_->parts) {
     uint8_t* out = Layout::Address(part.block->data(), part.areas, unit_.slots[0]);
