@@ -45,10 +45,4 @@ void DecodedColumn::GatherValid(const SlotRun& run, uint8_t* out, int64_t stride
   fastload::Gather(valid + run.bucket, 1, run.within, run.rows, out, stride);
 }
 
-void DecodedColumn::LookUp(int64_t at) const {
-  if (!table) return;
-  std::memcpy(values + at * item, table->Element(codes + at * table->code_bytes()),
-              static_cast<size_t>(item));
-}
-
 }  // namespace fastload

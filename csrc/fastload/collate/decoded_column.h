@@ -25,8 +25,6 @@ struct DecodedColumn {
   void Gather(const SlotRun& run, uint8_t* out, int64_t stride) const;
   void GatherValid(const RowRun& run, uint8_t* out, int64_t stride) const;
   void GatherValid(const SlotRun& run, uint8_t* out, int64_t stride) const;
-  // Sets the value of one row or slot from its code.
-  void LookUp(int64_t at) const;
 };
 
 }  // namespace fastload

@@ -87,21 +87,22 @@ Status StackRows::Read(size_t column, FixedReader* reader, int64_t first, int64_
     });
     if (read == rows) return Status::OK();
   }
-  if (lane.table) ARROW_RETURN_NOT_OK(TurnToValues(&lane, first + read));
+  if (lane.table) {
+    ARROW_RETURN_NOT_OK(TurnToValues(*lane.table, first + read, &lane));
+    lane.table.reset();
+    lane.base = -1;
+  }
   return reader->Read(rows - read, lane.values + (first + read) * item_, item_, nullptr);
 }
 
-Status StackRows::TurnToValues(Lane* lane, int64_t rows) {
-  if (!lane->table) return Status::OK();
+Status StackRows::TurnToValues(const CodeTable& table, int64_t rows, Lane* lane) {
   ARROW_ASSIGN_OR_RAISE(lane->memory, window_->pool->Allocate(window_->rows * item_));
   lane->values = lane->memory->data();
   for (int64_t row = 0; row < rows; ++row) {
     const uint8_t* code = records_ + row * record_bytes_ + lane->at;
-    std::memcpy(lane->values + row * item_, lane->table->Element(code),
+    std::memcpy(lane->values + row * item_, table.Element(code),
                 static_cast<size_t>(item_));
   }
-  lane->table.reset();
-  lane->base = -1;
   return Status::OK();
 }
 

@@ -61,7 +61,7 @@ class StackRows {
   explicit StackRows(const Window& window, int64_t item)
       : window_(&window), item_(item) {}
   // Converts the first `rows` rows of a column from codes to values.
-  Status TurnToValues(Lane* lane, int64_t rows);
+  Status TurnToValues(const CodeTable& table, int64_t rows, Lane* lane);
 
   const Window* window_;
   int64_t item_;

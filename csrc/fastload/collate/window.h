@@ -58,6 +58,7 @@ struct Cursor {
 };
 
 struct Window;
+class CodeTable;
 struct DecodedColumn;
 class StackRows;
 
@@ -284,6 +285,10 @@ class WindowTask {
     uint8_t* table;
   };
   Status DecodeColumn(const ColumnMemory& memory, DecodedColumn* column);
+  // Converts the first `rows` rows of a column from codes to values.
+  void TurnToValues(const CodeTable& table, int64_t rows, DecodedColumn* column);
+  // Returns true if a column is held as codes where it can be: the window has many rows.
+  bool HasCodes() const;
   // Returns true if a column of `row_bytes` a row does not stay in a cache, so that it is
   // shuffled in two steps.
   bool GoesBySlot(int64_t row_bytes) const;

@@ -12,10 +12,13 @@
 #include "fastload/plan/row_selection.h"
 
 namespace fastload {
+
 int64_t WindowTask::Chunks() const {
   return std::count(window_->fresh.begin(), window_->fresh.end(), true) +
          (window_->fresh[0] ? 0 : 1);
 }
+
+bool WindowTask::HasCodes() const { return window_->buckets() > 1; }
 
 bool WindowTask::GoesBySlot(int64_t row_bytes) const {
   return window_->buckets() > 1 && window_->rows * row_bytes > window_->cache_bytes;
@@ -26,7 +29,7 @@ Status WindowTask::DecodeColumn(const ColumnMemory& memory, DecodedColumn* colum
   const auto& spec = source_->columns[static_cast<size_t>(unit_.columns[0])];
   const int64_t item = unit_.width;
   const bool with_valid = column->valid != nullptr;
-  bool coded = window_->buckets() > 1;  // true if all rows so far are codes
+  bool coded = HasCodes();  // true if all rows so far are codes
   // Reads rows [first, end) in blocks: read(n, to, valid) returns how many of `n` rows of
   // `width` bytes it read. Stops early after a block that was not read in full.
   const auto read_blocks = [&](int64_t* first, int64_t end, int64_t width, uint8_t* rows,
@@ -80,11 +83,7 @@ Status WindowTask::DecodeColumn(const ColumnMemory& memory, DecodedColumn* colum
     if (coded && first < end) {
       // The remaining rows are values, so the rows before become values, too.
       coded = false;
-      for (int64_t row = 0; row < first; ++row) {
-        column->LookUp(column->by_slot
-                           ? window_->InTwoSteps().slots[static_cast<size_t>(row)]
-                           : row);
-      }
+      if (column->table) TurnToValues(*column->table, first, column);
       column->table.reset();
     }
     return read_blocks(&first, end, item, column->values,
@@ -96,12 +95,23 @@ Status WindowTask::DecodeColumn(const ColumnMemory& memory, DecodedColumn* colum
   return Status::OK();
 }
 
+void WindowTask::TurnToValues(const CodeTable& table, int64_t rows,
+                              DecodedColumn* column) {
+  const uint32_t* slots = column->by_slot ? window_->InTwoSteps().slots.data() : nullptr;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t at = slots == nullptr ? row : slots[row];
+    std::memcpy(column->values + at * column->item,
+                table.Element(column->codes + at * table.code_bytes()),
+                static_cast<size_t>(column->item));
+  }
+}
+
 Status WindowTask::FillColumn() {
   const int64_t item = unit_.width;
   const bool with_valid = !unit_.valid_slots.empty();
   const int64_t slots = window_->slots();
   const int64_t value_bytes = RoundUp(slots * item, kAlignment);
-  const int64_t code_bytes = CodeTable::MostCodeBytes(item);
+  const int64_t code_bytes = HasCodes() ? CodeTable::MostCodeBytes(item) : 0;
   uint8_t* block = scratch_->Get(Scratch::kBlock, kBlockRows * (item + 1));
   uint8_t* values = scratch_->Get(Scratch::kRows, value_bytes + (with_valid ? slots : 0));
   uint8_t* codes = scratch_->Get(Scratch::kCodes, slots * code_bytes);
