@@ -196,7 +196,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             choice of columns, and the code of `preprocess` with everything that this code refers
             to. While the cache is being filled, callables run on a separate thread, on blocks of
             row groups. Every output must keep the dtype and shape it has in the first
-            rows. If an output cannot be stored, or `memory_budget` is too small, a warning says
+            rows. Row groups wait in memory, a part of `memory_budget`, until they are written;
+            if the disk is too slow, some are not kept, and the next pass tries again. If an
+            output cannot be stored, or `memory_budget` is too small, a warning says
             why, and rows are read and computed on every pass.
         threads: Number of threads of the core; None chooses it, 0 starts no thread.
             None divides the cores that this process may use among the ranks of this machine
