@@ -78,10 +78,13 @@ inline std::shared_ptr<arrow::Table> Rows(int64_t file, int64_t first, int64_t r
   return arrow::Table::Make(arrow::schema(fields), arrays);
 }
 
-// Writes small pages, so that windows begin inside pages and skip whole pages.
-inline void WriteRows(const std::string& path, int64_t file,
-                      const std::vector<int64_t>& row_group_rows) {
+// Writes small pages, so that windows begin inside pages and skip whole pages. A column
+// whose dictionary would have more than `dictionary_bytes` goes on as values.
+inline void WriteRows(
+    const std::string& path, int64_t file, const std::vector<int64_t>& row_group_rows,
+    int64_t dictionary_bytes = parquet::DEFAULT_DICTIONARY_PAGE_SIZE_LIMIT) {
   parquet::WriterProperties::Builder properties;
+  properties.dictionary_pagesize_limit(dictionary_bytes);
   properties.data_pagesize(600)->write_batch_size(32)->compression(
       parquet::Compression::SNAPPY);
   properties.disable_dictionary("number");

@@ -72,15 +72,14 @@ TEST_F(PipelineShuffleTest, TakesAndBatchesAcrossBucketsAndWindows) {
   Check(plan, testing::Outputs());
 }
 
-// The same columns alone or a few together, without copies or validity, take other paths
-// to the same rows.
-TEST_F(PipelineShuffleTest, SingleColumnsAndANarrowStack) {
+// Reads columns of one window of the first row group, alone and a few together.
+void CheckColumns(const std::vector<FileSpec>& files) {
   const ReadPlan plan = CutPlan({{0, 0, 0, 45'000}}, 45'000, 45'000, true);
   Shuffle shuffle;
   MakeShuffle(plan.keys[0], 45'000, &shuffle);
   const Shuffle::Numbers& order = shuffle.rows;
   for (const auto& [threads, cache_bytes] : kWays) {
-    Pipeline pipeline(files_, testing::Columns(1),
+    Pipeline pipeline(files, testing::Columns(1),
                       {{OutputKind::kColumn, {0}},
                        {OutputKind::kColumn, {1}},
                        {OutputKind::kColumn, {3}},
@@ -108,6 +107,15 @@ TEST_F(PipelineShuffleTest, SingleColumnsAndANarrowStack) {
       ASSERT_EQ(rows[3 * i + 2], testing::StackedAt(order[i], 2)) << i;
     }
   }
+}
+
+// The same columns without copies or validity take other paths to the same rows.
+TEST_F(PipelineShuffleTest, SingleColumnsAndANarrowStack) { CheckColumns(files_); }
+
+TEST_F(PipelineShuffleTest, ColumnsThatCeaseToBeCodes) {
+  const std::string path = directory_.File("codes-then-values.parquet");
+  testing::WriteRows(path, 0, {45'000}, /*dictionary_bytes=*/4000);
+  CheckColumns({testing::SpecOf(path)});
 }
 
 }  // namespace

@@ -124,6 +124,13 @@ def test_missing_parts(missing):
         decode_state(state, SOURCE, OPTIONS, ALL)
 
 
+def test_a_state_of_the_earlier_order_of_rows_is_refused_by_name():
+    state = encode_state(SOURCE, OPTIONS, ALL, Position(5, 3, (Leg(1, 1, 4),)))
+    assert state["version"] == 2
+    with pytest.raises(ValueError, match="version 2, got version 1, which stands for another order"):
+        decode_state({**state, "version": 1}, SOURCE, OPTIONS, ALL)
+
+
 @pytest.mark.parametrize("state", [None, 3, "text", []])
 def test_no_state_at_all(state):
     with pytest.raises(ValueError, match="Expected a state made by state_dict"):
