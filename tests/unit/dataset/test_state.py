@@ -127,7 +127,7 @@ def test_missing_parts(missing):
 def test_a_state_of_the_earlier_order_of_rows_is_refused_by_name():
     state = encode_state(SOURCE, OPTIONS, ALL, Position(5, 3, (Leg(1, 1, 4),)))
     assert state["version"] == 2
-    with pytest.raises(ValueError, match="version 2, got version 1, which stands for another order"):
+    with pytest.raises(ValueError, match="got version 1, which stands for another order"):
         decode_state({**state, "version": 1}, SOURCE, OPTIONS, ALL)
 
 
