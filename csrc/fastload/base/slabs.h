@@ -85,7 +85,7 @@ class Slabs {
   // Returns how many bytes of mappings may be held together with spare memory.
   int64_t Allowed() const { return budgets_ > 0 ? budgets_ : kSpareBytes; }
 
-  const MadeHere made_here_;
+  const MadeHere made_here_{};
   mutable std::mutex mutex_;  // guards the members below
   Regions regions_;           // by address
   std::array<Spare, 64> spare_;
@@ -108,7 +108,7 @@ class SlabBudget {
   SlabBudget& operator=(const SlabBudget&) = delete;
 
  private:
-  const MadeHere made_here_;
+  const MadeHere made_here_{};
   const int64_t bytes_;
 };
 

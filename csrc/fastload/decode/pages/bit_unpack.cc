@@ -104,6 +104,19 @@ FASTLOAD_INLINE void Unpack(const uint8_t* in, int64_t groups, int width, T* out
   Dispatch(in, groups, width, out, std::make_integer_sequence<int, kMostWidth>{});
 }
 
+// Returns the largest of n values at any address.
+template <typename T>
+FASTLOAD_INLINE T Largest(const T* values, int64_t n) {
+  const auto* in = reinterpret_cast<const uint8_t*>(values);
+  T largest = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    T value;
+    std::memcpy(&value, in + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    largest = value > largest ? value : largest;
+  }
+  return largest;
+}
+
 }  // namespace
 
 FASTLOAD_CLONES void UnpackGroups(const uint8_t* in, int64_t groups, int width,
@@ -127,20 +140,11 @@ void UnpackBits(const uint8_t* in, int64_t groups, uint8_t* out) {
 }
 
 FASTLOAD_CLONES uint32_t MaxOf(const uint32_t* values, int64_t n) {
-  uint32_t largest = 0;
-  for (int64_t i = 0; i < n; ++i) largest = values[i] > largest ? values[i] : largest;
-  return largest;
+  return Largest(values, n);
 }
 
 FASTLOAD_CLONES uint32_t MaxOf(const uint16_t* values, int64_t n) {
-  const auto* in = reinterpret_cast<const uint8_t*>(values);
-  uint16_t largest = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    uint16_t value;
-    std::memcpy(&value, in + i * static_cast<int64_t>(sizeof(value)), sizeof(value));
-    largest = value > largest ? value : largest;
-  }
-  return largest;
+  return Largest(values, n);
 }
 
 }  // namespace fastload

@@ -18,9 +18,8 @@ void UnpackGroups(const uint8_t* in, int64_t groups, int width, uint16_t* out);
 // Unpacks each of `groups` bytes to 8 bytes with the value 0 or 1.
 void UnpackBits(const uint8_t* in, int64_t groups, uint8_t* out);
 
-// Returns the largest of n values, or 0 if n is 0.
+// Returns the largest of n values, or 0 if n is 0. The values may lie at any address.
 uint32_t MaxOf(const uint32_t* values, int64_t n);
-// Does the same for values at any address.
 uint32_t MaxOf(const uint16_t* values, int64_t n);
 
 }  // namespace fastload
