@@ -82,6 +82,7 @@ class WriteBehind:
         self._thread = core.WriteBehind(queue)
         self._numbers = count()
         self._lock = threading.Lock()
+        self._publishing = threading.Lock()  # from taking what was written until it is published
         self._pending: dict[int, _Pending] = {}  # in the order in which they are written
         self._recent: list[tuple[int, int]] = []
         self._reserved = 0
@@ -164,9 +165,30 @@ class WriteBehind:
 
     def finish_written(self) -> None:
         """Publish the blocks that were written since the last call."""
+        with self._publishing:
+            self._publish()
+
+    def close(self, timeout_s: float) -> None:
+        """Wait for the blocks in memory to be written, for a limited time. Idempotent."""
+        self._closed = True
+        self._thread.close(0.0 if self.error is not None else timeout_s)
+        # Another thread may be publishing blocks, and hang in a call of the system.
+        if self._publishing.acquire(timeout=timeout_s):
+            try:
+                self._publish()
+            finally:
+                self._publishing.release()
+        with self._lock:
+            left, self._pending = self._pending, {}
+        for pending in left.values():
+            pending.writer.close()
+
+    def _publish(self) -> None:
         for number, checksum, why in self._thread.take_written():
             with self._lock:
-                done = self._pending.pop(number)
+                done = self._pending.pop(number, None)
+            if done is None:  # given up by `close`
+                continue
             with done.writer as writer:
                 if why:
                     self._fail(writer.error_of(why))
@@ -177,16 +199,6 @@ class WriteBehind:
                     self._fail(error)
                     continue
             self._published(done.key, writer.name, checksum)
-
-    def close(self, timeout_s: float) -> None:
-        """Wait for the blocks in memory to be written, for a limited time. Idempotent."""
-        self._closed = True
-        self._thread.close(0.0 if self.error is not None else timeout_s)
-        self.finish_written()
-        with self._lock:
-            left, self._pending = self._pending, {}
-        for pending in left.values():
-            pending.writer.close()
 
     def _is_over(self) -> bool:
         """Return True if nothing more is written: after `close`, or after an error."""
