@@ -35,6 +35,21 @@ def budgeted(path, **options):
     return FastParquetDataset(path, memory_budget="64MB", **options)
 
 
+def test_short_documents_need_little_memory_for_long_rows(tmp_path):
+    """A window's memory is that of the tokens, not a packed row for each document."""
+    path = tmp_path / "documents.parquet"
+    write_documents(path, [10] * 4000, group_rows=500)
+    dataset = FastParquetDataset(
+        path,
+        pack=Pack("t", 8192, along=["l"]),
+        batch_size=1,
+        shuffle=True,
+        memory_budget="48MB",
+    )
+    with dataset:
+        assert [batch["t"].shape for batch in dataset] == [(1, 8192)] * 5
+
+
 def copies(batches):
     return [batch.clone() for batch in batches]
 

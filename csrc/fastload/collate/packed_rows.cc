@@ -42,23 +42,28 @@ void FillWith(const std::string& item, int64_t bytes, uint8_t* out) {
   }
 }
 
-// Writes start, start + step, ... past the caches: nobody reads the numbers soon.
+// Writes start, start + step, ...: whole cache lines past the caches, since nobody reads
+// the numbers soon, and the ends through the caches. A line whose parts go both ways is
+// written to memory twice.
 void StreamNumbers(int32_t start, int32_t step, int64_t count, int32_t* out) {
   int64_t i = 0;
-#if defined(__SSE2__)
-  constexpr int64_t kLanes = 4;
   const auto value = [&](int64_t at) { return start + step * static_cast<int32_t>(at); };
-  for (; i < count && reinterpret_cast<uintptr_t>(out + i) % sizeof(__m128i) != 0; ++i) {
+#if defined(__SSE2__)
+  constexpr int64_t kPerWord = sizeof(__m128i) / sizeof(int32_t);
+  constexpr int64_t kPerLine = kCacheLine / sizeof(int32_t);
+  for (; i < count && reinterpret_cast<uintptr_t>(out + i) % kCacheLine != 0; ++i) {
     out[i] = value(i);
   }
   __m128i numbers = _mm_set_epi32(value(i + 3), value(i + 2), value(i + 1), value(i));
-  const __m128i more = _mm_set1_epi32(step * static_cast<int32_t>(kLanes));
-  for (; i + kLanes <= count; i += kLanes) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(out + i), numbers);
-    numbers = _mm_add_epi32(numbers, more);
+  const __m128i more = _mm_set1_epi32(step * static_cast<int32_t>(kPerWord));
+  for (const int64_t last = count - kPerLine; i <= last; i += kPerLine) {
+    for (int64_t word = i; word < i + kPerLine; word += kPerWord) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(out + word), numbers);
+      numbers = _mm_add_epi32(numbers, more);
+    }
   }
 #endif
-  for (; i < count; ++i) out[i] = start + step * static_cast<int32_t>(i);
+  for (; i < count; ++i) out[i] = value(i);
 }
 
 // Calls fn(number, begin, end) for each segment, with its number in its packed row.

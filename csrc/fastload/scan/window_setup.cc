@@ -23,12 +23,13 @@ const File* IndexesOf(const IndexFiles& indexes, int32_t file) {
 }
 
 // Column chunks of a unit that are decoded side by side: enough for all threads, where
-// units alone are not.
+// units alone are not. Units without columns have next to no work.
 int64_t SharesWanted(const Pass& pass) {
   // A consumer waits for the one batch, so every unit takes all threads.
   if (pass.plan.by_takes) return 2 * int64_t{pass.cpu->threads()};
-  const auto units = static_cast<int64_t>(pass.dataset->units.size());
-  return (2 * pass.cpu->threads() + units - 1) / units;
+  const int64_t units = std::ranges::count_if(
+      pass.dataset->units, [](const Unit& unit) { return !unit.columns.empty(); });
+  return (2 * pass.cpu->threads() + units - 1) / std::max<int64_t>(1, units);
 }
 
 void CutParts(const Pass& pass, Window* window) {

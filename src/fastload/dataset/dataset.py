@@ -437,12 +437,15 @@ class FastParquetDataset(Resumable[_Item_co]):
         extra = self._extra_outputs(uneven)
         if pack is None:
             self._outputs, kernels = plan_kernels(self._steps, self._projection.outputs, extra)
+            of_rows = self._outputs[len(self._projection.outputs) :]
+            extra_bytes = sum(output.field.item_bytes for output in of_rows)
         else:
             padded = uneven == "pad"
             self._projection, extra = packed(
                 self._projection, pack, provenance=provenance, padded=padded
             )
             self._outputs, kernels = (*self._projection.outputs, *extra), ()
+            extra_bytes = 0
         blocks = None
         # Packed rows are made of lists as they are stored: nothing is decoded into blocks.
         if kept is not None and kept.decoded and pack is None:
@@ -474,6 +477,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             source=self._source,
             projection=self._projection,
             outputs=self._outputs,
+            extra_bytes=extra_bytes,
             kernels=kernels,
             rows=self._rows,
             options=self._options,

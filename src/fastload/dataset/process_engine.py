@@ -46,6 +46,7 @@ class ProcessEngine:
         source: the files.
         projection: the columns to decode.
         outputs: the outputs of a batch, beginning with the projection's outputs.
+        extra_bytes: bytes of a row in a batch besides the projection's bytes.
         kernels: the kernels that the core calls on each batch.
         rows: the rows of an epoch.
         options: the options that decide the order.
@@ -68,6 +69,7 @@ class ProcessEngine:
     source: Source
     projection: Projection
     outputs: Sequence[OutputPlan]
+    extra_bytes: int
     kernels: Sequence[CoreKernel]
     rows: EpochRows
     options: Options
@@ -197,10 +199,8 @@ class ProcessEngine:
         Raises:
             ValueError: the windows, or a few batches, exceed the memory budget.
         """
-        extra = self.outputs[len(self.projection.outputs) :]
-        extra_bytes = sum(output.field.item_bytes for output in extra)
         memory = self.memory_budget // workers
-        return self._divided(memory, self._threads(workers), self.projection, extra_bytes)
+        return self._divided(memory, self._threads(workers), self.projection, self.extra_bytes)
 
     def _divided(
         self, memory_budget: int, threads: int, projection: Projection, extra_bytes: int

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Pack", "TokenBudget", "columns_of_pack", "lists_of", "packed"]
 
+# Outputs with an element for each token of a packed row.
+_OF_TOKENS = ("document", "position")
+_OFFSET_BYTES = 8  # of a list in a batch
 _LENGTH = "pass length= for the number of tokens of a packed row"
 Number = bool | int | float
 
@@ -195,6 +198,10 @@ def packed(
         provenance: add `__file__`, `__row__` and `__offset__` of the first document of each row.
         padded: add `__valid__`.
 
+    Returns:
+        The projection, whose `row_bytes` include what the outputs have for a document; and the
+        outputs.
+
     Raises:
         ColumnNotFoundError: an output of `pack` does not exist.
         SchemaError: an output is not a list of numbers.
@@ -207,8 +214,8 @@ def packed(
             f"{', '.join(others)} too: name lists to cut alike in along=, and leave out the others"
         )
     outputs = []
-    for name in pack.outputs:
-        plan = lists_of(projection, name, "Pack")
+    items = [lists_of(projection, name, "Pack") for name in pack.outputs]
+    for name, plan in zip(pack.outputs, items, strict=True):
         item = plan.field
         try:
             pad = encode_number(pack.pad_of(name), item.dtype, "pad of Pack")
@@ -245,7 +252,13 @@ def packed(
         ]
     if padded:
         extra.append(OutputPlan("__valid__", "first_real", (), Field(torch.bool)))
-    return replace(projection, outputs=tuple(outputs)), extra
+    of_items = sum(plan.field.item_bytes for plan in items)
+    of_values = projection.row_bytes - len(items) * _OFFSET_BYTES
+    tokens = -(-max(0, of_values) // of_items)
+    of_token = sum(plan.field.dtype.itemsize for plan in extra if plan.kind in _OF_TOKENS)
+    of_segment = sum(plan.field.item_bytes for plan in extra if plan.kind not in _OF_TOKENS)
+    row_bytes = projection.row_bytes + tokens * of_token + of_segment
+    return replace(projection, outputs=tuple(outputs), row_bytes=row_bytes), extra
 
 
 def _segment_outputs(*, padded: bool) -> list[OutputPlan]:
