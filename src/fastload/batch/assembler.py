@@ -101,7 +101,10 @@ class Assembler:
         for output in outputs:
             if output.kind == "column":
                 columns.setdefault(output.dtype, []).append(output)
-        self._groups = [(dtype, dtype.itemsize, len(group)) for dtype, group in columns.items()]
+        self._groups = [
+            (dtype, dtype.itemsize, len(group), all(output.hidden for output in group))
+            for dtype, group in columns.items()
+        ]
         self._rows = [_Items(output) for output in outputs if output.kind == "rows"]
         ragged = [output for output in outputs if output.kind == "ragged"]
         self._ragged = [(_Items(output), _levels(output), output.text) for output in ragged]
@@ -113,7 +116,7 @@ class Assembler:
         of_packed = [output for output in outputs if output.kind in ("of_packed", "scalar")]
         self._of_packed = [(_Items(output), output.kind == "scalar") for output in of_packed]
         laid += packed + of_packed
-        self._dtypes = {output.dtype for output in outputs}
+        self._dtypes = {output.dtype for output in outputs if not output.hidden}
         if ragged:
             self._dtypes.add(torch.int64)
         self._names = [output.name for output in laid]
@@ -165,14 +168,16 @@ class Assembler:
         batch._origin = BatchOrigin(raw, buffer)  # noqa: SLF001
         return batch
 
-    def _tensors(self, raw: CoreBatch, buffer: torch.Tensor) -> list[torch.Tensor | Ragged]:
+    def _tensors(self, raw: CoreBatch, buffer: torch.Tensor) -> list[torch.Tensor | Ragged | None]:
         rows = raw.rows
         areas = iter(raw.areas)
         typed = {dtype: buffer.view(dtype) for dtype in self._dtypes}
-        values: list[torch.Tensor | Ragged] = []
-        for dtype, itemsize, count in self._groups:
+        values: list[torch.Tensor | Ragged | None] = []
+        for dtype, itemsize, count, hidden in self._groups:
             offset, pitch = next(areas) // itemsize, next(areas) // itemsize
-            if count == 1:
+            if hidden:
+                values += [None] * count
+            elif count == 1:
                 values.append(typed[dtype].as_strided((rows,), (1,), offset))
             else:
                 group = typed[dtype].as_strided((count, rows), (pitch, 1), offset)
