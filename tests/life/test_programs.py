@@ -5,7 +5,7 @@ import os
 import pytest
 from programs import fails
 
-PROGRAMS = int(os.environ.get("PROGRAMS", "200"))
+PROGRAMS = int(os.environ.get("PROGRAMS", "120"))
 TOGETHER = 10
 
 

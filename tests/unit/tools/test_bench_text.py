@@ -199,7 +199,7 @@ def test_progress_in_a_pipe_is_a_line_every_few_seconds(capsys, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_a_run_that_is_cut_off_prints_what_it_has(tmp_path, number):
     file = write(tmp_path / "a.parquet")
-    arguments = [file, "--peers", "none", "--copies", "20", "--repeats", "400", "--epochs", "2"]
+    arguments = [file, "--peers", "none", "--copies", "1", "--repeats", "400", "--epochs", "2"]
     arguments += ["--json", str(tmp_path / "a.json")]
     with subprocess.Popen(
         [sys.executable, "-u", "-m", "fastload.tools.cli.bench", *arguments],

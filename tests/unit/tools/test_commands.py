@@ -65,7 +65,8 @@ def test_a_closed_or_full_stdout_prints_no_traceback(path, tmp_path, command, fu
         with FastParquetDataset(path, cache=tmp_path / "c") as dataset:
             dataset.warm_cache(progress=False)
     if command == "bench":
-        arguments += ["--peers", "none", "--epochs", "1", "--no-shuffle"]
+        arguments += ["--peers", "none", "--no-shuffle"]
+        arguments += ["--epochs", "1", "--repeats", "1", "--copies", "1"]
     if full:
         stdout = os.open("/dev/full", os.O_WRONLY)
     else:
