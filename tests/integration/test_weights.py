@@ -232,8 +232,6 @@ def test_other_wrong_weights_are_refused(rows: Path) -> None:
     ):
         with pytest.raises(ValueError, match="beside weights"):
             FastParquetDataset(rows, weights="weight", **beside)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="without weights"):
-        fastload.mix({"a": FastParquetDataset(rows, weights="weight")})
     with pytest.raises(ValueError, match="made without weights"):
         FastParquetDataset(rows).set_weights("weight")
 

@@ -59,6 +59,7 @@ class DatasetWeights:
         first = self._found(weights)
         self.name = first.name
         self._known = {first.name: first}
+        self._held = False
         epochs.weigh(first.name, first.values)
 
     def _found(self, weights: Weights) -> RowWeights:
@@ -71,8 +72,17 @@ class DatasetWeights:
             return units
         return CanonicalUnits(units, options.canonical_ranks)
 
+    def hold(self) -> None:
+        """Keep the newest weights for good: positions of a mix name no weights of its sources."""
+        self._held = True
+
     def of(self, name: str) -> RowWeights | None:
-        """Return the weights with a digest, or None if no process of the dataset keeps them."""
+        """Return the weights with a digest, or None if no process of the dataset keeps them.
+
+        The digest "" stands for the newest weights, if `hold` was called.
+        """
+        if self._held:
+            name = name or self.name
         found = self._known.get(name)
         if found is None and (values := self._epochs.values_of(name)) is not None:
             return RowWeights(values, name)
@@ -84,7 +94,15 @@ class DatasetWeights:
         Args:
             weights: the new weights.
             in_use: digests of weights that passes of this process still need.
+
+        Raises:
+            ValueError: as `find_weights`, or the weights are held.
         """
+        if self._held:
+            raise ValueError(
+                "A source of a mix keeps its weights: make a new dataset with other weights, and a "
+                "new mix"
+            )
         new = self._found(weights)
         in_use = in_use | self._epochs.weights_in_use
         for name in self._known.keys() - in_use:
