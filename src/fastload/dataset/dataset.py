@@ -617,8 +617,8 @@ class FastParquetDataset(Resumable[_Item_co]):
             weights: The new weights, as the parameter `weights`.
 
         Raises:
-            TypeError, ValueError: The weights are wrong, the dataset was made without weights, or the
-                dataset is a source of a mix.
+            TypeError, ValueError: The weights are wrong, the dataset was made without weights, or a
+                mix has the dataset as a source.
             OSError: Worker processes were started, and there is no shared memory for the weights.
         """
         if self._weights is None:
