@@ -99,6 +99,22 @@ void AppendRowsOfCopies(std::span<const uint16_t> counts, std::vector<uint32_t>*
   rows->resize(first + copies);
 }
 
+RowCopies GroupCopies::rows() {
+  std::call_once(expanded_, [this] { AppendRowsOfCopies(counts_, &rows_); });
+  return {.rows = rows_.data(), .count = static_cast<int64_t>(rows_.size())};
+}
+
+std::shared_ptr<GroupCopies> CopiesByGroup::Of(std::span<const uint16_t> counts) {
+  const std::scoped_lock lock(mutex_);
+  std::weak_ptr<GroupCopies>& known = groups_[counts.data()];
+  std::shared_ptr<GroupCopies> group = known.lock();
+  if (group == nullptr) {
+    group = std::make_shared<GroupCopies>(counts);
+    known = group;
+  }
+  return group;
+}
+
 int64_t CopiesWalk::Same(int64_t most) const {
   const uint32_t* const first = copies_.rows + at_;
   const uint32_t* const end = first + std::min(most, copies_.count - at_);
