@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,7 +32,7 @@ void ExpectColumns(const Array<T>& array, py::ssize_t columns, const char* name)
   }
 }
 
-// Expands the copies of the rows of row groups. `first` holds, for each piece, the index
+// Adds the copies of the rows of row groups. `first` holds, for each piece, the index
 // in `counts` of the first row of the piece's row group.
 void AddCopies(const Array<uint16_t>& counts, const Array<int64_t>& first,
                ReadPlan* plan) {
@@ -43,22 +44,22 @@ void AddCopies(const Array<uint16_t>& counts, const Array<int64_t>& first,
     throw py::value_error("Expected `piece_copies` as indices of copies");
   }
   begins.push_back(counts.size());
-  std::vector<int64_t> edges = {0};
+  std::vector<int64_t> sums;
   {
     py::gil_scoped_release release;
+    plan->copies.assign(all.begin(), all.end());
     for (size_t group = 0; group + 1 < begins.size(); ++group) {
-      const auto begin = static_cast<size_t>(begins[group]);
-      const auto end = static_cast<size_t>(begins[group + 1]);
-      AppendRowsOfCopies(all.subspan(begin, end - begin), &plan->copies);
-      edges.push_back(static_cast<int64_t>(plan->copies.size()));
+      sums.push_back(std::accumulate(all.begin() + begins[group],
+                                     all.begin() + begins[group + 1], int64_t{0}));
     }
   }
   for (py::ssize_t i = 0; i < first.size(); ++i) {
     const auto found = std::lower_bound(begins.begin(), begins.end(), first.data()[i]);
     const auto group = static_cast<size_t>(found - begins.begin());
     Piece& piece = plan->pieces[static_cast<size_t>(i)];
-    piece.copies = edges[group];
-    piece.copy_count = edges[group + 1] - edges[group];
+    piece.copies = begins[group];
+    piece.copy_rows = begins[group + 1] - begins[group];
+    piece.copy_count = sums[group];
   }
 }
 

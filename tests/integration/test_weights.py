@@ -232,8 +232,6 @@ def test_other_wrong_weights_are_refused(rows: Path) -> None:
     ):
         with pytest.raises(ValueError, match="beside weights"):
             FastParquetDataset(rows, weights="weight", **beside)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="without weights"):
-        fastload.mix({"a": FastParquetDataset(rows, weights="weight")})
     with pytest.raises(ValueError, match="made without weights"):
         FastParquetDataset(rows).set_weights("weight")
 
@@ -335,6 +333,95 @@ def test_worker_processes_deliver_the_same_copies(rows: Path, workers: int) -> N
     )
     rest.load_state_dict(dataset.state_dict(after=batch))
     assert seen + Counter(ids(rest)) == Counter(range(ROWS))
+
+
+def check_counts(got: Counter[int], weights: Any, epoch: int) -> None:
+    """Each row came its mean, rounded down or up, and as often as the plan says."""
+    mean = ROWS * np.asarray(weights, np.float64) / np.sum(weights)
+    count = np.array([got[i] for i in range(ROWS)])
+    assert ((count == np.floor(mean)) | (count == np.ceil(mean))).all()
+    assert got == planned(weights, epoch)
+
+
+@pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
+def test_persistent_workers_begin_the_next_epoch_with_new_weights(rows: Path, context: str) -> None:
+    dataset = FastParquetDataset(
+        rows, weights="weight", shuffle=True, batch_size=100, columns=["id"], threads=0
+    )
+    loader = DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context=context,
+        timeout=120,
+    )
+    check_counts(Counter(ids(loader)), WEIGHTS, 0)
+    rng = np.random.default_rng(4)
+    weights: Any = rng.exponential(size=ROWS).astype(np.float32)
+    dataset.set_weights(weights)
+    for epoch in range(1, 3):
+        check_counts(Counter(ids(loader)), weights, epoch)
+    # Weights that come within an epoch count from the next epoch on; the last ones win.
+    passing = iter(loader)
+    got = Counter(next(passing)["id"].tolist())
+    for _ in range(5):
+        later = rng.exponential(size=ROWS)
+        dataset.set_weights(later)
+        got.update(next(passing)["id"].tolist())
+    state = dataset.state_dict(after=next(passing))
+    for batch in loader:  # begins anew, and ends the pass before
+        got = Counter(batch["id"].tolist())
+        break
+    assert len(dataset._epochs.shared_weights) <= 3
+    # A resumed epoch keeps its weights, though the workers have others by now.
+    dataset.load_state_dict(state)
+    left = planned(weights, 3).total() - 700
+    assert sum(len(batch["id"]) for batch in loader) == left
+    dataset.set_epoch(9)
+    check_counts(Counter(ids(loader)), later, 9)
+    # The first weights, which all workers were born with.
+    dataset.set_weights(WEIGHTS)
+    check_counts(Counter(ids(loader)), WEIGHTS, 10)
+
+
+def test_a_pass_of_persistent_workers_keeps_its_weights_until_its_end(rows: Path) -> None:
+    dataset = FastParquetDataset(rows, weights="weight", batch_size=50, columns=["id"], threads=0)
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=True)
+    check_counts(Counter(ids(loader)), WEIGHTS, 0)
+    weights: Any = WEIGHTS
+    rng = np.random.default_rng(5)
+    for epoch in range(1, 5):
+        got: Counter[int] = Counter()
+        for batch in loader:
+            got.update(batch["id"].tolist())
+            following = rng.exponential(size=ROWS)
+            dataset.set_weights(following)
+        check_counts(got, weights, epoch)
+        weights = following
+    assert len(dataset._epochs.shared_weights) <= 3
+
+
+def test_a_copy_made_in_a_worker_has_the_weights_that_came_later(rows: Path) -> None:
+    dataset = FastParquetDataset(rows, weights="weight", columns=["id"], threads=0)
+    loader = DataLoader(Copied(dataset), batch_size=None, num_workers=1, persistent_workers=True)
+    assert Counter(i for one in loader for i in one) == planned(WEIGHTS, 0)
+    dataset.set_weights(np.ones(ROWS))
+    assert [i for one in loader for i in one] == list(range(ROWS))
+
+
+class Copied(torch.utils.data.IterableDataset[list[int]]):
+    """Yields the rows of a copy of a dataset, after a pass over the dataset has begun."""
+
+    def __init__(self, dataset: FastParquetDataset) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Any:
+        begun = iter(self.dataset)
+        epoch = next(begun)._position.start.epoch  # type: ignore[union-attr]
+        other = copy.copy(self.dataset)
+        other.set_epoch(epoch)
+        yield ids(other)
 
 
 def test_cached_row_groups_are_repeated(rows: Path, tmp_path: Path) -> None:

@@ -8,7 +8,12 @@
     defined(__ELF__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define FASTLOAD_CLONES \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+// A function with a version for processors with AVX-512, which is written by itself, and
+// one for all others.
+#define FASTLOAD_AVX512 __attribute__((target("arch=x86-64-v4")))
+#define FASTLOAD_OTHERS __attribute__((target("default")))
 #else
 #define FASTLOAD_CLONES
+#define FASTLOAD_OTHERS
 #endif
 #define FASTLOAD_INLINE inline __attribute__((always_inline))

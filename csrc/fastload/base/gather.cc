@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "fastload/base/clones.h"
 #include "fastload/base/prefetch.h"
 #include "fastload/base/stream_copy.h"
 
@@ -76,7 +77,66 @@ void WithCode(int64_t code_bytes, int64_t width, const Fn& fn) {
   }
 }
 
+#ifdef FASTLOAD_AVX512
+// Gathers elements of type T as far as whole vectors go, and returns their number. A
+// vector of elements that come from two vectors of rows is one permutation.
+template <typename T>
+FASTLOAD_INLINE int64_t GatherVectors(const uint8_t* rows, const uint16_t* index,
+                                      int64_t count, uint8_t* out) {
+  constexpr int64_t kBytes = kGatherNearSlack / 2;
+  constexpr int64_t kLanes = kBytes / static_cast<int64_t>(sizeof(T));
+  using Vector __attribute__((vector_size(kBytes))) = T;
+  using Places __attribute__((vector_size(kLanes * sizeof(uint16_t)))) = uint16_t;
+  const T* const from = reinterpret_cast<const T*>(rows);
+  T* const to = reinterpret_cast<T*>(out);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const uint16_t first = index[i];
+    if (index[i + kLanes - 1] - first >= 2 * kLanes) {
+      for (int64_t j = i; j < i + kLanes; ++j) to[j] = from[index[j]];
+      continue;
+    }
+    Places places;
+    Vector low;
+    Vector high;
+    std::memcpy(&places, index + i, sizeof(places));
+    std::memcpy(&low, from + first, sizeof(low));
+    std::memcpy(&high, from + first + kLanes, sizeof(high));
+    const Vector lanes = __builtin_convertvector(places - first, Vector);
+    const Vector found = __builtin_shuffle(low, high, lanes);
+    std::memcpy(to + i, &found, sizeof(found));
+  }
+  return i;
+}
+
+FASTLOAD_AVX512 int64_t GatherWhole(const uint8_t* rows, int64_t width,
+                                    const uint16_t* index, int64_t count, uint8_t* out) {
+  switch (width) {
+    case 2:
+      return GatherVectors<uint16_t>(rows, index, count, out);
+    case 4:
+      return GatherVectors<uint32_t>(rows, index, count, out);
+    case 8:
+      return GatherVectors<uint64_t>(rows, index, count, out);
+    default:
+      return 0;
+  }
+}
+#endif
+
+FASTLOAD_OTHERS int64_t GatherWhole(const uint8_t* /*rows*/, int64_t /*width*/,
+                                    const uint16_t* /*index*/, int64_t /*count*/,
+                                    uint8_t* /*out*/) {
+  return 0;
+}
+
 }  // namespace
+
+void GatherNear(const uint8_t* rows, int64_t width, const uint16_t* index, int64_t count,
+                uint8_t* out) {
+  const int64_t done = GatherWhole(rows, width, index, count, out);
+  Gather(rows, width, index + done, count - done, out + done * width, width);
+}
 
 template <typename Index>
 void GatherCodes(const uint8_t* codes, int64_t code_bytes, const Index* index,

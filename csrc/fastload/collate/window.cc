@@ -46,9 +46,8 @@ RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece
           .count = piece.stop};
 }
 
-RowCopies CopiesOf(const Window& window, const Piece& piece) {
-  if (piece.copies < 0) return {};
-  return {.rows = window.copies.data() + piece.copies, .count = piece.copy_count};
+RowCopies CopiesOf(const Window& window, size_t piece) {
+  return window.copies.empty() ? RowCopies{} : window.copies[piece]->rows();
 }
 
 std::vector<Share> CutShares(const Window& window, int64_t wanted) {
@@ -117,9 +116,14 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   const Piece& p = window_->pieces[piece];
   const auto file = static_cast<int32_t>(p.file);
   const ColumnSpec& spec = source_->columns[static_cast<size_t>(unit_.columns[column])];
-  const RowCopies copies = CopiesOf(*window_, p);
+  const auto hold_copies = [&] {
+    if (!window_->copies.empty()) cursor->copies = window_->copies[piece];
+  };
   if (source_->blocks != nullptr) {
-    return OpenBlock(window_->blocks[piece], spec, copies, cursor);
+    ARROW_RETURN_NOT_OK(
+        OpenBlock(window_->blocks[piece], spec, CopiesOf(*window_, piece), cursor));
+    hold_copies();
+    return Status::OK();
   }
   if (!spec.HasLeaf(file)) {
     *cursor = Cursor{};
@@ -134,8 +138,9 @@ Status WindowTask::OpenCursor(size_t column, size_t piece, size_t stream,
   }
   ARROW_ASSIGN_OR_RAISE(ChunkInput input, OpenPages(column, piece, stream, cursor));
   ChunkPages& pages = state_.pages[stream];
-  return OpenChunkRows(std::move(input), spec, BitsOf(*source_, *window_, p), copies,
-                       std::move(pages), cursor);
+  hold_copies();
+  return OpenChunkRows(std::move(input), spec, BitsOf(*source_, *window_, p),
+                       CopiesOf(*window_, piece), std::move(pages), cursor);
 }
 
 Status WindowTask::OpenChunkRows(ChunkInput input, const ColumnSpec& spec, RowBits bits,

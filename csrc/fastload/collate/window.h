@@ -52,7 +52,8 @@ struct Cursor {
   std::unique_ptr<FixedReader> fixed;
   std::unique_ptr<BytesReader> bytes;
   std::unique_ptr<NestedReader> nested;
-  std::shared_ptr<ByteStream> stream;  // the reader's stream; null: none
+  std::shared_ptr<ByteStream> stream;   // the reader's stream; null: none
+  std::shared_ptr<GroupCopies> copies;  // that the reader borrows; null: none
   int64_t row = 0;          // next row, counted among the row group's selected rows
   int64_t fetch_bytes = 0;  // memory that the stream may hold
 };
@@ -145,7 +146,8 @@ struct Window {
   bool prepared = false;  // the members below are set, except those that tasks write
   std::span<const Piece> pieces;
   std::span<const int64_t> numbers;  // of the plan; see Piece::numbers
-  std::span<const uint32_t> copies;  // of the plan; see Piece::copies
+  // For each piece, the copies of its row group's rows; empty: each row has one copy.
+  std::vector<std::shared_ptr<GroupCopies>> copies;
   // The block of each piece, if rows come from blocks; else empty.
   std::vector<DecodedQueue::Block> blocks;
   std::vector<bool> fresh;         // true if the piece begins a column chunk
@@ -201,8 +203,8 @@ bool IsRowByRow(const Window& window, const Unit& unit);
 // Returns the selected rows of the piece's row group.
 RowBits BitsOf(const RowSource& source, const Window& window, const Piece& piece);
 
-// Returns the copies of the selected rows of the piece's row group.
-RowCopies CopiesOf(const Window& window, const Piece& piece);
+// Returns the copies of the selected rows of piece `piece`'s row group.
+RowCopies CopiesOf(const Window& window, size_t piece);
 
 // Cuts the window's pieces into shares: `wanted` shares if the window has as many column
 // chunks, else fewer.

@@ -189,7 +189,8 @@ Status WindowTask::FillProvenance() {
   if (numbers == nullptr)
     return Status::OutOfMemory("Expected memory for the rows' numbers, got none");
   int64_t at = 0;
-  for (const Piece& piece : window_->pieces) {
+  for (size_t p = 0; p < window_->pieces.size(); ++p) {
+    const Piece& piece = window_->pieces[p];
     const bool file = unit_.kind == Unit::Kind::kFile;
     const int64_t first = file ? 0
                                : source_->FirstRow(static_cast<int32_t>(piece.file),
@@ -200,7 +201,7 @@ Status WindowTask::FillProvenance() {
       // Little-endian: an int32 is the low bytes of the file's index.
       std::memcpy(numbers + at++ * width, &value, static_cast<size_t>(width));
     };
-    const RowCopies copies = CopiesOf(*window_, piece);
+    const RowCopies copies = CopiesOf(*window_, p);
     if (!copies.single()) {
       int64_t passed = 0;  // selected rows that `rows` has skipped
       for (int64_t copy = piece.start; copy < piece.stop; ++copy) {

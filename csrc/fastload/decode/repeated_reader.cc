@@ -229,7 +229,8 @@ class RepeatedFixedReader : public FixedReader {
 
   uint8_t* Block() {
     block_.resize(static_cast<size_t>(
-        std::max(kBlockBytes, std::max<int64_t>(width_, sizeof(uint64_t)))));
+        std::max(kBlockBytes, std::max<int64_t>(width_, sizeof(uint64_t))) +
+        kGatherNearSlack));
     return block_.data();
   }
 
@@ -248,7 +249,11 @@ class RepeatedFixedReader : public FixedReader {
     uint8_t* const block = Block();
     ARROW_RETURN_NOT_OK(rows_.base().Read(span.rows, block, width_, span_valid));
     ARROW_RETURN_NOT_OK(rows_.CheckNulls(span.row, span.rows, span_valid));
-    Gather(block, width_, rows_.positions(), span.copies, out, stride);
+    if (stride == width_) {
+      GatherNear(block, width_, rows_.positions(), span.copies, out);
+    } else {
+      Gather(block, width_, rows_.positions(), span.copies, out, stride);
+    }
     if (valid != nullptr) {
       Gather(span_valid, 1, rows_.positions(), span.copies, valid, 1);
     }
@@ -277,7 +282,7 @@ class RepeatedFixedReader : public FixedReader {
     }
     if (copies < span.copies) rows_.Return(span.copies - copies, span.row + read);
     if (span.single) return copies;
-    Gather(to, codes.bytes, rows_.positions(), copies, out, codes.bytes);
+    GatherNear(to, codes.bytes, rows_.positions(), copies, out);
     if (valid != nullptr) {
       Gather(span_valid, 1, rows_.positions(), copies, valid, 1);
     }

@@ -18,10 +18,11 @@ struct Piece {
   // The index in ReadPlan::numbers of the first of the rows that the piece selects; -1:
   // the dataset selects the rows. With numbers, `start` is 0 and `stop` their count.
   int64_t numbers = -1;
-  // The index in ReadPlan::copies of the first copy of the row group's rows, and the
-  // number of these copies; -1: each row has one copy. With copies, `start` and `stop`
-  // count copies, and the piece selects no rows by number.
+  // The index in ReadPlan::copies of the first of the row group's selected rows, the
+  // number of these rows, and the number of their copies; -1: each row has one copy. With
+  // copies, `start` and `stop` count copies, and the piece selects no rows by number.
   int64_t copies = -1;
+  int64_t copy_rows = 0;
   int64_t copy_count = 0;
 };
 
@@ -76,8 +77,8 @@ struct ReadPlan {
   bool by_takes = false;
   // Rows of row groups, as stored: see Piece::numbers.
   std::vector<int64_t> numbers;
-  // The row of each copy, among the selected rows of a row group: see Piece::copies.
-  std::vector<uint32_t> copies;
+  // The number of copies of each of the selected rows of row groups: see Piece::copies.
+  std::vector<uint16_t> copies;
 
   bool packed() const { return !segments.empty(); }
   int64_t lanes() const {

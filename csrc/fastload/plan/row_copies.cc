@@ -1,7 +1,9 @@
 #include "fastload/plan/row_copies.h"
 
 #include <algorithm>
+#include <array>
 
+#include "fastload/base/clones.h"
 #include "fastload/base/stream_key.h"
 
 namespace fastload {
@@ -12,6 +14,70 @@ namespace {
 constexpr int64_t kSingleRows = 48;
 // Skipping a gap of this many rows costs less than decoding them.
 constexpr int64_t kGapRows = 128;
+// Rows whose copies are drawn at once; what is computed of them stays in the L1 cache.
+constexpr int64_t kDrawnRows = 512;
+
+// The compiler makes clones of functions, but not of templates. The mean numbers of
+// copies go through memory, so that every processor rounds the products in the same way.
+#define FASTLOAD_EXPECT(Name, Weight)                                       \
+  FASTLOAD_CLONES void Name(const Weight* weights, int64_t n, double scale, \
+                            double* expected) {                             \
+    for (int64_t i = 0; i < n; ++i) {                                       \
+      expected[i] = static_cast<double>(weights[i]) * scale;                \
+    }                                                                       \
+  }
+// Draws copies, from draw `first` of a stream on, and returns their sum.
+#define FASTLOAD_COUNT(Name, Count)                                             \
+  FASTLOAD_CLONES int32_t Name(const double* expected, int64_t n, uint64_t key, \
+                               uint64_t first, Count* counts) {                 \
+    int32_t sum = 0;                                                            \
+    for (int64_t i = 0; i < n; ++i) {                                           \
+      /* The numbers are not negative, so that the conversion rounds down. */   \
+      const auto whole = static_cast<int32_t>(expected[i]);                     \
+      const auto drawn = static_cast<int64_t>(                                  \
+          StreamValue(key, first + static_cast<uint64_t>(i)) >> 11);            \
+      const bool more = static_cast<double>(drawn) * 0x1p-53 <                  \
+                        expected[i] - static_cast<double>(whole);               \
+      const int32_t count = whole + static_cast<int32_t>(more);                 \
+      counts[i] = static_cast<Count>(count);                                    \
+      sum += count;                                                             \
+    }                                                                           \
+    return sum;                                                                 \
+  }
+FASTLOAD_EXPECT(ExpectCopies, float)
+FASTLOAD_EXPECT(ExpectCopies, double)
+FASTLOAD_COUNT(CountCopies, uint8_t)
+FASTLOAD_COUNT(CountCopies, uint16_t)
+#undef FASTLOAD_EXPECT
+#undef FASTLOAD_COUNT
+
+FASTLOAD_CLONES void Subtract(const uint32_t* rows, int64_t n, uint32_t first,
+                              uint16_t* positions) {
+  for (int64_t i = 0; i < n; ++i) {
+    positions[i] = static_cast<uint16_t>(rows[i] - first);
+  }
+}
+
+// Returns true if the numbers count up from `first`.
+FASTLOAD_CLONES bool CountsUp(const uint32_t* numbers, int64_t n, uint32_t first) {
+  uint32_t differs = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    differs |= numbers[i] ^ (first + static_cast<uint32_t>(i));
+  }
+  return differs == 0;
+}
+
+// Returns how many of the numbers, at most `most`, count up from `first`.
+int64_t CountingUp(const uint32_t* numbers, int64_t most, uint32_t first) {
+  constexpr int64_t kAtOnce = 128;
+  int64_t n = 0;
+  const auto next = [&](int64_t i) { return first + static_cast<uint32_t>(i); };
+  while (n < std::min(most, kSingleRows) && numbers[n] == next(n)) ++n;
+  if (n < kSingleRows) return n;
+  while (n + kAtOnce <= most && CountsUp(numbers + n, kAtOnce, next(n))) n += kAtOnce;
+  while (n < most && numbers[n] == next(n)) ++n;
+  return n;
+}
 
 }  // namespace
 
@@ -33,6 +99,22 @@ void AppendRowsOfCopies(std::span<const uint16_t> counts, std::vector<uint32_t>*
   rows->resize(first + copies);
 }
 
+RowCopies GroupCopies::rows() {
+  std::call_once(expanded_, [this] { AppendRowsOfCopies(counts_, &rows_); });
+  return {.rows = rows_.data(), .count = static_cast<int64_t>(rows_.size())};
+}
+
+std::shared_ptr<GroupCopies> CopiesByGroup::Of(std::span<const uint16_t> counts) {
+  const std::scoped_lock lock(mutex_);
+  std::weak_ptr<GroupCopies>& known = groups_[counts.data()];
+  std::shared_ptr<GroupCopies> group = known.lock();
+  if (group == nullptr) {
+    group = std::make_shared<GroupCopies>(counts);
+    known = group;
+  }
+  return group;
+}
+
 int64_t CopiesWalk::Same(int64_t most) const {
   const uint32_t* const first = copies_.rows + at_;
   const uint32_t* const end = first + std::min(most, copies_.count - at_);
@@ -47,8 +129,7 @@ CopiesWalk::Span CopiesWalk::Next(int64_t most, int64_t most_rows, bool gaps,
   Span span{.row = first};
   const int64_t left = std::min(most, copies_.count - at_);
   const int64_t most_single = std::min(left, most_rows);
-  int64_t single = 1;
-  while (single < most_single && rows[single] == first + single) ++single;
+  int64_t single = CountingUp(rows, most_single, first);
   // A row with more copies is not single.
   if (single < copies_.count - at_ && rows[single] == rows[single - 1]) --single;
   if (single == most_single || single >= kSingleRows) {
@@ -67,8 +148,7 @@ CopiesWalk::Span CopiesWalk::Next(int64_t most, int64_t most_rows, bool gaps,
     while (n < copies && rows[n] - rows[n - 1] <= most_gap) ++n;
     copies = n;
   }
-  for (int64_t i = 0; i < copies; ++i)
-    positions[i] = static_cast<uint16_t>(rows[i] - first);
+  Subtract(rows, copies, first, positions);
   span.copies = copies;
   span.rows = rows[copies - 1] - first + 1;
   at_ += copies;
@@ -78,19 +158,13 @@ CopiesWalk::Span CopiesWalk::Next(int64_t most, int64_t most_rows, bool gaps,
 template <typename Weight, typename Count>
 void DrawCopies(std::span<const Weight> weights, std::span<const int64_t> edges,
                 double scale, uint64_t key, Count* counts, int64_t* rows) {
+  std::array<double, kDrawnRows> expected;
   for (size_t group = 0; group + 1 < edges.size(); ++group) {
     int64_t sum = 0;
-    for (auto i = static_cast<size_t>(edges[group]);
-         i < static_cast<size_t>(edges[group + 1]); ++i) {
-      const double expected = static_cast<double>(weights[i]) * scale;
-      // The numbers are not negative, so that the conversion rounds down.
-      const auto whole = static_cast<int32_t>(expected);
-      const uint64_t drawn = StreamValue(key, i) >> 11;
-      const bool more =
-          static_cast<double>(drawn) * 0x1p-53 < expected - static_cast<double>(whole);
-      const int32_t count = whole + static_cast<int32_t>(more);
-      counts[i] = static_cast<Count>(count);
-      sum += count;
+    for (int64_t at = edges[group]; at < edges[group + 1]; at += kDrawnRows) {
+      const int64_t n = std::min(kDrawnRows, edges[group + 1] - at);
+      ExpectCopies(weights.data() + at, n, scale, expected.data());
+      sum += CountCopies(expected.data(), n, key, static_cast<uint64_t>(at), counts + at);
     }
     rows[group] = sum;
   }

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -18,6 +21,33 @@ struct RowCopies {
 
 // Appends the row of each copy to `rows`.
 void AppendRowsOfCopies(std::span<const uint16_t> counts, std::vector<uint32_t>* rows);
+
+// The copies of a row group's selected rows. The row of each copy is written down when it
+// is first asked for.
+class GroupCopies {
+ public:
+  // `counts` has the number of copies of each row; borrowed.
+  explicit GroupCopies(std::span<const uint16_t> counts) : counts_(counts) {}
+
+  // Returns the row of each copy, which lives as long as this object. Thread-safe.
+  RowCopies rows();
+
+ private:
+  const std::span<const uint16_t> counts_;
+  std::once_flag expanded_;
+  std::vector<uint32_t> rows_;
+};
+
+// The copies of row groups, which live as long as somebody uses them. Thread-safe.
+class CopiesByGroup {
+ public:
+  // Returns the copies of the row group whose rows have these counts.
+  std::shared_ptr<GroupCopies> Of(std::span<const uint16_t> counts);
+
+ private:
+  std::mutex mutex_;
+  std::map<const uint16_t*, std::weak_ptr<GroupCopies>> groups_;
+};
 
 // A walk over the copies of a row group's rows, front to back.
 class CopiesWalk {

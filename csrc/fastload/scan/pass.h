@@ -13,6 +13,7 @@
 #include "fastload/collate/shuffle.h"
 #include "fastload/fetch/fetch.h"
 #include "fastload/plan/read_plan.h"
+#include "fastload/plan/row_copies.h"
 #include "fastload/scan/dataset.h"
 #include "fastload/scan/lanes.h"
 
@@ -58,6 +59,7 @@ struct Pass {
   const int64_t batches;
   const Lanes lanes;
   std::vector<int64_t> first_ordered;  // of each window, in plan.orders; empty without
+  const std::unique_ptr<CopiesByGroup> copies = std::make_unique<CopiesByGroup>();
 
   // Set with the scan's mutex held.
   const std::shared_ptr<std::atomic<bool>> cancelled =

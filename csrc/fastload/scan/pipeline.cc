@@ -142,35 +142,15 @@ bool HasNumbers(const ReadPlan& plan, const Piece& piece, const Dataset& dataset
          std::ranges::adjacent_find(numbers, std::greater_equal{}) == numbers.end();
 }
 
-// Checks that copies of pieces are of selected rows of their row groups.
-class CopiesCheck {
- public:
-  CopiesCheck(const ReadPlan& plan, const Dataset& dataset)
-      : plan_(plan), dataset_(dataset) {}
-
-  bool Has(const Piece& piece) {
-    if (piece.numbers >= 0 || piece.stop > piece.copy_count) return false;
-    // Pieces of a row group follow one another.
-    if (piece.copies == seen_.copies && piece.file == seen_.file &&
-        piece.row_group == seen_.row_group && piece.copy_count == seen_.copy_count) {
-      return true;
-    }
-    const auto all = static_cast<int64_t>(plan_.copies.size());
-    if (piece.copies > all || piece.copy_count > all - piece.copies) return false;
-    const int64_t selected = CountSelected(dataset_.Bits(
-        static_cast<int32_t>(piece.file), static_cast<int32_t>(piece.row_group)));
-    const auto rows = std::span(plan_.copies)
-                          .subspan(static_cast<size_t>(piece.copies),
-                                   static_cast<size_t>(piece.copy_count));
-    seen_ = piece;
-    return std::ranges::is_sorted(rows) && rows.back() < selected;
-  }
-
- private:
-  const ReadPlan& plan_;
-  const Dataset& dataset_;
-  Piece seen_{.file = -1, .row_group = -1, .start = 0, .stop = 0};
-};
+// Returns true if the copies of the piece are of the selected rows of its row group.
+bool HasCopies(const ReadPlan& plan, const Piece& piece, const Dataset& dataset) {
+  const auto all = static_cast<int64_t>(plan.copies.size());
+  return piece.numbers < 0 && piece.stop <= piece.copy_count && piece.copies <= all &&
+         piece.copy_rows <= all - piece.copies &&
+         piece.copy_rows ==
+             CountSelected(dataset.Bits(static_cast<int32_t>(piece.file),
+                                        static_cast<int32_t>(piece.row_group)));
+}
 
 Status Check(const ReadPlan& plan, const Dataset& dataset) {
   const auto windows = static_cast<size_t>(plan.windows());
@@ -183,7 +163,6 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
   if (plan.first_piece[0] != 0 || plan.first_take[0] != 0) {
     return Status::Invalid("Expected windows from the first piece on, got others");
   }
-  CopiesCheck copies(plan, dataset);
   int64_t rows = 0;
   int64_t ordered = 0;  // rows of all windows
   for (size_t w = 0; w < windows; ++w) {
@@ -205,7 +184,7 @@ Status Check(const ReadPlan& plan, const Dataset& dataset) {
           piece.start < 0 || piece.stop <= piece.start) {
         return Status::Invalid("Expected rows of a file's row group, got piece ", p);
       }
-      if (piece.copies >= 0 && !copies.Has(piece)) {
+      if (piece.copies >= 0 && !HasCopies(plan, piece, dataset)) {
         return Status::Invalid("Expected copies of rows of a row group, got piece ", p);
       }
       if (piece.numbers >= 0 && !HasNumbers(plan, piece, dataset)) {

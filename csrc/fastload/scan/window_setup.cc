@@ -162,7 +162,13 @@ void SetUpWindow(const Pass& pass, Window* window) {
   const auto end = static_cast<size_t>(pass.plan.first_piece[i + 1]);
   w.pieces = all.subspan(first, end - first);
   w.numbers = pass.plan.numbers;
-  w.copies = pass.plan.copies;
+  for (const Piece& piece : w.pieces) {
+    if (piece.copies < 0) break;
+    const auto counts = std::span(pass.plan.copies)
+                            .subspan(static_cast<size_t>(piece.copies),
+                                     static_cast<size_t>(piece.copy_rows));
+    w.copies.push_back(pass.copies->Of(counts));
+  }
   const auto goes_on = [&](const Piece& before, const Piece& now) {
     // To begin in the middle of a block costs nothing.
     return pass.dataset->blocks == nullptr && now.numbers < 0 &&

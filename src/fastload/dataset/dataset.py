@@ -45,6 +45,7 @@ from fastload.plan.position import Position
 from fastload.plan.progress import steps_of
 from fastload.plan.skipped_steps import skipped_steps
 from fastload.plan.units.canonical import CanonicalUnits, row_units, slice_options
+from fastload.plan.units.weighted import UnknownWeights
 from fastload.rows.epoch_rows import EpochRows
 from fastload.rows.predicate import Predicate, parse_filters, parse_split
 from fastload.rows.skip_report import SkipReport
@@ -470,8 +471,9 @@ class FastParquetDataset(Resumable[_Item_co]):
         self._lists = of_lists
         self._weights: DatasetWeights | None = None
         if weights is not None:
-            self._weights = DatasetWeights(self._source, self._rows, io, memory_budget, weights)
-            self._epochs.weigh(self._weights.name)
+            self._weights = DatasetWeights(
+                self._source, self._rows, io, memory_budget, weights, self._epochs
+            )
         self._units = self._planned(by_tokens, of_lists, io, memory_budget)
         self._engines = ProcessEngine(
             source=self._source,
@@ -606,8 +608,8 @@ class FastParquetDataset(Resumable[_Item_co]):
     def set_weights(self, weights: Weights) -> None:
         """Replace the weights of a dataset that was made with `weights`, from the next epoch on.
 
-        A running or resumed epoch keeps its weights. Worker processes get the weights when they
-        start: with persistent_workers=True, make a new DataLoader.
+        A running or resumed epoch keeps its weights. Worker processes that are already running
+        begin their next epoch with the new weights, which they find in shared memory.
 
         Example:
             ds = FastParquetDataset("train", columns=["f1"], weights="weight", shuffle=True)
@@ -619,7 +621,9 @@ class FastParquetDataset(Resumable[_Item_co]):
             weights: The new weights, as the parameter `weights`.
 
         Raises:
-            TypeError, ValueError: The weights are wrong, or the dataset was made without weights.
+            TypeError, ValueError: The weights are wrong, the dataset was made without weights, or a
+                mix has the dataset as a source.
+            OSError: Worker processes were started, and there is no shared memory for the weights.
         """
         if self._weights is None:
             raise ValueError(
@@ -627,8 +631,7 @@ class FastParquetDataset(Resumable[_Item_co]):
                 "the dataset, such as numpy.ones(num_rows) for each row once"
             )
         running = self._pass
-        in_use = {self._epochs.next.position.weights, running.start.weights if running else ""}
-        self._epochs.weigh(self._weights.replace(weights, in_use))
+        self._weights.replace(weights, {running.start.weights} if running else set())
         self._drop_unexpected()
 
     @property
@@ -895,4 +898,8 @@ class FastParquetDataset(Resumable[_Item_co]):
         def plan(before: core.Scan) -> NextPass:
             return NextPass(feeds, engine, self._next_position(), part, rank, before)
 
-        return self._ahead.step(scan, plan)
+        try:
+            return self._ahead.step(scan, plan)
+        except UnknownWeights:  # the process that gives weights has replaced them meanwhile
+            self._ahead.drop()
+            return True

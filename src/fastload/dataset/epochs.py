@@ -46,6 +46,12 @@ and waits for the GIL, which the beginning of a pass holds until the worker is a
 an accident, an order that follows iter() at once, before any batch is taken, may come first. Then
 all workers of that pass follow the order.)
 
+*Which weights.* The record names the weights of the epochs that begin from now on by their digest,
+and a pass carries the digest in its position. A worker is born with the weights that were known
+then. Weights that are set once a process was started are also written to shared memory under their
+digest, before the record names them. A worker copies them when it plans an epoch that has them.
+They stay there as long as a pass or an order may need them (`weights_in_use`).
+
 A process that is not a worker, such as a rank started with the dataset as an argument, continues
 independently from the position that was next when the process was started.
 """
@@ -64,10 +70,13 @@ from torch.utils.data import get_worker_info
 
 from fastload.plan.position import Position
 from fastload.plan.progress import Leg
-from fastload.runtime.shared_record import SharedRecord
+from fastload.runtime.shared_record import SharedArrays, SharedRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["EpochCell", "PassStart", "check_epoch", "resolved"]
 
@@ -101,6 +110,8 @@ class EpochCell:
         beginning: held by the thread of this process that begins a pass.
     """
 
+    _arrays: SharedArrays | None
+
     def __init__(self, position: Position) -> None:
         first = {"0": _encoded(PassStart(position))}
         latest = {"by_worker": False, "latest": None, "workers": None, "weights": position.weights}
@@ -117,12 +128,45 @@ class EpochCell:
             document["latest"] = None
         self._born["newest"] = newest
 
-    def weigh(self, weights: str) -> None:
-        """Let passes that begin an epoch, from now on, have the weights with a digest."""
+    def weigh(
+        self, weights: str, values: NDArray[np.floating], in_use: Collection[str] = ()
+    ) -> None:
+        """Let passes that begin an epoch, from now on, have the weights with a digest.
+
+        Args:
+            weights: the digest.
+            values: the weights.
+            in_use: digests of other weights that this process still needs.
+        """
         self._leave()
+        if self._arrays is None:
+            self._arrays = SharedArrays()
+        if self._starts or os.getpid() != self._owner:
+            self._arrays.put(weights, values, {*in_use, *self.weights_in_use})
         with self._record.changed() as document:
             document["weights"] = weights
         self._born["weights"] = weights
+
+    @property
+    def weights_in_use(self) -> set[str]:
+        """The digests of the weights that a running or next pass may need, in any process."""
+        self._leave()
+        document = self._record.read()
+        orders = [document["next"][str(document["newest"])], document["latest"]]
+        # The latest pass of each group of workers that live for many passes. In its first pass, a
+        # worker needs no more weights than the worker was born with.
+        passes = {name.rpartition(" ")[0]: begun for name, begun in document["passes"].items()}
+        starts = [_decoded(order) for order in (*orders, *passes.values()) if order]
+        return {document["weights"], *(start.position.weights for start in starts)}
+
+    def values_of(self, weights: str) -> NDArray[np.floating] | None:
+        """Return a copy of the weights with a digest, if they lie in shared memory."""
+        return None if self._arrays is None else self._arrays.get(weights)
+
+    @property
+    def shared_weights(self) -> set[str]:
+        """The digests of the weights in shared memory."""
+        return set() if self._arrays is None else self._arrays.names
 
     def weighed(self, position: Position) -> Position:
         """Return a position with the newest weights if it begins an epoch."""
@@ -203,6 +247,8 @@ class EpochCell:
     def _become_owner(self, document: dict[str, Any]) -> None:
         self._owner = os.getpid()
         self._record = SharedRecord.of(document)
+        # Shared memory for weights must exist before a worker starts.
+        self._arrays = SharedArrays() if document["weights"] else None
         self.beginning = threading.RLock()
         self._passes = 0
         self._starts: Counter[int] = Counter()  # started processes, by thread
@@ -266,13 +312,17 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 def _reduced(cell: EpochCell) -> tuple[Any, ...]:
     """Reduce the cell for another process, which then takes part in the dataset's passes."""
     born = cell.before_start()
-    return _rebuilt, (reduction.DupFd(cell._record.fd), cell._owner, born)  # noqa: SLF001
+    arrays = cell._arrays  # noqa: SLF001
+    fds = [cell._record.fd, *(() if arrays is None else arrays.fds)]  # noqa: SLF001
+    return _rebuilt, ([reduction.DupFd(fd) for fd in fds], cell._owner, born)  # noqa: SLF001
 
 
-def _rebuilt(fd: Any, owner: int, born: dict[str, Any]) -> EpochCell:
+def _rebuilt(fds: list[Any], owner: int, born: dict[str, Any]) -> EpochCell:
     cell = EpochCell.__new__(EpochCell)
-    record = SharedRecord(fd.detach())
-    state = {"_owner": owner, "_record": record, "_passes": 0, "_starts": Counter(), "_births": {}}
+    record, *arrays = (fd.detach() for fd in fds)
+    state: dict[str, Any] = {"_owner": owner, "_passes": 0, "_starts": Counter(), "_births": {}}
+    state["_record"] = SharedRecord(record)
+    state["_arrays"] = SharedArrays(*arrays) if arrays else None
     cell.__dict__.update(state, _born=born, beginning=threading.RLock())
     _register(cell)
     return cell

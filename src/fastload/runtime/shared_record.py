@@ -1,4 +1,4 @@
-"""A small JSON document in memory that several processes share."""
+"""Memory that several processes share: a small JSON document, and large arrays by name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fastload.runtime.platform import anonymous_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-__all__ = ["SharedRecord"]
+    from numpy.typing import NDArray
+
+__all__ = ["SharedArrays", "SharedRecord"]
 
 # A record lock belongs to a process, so the threads of a process take turns with this lock.
 _threads = threading.Lock()
@@ -52,8 +56,14 @@ class SharedRecord:
 
     def read(self) -> dict[str, Any]:
         """Return the document as the last process left it."""
+        with self.reading() as document:
+            return document
+
+    @contextmanager
+    def reading(self) -> Iterator[dict[str, Any]]:
+        """Yield the document; others can neither read nor change it until the block ends."""
         with self._locked():
-            return self._read()
+            yield self._read()
 
     @contextmanager
     def changed(self) -> Iterator[dict[str, Any]]:
@@ -80,3 +90,75 @@ class SharedRecord:
         text = json.dumps(document, separators=(",", ":")).encode()
         os.pwrite(self.fd, text, 0)
         os.truncate(self.fd, len(text))
+
+
+class SharedArrays:
+    """Arrays by name in an anonymous file, of which a crash leaves nothing behind.
+
+    A record lists where each array lies. Whoever writes or reads an array holds the record's lock,
+    so nobody reads an array that another process is writing.
+
+    Args:
+        record: descriptor of the record of other arrays; None = begin without arrays.
+        file: descriptor of the file of other arrays; None = begin without arrays.
+    """
+
+    def __init__(self, record: int | None = None, file: int | None = None) -> None:
+        self._record = SharedRecord.of({}) if record is None else SharedRecord(record)
+        self._file = anonymous_file() if file is None else file
+        weakref.finalize(self, os.close, self._file)
+
+    @property
+    def fds(self) -> tuple[int, int]:
+        """The descriptors of the record and of the arrays' file."""
+        return self._record.fd, self._file
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the arrays."""
+        return set(self._record.read())
+
+    def put(self, name: str, array: NDArray[Any], keep: Collection[str]) -> None:
+        """Write an array, and drop the arrays whose names are not in `keep`.
+
+        Raises:
+            OSError: there is no memory for the array, which is then not written.
+        """
+        # Names are dropped before the new array may overwrite their arrays: a writer that fails
+        # leaves no name of an array that is half overwritten.
+        with self._record.changed() as document:
+            for other in document.keys() - {name, *keep}:
+                del document[other]
+            end = max((start + length for start, length, _ in document.values()), default=0)
+            os.truncate(self._file, end)
+        with self._record.changed() as document:
+            if name in document:
+                return
+            start = _gap(document.values(), array.nbytes)
+            view = np.ascontiguousarray(array).view(np.uint8).data
+            done = 0
+            while done < array.nbytes:
+                done += os.pwrite(self._file, view[done:], start + done)
+            document[name] = [start, array.nbytes, array.dtype.str]
+
+    def get(self, name: str) -> NDArray[Any] | None:
+        """Return a copy of an array, or None if there is no array of this name."""
+        with self._record.reading() as document:
+            if name not in document:
+                return None
+            start, length, dtype = document[name]
+            array: NDArray[Any] = np.empty(length // np.dtype(dtype).itemsize, dtype)
+            view, done = array.view(np.uint8).data, 0
+            while done < length:
+                done += os.preadv(self._file, [view[done:]], start + done)
+            return array
+
+
+def _gap(taken: Collection[list[Any]], length: int) -> int:
+    """Return the lowest start of `length` bytes outside of the spans that are taken."""
+    start = 0
+    for first, bytes_, _ in sorted(taken):
+        if start + length <= first:
+            break
+        start = max(start, first + bytes_)
+    return start

@@ -45,6 +45,33 @@ class Bytes {
   std::unique_ptr<uint8_t, Free> data_;
 };
 
+TEST(GatherNear, EqualsAPlainLoop) {
+  std::mt19937 random(2);
+  for (const int64_t width : kWidths) {
+    for (const uint32_t most : {1U, 2U, 3U, 40U}) {
+      for (const int64_t count : kCounts) {
+        std::vector<uint16_t> index(static_cast<size_t>(count));
+        uint16_t row = 0;
+        for (uint16_t& i : index) {
+          i = row;
+          row = static_cast<uint16_t>(row + random() % (most + 1));
+        }
+        Bytes from((row + 1) * width + kGatherNearSlack);
+        from.Randomise(&random);
+        Bytes expected(count * width);
+        for (int64_t i = 0; i < count; ++i) {
+          std::memcpy(expected.data() + i * width,
+                      from.data() + index[static_cast<size_t>(i)] * width,
+                      static_cast<size_t>(width));
+        }
+        Bytes out(count * width);
+        GatherNear(from.data(), width, index.data(), count, out.data());
+        EXPECT_TRUE(out == expected) << width << " " << most << " " << count;
+      }
+    }
+  }
+}
+
 TEST(Gather, EqualsAPlainLoop) {
   std::mt19937 random(1);
   for (const int64_t width : kWidths) {

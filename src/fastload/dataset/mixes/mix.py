@@ -71,7 +71,8 @@ def mix(
 
     Args:
         datasets: The sources, as a mapping from name to dataset, packed or not.
-            A mix takes no dataset with canonical_ranks, global_batch_size or weights of rows.
+            A mix takes no dataset with canonical_ranks or global_batch_size. A dataset with
+            `weights` keeps them: from now on, `set_weights` raises.
             All datasets must have the same rank and world size. Each rank must have as many batches
             as the others, so uneven="keep" needs a world of one.
         weights: How often each source is drawn: positive numbers by name or in order, or None.

@@ -14,6 +14,7 @@ from fastload.dataset.mixes.mix_feed import SourceFeed
 from fastload.dataset.passes.next_pass import PreparedPass
 from fastload.dataset.resumable import PASS_OF_MIX
 from fastload.dataset.state import check_identity, encode_identity
+from fastload.dataset.weights import weighted_options
 from fastload.plan.mix.mixture import SourceUnits
 from fastload.schema.fields import Field, Schema
 
@@ -63,11 +64,6 @@ class MixSource:
                 "Expected a dataset without skip_steps, got one with skip_steps: a mix leaves out "
                 f"no steps - at source `{name}`"
             )
-        if dataset._weights is not None:
-            raise ValueError(
-                "Expected a dataset without weights, got one with weights: the weights of a mix "
-                f"count whole sources - at source `{name}`"
-            )
         if dataset._options.canonical_ranks is not None:
             raise ValueError(
                 "Expected a dataset without canonical_ranks, got one with global_batch_size or "
@@ -76,6 +72,8 @@ class MixSource:
             )
         self.name = name
         self.dataset = dataset
+        if dataset._weights is not None:
+            dataset._weights.hold()
 
     @property
     def units(self) -> SourceUnits:
@@ -131,14 +129,14 @@ class MixSource:
     def identity(self) -> dict[str, Any]:
         """Return the part of a saved state that identifies the source, as small as possible."""
         dataset = self.dataset
-        identity = encode_identity(dataset._source, dataset._options, dataset._predicate)
+        identity = encode_identity(dataset._source, self._order_options, dataset._predicate)
         order = {name: value for name, value in identity["order"].items() if value is not None}
         return {"name": self.name, **identity, "order": order}
 
     def check_identity(self, saved: Mapping[str, Any]) -> None:
         """Refuse the saved identity of another source, as `state.check_identity` does."""
         dataset = self.dataset
-        check_identity(saved, dataset._source, dataset._options, dataset._predicate)
+        check_identity(saved, dataset._source, self._order_options, dataset._predicate)
 
     def begin(
         self,
@@ -189,6 +187,12 @@ class MixSource:
     @property
     def _options(self) -> Options:
         return self.dataset._options
+
+    @property
+    def _order_options(self) -> Options:
+        """The options that decide the order, with the weights of the rows."""
+        weights = self.dataset._weights
+        return weighted_options(self._options, "" if weights is None else weights.name)
 
     def _open(
         self, own: SourceShare, start: Position, part: WorkerSlot, before: core.Scan | None = None

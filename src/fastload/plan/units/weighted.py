@@ -30,7 +30,7 @@ from fastload.plan.steps import row_of_copy
 from fastload.plan.units.units import RowUnits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Copies = NDArray[Any]
     Draw = Callable[..., tuple[Copies, Int64s]]
 
-__all__ = ["MOST_COPIES", "RowWeights", "WeightedUnits", "draw_copies"]
+__all__ = ["MOST_COPIES", "RowWeights", "UnknownWeights", "WeightedUnits", "draw_copies"]
 
 # Third part, after seed and epoch, of the name of the random stream that draws copies. Orders,
 # mixes and seeds of rows use 0 to 3.
@@ -53,6 +53,10 @@ MOST_COPIES = (1 << 16) - 1
 _KEPT_EPOCHS = 3
 # Weights are added up in as many sums, which are then added without rounding.
 _SUMS = 1 << 14
+
+
+class UnknownWeights(ValueError):  # noqa: N818 - users see a ValueError
+    """No process of the dataset keeps the weights of an epoch any more."""
 
 
 class RowWeights:
@@ -92,7 +96,7 @@ class WeightedUnits(RowUnits):
     Args:
         row_groups: all row groups, in canonical order.
         options: the dataset's parameters.
-        known: the weights by their digests; the caller adds and removes weights.
+        weights_of: returns the weights with a digest, or None if nobody keeps them.
         draw: draws the copies, as `draw_copies`.
 
     Attributes:
@@ -103,11 +107,11 @@ class WeightedUnits(RowUnits):
         self,
         row_groups: RowGroups,
         options: Options,
-        known: Mapping[str, RowWeights],
+        weights_of: Callable[[str], RowWeights | None],
         draw: Draw,
     ) -> None:
         super().__init__(row_groups, options)
-        self._known = known
+        self._weights_of = weights_of
         self._draw = draw
         self._edges = edges_of(row_groups.rows)
         self._epochs: dict[tuple[int, int, str], tuple[Copies, RowGroups]] = {}
@@ -161,12 +165,11 @@ class WeightedUnits(RowUnits):
         name = (at.seed, at.epoch, at.weights)
         found = self._epochs.get(name)
         if found is None:
-            weights = self._known.get(at.weights)
+            weights = self._weights_of(at.weights)
             if weights is None:
-                raise ValueError(
-                    "This process does not have the weights that set_weights() gave: worker "
-                    "processes get the weights when they start. With persistent_workers=True, "
-                    "make a new DataLoader after set_weights()"
+                raise UnknownWeights(
+                    "The weights of this epoch were replaced by set_weights() before this process "
+                    "could read them: call set_weights() before iter(), once for each epoch"
                 )
             key = stream_key(at.seed, at.epoch, _COPY_STREAM)
             copies, rows = self._draw(weights.values, self._edges, weights.scale, key, wide=True)

@@ -18,7 +18,7 @@ from fastload.schema.columns import Column
 from fastload.schema.projection import plan_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -37,16 +37,16 @@ _NARROW = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def weighted_units(
-    known: Mapping[str, RowWeights], rows: EpochRows, options: Options
+    weights_of: Callable[[str], RowWeights | None], rows: EpochRows, options: Options
 ) -> WeightedUnits:
     """Return the units of a dataset whose rows have weights.
 
     Args:
-        known: the weights of the rows that stay, by their digests.
+        weights_of: returns the weights of the rows that stay by their digest, or None.
         rows: the rows that stay.
         options: the dataset's parameters.
     """
-    return WeightedUnits(rows.row_groups, options, known, core.draw_copies)
+    return WeightedUnits(rows.row_groups, options, weights_of, core.draw_copies)
 
 
 def find_weights(
