@@ -13,9 +13,11 @@ constexpr int64_t MostEntries(int64_t code_bytes) {
 
 }  // namespace
 
-int64_t CodeTable::CodeBytes(int64_t entries, int64_t chunks, int64_t item) {
+int64_t CodeTable::CodeBytes(int64_t entries, int64_t chunks, int64_t item,
+                             int64_t rows) {
   // The other dictionaries may be somewhat larger than this dictionary.
   const int64_t others = (chunks - 1) * (entries + entries / 4);
+  if (entries + others > rows) return 0;  // the table would exceed the values
   for (int64_t code_bytes = 1; code_bytes < item; code_bytes *= 2) {
     if (1 + entries + others <= MostEntries(code_bytes)) return code_bytes;
   }

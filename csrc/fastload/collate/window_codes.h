@@ -16,8 +16,9 @@ class CodeTable {
   static constexpr uint32_t kNull = 0;
 
   // Returns the bytes of a code for a column with elements of `item` bytes and `chunks`
-  // dictionaries of about `entries` entries each, or 0 if codes bring no gain.
-  static int64_t CodeBytes(int64_t entries, int64_t chunks, int64_t item);
+  // dictionaries of about `entries` entries each, of which a window has `rows` rows; or 0
+  // if codes bring no gain.
+  static int64_t CodeBytes(int64_t entries, int64_t chunks, int64_t item, int64_t rows);
 
   // Returns the most bytes of a code for elements of `item` bytes.
   static int64_t MostCodeBytes(int64_t item) { return item / 2; }

@@ -60,7 +60,8 @@ Status WindowTask::DecodeColumn(const ColumnMemory& memory, DecodedColumn* colum
       ARROW_ASSIGN_OR_RAISE(const auto dictionary, cursor.fixed->Dictionary());
       const auto entries = static_cast<int64_t>(dictionary.size()) / item;
       if (entries > 0 && !column->table) {
-        const int64_t code_bytes = CodeTable::CodeBytes(entries, Chunks(), item);
+        const int64_t code_bytes =
+            CodeTable::CodeBytes(entries, Chunks(), item, window_->rows);
         if (code_bytes > 0) {
           column->table = CodeTable(memory.table, code_bytes, item, spec.fill);
           column->by_slot = GoesBySlot(code_bytes);

@@ -34,7 +34,8 @@ Status WindowTask::FillStackByRecords() {
       const auto entries = static_cast<int64_t>(dictionary.size()) / item;
       described.push_back(
           {&source_->columns[static_cast<size_t>(unit_.columns[c])],
-           entries == 0 ? 0 : CodeTable::CodeBytes(entries, Chunks(), item)});
+           entries == 0 ? 0
+                        : CodeTable::CodeBytes(entries, Chunks(), item, window_->rows)});
       return Status::OK();
     };
     const Status status = describe();
