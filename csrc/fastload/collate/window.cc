@@ -205,8 +205,14 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
   // The page cache keeps what is not compressed as well.
   const bool worth_keeping = input.compressed || file_spec.remote;
   if (worth_keeping && state_.pages[stream].omitted.empty()) {
-    input.pages = source_->kept.Record({file, row_group, leaf}, input.levels,
-                                       input.page_bytes, std::move(input.pages));
+    const KeptPages::Key key(file, row_group, leaf);
+    KeptPages& kept = source_->kept;
+    // Each lane passes over the pages of other lanes.
+    input.pages =
+        window_->shared[piece] && BitsOf(*source_, *window_, p).all()
+            ? kept.RecordWhole(key, input.levels, input.page_bytes,
+                               std::move(input.pages))
+            : kept.Record(key, input.levels, input.page_bytes, std::move(input.pages));
   }
   return input;
 }

@@ -151,6 +151,7 @@ struct Window {
   // The block of each piece, if rows come from blocks; else empty.
   std::vector<DecodedQueue::Block> blocks;
   std::vector<bool> fresh;         // true if the piece begins a column chunk
+  std::vector<bool> shared;        // true if several lanes read the piece's row group
   bool continued = false;          // the next window continues the last row group
   std::shared_ptr<Window> before;  // the window whose last row group this one continues
   int64_t rows = 0;                // rows of the window's pieces

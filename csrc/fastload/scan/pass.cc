@@ -1,9 +1,29 @@
 #include "fastload/scan/pass.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace fastload {
+namespace {
+
+std::set<std::pair<int64_t, int64_t>> GroupsOfSeveralLanes(const ReadPlan& plan) {
+  std::set<std::pair<int64_t, int64_t>> shared;
+  if (plan.lanes() == 1) return shared;
+  std::map<std::pair<int64_t, int64_t>, int64_t> lanes;
+  for (int64_t w = 0; w < plan.windows(); ++w) {
+    const int64_t lane = plan.LaneOf(w);
+    const auto window = static_cast<size_t>(w);
+    for (auto p = plan.first_piece[window]; p < plan.first_piece[window + 1]; ++p) {
+      const Piece& piece = plan.pieces[static_cast<size_t>(p)];
+      const std::pair group(int64_t{piece.file}, int64_t{piece.row_group});
+      if (lanes.emplace(group, lane).first->second != lane) shared.insert(group);
+    }
+  }
+  return shared;
+}
+
+}  // namespace
 
 Pass::Pass(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch_pool,
            BlockPool* staging_pool, ReadPlan read_plan, ScanOptions scan_options,
@@ -17,7 +37,8 @@ Pass::Pass(Dataset* dataset, Executor* cpu, FetchContext fetch, BlockPool* batch
       options(std::move(scan_options)),
       first_priority(first_priority),
       batches(plan.batches()),
-      lanes(&plan) {
+      lanes(&plan),
+      shared_groups(GroupsOfSeveralLanes(plan)) {
   if (plan.orders.empty()) return;
   int64_t ordered = 0;
   for (size_t w = 0; w < static_cast<size_t>(plan.windows()); ++w) {

@@ -185,6 +185,7 @@ void SetUpWindow(const Pass& pass, Window* window) {
     const bool from_before =
         p == first && before >= 0 && goes_on(all[first_of(before + 1) - 1], all[p]);
     w.fresh.push_back(!in_window && !from_before);
+    w.shared.push_back(pass.shared_groups.contains({all[p].file, all[p].row_group}));
     w.rows += all[p].stop - all[p].start;
   }
   w.continued = after >= 0 && goes_on(all[end - 1], all[first_of(after)]);

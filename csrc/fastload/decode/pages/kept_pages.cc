@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <new>
 #include <optional>
 #include <utility>
@@ -61,7 +62,7 @@ class KeptReader final : public parquet::PageReader {
 
   void set_max_page_header_size(uint32_t /*size*/) override {}
 
- private:
+  // Returns true if the filter leaves out the page.
   bool PassedOver(const parquet::Page& page) const {
     if (data_page_filter_ == nullptr) return false;
     if (page.type() == parquet::PageType::DICTIONARY_PAGE) return false;
@@ -73,8 +74,45 @@ class KeptReader final : public parquet::PageReader {
         nullptr, static_cast<const parquet::DataPage&>(page).num_values(), rows));
   }
 
+ private:
   const std::shared_ptr<const KeptChunk> chunk_;
   size_t next_ = 0;
+};
+
+// The pages of a chunk whose first pages were read before.
+class RestReader final : public parquet::PageReader {
+ public:
+  // `page` comes after those of `chunk`; null: `error` does, or the end.
+  RestReader(std::shared_ptr<const KeptChunk> chunk, std::shared_ptr<parquet::Page> page,
+             std::exception_ptr error, std::unique_ptr<parquet::PageReader> pages)
+      : first_(std::move(chunk)),
+        page_(std::move(page)),
+        error_(std::move(error)),
+        pages_(std::move(pages)) {}
+
+  std::shared_ptr<parquet::Page> NextPage() override {
+    if (data_page_filter_ != nullptr) {
+      first_.set_data_page_filter(data_page_filter_);
+      pages_->set_data_page_filter(std::exchange(data_page_filter_, nullptr));
+    }
+    if (auto page = first_.NextPage()) return page;
+    if (error_ != nullptr) std::rethrow_exception(error_);
+    if (page_ != nullptr) {
+      auto page = std::exchange(page_, nullptr);
+      if (!first_.PassedOver(*page)) return page;
+    }
+    return pages_->NextPage();
+  }
+
+  void set_max_page_header_size(uint32_t size) override {
+    pages_->set_max_page_header_size(size);
+  }
+
+ private:
+  KeptReader first_;
+  std::shared_ptr<parquet::Page> page_;
+  const std::exception_ptr error_;
+  const std::unique_ptr<parquet::PageReader> pages_;
 };
 
 }  // namespace
@@ -171,21 +209,51 @@ std::unique_ptr<parquet::PageReader> KeptPages::Read(
   return std::make_unique<KeptReader>(std::move(chunk));
 }
 
-std::unique_ptr<parquet::PageReader> KeptPages::Record(
-    const Key& key, int64_t levels, int64_t bytes,
-    std::unique_ptr<parquet::PageReader> pages) {
-  if (levels <= 0 || bytes <= 0 || bytes > memory_->limit_bytes()) return pages;
+std::shared_ptr<KeptChunk> KeptPages::Begin(const Key& key, int64_t levels,
+                                            int64_t bytes) {
+  if (levels <= 0 || bytes <= 0 || bytes > memory_->limit_bytes()) return nullptr;
   {
     std::lock_guard lock(mutex_);
-    if (!chunks_.emplace(key, nullptr).second) return pages;
+    if (!chunks_.emplace(key, nullptr).second) return nullptr;
   }
   std::shared_ptr<arrow::MutableBuffer> memory = memory_->Allocate(bytes);
   if (memory == nullptr) {
     GiveUp(key, /*again=*/true);
-    return pages;
+    return nullptr;
   }
-  auto chunk = std::make_shared<KeptChunk>(memory_, std::move(memory), levels);
+  return std::make_shared<KeptChunk>(memory_, std::move(memory), levels);
+}
+
+std::unique_ptr<parquet::PageReader> KeptPages::Record(
+    const Key& key, int64_t levels, int64_t bytes,
+    std::unique_ptr<parquet::PageReader> pages) {
+  std::shared_ptr<KeptChunk> chunk = Begin(key, levels, bytes);
+  if (chunk == nullptr) return pages;
   return std::make_unique<Recorder>(this, key, std::move(chunk), std::move(pages));
+}
+
+std::unique_ptr<parquet::PageReader> KeptPages::RecordWhole(
+    const Key& key, int64_t levels, int64_t bytes,
+    std::unique_ptr<parquet::PageReader> pages) {
+  const std::shared_ptr<KeptChunk> chunk = Begin(key, levels, bytes);
+  if (chunk == nullptr) return pages;
+  std::shared_ptr<parquet::Page> page;
+  std::exception_ptr error;
+  try {
+    while (!chunk->complete() && (page = pages->NextPage()) != nullptr &&
+           chunk->Add(*page)) {
+      page = nullptr;
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (chunk->complete()) {
+    Enter(key, chunk);
+    return std::make_unique<KeptReader>(chunk);
+  }
+  GiveUp(key, /*again=*/error != nullptr);
+  return std::make_unique<RestReader>(chunk, std::move(page), std::move(error),
+                                      std::move(pages));
 }
 
 void KeptPages::LowerLimit(int64_t limit_bytes) {

@@ -77,6 +77,13 @@ class KeptPages {
                                               int64_t bytes,
                                               std::unique_ptr<parquet::PageReader> pages);
 
+  // Does the same as Record, but reads all pages at once, those that the reader passes
+  // over too: other readers will want the rest of the chunk. What reading a page throws
+  // is thrown when the reader comes to the page.
+  std::unique_ptr<parquet::PageReader> RecordWhole(
+      const Key& key, int64_t levels, int64_t bytes,
+      std::unique_ptr<parquet::PageReader> pages);
+
   // Lowers the limit, and lets go of the chunks that came last until the rest fits.
   void LowerLimit(int64_t limit_bytes);
 
@@ -85,6 +92,9 @@ class KeptPages {
  private:
   class Recorder;
 
+  // Returns a chunk to record, or null if the chunk has no room, is kept, or is being
+  // recorded.
+  std::shared_ptr<KeptChunk> Begin(const Key& key, int64_t levels, int64_t bytes);
   // Keeps the chunk.
   void Enter(const Key& key, std::shared_ptr<const KeptChunk> chunk);
   // Ends a recording without a chunk. `again`: a later pass may record the chunk.

@@ -160,6 +160,49 @@ TEST_F(KeptPagesTest, AChunkThatIsReadInPartIsNotKept) {
   EXPECT_NE(kept_.Find(kKey), nullptr);
 }
 
+TEST_F(KeptPagesTest, AWholeChunkIsKeptThoughItsReaderStops) {
+  SomePages stored(sizes_, false);
+  const auto expected = ReadAll(&stored);
+  {
+    const auto pages = kept_.RecordWhole(kKey, 30, BytesOf(sizes_),
+                                         std::make_unique<SomePages>(sizes_, false));
+    int seen = 0;
+    pages->set_data_page_filter(
+        [&](const parquet::DataPageStats&) { return ++seen == 1; });
+    EXPECT_EQ(TextOf(*pages->NextPage()), expected[0]);
+    EXPECT_EQ(TextOf(*pages->NextPage()), expected[2]);
+  }
+  ASSERT_NE(kept_.Find(kKey), nullptr);
+  EXPECT_EQ(ReadAll(kept_.Read(kept_.Find(kKey)).get()), expected);
+}
+
+TEST_F(KeptPagesTest, AllPagesOfAWholeChunkAreReadThoughTheyDoNotFit) {
+  SomePages stored(sizes_, false);
+  const auto expected = ReadAll(&stored);
+  for (const int64_t room : {1, 50, 110, 180}) {
+    const auto pages =
+        kept_.RecordWhole(kKey, 30, room, std::make_unique<SomePages>(sizes_, false));
+    EXPECT_EQ(ReadAll(pages.get()), expected) << room;
+    EXPECT_EQ(kept_.Find(kKey), nullptr);
+  }
+  // A reader that passes over the page without room.
+  const KeptPages::Key other(3, 2, 1);
+  const auto pages =
+      kept_.RecordWhole(other, 30, 8, std::make_unique<SomePages>(sizes_, false));
+  int seen = 0;
+  pages->set_data_page_filter([&](const parquet::DataPageStats&) { return ++seen == 1; });
+  EXPECT_EQ(ReadAll(pages.get()),
+            std::vector<std::string>({expected[0], expected[2], expected[3]}));
+}
+
+TEST_F(KeptPagesTest, ABrokenPageOfAWholeChunkFailsWhenItsReaderComes) {
+  const auto pages =
+      kept_.RecordWhole(kKey, 30, 300, std::make_unique<SomePages>(sizes_, false, 3));
+  for (int page = 0; page < 3; ++page) EXPECT_NE(pages->NextPage(), nullptr);
+  EXPECT_THROW(pages->NextPage(), parquet::ParquetException);
+  EXPECT_EQ(kept_.Find(kKey), nullptr);
+}
+
 TEST_F(KeptPagesTest, APageThatIsLeftOutEndsTheRecording) {
   const auto pages = Record(&kept_, sizes_);
   int seen = 0;
