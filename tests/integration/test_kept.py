@@ -266,3 +266,23 @@ def test_a_store_is_asked_once(tmp_path, codec):
                 assert rows == expected(table, rows)
             assert len(server.requests) == asked
             assert dataset.stats().memory.kept_chunks >= 2 * GROUPS * COLUMNS
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_slices_keep_the_row_groups_that_they_share(tmp_path, shuffle):
+    """Eight slices each read a part of one of two row groups; later epochs read nothing."""
+    table = table_of()
+    path = write(tmp_path / "a.parquet", table)
+    both = tmp_path / "b.parquet"
+    pq.write_table(pq.read_table(path), both, compression="zstd", row_group_size=ROWS // 2)
+    options = {"canonical_ranks": 8, "global_batch_size": 64, "rank": 0, "world_size": 1}
+    if shuffle:
+        options |= {"shuffle": True, "shuffle_window": 900}
+    with FastParquetDataset(both, nulls="zero", threads=2, **options) as dataset:
+        reads = []
+        for _ in range(4):
+            rows = rows_of(dataset)
+            assert rows == expected(table, rows)
+            assert sorted(row["row"] for row in rows) == list(range(ROWS))
+            reads.append(dataset.stats().read.bytes)
+        assert reads[0] == reads[3]

@@ -184,14 +184,22 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
   const FileSpec& file_spec = source_->files.spec(file);
   const int32_t leaf = source_->columns[static_cast<size_t>(unit_.columns[column])]
                            .leaves[static_cast<size_t>(file)];
-  if (auto& chunk = state_.kept[stream]) {
+  const KeptPages::Key key(file, row_group, leaf);
+  KeptPages& kept = source_->kept;
+  auto& chunk = state_.kept[stream];
+  if (chunk == nullptr && window_->shared[piece]) {
+    // Another lane may have read the chunk since the window was prepared.
+    chunk = kept.Find(key);
+    if (chunk != nullptr) state_.streams[stream].reset();
+  }
+  if (chunk != nullptr) {
     *cursor = Cursor{};
     ChunkInput input{.file = file,
                      .descr = file_spec.Column(leaf),
                      .rows = file_spec.RowsOf(row_group),
                      .levels = chunk->levels(),
                      .pool = &source_->pool};
-    input.pages = source_->kept.Read(std::move(chunk));
+    input.pages = kept.Read(std::move(chunk));
     return input;
   }
   auto& bytes = state_.streams[stream];
@@ -205,8 +213,6 @@ Result<ChunkInput> WindowTask::OpenPages(size_t column, size_t piece, size_t str
   // The page cache keeps what is not compressed as well.
   const bool worth_keeping = input.compressed || file_spec.remote;
   if (worth_keeping && state_.pages[stream].omitted.empty()) {
-    const KeptPages::Key key(file, row_group, leaf);
-    KeptPages& kept = source_->kept;
     // Each lane passes over the pages of other lanes.
     input.pages =
         window_->shared[piece] && BitsOf(*source_, *window_, p).all()
