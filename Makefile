@@ -106,7 +106,8 @@ test-properties: build ## files to batches, by hypothesis: EXAMPLES=20000
 	    tests/properties/test_dataset_rows.py tests/properties/test_files_that_differ.py
 
 test-semantics: build ## epochs, ranks and resumes end to end, at random: EXAMPLES=5000
-	FASTLOAD_EXAMPLES=$(or $(EXAMPLES),5000) $(RUN) -m pytest tests/properties/test_semantics.py tests/properties/test_packed_rows.py
+	FASTLOAD_EXAMPLES=$(or $(EXAMPLES),5000) $(RUN) -m pytest \
+	    $(addprefix tests/properties/test_,semantics.py packed_rows.py canonical_steps.py mix_units.py)
 
 # In CI, `make test-all` runs the first 200 of them.
 test-life: build ## whole programs at random against an oracle: PROGRAMS=5000 SEED=1
