@@ -32,6 +32,9 @@ namespace {
 
 using Span = SelectedRows::Span;
 
+// Items of 8 bytes that a block has room for; GatherNear reads behind the rows.
+constexpr int64_t kBlockItems = SelectedRows::kBlockRows + kGatherNearSlack / 8;
+
 // Memory to which a span with gaps is decoded before its selected rows are copied.
 struct Block {
   std::vector<uint64_t> values;
@@ -123,7 +126,7 @@ class Selected {
 
   // Returns the positions of the selected rows of a span with gaps.
   const uint16_t* Positions(const Span& span) {
-    block_.positions.resize(SelectedRows::kBlockRows);
+    block_.positions.resize(SelectedRows::kPositions);
     rows_.Positions(span, block_.positions.data());
     return block_.positions.data();
   }
@@ -211,14 +214,18 @@ class SelectedFixedReader : public FixedReader {
         }));
         ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, nullptr));
       } else {
-        selected_.block().values.resize(SelectedRows::kBlockRows);
+        selected_.block().values.resize(kBlockItems);
         uint8_t* const block = selected_.block().bytes();
         ARROW_RETURN_NOT_OK(selected_.Call([&](FixedReader& base) {
           return base.Read(span.rows, block, width_, span_valid);
         }));
         const uint16_t* const positions = selected_.Positions(span);
         ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
-        Gather(block, width_, positions, span.selected, out, stride);
+        if (stride == width_) {
+          GatherNear(block, width_, positions, span.selected, out);
+        } else {
+          Gather(block, width_, positions, span.selected, out, stride);
+        }
         if (valid != nullptr) {
           Gather(span_valid, 1, positions, span.selected, valid, 1);
         }
@@ -256,7 +263,7 @@ class SelectedFixedReader : public FixedReader {
   Result<Span> ReadCodeSpan(Span span, const Codes& codes, uint8_t* out, uint8_t* valid) {
     uint8_t* const span_valid = selected_.ValidOf(span, valid);
     const bool whole = span.whole();
-    if (!whole) selected_.block().values.resize(SelectedRows::kBlockRows);
+    if (!whole) selected_.block().values.resize(kBlockItems);
     uint8_t* const to = whole ? out : selected_.block().bytes();
     ARROW_ASSIGN_OR_RAISE(const int64_t read, selected_.Call([&](FixedReader& base) {
       return base.ReadCodes(span.rows, codes, to, span_valid);
@@ -273,7 +280,7 @@ class SelectedFixedReader : public FixedReader {
     }
     ARROW_RETURN_NOT_OK(selected_.CheckNulls(span, span_valid, positions));
     if (!whole) {
-      Gather(to, codes.bytes, positions, span.selected, out, codes.bytes);
+      GatherNear(to, codes.bytes, positions, span.selected, out);
       if (valid != nullptr) {
         Gather(span_valid, 1, positions, span.selected, valid, 1);
       }

@@ -54,6 +54,8 @@ class SelectedRows {
   };
   // The most rows of a span that contains rows which are not selected.
   static constexpr int64_t kBlockRows = 1024;
+  // The size of an array that has room for the positions in any such span.
+  static constexpr int64_t kPositions = kBlockRows + 8;
 
   explicit SelectedRows(RowBits bits) : bits_(bits) {}
 
@@ -76,6 +78,8 @@ class SelectedRows {
   void Return(int64_t row) { row_ = row; }
 
   // Writes the positions of the span's selected rows, counted from the span's start.
+  // `out` has room for kPositions numbers, and the ones behind the positions may be
+  // overwritten.
   void Positions(const Span& span, uint16_t* out) const;
 
  private:

@@ -49,7 +49,7 @@ std::vector<bool> Clustered(int64_t rows, int longest, int gap, uint32_t seed) {
 // Returns every row of a walk in steps of up to `most` rows.
 std::vector<int64_t> Walk(SelectedRows* rows, int64_t most, bool blocks) {
   std::vector<int64_t> found;
-  std::vector<uint16_t> positions(SelectedRows::kBlockRows);
+  std::vector<uint16_t> positions(SelectedRows::kPositions);
   while (true) {
     const int64_t at = rows->row();
     const SelectedRows::Span span = rows->Next(most, blocks);
@@ -139,7 +139,7 @@ TEST(SelectedRows, RowsGivenAsNumbersAreThoseOfBits) {
     const SelectedRows::Span span = walk.Next(1'000'000, true);
     for (int64_t row = span.start + 1; row < span.start + span.rows; row += 37) {
       const SelectedRows::Span before = walk.Before(span, row);
-      std::vector<uint16_t> positions(SelectedRows::kBlockRows);
+      std::vector<uint16_t> positions(SelectedRows::kPositions);
       if (before.rows <= SelectedRows::kBlockRows) {
         walk.Positions(before, positions.data());
         EXPECT_LT(span.start + positions[static_cast<size_t>(before.selected - 1)], row);
@@ -194,7 +194,7 @@ TEST(SelectedRows, CutsASpan) {
     const SelectedRows::Span before = rows.Before(span, span.start + row);
     rows.Return(span.start + row);
     std::vector<int64_t> found;
-    std::vector<uint16_t> positions(SelectedRows::kBlockRows);
+    std::vector<uint16_t> positions(SelectedRows::kPositions);
     rows.Positions(before, positions.data());
     for (int64_t i = 0; i < before.selected; ++i) {
       found.push_back(before.start + positions[static_cast<size_t>(i)]);
