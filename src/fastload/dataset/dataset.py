@@ -603,7 +603,7 @@ class FastParquetDataset(Resumable[_Item_co]):
             rows = FastParquetDataset("train", columns=["f1", "label"]).by_index()
             loader = DataLoader(rows, batch_size=32, shuffle=True, num_workers=2)
         """
-        return RowsByIndex(self)
+        return RowsByIndex(self, self._text(self._schema_before_steps, final=False))
 
     def set_weights(self, weights: Weights) -> None:
         """Replace the weights of a dataset that was made with `weights`, from the next epoch on.
@@ -762,13 +762,12 @@ class FastParquetDataset(Resumable[_Item_co]):
             raise no_attribute(type(self).__name__, name, ATTRIBUTES, "")
 
     def __repr__(self) -> str:
+        return self._text(self._known_schema, final=self._schema is not None)
+
+    def _text(self, schema: Schema, *, final: bool) -> str:
+        """Return the text of the dataset with these outputs; arguments as for `dataset_text`."""
         return dataset_text(
-            self,
-            self._batches_text,
-            self._options,
-            self._steps,
-            self._known_schema,
-            final=self._schema is not None,
+            self, self._batches_text, self._options, self._steps, schema, final=final
         )
 
     def _repr_html_(self) -> str:
@@ -788,9 +787,14 @@ class FastParquetDataset(Resumable[_Item_co]):
     @property
     def _known_schema(self) -> Schema:
         """The schema, without calling the steps for it: perhaps the schema before the steps."""
+        return self._schema or self._schema_before_steps
+
+    @property
+    def _schema_before_steps(self) -> Schema:
+        """The schema of what the steps get, without the columns that only steps use."""
         hidden = self._steps.hidden
         shown = (o for o in self._outputs if not o.hidden and o.name not in hidden)
-        return self._schema or Schema({output.name: output.field for output in shown})
+        return Schema({output.name: output.field for output in shown})
 
     def _extra_outputs(self, uneven: Uneven, steps: Steps | None = None) -> list[OutputPlan]:
         places = self._provenance or (self._steps if steps is None else steps).need_places

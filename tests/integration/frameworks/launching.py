@@ -35,7 +35,7 @@ def end(process):
         process.wait()
 
 
-def run_script(script, *arguments, torchrun=None):
+def run_script(script, *arguments, torchrun=None, timeout_s=TIMEOUT_S):
     """What a script prints that ends well and in time; with torchrun as so many ranks."""
     launcher = []
     if torchrun is not None:
@@ -49,7 +49,7 @@ def run_script(script, *arguments, torchrun=None):
         start_new_session=True,
     )
     try:
-        out, _ = process.communicate(timeout=TIMEOUT_S)
+        out, _ = process.communicate(timeout=timeout_s)
     finally:
         if process.poll() is None:
             end(process)

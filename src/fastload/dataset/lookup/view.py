@@ -44,10 +44,13 @@ class RowsByIndex(Dataset[dict[str, Any]]):
 
     Args:
         dataset: The dataset.
+        text: What the repr says of the dataset. Grain refuses a checkpoint if the repr of its
+            source has changed, so the text must not depend on what was read.
     """
 
-    def __init__(self, dataset: TakesRows) -> None:
+    def __init__(self, dataset: TakesRows, text: str) -> None:
         self._dataset = dataset
+        self._text = text
         self._rows = dataset.num_rows
 
     def __len__(self) -> int:
@@ -85,7 +88,7 @@ class RowsByIndex(Dataset[dict[str, Any]]):
         return FetchedRows(self._dataset.take(indices))
 
     def __repr__(self) -> str:
-        return f"RowsByIndex({self._rows} rows of {self._dataset!r})"
+        return f"RowsByIndex({self._rows} rows of {self._text})"
 
 
 class FetchedRow(dict[str, Any]):
