@@ -96,7 +96,7 @@ class SharedArrays:
     """Arrays by name in an anonymous file, of which a crash leaves nothing behind.
 
     A record lists where each array lies. Whoever writes or reads an array holds the record's lock,
-    so nobody reads an array that another process is writing.
+    so no process reads an array that another one is writing.
 
     Args:
         record: descriptor of the record of other arrays; None = begin without arrays.

@@ -96,7 +96,7 @@ class WeightedUnits(RowUnits):
     Args:
         row_groups: all row groups, in canonical order.
         options: the dataset's parameters.
-        weights_of: returns the weights with a digest, or None if nobody keeps them.
+        weights_of: returns the weights with a digest, or None if they are not kept.
         draw: draws the copies, as `draw_copies`.
 
     Attributes:
